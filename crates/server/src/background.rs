@@ -19,6 +19,7 @@ use windlass_store::sweep::{Sweep, SweepError, SweepOptions, Swept};
 use crate::error::Error;
 use crate::outbox::Worker;
 use crate::uploads::ServerState;
+use crate::uploads::session::finish_interrupted_upload;
 
 /// How often the free space is measured.
 const FREE_SPACE_INTERVAL: Duration = Duration::from_secs(1);
@@ -106,7 +107,11 @@ pub(crate) async fn check_free_space(server: &ServerState) {
     if limits.soft == 0 && limits.hard == 0 {
         return;
     }
-    server.disks.refresh(&*server.ledger, &*server.vault).await;
+    server
+        .stores
+        .disks
+        .refresh(&*server.stores.ledger, &*server.stores.vault)
+        .await;
 }
 
 async fn watch_free_space(server: Weak<ServerState>) {
@@ -128,7 +133,7 @@ async fn evict_idle_sessions(server: Weak<ServerState>) {
             return;
         };
         let cool = async {
-            server.session_cache.forget_old(server.clock.now());
+            server.sessions.cache.forget_old(server.clock.now());
             server.buffer_pool.free_if_unused();
         };
         catch_panic("idle sessions", cool).await;
@@ -151,13 +156,15 @@ async fn finish_interrupted(server: Weak<ServerState>) {
 async fn finish_all(server: &Arc<ServerState>) -> Result<(), Error> {
     let mut after = None;
     loop {
-        let batch = server.ledger.finishing(after, FINISH_BATCH).await?;
+        let batch = server.stores.ledger.finishing(after, FINISH_BATCH).await?;
         let Some(last) = batch.last().copied() else {
             return Ok(());
         };
         for id in batch {
-            let finished =
-                catch_panic("an unfinished upload", server.finish_interrupted_upload(id));
+            let finished = catch_panic(
+                "an unfinished upload",
+                finish_interrupted_upload(server, id),
+            );
             if let Some(Err(error)) = finished.await {
                 server.lifecycle.examine(&error);
                 tracing::warn!(session = ?id, %error, "an upload could not be finished");
@@ -174,7 +181,7 @@ async fn sweep(server: Weak<ServerState>) {
     while let Some(server) = server.upgrade() {
         let (now, begun) = (server.clock.now(), Instant::now());
         sweep.set_ledger_batch(throttle.batch_size());
-        let step = sweep.step(&*server.ledger, &*server.vault, now);
+        let step = sweep.step(&*server.stores.ledger, &*server.stores.vault, now);
         let pause = match catch_panic("sweep", step).await {
             Some(Ok(swept)) => {
                 let expired = swept.expired as u64;

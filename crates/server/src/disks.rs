@@ -26,6 +26,47 @@ use windlass_store::{
 };
 
 use crate::config::FreeSpace;
+use crate::error::Error;
+
+/// The stores of a server, and the free space on their disks.
+pub(crate) struct CheckedStores {
+    /// The ledger, in a wrapper that refuses changes when its disk is full.
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) vault: Arc<dyn Vault>,
+    pub(crate) disks: Arc<Disks>,
+}
+
+impl CheckedStores {
+    pub(crate) fn new(ledger: Arc<dyn Ledger>, vault: Arc<dyn Vault>, limits: FreeSpace) -> Self {
+        let disks = Arc::new(Disks::new(limits));
+        Self {
+            ledger: Arc::new(CheckedLedger::new(ledger, Arc::clone(&disks))),
+            vault,
+            disks,
+        }
+    }
+
+    /// Refuses media when the disk is below the hard limit.
+    pub(crate) fn admit_media(&self) -> Result<(), Error> {
+        match self.disks.space() {
+            // A running upload may continue below the soft limit, so that it can finish.
+            DiskSpace::Plenty | DiskSpace::Low => Ok(()),
+            DiskSpace::Full => Err(Error::NoSpace),
+        }
+    }
+
+    /// Admits a write to the vault and counts it, or refuses it below the hard limit.
+    pub(crate) fn admit_write(&self, bytes: usize) -> Result<(), Error> {
+        // A checkpoint may have nothing left to write: it must succeed on a full disk, too.
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.admit_media()?;
+        // Counted now, since the free space is measured only once a second.
+        self.disks.count_media(bytes as u64);
+        Ok(())
+    }
+}
 
 /// Timeout of one measurement.
 const SPACE_TIMEOUT: Duration = Duration::from_secs(5);

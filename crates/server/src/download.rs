@@ -160,7 +160,7 @@ async fn bytes_of(
 ) -> Result<ReplyBody, Error> {
     match media.at.location {
         MediaLocation::Ledger => {
-            let bytes = server.ledger.small_media(media.at.id).await?;
+            let bytes = server.stores.ledger.small_media(media.at.id).await?;
             let bytes = bytes.ok_or(Error::MediaLost(media.at.id))?;
             Ok(full(server.capacity.reply(slice(&bytes, range))?))
         }
@@ -169,7 +169,7 @@ async fn bytes_of(
                 _permit: server.capacity.downloads.take()?,
                 is_taken: false,
                 memory: server.capacity.replies.clone(),
-                reader: server.vault.read(media.at.id, range).await?,
+                reader: server.stores.vault.read(media.at.id, range).await?,
             };
             let pieces = try_unfold(download, async |mut download| {
                 let piece = download.next().await.map_err(std::io::Error::other)?;

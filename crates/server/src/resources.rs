@@ -25,6 +25,7 @@ use crate::reply::{Reply, empty, json_bytes, stored_json};
 use crate::uploads::ServerState;
 use crate::uploads::finish::ATTEMPTS;
 use crate::uploads::request::UploadHead;
+use crate::uploads::single_request::embedded as embedded_media;
 
 /// The text, its parsed values and the decoded media are in memory at the same time.
 const COPIES: u64 = 3;
@@ -158,7 +159,7 @@ async fn run(
             resources: resources.clone(),
             ..ChangeSet::default()
         };
-        match server.ledger.apply(changes).await {
+        match server.stores.ledger.apply(changes).await {
             Ok(()) => {
                 server.outbox.wake(&resources);
                 server.lifecycle.sweep_now.notify_one();
@@ -217,7 +218,7 @@ async fn upload(
         headers: head.headers,
         principal: head.principal,
     };
-    let reply = server.embedded(&upload, metadata, embedded).await?;
+    let reply = embedded_media(server, &upload, metadata, embedded).await?;
     Ok(stored_json(reply.status, reply.body))
 }
 

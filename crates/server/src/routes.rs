@@ -29,7 +29,9 @@ use crate::resources::{CallHead, call};
 use crate::uploads::ServerState;
 use crate::uploads::finish::FinalReply;
 use crate::uploads::request::UploadHead;
-use crate::uploads::session::{SessionReply, SessionTarget};
+use crate::uploads::session;
+use crate::uploads::sessions::{SessionReply, SessionTarget};
+use crate::uploads::single_request::{multipart, simple};
 use crate::{discovery_service, reply};
 
 /// How long the readiness check waits for the ledger.
@@ -258,11 +260,11 @@ impl Routed<'_> {
             principal: self.principal,
         };
         let reply = match upload {
-            Upload::Simple(simple) => {
-                Box::pin(self.server.simple(&head, simple, take(body))).await?
+            Upload::Simple(upload) => {
+                Box::pin(simple(self.server, &head, upload, take(body))).await?
             }
-            Upload::Multipart(multipart) => {
-                Box::pin(self.server.multipart(&head, multipart, take(body))).await?
+            Upload::Multipart(upload) => {
+                Box::pin(multipart(self.server, &head, upload, take(body))).await?
             }
             Upload::Start(start) => return Box::pin(self.start(dialect, &head, start, body)).await,
         };
@@ -307,7 +309,7 @@ impl Routed<'_> {
             .await?;
         let metadata = parse_metadata(&metadata)?;
         let request = upload.with_body(&metadata, start.content_type, start.expected)?;
-        let upload_id = self.server.start(request, declared, dialect.name()).await?;
+        let upload_id = session::start(self.server, request, declared, dialect.name()).await?;
         let path = self.head.uri.path();
         let location = format!(
             "{}{path}?uploadType=resumable&upload_id={upload_id}",
@@ -352,13 +354,13 @@ impl SessionCall {
     ) -> Result<Reply, Error> {
         let Self { target, call } = self;
         let (upload_id, no_308, result) = match call {
-            Call::Continue(session) => {
-                let (upload_id, no_308) = (session.upload_id.clone(), session.no_308);
-                let result = server.continue_session(session, target, body, record).await;
+            Call::Continue(head) => {
+                let (upload_id, no_308) = (head.upload_id.clone(), head.no_308);
+                let result = session::continue_session(server, head, target, body, record).await;
                 (upload_id, no_308, result)
             }
             Call::Cancel(upload_id) => {
-                let result = Box::pin(server.cancel(&upload_id, target, record)).await;
+                let result = Box::pin(session::cancel(server, &upload_id, target, record)).await;
                 (upload_id, false, result)
             }
         };
@@ -405,10 +407,16 @@ fn health(server: &ServerState) -> Reply {
 
 /// Readiness check: succeeds while new uploads are accepted.
 async fn readiness(server: &ServerState) -> Reply {
-    let check = tokio::time::timeout(READY_TIMEOUT, server.ledger.check());
+    let check = tokio::time::timeout(READY_TIMEOUT, server.stores.ledger.check());
     let unready = match server.admit_upload() {
         _ if !server.lifecycle.is_started() => Some(Error::NotStarted.to_string()),
-        Err(error) => Some(server.disks.shortage().unwrap_or_else(|| error.to_string())),
+        Err(error) => Some(
+            server
+                .stores
+                .disks
+                .shortage()
+                .unwrap_or_else(|| error.to_string()),
+        ),
         Ok(()) if server.lifecycle.has_failed() => Some("storage failed".to_owned()),
         Ok(()) => match check.await {
             Ok(Ok(())) => None,

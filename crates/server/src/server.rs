@@ -16,7 +16,7 @@ use crate::capacity::{Capacity, Usage};
 use crate::config::Settings;
 use crate::connections::{Accept, Connections, HttpService, Listener};
 use crate::dialects::Dialects;
-use crate::disks::{CheckedLedger, Disks};
+use crate::disks::CheckedStores;
 use crate::handler::StoreHandles;
 use crate::identifiers::{Clock, SystemClock};
 use crate::lifecycle::Lifecycle;
@@ -27,6 +27,7 @@ use crate::registry::Registry;
 use crate::service::UploadService;
 use crate::uploads::ServerState;
 use crate::uploads::session_cache::SessionCache;
+use crate::uploads::sessions::Sessions;
 use crate::uploads::write_buffer::BufferPool;
 
 /// The stores of a server.
@@ -126,37 +127,48 @@ impl ServerBuilder {
         let Some(mount) = origin::mount_path(&self.mount) else {
             return Err(BuildError::Mount { prefix: self.mount });
         };
-        let disks = Arc::new(Disks::new(self.settings.free_space.clone()));
-        let ledger: Arc<dyn Ledger> =
-            Arc::new(CheckedLedger::new(self.stores.ledger, Arc::clone(&disks)));
-        let capacity = Capacity::new(&self.settings.limits);
+        let settings = Arc::new(self.settings);
+        let registry = Arc::new(self.registry);
+        let dialects = Arc::new(Dialects::new(self.dialects));
+        let limits = settings.free_space.clone();
+        let stores = CheckedStores::new(self.stores.ledger, self.stores.vault, limits);
+        let capacity = Capacity::new(&settings.limits);
         let lifecycle = Arc::<Lifecycle>::default();
-        let metrics = self.metrics.recorder(&self.registry, &capacity, &lifecycle);
+        let metrics = self.metrics.recorder(&registry, &capacity, &lifecycle);
+        let metrics = Arc::new(metrics);
         let state = ServerState {
             store_handles: StoreHandles {
-                ledger: Arc::clone(&ledger),
-                vault: Arc::clone(&self.stores.vault),
+                ledger: Arc::clone(&stores.ledger),
+                vault: Arc::clone(&stores.vault),
                 reading: capacity.reading.clone(),
                 media_reads: capacity.media_reads.clone(),
                 timeout: capacity.timeout,
             },
-            capacity,
+            sessions: Sessions {
+                settings: Arc::clone(&settings),
+                clock: Arc::clone(&self.clock),
+                capacity: capacity.clone(),
+                lifecycle: Arc::clone(&lifecycle),
+                metrics: Arc::clone(&metrics),
+                ledger: Arc::clone(&stores.ledger),
+                registry: Arc::clone(&registry),
+                dialects: Arc::clone(&dialects),
+                leases: Arc::default(),
+                cache: SessionCache::new(),
+            },
             keyed_mutex: Arc::default(),
-            buffer_pool: BufferPool::new(self.settings.limits.media_memory),
-            settings: self.settings,
-            mount,
+            buffer_pool: BufferPool::new(settings.limits.media_memory),
+            outbox: Outbox::new(registry.deliveries()),
             authorize: self.authorize,
-            dialects: Dialects::new(self.dialects),
-            outbox: Outbox::new(self.registry.deliveries()),
-            registry: self.registry,
-            ledger,
-            vault: self.stores.vault,
             clock: self.clock,
-            disks,
+            settings,
+            mount,
+            dialects,
+            registry,
+            stores,
+            capacity,
             lifecycle,
-            metrics: Arc::new(metrics),
-            leases: Arc::default(),
-            session_cache: SessionCache::new(),
+            metrics,
         };
         Ok(Server {
             inner: Arc::new(Inner {

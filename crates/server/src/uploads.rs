@@ -9,6 +9,7 @@
 //! | [`request`] | the request that started an upload, as it is stored with the session |
 //! | [`single_request`] | simple and multipart uploads |
 //! | [`session`] | start, query, append, cancel |
+//! | [`sessions`] | the sessions of a server: rows, guards and leases, rules, stored replies |
 //! | [`append`] | the bytes of one request, from the body to a commit |
 //! | [`offset_committer`] | the commits of one appending request |
 //! | [`finish`] | from committed media to a resource and a stored reply |
@@ -38,25 +39,22 @@
 //! gone.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use windlass_store::{Ledger, Vault};
 
 use crate::auth::Authorize;
 use crate::capacity::Capacity;
 use crate::config::Settings;
 use crate::dialects::Dialects;
-use crate::disks::{DiskSpace, Disks};
+use crate::disks::{CheckedStores, DiskSpace};
 use crate::error::Error;
 use crate::handler::{ApiHandler, Call, ReplyMemoryPermit, StoreHandles};
 use crate::identifiers::Clock;
 use crate::lifecycle::Lifecycle;
-use crate::locks::{KeyedGuard, KeyedMutex, Leases};
+use crate::locks::{KeyedGuard, KeyedMutex};
 use crate::metrics::Recorder;
 use crate::outbox::Outbox;
 use crate::registry::Registry;
 
-use session_cache::SessionCache;
+use sessions::Sessions;
 use sink::{MediaSink, SinkDeps};
 use write_buffer::{BufferPool, SMALL_BUFFER};
 
@@ -67,6 +65,7 @@ mod offset_committer;
 pub(crate) mod request;
 pub(crate) mod session;
 pub(crate) mod session_cache;
+pub(crate) mod sessions;
 pub(crate) mod single_request;
 pub(crate) mod sink;
 pub(crate) mod write_buffer;
@@ -75,11 +74,11 @@ pub(crate) mod write_buffer;
 ///
 /// Its methods on uploads are next to the work they do, in the modules of [`crate::uploads`].
 pub(crate) struct ServerState {
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
     /// Path under which an application serves the server; empty without one.
     pub(crate) mount: String,
     pub(crate) authorize: Arc<dyn Authorize>,
-    pub(crate) dialects: Dialects,
+    pub(crate) dialects: Arc<Dialects>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Bounds on what clients can make the server hold.
     pub(crate) capacity: Capacity,
@@ -88,14 +87,10 @@ pub(crate) struct ServerState {
     /// Counts what the server does.
     pub(crate) metrics: Arc<Recorder>,
 
-    // The stores.
-    /// The ledger, in a wrapper that refuses changes when its disk is full.
-    pub(crate) ledger: Arc<dyn Ledger>,
-    pub(crate) vault: Arc<dyn Vault>,
-    pub(crate) disks: Arc<Disks>,
+    pub(crate) stores: CheckedStores,
 
     // The APIs.
-    pub(crate) registry: Registry,
+    pub(crate) registry: Arc<Registry>,
     /// The topics of the events that calls leave.
     pub(crate) outbox: Outbox,
     /// The stores as handlers see them.
@@ -104,17 +99,14 @@ pub(crate) struct ServerState {
     pub(crate) keyed_mutex: Arc<KeyedMutex>,
 
     // The uploads.
-    /// The guards of sessions.
-    pub(crate) leases: Arc<Leases>,
-    /// Sessions whose clients are expected back.
-    pub(crate) session_cache: SessionCache,
+    pub(crate) sessions: Sessions,
     pub(crate) buffer_pool: BufferPool,
 }
 
 impl ServerState {
     /// Refuses a new upload while the server drains, or while a disk is below the soft limit.
     pub(crate) fn admit_upload(&self) -> Result<(), Error> {
-        match self.disks.space() {
+        match self.stores.disks.space() {
             // Draining comes first: its reply makes the client try another server at once.
             _ if self.lifecycle.is_draining() => Err(Error::Draining),
             DiskSpace::Plenty => Ok(()),
@@ -122,33 +114,12 @@ impl ServerState {
         }
     }
 
-    /// Refuses media when the disk is below the hard limit.
-    pub(crate) fn admit_media(&self) -> Result<(), Error> {
-        match self.disks.space() {
-            // A running upload may continue below the soft limit, so that it can finish.
-            DiskSpace::Plenty | DiskSpace::Low => Ok(()),
-            DiskSpace::Full => Err(Error::NoSpace),
-        }
-    }
-
-    /// Admits a write to the vault and counts it, or refuses it below the hard limit.
-    pub(crate) fn admit_write(&self, bytes: usize) -> Result<(), Error> {
-        // A checkpoint may have nothing left to write: it must succeed on a full disk, too.
-        if bytes == 0 {
-            return Ok(());
-        }
-        self.admit_media()?;
-        // Counted now, since the free space is measured only once a second.
-        self.disks.count_media(bytes as u64);
-        Ok(())
-    }
-
     /// Counts the last write of a request to the vault.
     pub(crate) fn count_last_write(&self, sink: &MediaSink) {
         // Never refused: these bytes have been received, and the limit on media memory bounds them.
         // The ledger counts small media when it stores it.
         if sink.is_for_vault() {
-            self.disks.count_media(sink.buffered_len() as u64);
+            self.stores.disks.count_media(sink.buffered_len() as u64);
         }
     }
 
@@ -156,8 +127,8 @@ impl ServerState {
         // A sink keeps small media in a buffer of its own, which holds no more than SMALL_BUFFER.
         let limit = self.settings.limits.small_media.min(SMALL_BUFFER as u64);
         SinkDeps {
-            ledger: Arc::clone(&self.ledger),
-            vault: Arc::clone(&self.vault),
+            ledger: Arc::clone(&self.stores.ledger),
+            vault: Arc::clone(&self.stores.vault),
             buffer_pool: self.buffer_pool.clone(),
             media_reads: self.capacity.media_reads.clone(),
             small_media: usize::try_from(limit).unwrap_or(SMALL_BUFFER),
@@ -170,16 +141,11 @@ impl ServerState {
         ReplyMemoryPermit::new(&self.capacity)
     }
 
-    /// How long a newer request waits for an older one on the same session or resource.
-    pub(crate) fn takeover_timeout(&self) -> Duration {
-        self.settings.limits.takeover_timeout
-    }
-
     /// Waits for the lock of the call's [lock key](ApiHandler::lock_key); `None` if the handler
     /// names no key.
     ///
     /// # Errors
-    /// [`Error::Crowded`] after [`Self::takeover_timeout`].
+    /// [`Error::Crowded`] after [`Limits::takeover_timeout`](crate::config::Limits::takeover_timeout).
     pub(crate) async fn lock_for(
         &self,
         handler: &dyn ApiHandler,
@@ -188,7 +154,8 @@ impl ServerState {
         let Some(key) = handler.lock_key(call) else {
             return Ok(None);
         };
-        let guard = self.keyed_mutex.take(key, self.takeover_timeout()).await;
+        let timeout = self.settings.limits.takeover_timeout;
+        let guard = self.keyed_mutex.take(key, timeout).await;
         Ok(Some(guard.map_err(|_| Error::Crowded)?))
     }
 }

@@ -12,11 +12,11 @@ use windlass_store::{
 };
 
 use super::ServerState;
-use super::finish::{Failed, FinalReply, FinishedMedia, SessionRef, is_final, media_of};
+use super::finish::{FinalReply, FinishedMedia, SessionRef, finish, is_final, media_of};
 use super::offset_committer::OffsetCommitter;
 use super::request::UploadRequest;
-use super::session::{LockedSession, SessionReply};
 use super::session_cache::CachedSession;
+use super::sessions::{Failed, LockedSession, SessionReply};
 use super::sink::{FlushedMedia, MediaSink};
 use crate::body::RequestBody;
 use crate::capacity::Permit;
@@ -58,60 +58,58 @@ enum Stop {
     Storage(Error),
 }
 
-impl ServerState {
-    /// Appends the body to the session, and finishes the upload if these were its last bytes.
-    ///
-    /// However the request ends, bytes that arrived in order are committed, unless the session has
-    /// to fail. Of a gzip body nothing is committed before its checksum was right.
-    pub(super) fn append(
-        self: Arc<Self>,
-        locked: Box<LockedSession>,
-        mut intake: BodyFilter,
-        expected: ExpectedDigests,
-        mut body: RequestBody,
-    ) -> BoxFuture<'static, Result<SessionReply, Error>> {
-        // Not an `async fn`: its future would hold each argument twice, as received and as used.
-        async move {
-            self.admit_media()?;
-            let expected = locked.request.expected.merge(expected)?;
-            let open = Append::open(&self, locked, intake.total(), expected);
-            // Boxed, so that its memory is free again while the body is awaited.
-            let mut append = Box::pin(open).await?;
-            append.is_gzip = body.is_gzip();
-            append.expect_rest(&intake);
-            let stop = append.receive(&mut intake, &mut body).await;
-            // Boxed when it is needed: a slow upload would hold the memory of the `end` future for
-            // hours.
-            Box::pin(append.end(stop, intake, expected, body)).await
-        }
-        .boxed()
-    }
-
-    /// Finishes a session whose bytes are all committed already.
-    pub(super) async fn finish_committed(
-        self: Arc<Self>,
-        locked: Box<LockedSession>,
-        total: u64,
-        expected: ExpectedDigests,
-    ) -> Result<FinalReply, Error> {
+/// Appends the body to the session, and finishes the upload if these were its last bytes.
+///
+/// However the request ends, bytes that arrived in order are committed, unless the session has
+/// to fail. Of a gzip body nothing is committed before its checksum was right.
+pub(super) fn append(
+    server: Arc<ServerState>,
+    locked: Box<LockedSession>,
+    mut intake: BodyFilter,
+    expected: ExpectedDigests,
+    mut body: RequestBody,
+) -> BoxFuture<'static, Result<SessionReply, Error>> {
+    // Not an `async fn`: its future would hold each argument twice, as received and as used.
+    async move {
+        server.stores.admit_media()?;
         let expected = locked.request.expected.merge(expected)?;
-        let mut append = Append::open(&self, locked, Some(total), expected).await?;
-        // The sink has no new bytes, so a full disk cannot cut any off.
-        let (flushed, _) = append.flush_and_sync().await?;
-        Box::pin(append.finish(flushed, expected)).await
+        let open = Append::open(&server, locked, intake.total(), expected);
+        // Boxed, so that its memory is free again while the body is awaited.
+        let mut append = Box::pin(open).await?;
+        append.is_gzip = body.is_gzip();
+        append.expect_rest(&intake);
+        let stop = append.receive(&mut intake, &mut body).await;
+        // Boxed when it is needed: a slow upload would hold the memory of the `end` future for
+        // hours.
+        Box::pin(append.end(stop, intake, expected, body)).await
     }
+    .boxed()
+}
 
-    /// Finishes a session in the state *finishing*.
-    pub(super) async fn finish_stored(
-        self: Arc<Self>,
-        locked: Box<LockedSession>,
-    ) -> Result<FinalReply, Error> {
-        let total = locked.session.progress.total;
-        // No expected digests: they were checked before the session became *finishing*.
-        let mut append = Append::open(&self, locked, total, ExpectedDigests::default()).await?;
-        let (flushed, _) = append.flush_and_sync().await?;
-        Box::pin(append.finish(flushed, ExpectedDigests::default())).await
-    }
+/// Finishes a session whose bytes are all committed already.
+pub(super) async fn finish_committed(
+    server: Arc<ServerState>,
+    locked: Box<LockedSession>,
+    total: u64,
+    expected: ExpectedDigests,
+) -> Result<FinalReply, Error> {
+    let expected = locked.request.expected.merge(expected)?;
+    let mut append = Append::open(&server, locked, Some(total), expected).await?;
+    // The sink has no new bytes, so a full disk cannot cut any off.
+    let (flushed, _) = append.flush_and_sync().await?;
+    Box::pin(append.finish(flushed, expected)).await
+}
+
+/// Finishes a session in the state *finishing*.
+pub(super) async fn finish_stored(
+    server: Arc<ServerState>,
+    locked: Box<LockedSession>,
+) -> Result<FinalReply, Error> {
+    let total = locked.session.progress.total;
+    // No expected digests: they were checked before the session became *finishing*.
+    let mut append = Append::open(&server, locked, total, ExpectedDigests::default()).await?;
+    let (flushed, _) = append.flush_and_sync().await?;
+    Box::pin(append.finish(flushed, ExpectedDigests::default())).await
 }
 
 impl Append {
@@ -275,7 +273,7 @@ impl Append {
         let earlier = self.sink.await_write().await?;
         let mut latest = None;
         if !self.sink.has_room() {
-            self.server.admit_write(self.sink.buffered_len())?;
+            self.server.stores.admit_write(self.sink.buffered_len())?;
             // A gzip body is not verified yet, so its bytes are written without a commit.
             let due = self.offset_committer.due(self.sink.offset()) && !self.is_gzip;
             latest = self.sink.write(due).await?;
@@ -299,7 +297,7 @@ impl Append {
     /// Writes and commits the bytes that a slow client has sent so far. Bytes of a gzip body are
     /// only written, so that they do not stay in memory.
     async fn checkpoint(&mut self) -> Result<(), Error> {
-        self.server.admit_write(self.sink.buffered_len())?;
+        self.server.stores.admit_write(self.sink.buffered_len())?;
         self.offset_committer.record_checkpoint(self.sink.offset());
         // `write` returns the checkpoint of the previous write. No further bytes may come for a
         // long time, so a second call, which writes nothing, waits for the first write and returns
@@ -388,7 +386,7 @@ impl Append {
         let offset = progress.offset;
         let mut session = offset_committer.session;
         session.progress = progress;
-        server.session_cache.put(CachedSession {
+        server.sessions.cache.put(CachedSession {
             session,
             request,
             media: sink.into_vault_media(),
@@ -430,9 +428,10 @@ impl Append {
         } = *self;
         // Before anything is awaited: the newer request waits for this guard.
         drop(guard);
-        server
-            .yield_to_newer(offset_committer.session.id, body)
-            .await
+        let reply = server
+            .sessions
+            .yield_to_newer(offset_committer.session.id, body);
+        reply.await.map(SessionReply::Final)
     }
 
     /// Creates the resource. Afterwards the session is *finished*, *failed* or *finishing*. If an
@@ -451,6 +450,7 @@ impl Append {
         if self.request.is_metadata_dropped() {
             self.request = self
                 .server
+                .sessions
                 .remembered_request(self.offset_committer.session.id)
                 .await?;
         }
@@ -477,11 +477,7 @@ impl Append {
                 .await?;
             Failpoint::Finishing.reach();
         }
-        match self
-            .server
-            .finish(&self.request, &finished, Some(&session_ref))
-            .await
-        {
+        match finish(&self.server, &self.request, &finished, Some(&session_ref)).await {
             Ok(reply) => Ok(reply),
             Err(error) if is_final(&error) => Err(self.fail(error).await),
             // The upload did not cause the error. The session is left *finishing*, and the server
@@ -503,7 +499,7 @@ impl Append {
         // A commit that is still running could otherwise name the media that is deleted below.
         let pending = self.offset_committer.join().await;
         let session = &self.offset_committer.session;
-        let failed = self.server.fail(session.id, session.epoch).await;
+        let failed = self.server.sessions.fail(session.id, session.epoch).await;
         if failed == Failed::Recorded && self.offset_committer.has_never_committed() {
             // No row has ever named this media. The sweep would delete it only a day later, so it
             // is deleted here.
@@ -533,7 +529,7 @@ async fn lost(server: &ServerState, session: &Session, error: Error) -> Error {
     match error {
         // An upload never continues without acknowledged bytes (docs/durability.md).
         Error::MediaLost(_) | Error::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }) => {
-            let failed = server.fail(session.id, session.epoch).await;
+            let failed = server.sessions.fail(session.id, session.epoch).await;
             if failed != Failed::Fenced {
                 tracing::error!(session = ?session.id, %error, "committed bytes are lost; the session ends");
             }

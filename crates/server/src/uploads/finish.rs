@@ -9,8 +9,8 @@ use windlass_discovery::PathParameters;
 use windlass_proto::digest::Digests;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, Failpoint, FinishSession, LedgerError, Media, MediaId,
-    MediaLocation, Progress, SessionId, Timestamp,
+    ChangeSet, Epoch, Failpoint, FinishSession, LedgerError, Media, MediaId, MediaLocation,
+    Progress, SessionId, Timestamp,
 };
 
 use super::ServerState;
@@ -97,152 +97,105 @@ pub(crate) struct SessionRef {
     pub(crate) progress: Progress,
 }
 
-impl ServerState {
-    /// Creates the resource and commits it together with the end of the session, if there is one.
-    ///
-    /// Calls the handler again if another call has changed the same resource. If the handler
-    /// rejects the upload, nothing is changed, and the caller must end the session.
-    pub(crate) async fn finish(
-        &self,
-        request: &UploadRequest,
-        finished: &FinishedMedia,
-        session_ref: Option<&SessionRef>,
-    ) -> Result<FinalReply, Error> {
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            let parts = self.prepare(request)?;
-            let handler = &*parts.served.served.handler;
-            let call = parts.call(self, request);
-            // Held until the commit, so that the next call of the same key sees this change.
-            let _guard = self.lock_for(handler, &call).await?;
-            let mut answer = handler.run(&call, Some(self.uploaded(finished))).await?;
-            Failpoint::HandlerAnswered.reach();
-            let body = answer.body.take();
-            let mut reply = final_reply(request, body, self.status(request, session_ref)?)?;
-            // Before the commit: a committed upload cannot be refused for lack of reply memory.
-            reply.body = self.capacity.reply(reply.body)?;
-            answer.own(call.principal);
-            answer.changes = with_events(answer.changes, mem::take(&mut answer.events), call.now)?;
-            let resources = answer.changes.clone();
-            let changes = change_set(answer, finished, session_ref, &reply);
-            // One transaction for the resource, its events, the reply and the end of the session, so
-            // that a crash leaves all of them or none.
-            match self.ledger.apply(changes).await {
-                Ok(()) => {
-                    if session_ref.is_some() {
-                        self.metrics.sessions.finished.inc();
-                    }
-                    Failpoint::FinishApplied.reach();
-                    self.outbox.wake(&resources);
-                    let at = finished.media.at;
-                    let is_used = resources.iter().any(|change| change.names(at));
-                    if !is_used || !request.creates() {
-                        // The handler may not use the new media, or may have replaced older media:
-                        // either is now garbage.
-                        self.lifecycle.sweep_now.notify_one();
-                    }
-                    return Ok(reply);
-                }
-                Err(LedgerError::Conflict) if attempt < ATTEMPTS => {}
-                Err(LedgerError::Conflict) => return Err(Error::Crowded),
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    /// Returns an error if the handler refuses to let the upload begin.
-    pub(crate) async fn admit(&self, request: &UploadRequest) -> Result<(), Error> {
-        let parts = self.prepare(request)?;
-        let handler = &parts.served.served.handler;
-        Ok(handler.admit(&parts.call(self, request)).await?)
-    }
-
-    fn uploaded(&self, finished: &FinishedMedia) -> Uploaded {
-        let small_media = finished
-            .small_media
-            .as_ref()
-            .map(|(_, bytes)| bytes.clone());
-        Uploaded::new(
-            self.store_handles.clone(),
-            finished.media.clone(),
-            small_media,
-        )
-    }
-
-    fn prepare<'a>(&'a self, request: &UploadRequest) -> Result<CallParts<'a>, Error> {
-        let served = request.method(&self.registry)?;
-        let now = self.clock.now();
-        Ok(CallParts {
-            path: request.path_parameters(served),
-            query: request.parameters(),
-            fresh_id: new_resource_id(now),
-            metadata: request.metadata()?,
-            conditions: request.conditions(),
-            reply_memory: self.reply_memory(),
-            served,
-            now,
-        })
-    }
-
-    /// Returns the status of the final reply: that of a creation for a resumable upload that was
-    /// started by POST, else 200.
-    fn status(
-        &self,
-        request: &UploadRequest,
-        session_ref: Option<&SessionRef>,
-    ) -> Result<StatusCode, Error> {
-        if session_ref.is_none() || !request.creates() {
-            return Ok(StatusCode::OK);
-        }
-        let served = request.method(&self.registry)?;
-        Ok(served.served.api.settings().created_status.status_code())
-    }
-
-    /// Ends a session as failed. Returns what is known of it afterwards.
-    pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) -> Failed {
-        self.lifecycle.sweep_now.notify_one();
-        match self.ledger.end(id, epoch, EndSession::Failed).await {
+/// Creates the resource and commits it together with the end of the session, if there is one.
+///
+/// Calls the handler again if another call has changed the same resource. If the handler
+/// rejects the upload, nothing is changed, and the caller must end the session.
+pub(crate) async fn finish(
+    server: &ServerState,
+    request: &UploadRequest,
+    finished: &FinishedMedia,
+    session_ref: Option<&SessionRef>,
+) -> Result<FinalReply, Error> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let parts = prepare(server, request)?;
+        let handler = &*parts.served.served.handler;
+        let call = parts.call(server, request);
+        // Held until the commit, so that the next call of the same key sees this change.
+        let _guard = server.lock_for(handler, &call).await?;
+        let mut answer = handler.run(&call, Some(uploaded(server, finished))).await?;
+        Failpoint::HandlerAnswered.reach();
+        let body = answer.body.take();
+        let mut reply = final_reply(request, body, status(server, request, session_ref)?)?;
+        // Before the commit: a committed upload cannot be refused for lack of reply memory.
+        reply.body = server.capacity.reply(reply.body)?;
+        answer.own(call.principal);
+        answer.changes = with_events(answer.changes, mem::take(&mut answer.events), call.now)?;
+        let resources = answer.changes.clone();
+        let changes = change_set(answer, finished, session_ref, &reply);
+        // One transaction for the resource, its events, the reply and the end of the session, so
+        // that a crash leaves all of them or none.
+        match server.stores.ledger.apply(changes).await {
             Ok(()) => {
-                self.metrics.sessions.failed.inc();
-                Failed::Recorded
+                if session_ref.is_some() {
+                    server.metrics.sessions.finished.inc();
+                }
+                Failpoint::FinishApplied.reach();
+                server.outbox.wake(&resources);
+                let at = finished.media.at;
+                let is_used = resources.iter().any(|change| change.names(at));
+                if !is_used || !request.creates() {
+                    // The handler may not use the new media, or may have replaced older media:
+                    // either is now garbage.
+                    server.lifecycle.sweep_now.notify_one();
+                }
+                return Ok(reply);
             }
-            Err(LedgerError::Fenced) => {
-                tracing::info!(session = ?id, "a session goes on under a newer lease, or has ended");
-                Failed::Fenced
-            }
-            // Logged and not returned: the client is to learn why the session failed.
-            Err(error) => {
-                self.lifecycle.examine_ledger(&error);
-                tracing::warn!(session = ?id, %error, "a failed session could not be ended");
-                Failed::Unrecorded
-            }
+            Err(LedgerError::Conflict) if attempt < ATTEMPTS => {}
+            Err(LedgerError::Conflict) => return Err(Error::Crowded),
+            Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// The outcome of [`ServerState::fail`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failed {
-    /// The session has ended.
-    Recorded,
-    /// The lease is not the newest one, or the session has ended otherwise. Nothing has changed.
-    Fenced,
-    /// The ledger has not recorded it, or it is unknown whether it has.
-    Unrecorded,
+/// Returns an error if the handler refuses to let the upload begin.
+pub(crate) async fn admit(server: &ServerState, request: &UploadRequest) -> Result<(), Error> {
+    let parts = prepare(server, request)?;
+    let handler = &parts.served.served.handler;
+    Ok(handler.admit(&parts.call(server, request)).await?)
 }
 
-impl Failed {
-    /// Returns the error to answer to a request that has failed its session with `error`.
-    ///
-    /// If another request has the session by now, it lives, and `error` is about a state that has
-    /// passed: the client is told to ask again, and not that its upload is lost.
-    pub(crate) fn answer(self, error: Error) -> Error {
-        match self {
-            Self::Recorded | Self::Unrecorded => error,
-            Self::Fenced => LedgerError::Fenced.into(),
-        }
+fn uploaded(server: &ServerState, finished: &FinishedMedia) -> Uploaded {
+    let small_media = finished
+        .small_media
+        .as_ref()
+        .map(|(_, bytes)| bytes.clone());
+    Uploaded::new(
+        server.store_handles.clone(),
+        finished.media.clone(),
+        small_media,
+    )
+}
+
+fn prepare<'a>(server: &'a ServerState, request: &UploadRequest) -> Result<CallParts<'a>, Error> {
+    let method = request.method(&server.registry)?;
+    let now = server.clock.now();
+    Ok(CallParts {
+        path: request.path_parameters(method),
+        query: request.parameters(),
+        fresh_id: new_resource_id(now),
+        metadata: request.metadata()?,
+        conditions: request.conditions(),
+        reply_memory: server.reply_memory(),
+        served: method,
+        now,
+    })
+}
+
+/// Returns the status of the final reply: that of a creation for a resumable upload that was
+/// started by POST, else 200.
+fn status(
+    server: &ServerState,
+    request: &UploadRequest,
+    session_ref: Option<&SessionRef>,
+) -> Result<StatusCode, Error> {
+    if session_ref.is_none() || !request.creates() {
+        return Ok(StatusCode::OK);
     }
+    let method = request.method(&server.registry)?;
+    Ok(method.served.api.settings().created_status.status_code())
 }
 
 /// The values that a [`Call`] borrows.

@@ -184,7 +184,8 @@ impl PendingCommit {
         // Without an idle limit the expiry never changes, so it is not written again. With one, it
         // is computed here and not earlier: the write and the sync may have taken long.
         let is_idle_limited = server.settings.session_idle.is_some();
-        let expires = is_idle_limited.then(|| server.expiry(self.created, server.clock.now()));
+        let expires =
+            is_idle_limited.then(|| server.sessions.expiry(self.created, server.clock.now()));
         let committed = Committed {
             offset: progress.offset,
             total: progress.total,
@@ -198,6 +199,7 @@ impl PendingCommit {
             expires,
         };
         server
+            .stores
             .ledger
             .commit_offset(self.id, self.epoch, commit)
             .await?;

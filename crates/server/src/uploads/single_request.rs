@@ -14,7 +14,7 @@ use windlass_proto::session::{BodyFilter, Ending};
 use windlass_store::{Failpoint, LedgerError};
 
 use super::ServerState;
-use super::finish::{FinalReply, FinishedMedia, media_of};
+use super::finish::{FinalReply, FinishedMedia, admit, finish, media_of};
 use super::request::{UploadHead, UploadRequest};
 use super::sink::MediaSink;
 use crate::body::RequestBody;
@@ -36,99 +36,98 @@ struct SingleRequestUpload<'a> {
     _permit: Permit,
 }
 
-impl ServerState {
-    /// Carries out a simple upload, whose body is the media.
-    pub(crate) async fn simple(
-        self: &Arc<Self>,
-        head: &UploadHead<'_>,
-        simple: SimpleHead,
-        mut body: RequestBody,
-    ) -> Result<FinalReply, Error> {
-        let request = head.with_body(&Map::new(), simple.content_type, simple.expected)?;
-        let server = Arc::clone(self);
-        self.lifecycle
-            .run_to_completion(Box::pin(async move {
-                let mut upload = SingleRequestUpload::open(&server, request, simple.length).await?;
-                let received = upload.receive(&mut body).await;
-                Box::pin(upload.end(received)).await
-            }))
-            .await
-    }
+/// Carries out a simple upload, whose body is the media.
+pub(crate) async fn simple(
+    server: &Arc<ServerState>,
+    head: &UploadHead<'_>,
+    simple: SimpleHead,
+    mut body: RequestBody,
+) -> Result<FinalReply, Error> {
+    let request = head.with_body(&Map::new(), simple.content_type, simple.expected)?;
+    let own = Arc::clone(server);
+    server
+        .lifecycle
+        .run_to_completion(Box::pin(async move {
+            let mut upload = SingleRequestUpload::open(&own, request, simple.length).await?;
+            let received = upload.receive(&mut body).await;
+            Box::pin(upload.end(received)).await
+        }))
+        .await
+}
 
-    /// Carries out a multipart upload, whose body holds metadata and media.
-    pub(crate) async fn multipart(
-        self: &Arc<Self>,
-        head: &UploadHead<'_>,
-        multipart: MultipartHead,
-        mut body: RequestBody,
-    ) -> Result<FinalReply, Error> {
-        // Checked here too, because `open` checks it only after the metadata has been read.
-        self.admit_upload()?;
-        let limits = RelatedLimits::default().with_metadata(self.settings.limits.metadata);
-        let mut splitter = Splitter::new(multipart.boundary, limits, third_part(head.method));
-        let mut prelude = MultipartPrelude::default();
-        let mut received = 0;
-        while !prelude.media_begun {
-            let data = self
-                .next(&mut body)
-                .await?
-                .ok_or(RelatedError::NoFinalBoundary)?;
-            // Counted as it arrives: the metadata is parsed only when the media begins, and a
-            // client may stop before that.
-            received += data.len() as u64;
-            body.hold(received)?;
-            prelude.read(&mut splitter, data)?;
-        }
-        body.hold_json(&prelude.metadata)?;
-        let request = prelude.request(head, multipart.expected)?;
-        body.hold(request.memory() as u64)?;
-        let server = Arc::clone(self);
-        self.lifecycle
-            .run_to_completion(Box::pin(async move {
-                let mut upload =
-                    SingleRequestUpload::open(&server, request, BodyLength::Unknown).await?;
-                let received = upload.split(prelude.media, splitter, &mut body).await;
-                Box::pin(upload.end(received)).await
-            }))
-            .await
+/// Carries out a multipart upload, whose body holds metadata and media.
+pub(crate) async fn multipart(
+    server: &Arc<ServerState>,
+    head: &UploadHead<'_>,
+    multipart: MultipartHead,
+    mut body: RequestBody,
+) -> Result<FinalReply, Error> {
+    // Checked here too, because `open` checks it only after the metadata has been read.
+    server.admit_upload()?;
+    let limits = RelatedLimits::default().with_metadata(server.settings.limits.metadata);
+    let mut splitter = Splitter::new(multipart.boundary, limits, third_part(head.method));
+    let mut prelude = MultipartPrelude::default();
+    let mut received = 0;
+    while !prelude.media_begun {
+        let data = next(server, &mut body)
+            .await?
+            .ok_or(RelatedError::NoFinalBoundary)?;
+        // Counted as it arrives: the metadata is parsed only when the media begins, and a
+        // client may stop before that.
+        received += data.len() as u64;
+        body.hold(received)?;
+        prelude.read(&mut splitter, data)?;
     }
+    body.hold_json(&prelude.metadata)?;
+    let request = prelude.request(head, multipart.expected)?;
+    body.hold(request.memory() as u64)?;
+    let own = Arc::clone(server);
+    server
+        .lifecycle
+        .run_to_completion(Box::pin(async move {
+            let mut upload = SingleRequestUpload::open(&own, request, BodyLength::Unknown).await?;
+            let received = upload.split(prelude.media, splitter, &mut body).await;
+            Box::pin(upload.end(received)).await
+        }))
+        .await
+}
 
-    /// Carries out an upload of media that was a base64 field of a JSON body.
-    pub(crate) async fn embedded(
-        self: &Arc<Self>,
-        head: &UploadHead<'_>,
-        metadata: &Map<String, Value>,
-        embedded: Embedded,
-    ) -> Result<FinalReply, Error> {
-        let Embedded {
-            bytes,
-            content_type,
-        } = embedded;
-        let request = head.with_body(metadata, Some(content_type), ExpectedDigests::default())?;
-        request.check_metadata(self.settings.limits.metadata)?;
-        let server = Arc::clone(self);
-        self.lifecycle
-            .run_to_completion(Box::pin(async move {
-                let length = BodyLength::Exact(bytes.len() as u64);
-                let mut upload = SingleRequestUpload::open(&server, request, length).await?;
-                let received = upload.take(bytes, true).await;
-                Box::pin(upload.end(received)).await
-            }))
-            .await
-    }
+/// Carries out an upload of media that was a base64 field of a JSON body.
+pub(crate) async fn embedded(
+    server: &Arc<ServerState>,
+    head: &UploadHead<'_>,
+    metadata: &Map<String, Value>,
+    embedded: Embedded,
+) -> Result<FinalReply, Error> {
+    let Embedded {
+        bytes,
+        content_type,
+    } = embedded;
+    let request = head.with_body(metadata, Some(content_type), ExpectedDigests::default())?;
+    request.check_metadata(server.settings.limits.metadata)?;
+    let own = Arc::clone(server);
+    server
+        .lifecycle
+        .run_to_completion(Box::pin(async move {
+            let length = BodyLength::Exact(bytes.len() as u64);
+            let mut upload = SingleRequestUpload::open(&own, request, length).await?;
+            let received = upload.take(bytes, true).await;
+            Box::pin(upload.end(received)).await
+        }))
+        .await
+}
 
-    /// Returns the next bytes of a body, or [`Error::Draining`] when the server drains.
-    ///
-    /// # Cancel safety
-    ///
-    /// Nothing is lost when the future is dropped.
-    async fn next(&self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
-        tokio::select! {
-            // The drain first: bytes of a fast client are always ready and would hide it.
-            biased;
-            () = self.lifecycle.drain_now.cancelled() => Err(Error::Draining),
-            data = body.next() => Ok(data?),
-        }
+/// Returns the next bytes of a body, or [`Error::Draining`] when the server drains.
+///
+/// # Cancel safety
+///
+/// Nothing is lost when the future is dropped.
+async fn next(server: &ServerState, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
+    tokio::select! {
+        // The drain first: bytes of a fast client are always ready and would hide it.
+        biased;
+        () = server.lifecycle.drain_now.cancelled() => Err(Error::Draining),
+        data = body.next() => Ok(data?),
     }
 }
 
@@ -188,14 +187,14 @@ impl<'a> SingleRequestUpload<'a> {
     ) -> Result<Self, Error> {
         server.admit_upload()?;
         let permit = server.capacity.uploads.take()?;
-        server.admit(&request).await?;
+        admit(server, &request).await?;
         let wanted = request.wanted(request.method(&server.registry)?);
         let mut sink = MediaSink::new(server.sink_deps(), wanted);
         if let BodyLength::Exact(length) = length {
             sink.expect_length(Some(length));
         }
         Ok(Self {
-            intake: BodyFilter::single_request(server.max_size(&request)?, length)?,
+            intake: BodyFilter::single_request(server.sessions.max_size(&request)?, length)?,
             sink,
             written: Instant::now(),
             server,
@@ -244,13 +243,13 @@ impl<'a> SingleRequestUpload<'a> {
     async fn next(&mut self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
         let timeout = self.server.settings.checkpoints.interval;
         while self.sink.can_write() {
-            let next = self.server.next(body);
+            let next = next(self.server, body);
             match tokio::time::timeout_at(self.written + timeout, next).await {
                 Ok(data) => return data,
                 Err(_) => self.write().await?,
             }
         }
-        self.server.next(body).await
+        next(self.server, body).await
     }
 
     /// Gives bytes to the sink, which writes its buffer whenever it is full.
@@ -277,7 +276,7 @@ impl<'a> SingleRequestUpload<'a> {
     }
 
     async fn write(&mut self) -> Result<(), Error> {
-        self.server.admit_write(self.sink.buffered_len())?;
+        self.server.stores.admit_write(self.sink.buffered_len())?;
         self.sink.write(false).await?;
         self.written = Instant::now();
         Ok(())
@@ -307,7 +306,7 @@ impl<'a> SingleRequestUpload<'a> {
             small_media: flushed.small_media.map(|bytes| (media.at.id, bytes)),
             media,
         };
-        self.server.finish(&self.request, &finished, None).await
+        finish(self.server, &self.request, &finished, None).await
     }
 
     /// Discards the media of a failed upload. Returns the error for the reply.

@@ -37,6 +37,8 @@ fn session(n: u8) -> NewSession {
         created: Timestamp::from_millis(0),
         expires: Timestamp::from_millis(1000),
         total: None,
+        owner: None,
+        dialect: "google".to_owned(),
     }
 }
 

@@ -1,0 +1,346 @@
+//! The sessions of resumable uploads: which there are, who may write to one, and what their rules
+//! are.
+
+use std::sync::Arc;
+
+use windlass_discovery::ByteSize;
+use windlass_proto::command::SessionRequest;
+use windlass_proto::session::{Rules, SessionError, Snapshot, State, Step, step};
+use windlass_store::{
+    EndSession, Epoch, Ledger, LedgerError, Session, SessionId, SessionState, Timestamp,
+};
+
+use super::finish::FinalReply;
+use super::request::UploadRequest;
+use super::session_cache::{CachedSession, SessionCache};
+use super::sink::VaultMedia;
+use crate::body::RequestBody;
+use crate::capacity::Capacity;
+use crate::config::Settings;
+use crate::context::Principal;
+use crate::dialects::Dialects;
+use crate::error::Error;
+use crate::identifiers::Clock;
+use crate::lifecycle::Lifecycle;
+use crate::locks::{Leases, LockError, SessionGuard};
+use crate::metrics::Recorder;
+use crate::registry::Registry;
+
+/// The sessions of a server.
+pub(crate) struct Sessions {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) capacity: Capacity,
+    pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(crate) metrics: Arc<Recorder>,
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) dialects: Arc<Dialects>,
+    /// The guards of sessions.
+    pub(crate) leases: Arc<Leases>,
+    /// Sessions whose clients are expected back.
+    pub(crate) cache: SessionCache,
+}
+
+/// Where and how a request addresses its session.
+#[derive(Debug)]
+pub(crate) struct SessionTarget {
+    /// The path, without the upload prefix.
+    pub(crate) path: String,
+    /// Name of the request's dialect.
+    pub(crate) dialect: &'static str,
+}
+
+/// The reply to a request to a session.
+#[derive(Debug)]
+pub(crate) enum SessionReply {
+    /// This many bytes are committed, and the upload is not finished.
+    Committed(u64),
+    /// The upload is finished.
+    Final(FinalReply),
+    /// This request has cancelled the upload.
+    Cancelled,
+}
+
+/// A session whose guard and lease one request holds.
+#[derive(Debug)]
+pub(crate) struct LockedSession {
+    /// Row of the session.
+    pub(crate) session: Session,
+    /// The request that started the session.
+    pub(crate) request: UploadRequest,
+    /// The media, if it is still open from the previous request.
+    pub(crate) media: Option<VaultMedia>,
+    pub(crate) guard: SessionGuard,
+}
+
+impl Sessions {
+    /// Whether a request appends new bytes to a cached session.
+    pub(super) fn continues(
+        &self,
+        cached: &CachedSession,
+        target: &SessionTarget,
+        request: &SessionRequest,
+    ) -> bool {
+        let session = &cached.session;
+        self.lives_at(session, &cached.request, target)
+            && session.dialect == target.dialect
+            && self.rules(session, &cached.request).is_ok_and(|rules| {
+                match step(&snapshot(session), &rules, request) {
+                    // A chunk without new bytes makes no commit. If it used the cache, the ledger
+                    // would not notice that another process has taken over or ended the session,
+                    // and the reply would state an outdated offset.
+                    Ok(Step::Append(intake)) => intake.remaining_hint() != Some(0),
+                    _ => false,
+                }
+            })
+    }
+
+    /// Reads the request that started a session from the ledger, with its metadata.
+    pub(crate) async fn remembered_request(&self, id: SessionId) -> Result<UploadRequest, Error> {
+        let session = self.ledger.session(id).await?;
+        remembered(&session.ok_or(Error::SessionNotFound)?)
+    }
+
+    /// Answers a request whose session a newer request has taken over: reads the rest of the body,
+    /// waits for the newer request, and returns the final reply if there is one. Two requests with
+    /// the same last bytes thus get the same reply.
+    ///
+    /// # Errors
+    /// [`Error::Superseded`] if the newer request has not finished the upload.
+    pub(crate) async fn yield_to_newer(
+        &self,
+        id: SessionId,
+        mut body: RequestBody,
+    ) -> Result<FinalReply, Error> {
+        // The rest of the body is read first: a connection that is closed while the client still
+        // sends may be reset, and the client then loses the reply.
+        tokio::select! {
+            discarded = body.discard() => discarded.map_err(Error::Interrupted)?,
+            () = self.lifecycle.drain_now.cancelled() => return Err(Error::Draining),
+        }
+        self.leases
+            .wait_for_writers(id, self.settings.limits.takeover_timeout)
+            .await;
+        let reply = self.final_reply_of(id).await?;
+        reply.ok_or(Error::Superseded)
+    }
+
+    /// Takes the guard and a lease for a request that writes to the session. Uses the cached lease
+    /// if the request continues the cached session.
+    pub(super) async fn lease_for(
+        &self,
+        id: SessionId,
+        target: &SessionTarget,
+        request: &SessionRequest,
+    ) -> Result<Box<LockedSession>, Error> {
+        let guard = self.lock_session(id).await?;
+        // Under the guard, so that no other request uses the cached lease. An entry that the
+        // request does not continue is dropped: the new lease makes the cached one outdated.
+        let cached = self.cache.take(id);
+        match cached.filter(|cached| self.continues(cached, target, request)) {
+            Some(cached) => Ok(Box::new(LockedSession {
+                session: cached.session,
+                request: cached.request,
+                media: cached.media,
+                guard,
+            })),
+            None => self.lease_locked(guard, id, target).await,
+        }
+    }
+
+    /// Takes the guard and a new lease. Stops the current writer, if there is one.
+    pub(super) async fn lease(
+        &self,
+        id: SessionId,
+        target: &SessionTarget,
+    ) -> Result<Box<LockedSession>, Error> {
+        let guard = self.lock_session(id).await?;
+        // The new lease makes a cached one outdated. Dropping the entry closes its media.
+        drop(self.cache.take(id));
+        self.lease_locked(guard, id, target).await
+    }
+
+    async fn lock_session(&self, id: SessionId) -> Result<SessionGuard, Error> {
+        let guard = self
+            .leases
+            .take_over(id, self.settings.limits.takeover_timeout)
+            .await;
+        guard.map_err(|error| match error {
+            LockError::Superseded => Error::Superseded,
+            LockError::Stuck => Error::Busy,
+        })
+    }
+
+    async fn lease_locked(
+        &self,
+        guard: SessionGuard,
+        id: SessionId,
+        target: &SessionTarget,
+    ) -> Result<Box<LockedSession>, Error> {
+        let session = self.ledger.lease(id).await?;
+        let (mut session, mut request) = self.check(session, target)?;
+        session.context = Vec::new();
+        request.drop_metadata();
+        Ok(Box::new(LockedSession {
+            session,
+            request,
+            media: None,
+            guard,
+        }))
+    }
+
+    pub(super) async fn known_session(
+        &self,
+        id: SessionId,
+        target: &SessionTarget,
+    ) -> Result<(Session, UploadRequest), Error> {
+        self.check(self.ledger.session(id).await?, target)
+    }
+
+    /// Whether the session has not expired and was started under this path.
+    fn lives_at(&self, session: &Session, request: &UploadRequest, target: &SessionTarget) -> bool {
+        self.clock.now() < session.expires && request.path == target.path
+    }
+
+    /// Refuses a session that has expired, or ended without a resource.
+    fn refuse_ended(&self, session: &Session) -> Result<(), Error> {
+        match session.state {
+            _ if self.clock.now() >= session.expires => Err(Error::SessionNotFound),
+            SessionState::Cancelled => Err(SessionError::Cancelled.into()),
+            SessionState::Failed => Err(SessionError::Gone.into()),
+            SessionState::Active | SessionState::Finishing | SessionState::Finished => Ok(()),
+        }
+    }
+
+    fn check(
+        &self,
+        session: Option<Session>,
+        target: &SessionTarget,
+    ) -> Result<(Session, UploadRequest), Error> {
+        let session = session.ok_or(Error::SessionNotFound)?;
+        // Checked first: the stored request of a cancelled or failed session is deleted, so there
+        // is no path to compare. The reply is the same for every path.
+        self.refuse_ended(&session)?;
+        let request = remembered(&session)?;
+        if self.lives_at(&session, &request, target) {
+            Ok((session, request))
+        } else {
+            Err(Error::SessionNotFound)
+        }
+    }
+
+    /// Returns the stored reply of a finished session; `None` if it has not finished.
+    pub(crate) async fn final_reply_of(&self, id: SessionId) -> Result<Option<FinalReply>, Error> {
+        let session = self.ledger.session(id).await?;
+        let reply = session.and_then(|session| session.reply);
+        self.stored_reply(reply.as_deref())
+    }
+
+    pub(super) fn replay(&self, session: &Session) -> Result<FinalReply, Error> {
+        let reply = self.stored_reply(session.reply.as_deref())?;
+        reply.ok_or(Error::SessionNotFound)
+    }
+
+    fn stored_reply(&self, stored: Option<&[u8]>) -> Result<Option<FinalReply>, Error> {
+        let reply = stored.and_then(FinalReply::from_bytes);
+        let counted = reply.map(|reply| {
+            let body = self.capacity.reply(reply.body)?;
+            Ok(FinalReply { body, ..reply })
+        });
+        counted.transpose()
+    }
+
+    /// Expiry of a session that was created at `created` and made progress at `now`.
+    pub(crate) fn expiry(&self, created: Timestamp, now: Timestamp) -> Timestamp {
+        let end = created.saturating_add(self.settings.session_lifetime);
+        match self.settings.session_idle {
+            Some(idle) => end.min(now.saturating_add(idle)),
+            None => end,
+        }
+    }
+
+    /// Maximum size in bytes of the media of the request's method; `None` if it has no limit.
+    pub(crate) fn max_size(&self, request: &UploadRequest) -> Result<Option<u64>, Error> {
+        let method = request.method(&self.registry)?.method;
+        let upload = method.upload.as_ref();
+        Ok(upload
+            .and_then(|upload| upload.max_size)
+            .map(ByteSize::bytes))
+    }
+
+    pub(super) fn rules(&self, session: &Session, request: &UploadRequest) -> Result<Rules, Error> {
+        let rules = Rules::default()
+            .with_chunks(self.settings.chunks)
+            .with_max_size(self.max_size(request)?);
+        let dialect = self.dialects.named(&session.dialect);
+        Ok(dialect.map_or(rules, |dialect| dialect.rules(rules)))
+    }
+    /// Ends a session as failed. Returns what is known of it afterwards.
+    pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) -> Failed {
+        self.lifecycle.sweep_now.notify_one();
+        match self.ledger.end(id, epoch, EndSession::Failed).await {
+            Ok(()) => {
+                self.metrics.sessions.failed.inc();
+                Failed::Recorded
+            }
+            Err(LedgerError::Fenced) => {
+                tracing::info!(session = ?id, "a session goes on under a newer lease, or has ended");
+                Failed::Fenced
+            }
+            // Logged and not returned: the client is to learn why the session failed.
+            Err(error) => {
+                self.lifecycle.examine_ledger(&error);
+                tracing::warn!(session = ?id, %error, "a failed session could not be ended");
+                Failed::Unrecorded
+            }
+        }
+    }
+}
+
+/// The outcome of [`Sessions::fail`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// The session has ended.
+    Recorded,
+    /// The lease is not the newest one, or the session has ended otherwise. Nothing has changed.
+    Fenced,
+    /// The ledger has not recorded it, or it is unknown whether it has.
+    Unrecorded,
+}
+
+impl Failed {
+    /// Returns the error to answer to a request that has failed its session with `error`.
+    ///
+    /// If another request has the session by now, it lives, and `error` is about a state that has
+    /// passed: the client is told to ask again, and not that its upload is lost.
+    pub(crate) fn answer(self, error: Error) -> Error {
+        match self {
+            Self::Recorded | Self::Unrecorded => error,
+            Self::Fenced => LedgerError::Fenced.into(),
+        }
+    }
+}
+
+/// Reads the stored request in the session's row.
+pub(super) fn remembered(session: &Session) -> Result<UploadRequest, Error> {
+    let request = UploadRequest::from_bytes(&session.context);
+    let mut request = request.ok_or(Error::SessionNotFound)?;
+    request.principal = session.owner.as_ref().map(Principal::new);
+    Ok(request)
+}
+
+pub(super) fn snapshot(session: &Session) -> Snapshot {
+    let state = match session.state {
+        SessionState::Active => State::Active,
+        SessionState::Finishing => State::Finishing,
+        SessionState::Finished => State::Finished,
+        SessionState::Cancelled => State::Cancelled,
+        SessionState::Failed => State::Failed,
+    };
+    Snapshot {
+        state,
+        offset: session.progress.offset,
+        total: session.progress.total,
+    }
+}
