@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
-use windlass_testkit::raw::{Request, exchange};
+use windlass_testkit::media::Media;
+use windlass_testkit::raw::{Reply, Request, exchange};
+use windlass_testkit::session::{Session, content_range};
 
 /// An example that serves; it is killed at the end of the test.
 struct Program {
@@ -41,8 +43,19 @@ impl Program {
     }
 
     fn embed(data: &Path) -> Self {
-        let data = data.to_str().expect("it is UTF-8");
-        Self::start(env!("CARGO_BIN_EXE_embed"), &[data])
+        Self::with_data(env!("CARGO_BIN_EXE_embed"), data)
+    }
+
+    fn store(data: &Path) -> Self {
+        Self::with_data(env!("CARGO_BIN_EXE_store"), data)
+    }
+
+    fn with_data(program: &str, data: &Path) -> Self {
+        Self::start(program, &[data.to_str().expect("it is UTF-8")])
+    }
+
+    fn exchange(&self, request: &Request) -> Reply {
+        exchange(self.address, request)
     }
 
     /// Asks the example to end, as Ctrl-C does.
@@ -66,33 +79,175 @@ fn directory() -> TempDir {
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("the target directory is writable")
 }
 
+const UPLOADS: &str = "/media/upload/photos/v1/photos";
+
+const PHOTOS: &str = "/media/photos/v1/photos";
+
+/// Media of several chunks, larger than what the ledger keeps.
+const MEDIA: Media = Media::new(7, 1_000_000);
+
+fn of_alice(request: Request) -> Request {
+    request.header("Authorization", "Bearer alice-token")
+}
+
+fn get(target: &str) -> Request {
+    Request::new("GET", target)
+}
+
+fn simple_upload() -> Request {
+    Request::new("POST", format!("{UPLOADS}?uploadType=media"))
+        .header("Content-Type", "image/jpeg")
+        .body(MEDIA.whole())
+}
+
+fn start_of_resumable_upload(metadata: &Value) -> Request {
+    Request::new("POST", format!("{UPLOADS}?uploadType=resumable"))
+        .header("Content-Type", "application/json")
+        .header("X-Upload-Content-Type", "image/jpeg")
+        .body(metadata.to_string())
+}
+
+/// Checks that a reply shows a photo of this user, and that its media is there.
+#[track_caller]
+fn assert_photo(program: &Program, photo: &Reply, owner: &str) {
+    assert_eq!(photo.field("owner"), owner, "{}", photo.text());
+    assert_eq!(photo.field("crc32c"), MEDIA.crc32c());
+    let id = photo.field("id");
+    let path = format!("{PHOTOS}/{}", id.as_str().expect("it is a string"));
+    let link = photo.field("selfLink");
+    assert_eq!(link, format!("http://farm.example{path}"));
+    let media = program.exchange(&of_alice(get(&format!("{path}?alt=media"))));
+    assert!(media.expect(200).body == MEDIA.whole());
+}
+
 #[test]
-fn embed_serves_its_own_routes_and_uploads_and_keeps_them() {
+fn embed_answers_users_of_the_application_only() {
+    let directory = directory();
+    let program = Program::embed(&directory.path().join("data"));
+    let hello = program.exchange(&of_alice(get("/hello"))).expect(200);
+    assert_eq!(hello.text(), "Hello, alice.\n");
+    let list = program.exchange(&of_alice(get(PHOTOS))).expect(200);
+    assert_eq!(list.json()["items"], json!([]));
+
+    let with_id = format!("{PHOTOS}?upload_id=x");
+    let mut refused = vec![
+        get("/hello"),
+        get(PHOTOS),
+        // It is no URI of a session, so its `upload_id` is no credential.
+        get(&with_id),
+        get(&format!("{UPLOADS}?uploadType=media&no_upload_id=x")),
+        simple_upload(),
+        start_of_resumable_upload(&json!({})),
+    ];
+    refused.push(simple_upload().header("Authorization", "Bearer mallory-token"));
+    for request in refused {
+        let reply = program.exchange(&request).expect(401);
+        assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
+    }
+}
+
+#[test]
+fn embed_serves_discovery_documents_of_its_prefix_without_a_token() {
+    let directory = directory();
+    let program = Program::embed(&directory.path().join("data"));
+    let uri = "/media/discovery/v1/apis/photos/v1/rest";
+    let apis = program.exchange(&get("/media/discovery/v1/apis"));
+    let listed = &apis.expect(200).json()["items"][0]["discoveryRestUrl"];
+    assert_eq!(*listed, format!("http://farm.example{uri}"));
+    let document = program.exchange(&get(uri)).expect(200).json();
+    assert_eq!(document["rootUrl"], "http://farm.example/media/");
+}
+
+#[test]
+fn embed_stores_who_uploaded_a_photo() {
+    let directory = directory();
+    let program = Program::embed(&directory.path().join("data"));
+    let simple = program.exchange(&of_alice(simple_upload())).expect(200);
+    assert_photo(&program, &simple, "alice");
+
+    let metadata = r#"{"title":"A llama","owner":"bob"}"#;
+    let mut body = format!(
+        "--b\r\nContent-Type: application/json\r\n\r\n{metadata}\r\n\
+         --b\r\nContent-Type: image/jpeg\r\n\r\n"
+    )
+    .into_bytes();
+    body.extend(MEDIA.whole());
+    body.extend(b"\r\n--b--\r\n");
+    let multipart = Request::new("POST", format!("{UPLOADS}?uploadType=multipart"))
+        .header("Content-Type", "multipart/related; boundary=b")
+        .body(body);
+    let multipart = program.exchange(&of_alice(multipart)).expect(200);
+    assert_eq!(multipart.field("title"), "A llama");
+    assert_photo(&program, &multipart, "alice");
+
+    let start = start_of_resumable_upload(&json!({"title": "A llama"}));
+    let started = program.exchange(&of_alice(start)).expect(200);
+    let location = started.header("location").unwrap_or_default();
+    assert!(
+        location.starts_with(&format!("http://farm.example{UPLOADS}?")),
+        "{location}"
+    );
+    // The session URI is a credential of its own.
+    let session = Session::of_reply(program.address, &started);
+    session.append(MEDIA, 0..262_144).expect(308);
+    let resumable = session.append(MEDIA, 262_144..MEDIA.len()).expect(201);
+    assert_photo(&program, &resumable, "alice");
+}
+
+#[test]
+fn embed_commits_running_uploads_when_it_is_interrupted() {
+    const SENT: u64 = 300_000;
     let directory = directory();
     let data = directory.path().join("data");
     let program = Program::embed(&data);
-    let hello = exchange(program.address, &Request::new("GET", "/hello")).expect(200);
-    assert_eq!(hello.text(), "Hello from the application.\n");
-    let upload = Request::new("POST", "/upload/farm/v1/animals?uploadType=media")
-        .header("content-type", "image/jpeg")
-        .body("a llama");
-    let animal = exchange(program.address, &upload).expect(200);
-    let id = animal.field("id");
+    let start = start_of_resumable_upload(&json!({}));
+    let started = program.exchange(&of_alice(start)).expect(200);
+    let session = Session::of_reply(program.address, &started);
+    let mut running = session.peer();
+    let all = session.ranged(&content_range(MEDIA, &(0..MEDIA.len())));
+    let head = all.header("Content-Length", MEDIA.len()).head_bytes();
+    running.send(head);
+    running.send(MEDIA.bytes(0..SENT));
+    // The client sends no more, so the program can only end if it tells the upload to.
     program.interrupt();
+    assert_eq!(running.reply().status, 503);
 
     let program = Program::embed(&data);
-    let path = format!(
-        "/farm/v1/animals/{}?alt=media",
-        id.as_str().expect("a string")
-    );
-    let media = exchange(program.address, &Request::new("GET", path)).expect(200);
-    assert_eq!(media.text(), "a llama");
+    let session = session.moved_to(program.address);
+    assert_eq!(session.query().expect(308).committed(), SENT);
+    let photo = session.append(MEDIA, SENT..MEDIA.len()).expect(201);
+    assert_eq!(photo.field("crc32c"), MEDIA.crc32c());
+}
+
+#[test]
+fn store_keeps_media_in_files_of_its_directory() {
+    let directory = directory();
+    let data = directory.path().join("data");
+    let program = Program::store(&data);
+    let upload = Request::new("POST", "/upload/farm/v1/animals?uploadType=media")
+        .header("Content-Type", "image/jpeg")
+        .body(MEDIA.whole());
+    let animal = program.exchange(&upload).expect(200);
+    let files: Vec<_> = std::fs::read_dir(data.join("files"))
+        .and_then(Iterator::collect)
+        .expect("the vault has made it");
+    assert_eq!(files.len(), 1);
+    let bytes = std::fs::read(files[0].path()).expect("it can be read");
+    assert!(bytes == MEDIA.whole());
+    program.interrupt();
+
+    let program = Program::store(&data);
+    let id = animal.field("id");
+    let path = format!("/farm/v1/animals/{}", id.as_str().expect("a string"));
+    let media = program.exchange(&get(&format!("{path}?alt=media")));
+    assert!(media.expect(200).body == MEDIA.whole());
+    program.exchange(&Request::new("DELETE", path)).expect(204);
 }
 
 #[test]
 fn upload_sends_a_file_and_prints_its_resource() {
     let directory = directory();
-    let program = Program::embed(&directory.path().join("data"));
+    let program = Program::store(&directory.path().join("data"));
     let file = directory.path().join("llama.jpg");
     // More than the client sends in one request, so that there is a session.
     std::fs::write(&file, vec![7; 6 << 20]).expect("the directory is writable");
@@ -105,8 +260,7 @@ fn upload_sends_a_file_and_prints_its_resource() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     assert!(stderr.contains("6291456 bytes sent"), "{stderr}");
-    let resource: serde_json::Value =
-        serde_json::from_slice(&output.stdout).expect("it prints JSON");
+    let resource: Value = serde_json::from_slice(&output.stdout).expect("it prints JSON");
     assert_eq!(resource["size"], json!("6291456"));
 }
 
@@ -118,7 +272,7 @@ fn handler_counts_the_words_of_notes_and_refuses_media_that_is_not_text() {
             .header("content-type", "text/plain")
             .body(note)
     };
-    let note = exchange(program.address, &upload(b"sheep and goats")).expect(200);
+    let note = program.exchange(&upload(b"sheep and goats")).expect(200);
     assert_eq!(note.field("words"), json!(3));
-    exchange(program.address, &upload(b"\xff\xfe")).expect(400);
+    program.exchange(&upload(b"\xff\xfe")).expect(400);
 }
