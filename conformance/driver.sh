@@ -8,7 +8,7 @@ drive() {
   root=$(cd "$here/../.." && pwd)
   target=${CARGO_TARGET_DIR:-$root/target}
   binary=${3:-$target/debug/windlass}
-  [ -x "$binary" ] || { echo "no windlass at $binary: run 'cargo build' first" >&2; exit 2; }
+  [ -x "$binary" ] || { echo "no program at $binary: run 'cargo build' first" >&2; exit 2; }
 
   venv=$target/conformance-$(basename "$here")
   # The copy is made last, so that an installation that was interrupted is not taken for a whole one.

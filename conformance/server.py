@@ -17,13 +17,15 @@ class Server:
         self.port = 0
         self.start()
 
+    def command(self):
+        serve = [self.binary, "serve", "--listen", f"127.0.0.1:{self.port}", "--data", self.data]
+        return [*serve, "--allow-unsafe-filesystem", *self.options]
+
     def start(self):
-        command = [self.binary, "serve", "--listen", f"127.0.0.1:{self.port}", "--data", self.data]
-        command += ["--allow-unsafe-filesystem", *self.options]
         # The library answers a broken connection by sending a head without its body; nobody wants to
         # wait long for that body.
         environment = {**os.environ, "WINDLASS_LIMITS_BODY_TIMEOUT": "2s"}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        self.process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, text=True, env=environment)
         line = self.process.stdout.readline()
         if not line.startswith(("listening on http://", "listening on https://")):
             raise RuntimeError(f"the server did not start: {line!r}")

@@ -22,6 +22,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use axum::body::to_bytes;
 use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use axum::http::{StatusCode, Uri};
@@ -56,12 +57,19 @@ max_size = "1GB"
 /// The tokens of the users. A real application has hashes of them in its database.
 const TOKENS: [(&str, &str); 2] = [("alice-token", "alice"), ("bob-token", "bob")];
 
+/// Length in bytes up to which the body of a refused request is read.
+const READ_OF_REFUSED: usize = 64 * 1024;
+
 /// Identifies the user of a request. Answers 401 if that is not possible.
 async fn authenticate(mut request: Request, next: Next) -> Response {
     if let Some(user) = user(&request) {
         request.extensions_mut().insert(Principal::new(user));
     } else if !is_open(request.uri()) {
-        let challenge = [(WWW_AUTHENTICATE, "Bearer")];
+        // If a body is left unread, the connection is closed without a notice. A client that sends
+        // its next request on it, as Google's Python library does, sees a broken connection.
+        to_bytes(request.into_body(), READ_OF_REFUSED).await.ok();
+        // The same library cannot parse a challenge without a parameter.
+        let challenge = [(WWW_AUTHENTICATE, "Bearer realm=\"photos\"")];
         return (StatusCode::UNAUTHORIZED, challenge, "Who are you?\n").into_response();
     }
     next.run(request).await

@@ -142,7 +142,8 @@ fn embed_answers_users_of_the_application_only() {
     refused.push(simple_upload().header("Authorization", "Bearer mallory-token"));
     for request in refused {
         let reply = program.exchange(&request).expect(401);
-        assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
+        let challenge = reply.header("www-authenticate");
+        assert_eq!(challenge, Some("Bearer realm=\"photos\""));
     }
 }
 
