@@ -117,11 +117,11 @@ impl ApiHandler for Photos {
         // started the upload.
         let owner = call.principal.map(Principal::id);
         metadata.insert("owner".to_owned(), owner.into());
-        let owned = Call {
+        let call = Call {
             metadata: &metadata,
             ..*call
         };
-        DefaultHandler.run(&owned, media).await
+        DefaultHandler.run(&call, media).await
     }
 
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {

@@ -4,9 +4,11 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use windlass_server::Settings;
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{Reply, Request, exchange};
 use windlass_testkit::session::{Session, content_range};
@@ -209,8 +211,10 @@ fn embed_commits_running_uploads_when_it_is_interrupted() {
     let head = all.header("Content-Length", MEDIA.len()).head_bytes();
     running.send(head);
     running.send(MEDIA.bytes(0..SENT));
-    // The client sends no more, so the program can only end if it tells the upload to.
+    // The client sends no more. Without a drain the upload would go on until its body times out.
+    let start = Instant::now();
     program.interrupt();
+    assert!(start.elapsed() < Settings::default().limits.body_timeout / 2);
     assert_eq!(running.reply().status, 503);
 
     let program = Program::embed(&data);
