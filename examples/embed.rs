@@ -9,8 +9,9 @@
 //!     'http://127.0.0.1:8080/media/upload/photos/v1/photos?uploadType=media'
 //! ```
 //!
-//! The application owns the listener, the routes and the users. [`authenticate`] is a layer around
-//! all of its routes: it finds the user of each request and inserts a [`Principal`]. The handler
+//! The application owns the listener, the routes and the users. [`identify`] is a layer around all of
+//! its routes: it finds the user of a request and inserts a [`Principal`]. [`RequirePrincipal`]
+//! refuses what needs one and has none, which session URIs and discovery documents do not. The handler
 //! gets it in [`Call::principal`] and writes it into the field `owner` of the photo.
 //!
 //! [`Server::start`] begins the work that belongs to no request: it deletes expired sessions,
@@ -22,18 +23,19 @@ use std::error::Error;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use axum::body::to_bytes;
 use axum::extract::Request;
-use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use axum::http::{StatusCode, Uri};
+use axum::http::StatusCode;
+use axum::http::header::AUTHORIZATION;
 use axum::middleware::{Next, from_fn};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use axum::routing::get;
 use axum::{Extension, Router};
 use tokio::net::TcpListener;
 use windlass_discovery::Api;
 use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
-use windlass_server::{DefaultHandler, Principal, Registry, ServedApi, Server, Stores};
+use windlass_server::{
+    DefaultHandler, Principal, Registry, RequirePrincipal, ServedApi, Server, Stores,
+};
 use windlass_store::Resource;
 use windlass_store_local::{LocalStore, Options};
 
@@ -57,20 +59,11 @@ max_size = "1GB"
 /// The tokens of the users. A real application has hashes of them in its database.
 const TOKENS: [(&str, &str); 2] = [("alice-token", "alice"), ("bob-token", "bob")];
 
-/// Length in bytes up to which the body of a refused request is read.
-const READ_OF_REFUSED: usize = 64 * 1024;
-
-/// Identifies the user of a request. Answers 401 if that is not possible.
-async fn authenticate(mut request: Request, next: Next) -> Response {
+/// Inserts the user of a request, if it has the token of one. Whether it needs one is decided where
+/// it is answered.
+async fn identify(mut request: Request, next: Next) -> Response {
     if let Some(user) = user(&request) {
         request.extensions_mut().insert(Principal::new(user));
-    } else if !is_open(request.uri()) {
-        // If a body is left unread, the connection is closed without a notice. A client that sends
-        // its next request on it, as Google's Python library does, sees a broken connection.
-        to_bytes(request.into_body(), READ_OF_REFUSED).await.ok();
-        // The same library cannot parse a challenge without a parameter.
-        let challenge = [(WWW_AUTHENTICATE, "Bearer realm=\"photos\"")];
-        return (StatusCode::UNAUTHORIZED, challenge, "Who are you?\n").into_response();
     }
     next.run(request).await
 }
@@ -82,24 +75,9 @@ fn user(request: &Request) -> Option<&'static str> {
     Some(user)
 }
 
-/// Whether a request needs no token:
-///
-/// * Google's Python library reads the discovery documents before it has credentials. They hold
-///   nothing secret.
-/// * A session URI has an `upload_id`, which only the client knows that started the upload, with a
-///   token. It is a credential of its own, and some of Google's clients send no other one with the
-///   media. On any other path the parameter has no meaning, so it must not open it.
-fn is_open(uri: &Uri) -> bool {
-    let path = uri.path();
-    let is_upload =
-        path.starts_with("/media/upload/") || path.starts_with("/media/resumable/upload/");
-    let mut parameters = uri.query().unwrap_or_default().split('&');
-    let names_session = parameters.any(|parameter| parameter.starts_with("upload_id="));
-    path.starts_with("/media/discovery/") || (is_upload && names_session)
-}
-
-async fn hello(Extension(user): Extension<Principal>) -> String {
-    format!("Hello, {user}.\n")
+async fn hello(user: Option<Extension<Principal>>) -> Result<String, StatusCode> {
+    let Extension(user) = user.ok_or(StatusCode::UNAUTHORIZED)?;
+    Ok(format!("Hello, {user}.\n"))
 }
 
 /// Does what the default handler does, and says who uploaded a photo.
@@ -145,13 +123,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::builder(Registry::new([photos])?, stores)
         // Session URIs and discovery documents contain the path at which the service is nested.
         .mounted_at("/media")
+        .authorize(Arc::new(RequirePrincipal))
         .build()?;
     server.start().await;
 
     let app = Router::new()
         .route("/hello", get(hello))
         .nest_service("/media", server.service())
-        .layer(from_fn(authenticate));
+        .layer(from_fn(identify));
 
     let listener = TcpListener::bind(&address).await?;
     println!("listening on http://{}", listener.local_addr()?);

@@ -149,7 +149,7 @@ def lives(report, server):
         request._in_error_state = True
         request.next_chunk()
         assert request.resumable_progress >= 2 * CHUNK, request.resumable_progress
-        check(to_the_end(request), LARGE)
+        check(to_the_end(request), LARGE, owner="alice")
 
     def stops():
         assert server.stop() == 0, "it did not drain"

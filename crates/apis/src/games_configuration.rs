@@ -145,7 +145,7 @@ async fn upload(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Reje
         media: Some(media),
         created: old.as_ref().map_or(call.now, |old| old.created),
         updated: call.now,
-        owner: None,
+        owner: call.owner(),
     };
     let change = match old {
         None => ResourceChange::Insert(resource),

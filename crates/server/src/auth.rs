@@ -119,6 +119,27 @@ impl Authorize for AllowAll {
     }
 }
 
+/// Demands the principal of a layer in front, for everything but two things: sessions, whose URIs
+/// are credentials, and discovery, which Google's Python library reads before it has credentials.
+///
+/// For applications that authenticate in a layer: the layer inserts a [`Principal`] where it finds
+/// one, and need not know which requests may come without.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RequirePrincipal;
+
+#[async_trait]
+impl Authorize for RequirePrincipal {
+    async fn authenticate(
+        &self,
+        request: &AccessRequest<'_>,
+    ) -> Result<Option<Principal>, AccessError> {
+        match (request.principal, request.access) {
+            (None, Access::Call) => Err(AccessError::CredentialsMissing),
+            (principal, _) => Ok(principal.cloned()),
+        }
+    }
+}
+
 /// Demands one token in `Authorization: Bearer`, for everything but two things: sessions, whose URIs
 /// are credentials, and discovery, which Google's Python library reads before it has credentials.
 ///

@@ -137,6 +137,12 @@ impl Call<'_> {
         path.filter(|_| changes)
     }
 
+    /// Returns the owner of a resource that the call makes. Inserted resources without an owner get
+    /// this one by themselves; a handler sets it where an upload takes the place of another one's.
+    pub fn owner(&self) -> Option<String> {
+        self.principal.map(Principal::to_string)
+    }
+
     /// Returns the rejection of a method that the handler does not implement.
     pub fn not_implemented(&self) -> Rejection {
         Rejection::NotImplemented {

@@ -123,7 +123,9 @@ mod server;
 mod service;
 mod uploads;
 
-pub use auth::{Access, AccessError, AccessRequest, AllowAll, Authorize, BearerToken};
+pub use auth::{
+    Access, AccessError, AccessRequest, AllowAll, Authorize, BearerToken, RequirePrincipal,
+};
 pub use capacity::{Full, LimitedResource, MEDIA_READS, Usage};
 pub use config::Settings;
 pub use connections::{Accept, Accepted, HttpService, Listener};

@@ -84,7 +84,7 @@ impl Object {
             media: Some(media),
             created: call.now,
             updated: call.now,
-            owner: None,
+            owner: call.owner(),
         };
         Self { resource, record }
     }
