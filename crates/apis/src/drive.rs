@@ -142,7 +142,7 @@ fn shown(body: Value) -> Answer {
     };
     Answer {
         changes: Vec::new(),
-        body: Some(body),
+        body: Some(body.into()),
         ..Answer::default()
     }
 }

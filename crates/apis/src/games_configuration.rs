@@ -156,7 +156,7 @@ async fn upload(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Reje
     };
     Ok(Answer {
         changes: vec![change],
-        body: Some(key.show(call)?),
+        body: Some(key.show(call)?.into()),
         ..Answer::default()
     })
 }
@@ -166,7 +166,7 @@ async fn get(call: &Call<'_>) -> Result<Answer, Rejection> {
     find(call, &key).await?;
     Ok(Answer {
         changes: Vec::new(),
-        body: Some(key.show(call)?),
+        body: Some(key.show(call)?.into()),
         ..Answer::default()
     })
 }

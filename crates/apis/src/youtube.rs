@@ -178,7 +178,7 @@ fn invalid_parameter(parameter: &str, problem: impl Into<String>) -> Rejection {
 fn shown(body: Fields) -> Answer {
     Answer {
         changes: Vec::new(),
-        body: Some(body),
+        body: Some(body.into()),
         ..Answer::default()
     }
 }

@@ -76,7 +76,9 @@ impl ApiHandler for DefaultHandler {
                 Ok(Answer {
                     changes: Vec::new(),
                     body: Some(
-                        ResponseShape::new(&CallContext::of(call), &resource).resource_fields(),
+                        ResponseShape::new(&CallContext::of(call), &resource)
+                            .resource_fields()
+                            .into(),
                     ),
                     ..Answer::default()
                 })
@@ -230,7 +232,7 @@ fn answer(change: ResourceChange, reply: Reply) -> Answer {
     let operation = reply.operation.map(ResourceChange::Insert);
     Answer {
         changes: [change].into_iter().chain(operation).collect(),
-        body: Some(reply.body),
+        body: Some(reply.body.into()),
         ..Answer::default()
     }
 }
@@ -276,7 +278,7 @@ async fn list(call: &Call<'_>, collection: &str) -> Result<Answer, Rejection> {
     add_required(call, schema, &mut body, call.now);
     Ok(Answer {
         changes: Vec::new(),
-        body: Some(body),
+        body: Some(body.into()),
         ..Answer::default()
     })
 }

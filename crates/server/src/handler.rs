@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, Method as HttpMethod};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod};
 use serde_json::{Map, Value};
 use windlass_discovery::{Api, Method, PathParameters};
 use windlass_proto::parameters::Parameters;
@@ -174,8 +174,29 @@ pub struct Answer {
     /// Collections that must be empty after the changes, such as the content of a deleted folder.
     /// Otherwise nothing is changed and the handler is asked again.
     pub expect_empty: Vec<String>,
-    /// JSON object of the reply; `None` for a reply without a body.
-    pub body: Option<Map<String, Value>>,
+    /// Content of the reply; `None` for a reply without any.
+    pub body: Option<Content>,
+}
+
+/// The content of a reply.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// A JSON object. The parameters `fields` and `prettyPrint` of the request apply to it, and its
+    /// field `etag` becomes the header `ETag`.
+    Json(Map<String, Value>),
+    /// Bytes of another type, such as the upload token of Google Photos, which is text.
+    Bytes {
+        /// Media type.
+        content_type: HeaderValue,
+        /// The bytes.
+        bytes: Bytes,
+    },
+}
+
+impl From<Map<String, Value>> for Content {
+    fn from(object: Map<String, Value>) -> Self {
+        Self::Json(object)
+    }
 }
 
 impl Answer {

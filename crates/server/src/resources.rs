@@ -16,12 +16,12 @@ use crate::capacity::{Permit, json_cost};
 use crate::context::Principal;
 use crate::download;
 use crate::error::{BodyError, Error};
-use crate::handler::{Call, Conditions, Embedded, ReplyMemoryPermit, StoreReader};
+use crate::handler::{Call, Conditions, Content, Embedded, ReplyMemoryPermit, StoreReader};
 use crate::identifiers::new_resource_id;
 use crate::outbox::with_events;
 use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
-use crate::reply::{Reply, empty, json_bytes, stored_json};
+use crate::reply::{Reply, empty, json_bytes, reply as typed_reply, stored_json};
 use crate::uploads::ServerState;
 use crate::uploads::finish::ATTEMPTS;
 use crate::uploads::request::UploadHead;
@@ -104,11 +104,19 @@ struct Shape {
 impl Shape {
     fn reply(
         &self,
-        body: Option<Map<String, Value>>,
+        body: Option<Content>,
         reply_memory: ReplyMemoryPermit,
     ) -> Result<Reply, Error> {
-        let Some(body) = body else {
-            return Ok(empty(StatusCode::NO_CONTENT));
+        let body = match body {
+            None => return Ok(empty(StatusCode::NO_CONTENT)),
+            Some(Content::Json(body)) => body,
+            Some(Content::Bytes {
+                content_type,
+                bytes,
+            }) => {
+                let bytes = reply_memory.into_reply(bytes)?;
+                return Ok(typed_reply(StatusCode::OK, content_type, bytes));
+            }
         };
         let etag = body.get("etag").and_then(Value::as_str);
         let etag = etag.and_then(|etag| HeaderValue::try_from(etag).ok());
@@ -219,7 +227,7 @@ async fn upload(
         principal: head.principal,
     };
     let reply = embedded_media(server, &upload, metadata, embedded).await?;
-    Ok(stored_json(reply.status, reply.body))
+    Ok(typed_reply(reply.status, reply.content_type, reply.body))
 }
 
 /// The JSON of a call, and the media that its handler finds inside.

@@ -71,7 +71,7 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
     changes.push(ResourceChange::Insert(resource));
     Ok(Answer {
         changes,
-        body: Some(shown(call, asset)),
+        body: Some(shown(call, asset).into()),
         ..Answer::default()
     })
 }
@@ -81,7 +81,7 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Answer, Rejection> {
     let fields = serde_json::from_slice(&asset.body).unwrap_or_default();
     Ok(Answer {
         changes: Vec::new(),
-        body: Some(shown(call, fields)),
+        body: Some(shown(call, fields).into()),
         ..Answer::default()
     })
 }
@@ -394,7 +394,7 @@ pub(super) async fn insert_studio(
     let body = json!({"assets": [asset]});
     Ok(Answer {
         changes: vec![ResourceChange::Insert(resource)],
-        body: body.as_object().cloned(),
+        body: body.as_object().cloned().map(Into::into),
         ..Answer::default()
     })
 }

@@ -222,7 +222,7 @@ pub(super) async fn answer(
     let trashed = Trash::default().holds(call, &fields_of(file)).await?;
     Ok(Answer {
         changes,
-        body: Some(show(call, file, trashed)),
+        body: Some(show(call, file, trashed).into()),
         ..Answer::default()
     })
 }

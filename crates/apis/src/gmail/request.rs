@@ -184,7 +184,7 @@ pub(super) fn body_of(body: Value) -> Answer {
     };
     Answer {
         changes: Vec::new(),
-        body: Some(body),
+        body: Some(body.into()),
         ..Answer::default()
     }
 }

@@ -33,7 +33,7 @@ pub(super) async fn insert(call: &Call<'_>) -> Result<Answer, Rejection> {
     }
     Ok(Answer {
         changes: vec![bucket.insert()],
-        body: Some(bucket.show(call.base_url)),
+        body: Some(bucket.show(call.base_url).into()),
         ..Answer::default()
     })
 }
@@ -43,7 +43,7 @@ pub(super) async fn show(call: &Call<'_>) -> Result<Answer, Rejection> {
     let bucket = find(call, Access::Read).await?;
     Ok(Answer {
         changes: Vec::new(),
-        body: Some(bucket.show(call.base_url)),
+        body: Some(bucket.show(call.base_url).into()),
         ..Answer::default()
     })
 }
@@ -113,7 +113,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     body.insert("items".into(), items.into());
     Ok(Answer {
         changes: Vec::new(),
-        body: Some(body),
+        body: Some(body.into()),
         ..Answer::default()
     })
 }
@@ -130,7 +130,7 @@ fn change(call: &Call<'_>, bucket: Bucket, fields: Map<String, Value>) -> Answer
     let (bucket, change) = bucket.changed(call, fields);
     Answer {
         changes: vec![change],
-        body: Some(bucket.show(call.base_url)),
+        body: Some(bucket.show(call.base_url).into()),
         ..Answer::default()
     }
 }

@@ -34,7 +34,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     };
     Ok(Answer {
         changes: Vec::new(),
-        body: Some(page.show(call.base_url)),
+        body: Some(page.show(call.base_url).into()),
         ..Answer::default()
     })
 }

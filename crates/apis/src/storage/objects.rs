@@ -45,7 +45,7 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
     Ok(Answer {
         changes: vec![object.put(current.as_ref())],
         expect: bucket.expected(),
-        body: Some(object.show(call.base_url)),
+        body: Some(object.show(call.base_url).into()),
         ..Answer::default()
     })
 }
@@ -55,7 +55,7 @@ pub(super) async fn show(call: &Call<'_>) -> Result<Answer, Rejection> {
     let object = find(call).await?;
     Ok(Answer {
         changes: Vec::new(),
-        body: Some(object.show(call.base_url)),
+        body: Some(object.show(call.base_url).into()),
         ..Answer::default()
     })
 }
@@ -137,7 +137,7 @@ async fn change(call: &Call<'_>, mode: UpdateMode) -> Result<Answer, Rejection> 
     let object = old.clone().changed(call, change, mode)?;
     Ok(Answer {
         changes: vec![object.put(Some(&old))],
-        body: Some(object.show(call.base_url)),
+        body: Some(object.show(call.base_url).into()),
         ..Answer::default()
     })
 }
@@ -202,7 +202,7 @@ pub(super) async fn copy(call: &Call<'_>) -> Result<Answer, Rejection> {
         ..
     } = copied(call).await?;
     Ok(Answer {
-        body: Some(copy.show(call.base_url)),
+        body: Some(copy.show(call.base_url).into()),
         changes: vec![copy.put(current.as_ref())],
         expect,
         ..Answer::default()
@@ -225,7 +225,7 @@ pub(super) async fn rewrite(call: &Call<'_>) -> Result<Answer, Rejection> {
     body.insert("done".into(), true.into());
     body.insert("resource".into(), Value::Object(copy.show(call.base_url)));
     Ok(Answer {
-        body: Some(body),
+        body: Some(body.into()),
         changes: vec![copy.put(current.as_ref())],
         expect,
         ..Answer::default()
@@ -247,7 +247,7 @@ pub(super) async fn rename(call: &Call<'_>) -> Result<Answer, Rejection> {
         });
     }
     Ok(Answer {
-        body: Some(copy.show(call.base_url)),
+        body: Some(copy.show(call.base_url).into()),
         changes: vec![copy.put(current.as_ref()), source.delete()],
         expect,
         ..Answer::default()

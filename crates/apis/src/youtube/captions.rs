@@ -33,7 +33,7 @@ pub(super) async fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, R
     let id = format!("{}.{}", video.id, fresh_id(call));
     let caption = record::new(call, CAPTIONS, id, &track.fields(), Some(media.media));
     Ok(Answer {
-        body: Some(parts.of_resource(show(&caption))),
+        body: Some(parts.of_resource(show(&caption)).into()),
         changes: vec![ResourceChange::Insert(caption), touched(call, video)],
         ..Answer::default()
     })
@@ -64,7 +64,7 @@ pub(super) async fn update(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
     let media = media.map(|uploaded| uploaded.media);
     let caption = record::next(call, old, &fields, media);
     Ok(Answer {
-        body: Some(parts.of_resource(show(&caption))),
+        body: Some(parts.of_resource(show(&caption)).into()),
         changes: vec![replacing(caption)],
         ..Answer::default()
     })

@@ -88,7 +88,7 @@ pub(super) async fn set_thumbnail(
     let of_video = resources::with_thumbnails(call, video, &thumbnails);
     Ok(Answer {
         changes: vec![thumbnail, of_video],
-        body: body.as_object().cloned(),
+        body: body.as_object().cloned().map(Into::into),
         ..Answer::default()
     })
 }
@@ -108,7 +108,7 @@ pub(super) async fn insert_banner(
     });
     Ok(Answer {
         changes: vec![ResourceChange::Insert(banner)],
-        body: body.as_object().cloned(),
+        body: body.as_object().cloned().map(Into::into),
         ..Answer::default()
     })
 }
@@ -198,7 +198,7 @@ pub(super) async fn insert_playlist_image(
     let fields = name.fields(&image);
     let change = put(call, PLAYLIST_IMAGES, &name.id(), &fields, image.media).await?;
     Ok(Answer {
-        body: Some(show_playlist_image(call, resource(&change))?),
+        body: Some(show_playlist_image(call, resource(&change))?.into()),
         changes: vec![change],
         ..Answer::default()
     })
@@ -225,7 +225,7 @@ pub(super) async fn update_playlist_image(
     };
     let resource = record::next(call, old, &fields, media);
     Ok(Answer {
-        body: Some(show_playlist_image(call, &resource)?),
+        body: Some(show_playlist_image(call, &resource)?.into()),
         changes: vec![replacing(resource)],
         ..Answer::default()
     })

@@ -57,7 +57,7 @@ pub(super) fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejecti
     let fields = written(call, &parts, Fields::new())?;
     let video = record::new(call, VIDEOS, fresh_id(call), &fields, Some(media.media));
     Ok(Answer {
-        body: Some(parts.of_resource(show(&video, Stage::Uploaded))),
+        body: Some(parts.of_resource(show(&video, Stage::Uploaded)).into()),
         changes: vec![ResourceChange::Insert(video)],
         ..Answer::default()
     })
@@ -107,7 +107,7 @@ pub(super) async fn update(call: &Call<'_>) -> Result<Answer, Rejection> {
     let fields = written(call, &parts, fields_of(&old))?;
     let video = record::next(call, old, &fields, None);
     Ok(Answer {
-        body: Some(parts.of_resource(show(&video, Stage::Processed))),
+        body: Some(parts.of_resource(show(&video, Stage::Processed)).into()),
         changes: vec![replacing(video)],
         ..Answer::default()
     })

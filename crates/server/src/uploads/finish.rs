@@ -17,7 +17,7 @@ use super::ServerState;
 use super::request::UploadRequest;
 use crate::error::Error;
 use crate::handler::{
-    Answer, Call, Conditions, Rejection, ReplyMemoryPermit, StoreReader, Uploaded,
+    Answer, Call, Conditions, Content, Rejection, ReplyMemoryPermit, StoreReader, Uploaded,
 };
 use crate::identifiers::new_resource_id;
 use crate::outbox::with_events;
@@ -256,11 +256,25 @@ pub(crate) fn media_of(request: &UploadRequest, progress: &Progress, digests: Di
 
 fn final_reply(
     request: &UploadRequest,
-    body: Option<Map<String, Value>>,
+    body: Option<Content>,
     status: StatusCode,
 ) -> Result<FinalReply, Error> {
+    let object = match body {
+        None => Map::new(),
+        Some(Content::Json(object)) => object,
+        Some(Content::Bytes {
+            content_type,
+            bytes,
+        }) => {
+            return Ok(FinalReply {
+                status,
+                content_type,
+                body: bytes,
+            });
+        }
+    };
     let standard = StandardParameters::from_parameters(&request.parameters())?;
-    let mut body = Value::Object(body.unwrap_or_default());
+    let mut body = Value::Object(object);
     if let Some(fields) = &standard.fields {
         body = FieldMask::parse(fields)?.apply(body);
     }

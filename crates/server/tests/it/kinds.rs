@@ -8,10 +8,11 @@ use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use http::HeaderValue;
 use serde_json::{Map, Value, json};
 use windlass_discovery::{Api, Method};
 use windlass_server::config::Limits;
-use windlass_server::handler::{Answer, ApiHandler, Call, Embedded, Rejection, Uploaded};
+use windlass_server::handler::{Answer, ApiHandler, Call, Content, Embedded, Rejection, Uploaded};
 use windlass_server::{ServedApi, Stores};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{Resource, ResourceChange};
@@ -68,7 +69,7 @@ impl ApiHandler for PostOffice {
         };
         Ok(Answer {
             changes: vec![ResourceChange::Insert(letter), counted],
-            body: Some(body),
+            body: Some(body.into()),
             ..Answer::default()
         })
     }
@@ -266,4 +267,69 @@ async fn method_with_media_as_its_only_reply_needs_no_alt() {
     let viewed = world.send("GET", &uri, &[], Body::Whole(Vec::new())).await;
     assert_eq!(viewed.headers["content-type"], "image/png", "{viewed:?}");
     assert_eq!(viewed.body, "a picture");
+}
+
+/// Answers uploads with a token, which is text.
+struct Tokens;
+
+#[async_trait]
+impl ApiHandler for Tokens {
+    async fn admit(&self, _: &Call<'_>) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
+        let letter = resource(call, "post/letters", call.fresh_id, 1);
+        let letter = Resource {
+            media: media.map(|media| media.media),
+            ..letter
+        };
+        Ok(Answer {
+            changes: vec![ResourceChange::Insert(letter)],
+            body: Some(Content::Bytes {
+                content_type: HeaderValue::from_static("text/plain"),
+                bytes: Bytes::from_static(b"a token"),
+            }),
+            ..Answer::default()
+        })
+    }
+
+    async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
+        Err(call.not_implemented())
+    }
+}
+
+#[tokio::test]
+async fn final_reply_of_another_type_is_sent_and_repeated() {
+    let api = Api::from_toml(POST_OFFICE).expect("it is valid");
+    let stores = Stores {
+        ledger: Arc::new(MemoryLedger::new()),
+        vault: Arc::new(MemoryVault::new()),
+    };
+    let api = ServedApi::new(api, Arc::new(Tokens));
+    let world = World::of(api, stores, Arc::default());
+    let check = |reply: Reply| {
+        assert_eq!(reply.headers["content-type"], "text/plain");
+        assert_eq!(reply.body, "a token");
+    };
+    let uri = "/upload/post/v1/letters?uploadType=media&fields=x";
+    check(post(&world, uri, "text/plain", b"hello".to_vec()).await);
+    check(
+        post(
+            &world,
+            "/post/v1/letters",
+            "application/json",
+            b"{}".to_vec(),
+        )
+        .await,
+    );
+
+    let uri = "/upload/post/v1/letters?uploadType=resumable";
+    let started = post(&world, uri, "application/json", b"{}".to_vec()).await;
+    let location = started.headers["location"].to_str().expect("it is text");
+    let session = location.replacen("http://farm.test", "", 1);
+    let hello = || Body::Whole(b"hello".to_vec());
+    check(world.put(&session, "bytes 0-4/5", hello()).await);
+    check(world.query(&session).await);
+    check(world.put(&session, "bytes 0-4/5", hello()).await);
 }
