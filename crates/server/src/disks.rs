@@ -359,7 +359,7 @@ impl CheckedLedger {
 }
 
 fn purpose_of(changes: &ChangeSet) -> Purpose {
-    if changes.makes_room() {
+    if changes.makes_space() {
         Purpose::Always
     } else if changes.finish.is_some() {
         Purpose::Finish

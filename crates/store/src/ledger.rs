@@ -247,7 +247,7 @@ impl ChangeSet {
     /// Returns whether the ledger needs less space afterwards, apart from its log: the change set
     /// deletes more resources than it inserts, or as many without changing another one. Such
     /// changes must be possible on a full disk, because they make space.
-    pub fn makes_room(&self) -> bool {
+    pub fn makes_space(&self) -> bool {
         let (mut inserts, mut replaces, mut deletes, mut bytes) = (0, 0, 0, 0);
         for change in &self.resources {
             match change {
@@ -359,7 +359,7 @@ impl ResourceChange {
     }
 
     /// Returns whether the resource references `media` after the change.
-    pub fn names(&self, media: MediaRef) -> bool {
+    pub fn references(&self, media: MediaRef) -> bool {
         self.media() == Some(media)
     }
 }

@@ -135,7 +135,7 @@ pub(crate) async fn finish(
                 Failpoint::FinishApplied.reach();
                 server.outbox.wake(&resources);
                 let at = finished.media.at;
-                let is_used = resources.iter().any(|change| change.names(at));
+                let is_used = resources.iter().any(|change| change.references(at));
                 if !is_used || !request.creates() {
                     // The handler may not use the new media, or may have replaced older media:
                     // either is now garbage.

@@ -110,7 +110,7 @@ impl Change {
             Self::End { .. } | Self::Expire { .. } | Self::ForgetGarbage(_) => {
                 Some(Purpose::MakeSpace)
             }
-            Self::Apply(changes) if changes.makes_room() => Some(Purpose::MakeSpace),
+            Self::Apply(changes) if changes.makes_space() => Some(Purpose::MakeSpace),
             Self::Apply(changes) if changes.finish.is_some() => Some(Purpose::Finish),
             Self::OffsetCommit { commit, .. } if commit.small_media.is_none() => {
                 Some(Purpose::Finish)
@@ -252,7 +252,7 @@ impl Tables<'_> {
         // A set usually changes one resource, which takes the media. This saves the query by which
         // `release_if_unreferenced` would find that reference.
         if let [change] = &changes.resources[..] {
-            candidates.retain(|media| !change.names(*media));
+            candidates.retain(|media| !change.references(*media));
         }
         candidates
             .into_iter()

@@ -29,7 +29,7 @@ fn delete(id: &str) -> ResourceChange {
 }
 
 #[test]
-fn a_change_set_makes_room_when_it_deletes_more_than_it_inserts() {
+fn change_set_makes_space_when_it_deletes_more_than_it_inserts() {
     let replace = |len| ResourceChange::Replace {
         resource: resource("r", 2, len),
         expected: 1,
@@ -54,8 +54,8 @@ fn a_change_set_makes_room_when_it_deletes_more_than_it_inserts() {
             resources,
             ..ChangeSet::default()
         };
-        assert_eq!(changes.makes_room(), expected, "case {number}");
+        assert_eq!(changes.makes_space(), expected, "case {number}");
         changes.small_media = Some((MediaId::from_bytes([1; 16]), Bytes::new()));
-        assert!(!changes.makes_room(), "case {number}, with media");
+        assert!(!changes.makes_space(), "case {number}, with media");
     }
 }
