@@ -78,7 +78,7 @@ const READERS: usize = 4;
 
 /// Maximum number of steps by which one call of [`Ledger::space`] shortens the database: 16 MiB in
 /// all.
-const SHRINK_STEPS: u32 = 8;
+const MAX_SHRINKS: u32 = 8;
 
 /// A [`Ledger`] in an SQLite database.
 ///
@@ -146,10 +146,12 @@ impl LocalLedger {
         let sync_verifier = Arc::new(SyncVerifier::new(journals, fail_stop.clone()));
         // The WAL of an earlier process has been written and synced again, and replayed. That sync
         // must be confirmed before anything of the WAL is served.
-        sync_verifier.check().map_err(|source| OpenError::Ledger {
-            path: path.to_owned(),
-            source,
-        })?;
+        sync_verifier
+            .check_file_systems()
+            .map_err(|source| OpenError::Ledger {
+                path: path.to_owned(),
+                source,
+            })?;
         let disk = DiskProbe::of(path, Arc::clone(&reserve));
         let shared = WriterShared {
             leases: Arc::clone(&leases),
@@ -185,7 +187,7 @@ impl LocalLedger {
     async fn shrink(&self, mut report: SpaceReport) -> Result<(), LedgerError> {
         // In steps, because other changes wait while a step is made. Their number is bounded,
         // because the caller of `space` waits for all of them.
-        for _ in 0..SHRINK_STEPS {
+        for _ in 0..MAX_SHRINKS {
             if !report.is_worth_shrinking() {
                 break;
             }
@@ -355,7 +357,7 @@ impl Ledger for LocalLedger {
     }
 
     async fn check(&self) -> Result<(), LedgerError> {
-        self.fail_stop.check().map_err(LedgerError::Fault)
+        self.fail_stop.fail_if_tripped().map_err(LedgerError::Fault)
     }
 }
 
@@ -409,7 +411,9 @@ impl ReaderPool {
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
-        self.fail_stop.check().map_err(LedgerError::Fault)?;
+        self.fail_stop
+            .fail_if_tripped()
+            .map_err(LedgerError::Fault)?;
         // The permit is taken before the thread, so that a read which waits for a connection
         // occupies no thread.
         let permit = Arc::clone(&self.permits).acquire_owned().await;

@@ -118,8 +118,8 @@ impl Reserve {
         }
     }
 
-    /// Releases one step. Returns whether one was left for this purpose.
-    pub(crate) fn release(&self, purpose: Purpose) -> bool {
+    /// Shortens the file by one step. Returns whether one was left for this purpose.
+    pub(crate) fn shorten(&self, purpose: Purpose) -> bool {
         let mut occupied = self.occupied();
         let least = purpose.leaves() * self.step;
         let left = occupied.held.saturating_sub(self.step).max(least);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     fn steps_for(reserve: &Reserve, purpose: Purpose) -> usize {
-        std::iter::from_fn(|| reserve.release(purpose).then_some(())).count()
+        std::iter::from_fn(|| reserve.shorten(purpose).then_some(())).count()
     }
 
     #[test]
@@ -341,7 +341,7 @@ mod tests {
         let path = dir.path().join("reserve");
         let no_space = || Err(rustix::io::Errno::NOSPC.into());
         let reserve = Reserve::open_within(&path, FULL, no_space()).unwrap();
-        assert!(!reserve.release(Purpose::MakeSpace));
+        assert!(!reserve.shorten(Purpose::MakeSpace));
         reserve.refill(0);
         assert!(!path.exists());
         reserve.refill(2 * reserve.len());

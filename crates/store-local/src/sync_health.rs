@@ -31,8 +31,8 @@ use crate::filesystem;
 pub(crate) struct FailStop(Arc<OnceLock<Cause>>);
 
 impl FailStop {
-    /// Returns the failure, if there was one.
-    pub(crate) fn check(&self) -> Result<(), Cause> {
+    /// Fails with the recorded failure, if there is one.
+    pub(crate) fn fail_if_tripped(&self) -> Result<(), Cause> {
         match self.0.get() {
             Some(cause) => Err(Arc::clone(cause)),
             None => Ok(()),
@@ -127,7 +127,7 @@ pub(crate) struct SyncVerifier {
     ///
     /// Sequentially consistent: readers see a commit through SQLite's shared memory, and a reader
     /// that has seen it must see this flag, too. SQLite puts full barriers around that memory.
-    is_pending: AtomicBool,
+    is_unconfirmed: AtomicBool,
 }
 
 impl SyncVerifier {
@@ -135,35 +135,35 @@ impl SyncVerifier {
         Self {
             journals,
             fail_stop,
-            is_pending: AtomicBool::new(false),
+            is_unconfirmed: AtomicBool::new(false),
         }
     }
 
     /// Checks that all syncs so far can be relied on.
-    pub(crate) fn check(&self) -> Result<(), Cause> {
+    pub(crate) fn check_file_systems(&self) -> Result<(), Cause> {
         let asked = self.journals.iter().try_for_each(JournalHealth::check);
         asked.map_err(|error| self.fail_stop.trip(error))
     }
 
     /// Makes readers ask for themselves. Called before a commit.
-    pub(crate) fn mark_pending(&self) {
-        self.is_pending.store(true, Ordering::SeqCst);
+    pub(crate) fn mark_unconfirmed(&self) {
+        self.is_unconfirmed.store(true, Ordering::SeqCst);
     }
 
     /// Checks that the sync of the commit, and all before it, can be relied on. Called after a
     /// commit that has succeeded.
-    pub(crate) fn confirm(&self) -> Result<(), Cause> {
+    pub(crate) fn confirm_commit(&self) -> Result<(), Cause> {
         // On a failure the flag stays: readers go on asking, and fail.
-        self.check()?;
-        self.is_pending.store(false, Ordering::SeqCst);
+        self.check_file_systems()?;
+        self.is_unconfirmed.store(false, Ordering::SeqCst);
         Ok(())
     }
 
-    /// Checks, if a commit is pending, that what a read has found can be relied on. Called after
+    /// Checks, if a commit is unconfirmed, that what a read has found can be relied on. Called after
     /// the read and before its result is used.
     pub(crate) fn confirm_read(&self) -> Result<(), Cause> {
-        if self.is_pending.load(Ordering::SeqCst) {
-            self.check()?;
+        if self.is_unconfirmed.load(Ordering::SeqCst) {
+            self.check_file_systems()?;
         }
         Ok(())
     }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_asks_only_while_a_commit_is_pending() {
+    fn a_read_asks_only_while_a_commit_is_unconfirmed() {
         let stopped = SyncVerifier::new(
             Arc::new([JournalHealth::by(|| {
                 Err(std::io::Error::other("it has stopped"))
@@ -198,15 +198,15 @@ mod tests {
             FailStop::default(),
         );
         stopped.confirm_read().unwrap();
-        stopped.mark_pending();
+        stopped.mark_unconfirmed();
         stopped.confirm_read().unwrap_err();
-        stopped.confirm().unwrap_err();
+        stopped.confirm_commit().unwrap_err();
         stopped.confirm_read().unwrap_err();
-        stopped.fail_stop.check().unwrap_err();
+        stopped.fail_stop.fail_if_tripped().unwrap_err();
 
         let alive = SyncVerifier::new(Arc::new([]), FailStop::default());
-        alive.mark_pending();
-        alive.confirm().unwrap();
-        assert!(!alive.is_pending.load(Ordering::SeqCst));
+        alive.mark_unconfirmed();
+        alive.confirm_commit().unwrap();
+        assert!(!alive.is_unconfirmed.load(Ordering::SeqCst));
     }
 }

@@ -322,7 +322,9 @@ impl Shared {
         if self.durability == Durability::Os {
             return Ok(());
         }
-        self.fail_stop.check().map_err(VaultError::Fault)?;
+        self.fail_stop
+            .fail_if_tripped()
+            .map_err(VaultError::Fault)?;
         let begun = Instant::now();
         sync().map_err(|error| self.fail(error))?;
         self.metrics
@@ -331,7 +333,7 @@ impl Shared {
         self.syncs.fetch_add(1, Ordering::Relaxed);
         // Again, because a parallel sync may have failed meanwhile: it may have taken the report of
         // an error that concerns these bytes.
-        self.fail_stop.check().map_err(VaultError::Fault)
+        self.fail_stop.fail_if_tripped().map_err(VaultError::Fault)
     }
 
     /// Records that a write or a sync has failed. No sync succeeds from then on.

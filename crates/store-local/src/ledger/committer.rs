@@ -103,7 +103,9 @@ impl Committer {
     /// Returns `None` if there is no such session. A session that has ended is returned unchanged.
     /// This reads committed rows only and costs no commit ([`Leases`]).
     pub(super) fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
-        self.fail_stop.check().map_err(LedgerError::Fault)?;
+        self.fail_stop
+            .fail_if_tripped()
+            .map_err(LedgerError::Fault)?;
         let found = match rows::session(&self.connection, id) {
             Err(error) if self.unreadable_rows.log(&error) => return Err(LedgerError::Unreadable),
             found => found.map_err(|error| self.fault(error))?,
@@ -129,7 +131,9 @@ impl Committer {
     /// Only [`LedgerError::Fault`]. Any of the changes may be in the database then: an earlier
     /// transaction may have been committed, or a check may have failed after COMMIT.
     pub(super) fn commit(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
-        self.fail_stop.check().map_err(LedgerError::Fault)?;
+        self.fail_stop
+            .fail_if_tripped()
+            .map_err(LedgerError::Fault)?;
         let outcomes = self.commit_making_space(changes)?;
         let mut results = changes.iter().zip(&outcomes);
         self.has_shrunk |= results.any(|(change, outcome)| change.shrinks() && outcome.is_ok());
@@ -140,12 +144,12 @@ impl Committer {
     pub(super) fn checkpoint_if_due(&mut self) {
         // After a failed sync the success of another one means nothing. So the WAL must stay as it
         // is, for the next process to replay.
-        if self.fail_stop.check().is_err() {
+        if self.fail_stop.fail_if_tripped().is_err() {
             return;
         }
         if std::mem::take(&mut self.has_shrunk) {
             // SQLite shortens the file only when a checkpoint has copied the whole WAL.
-            self.checkpoint_whole_wal();
+            self.checkpoint_completely();
         } else {
             self.advance_checkpoint();
         }
@@ -160,13 +164,14 @@ impl Committer {
         let mut outcomes = vec![Err(Refusal::NoSpace); changes.len()];
         // After a full checkpoint the WAL is written again from its beginning, in space that it
         // already has. So this comes first: it may make the reserve unnecessary.
-        if self.commit_lacking_space(changes, &mut outcomes, None)? && self.checkpoint_whole_wal() {
+        if self.commit_lacking_space(changes, &mut outcomes, None)? && self.checkpoint_completely()
+        {
             self.commit_lacking_space(changes, &mut outcomes, None)?;
         }
         for purpose in [Purpose::Finish, Purpose::MakeSpace] {
             // One step of the reserve at a time: other programs may take the freed space at once.
             while self.commit_lacking_space(changes, &mut outcomes, Some(purpose))?
-                && self.shared.reserve.release(purpose)
+                && self.shared.reserve.shorten(purpose)
             {}
         }
         Ok(outcomes)
@@ -212,15 +217,15 @@ impl Committer {
 
     /// Completes a full checkpoint, so that the next commit reuses the space of the WAL. Returns
     /// whether that has succeeded and was not the case before.
-    fn checkpoint_whole_wal(&mut self) -> bool {
+    fn checkpoint_completely(&mut self) -> bool {
         let was_running = self.checkpointer.is_running();
         // SQLite runs one checkpoint at a time; a second one would be refused as busy.
         self.checkpointer.wait();
-        let had_pending = self.wal.pending_pages() > 0;
+        let had_pending = self.wal.count_pending_pages() > 0;
         if had_pending {
-            self.finish_checkpoint();
+            self.copy_remaining_pages();
         }
-        (was_running || had_pending) && self.wal.pending_pages() == 0
+        (was_running || had_pending) && self.wal.count_pending_pages() == 0
     }
 
     /// Makes the changes in one transaction. If one is refused, it is rolled back and repeated with
@@ -252,13 +257,15 @@ impl Committer {
             // Before the changes, because they rely on two earlier syncs. One is that of the media
             // which the changes reference. The other is that of the database by the last full
             // checkpoint: the transaction may restart the WAL, which overwrites the copied pages.
-            sync_verifier.check().map_err(LedgerError::Fault)?;
+            sync_verifier
+                .check_file_systems()
+                .map_err(LedgerError::Fault)?;
             self.ledger_error(self.run_and_commit(changes, run_change))
         });
         self.roll_back();
         let outcomes = result?;
         // After the commit, because it includes a sync. No caller is answered before this check.
-        sync_verifier.confirm().map_err(LedgerError::Fault)?;
+        sync_verifier.confirm_commit().map_err(LedgerError::Fault)?;
         Ok(outcomes)
     }
 
@@ -309,7 +316,7 @@ impl Committer {
             Failpoint::TransactionFilled.reach();
             // Before COMMIT: readers see the rows as soon as it has synced. From then on, until the
             // commit is confirmed, each reader must check the file systems itself.
-            self.shared.sync_verifier.mark_pending();
+            self.shared.sync_verifier.mark_unconfirmed();
             self.sql("COMMIT")?;
             Failpoint::TransactionCommitted.reach();
             // A statistic. Nothing is ordered by it.
@@ -402,7 +409,7 @@ impl Committer {
                 self.checkpointer.poll();
             }
             if !self.checkpointer.is_running() {
-                self.finish_checkpoint();
+                self.copy_remaining_pages();
             }
         } else if self.wal.is_checkpoint_due() {
             Failpoint::CheckpointDue.reach();
@@ -412,9 +419,9 @@ impl Committer {
 
     /// Copies the pending pages into the database and syncs it, so that the next commit restarts
     /// the WAL. This runs between two commits: during a commit no checkpoint can be full.
-    fn finish_checkpoint(&self) {
+    fn copy_remaining_pages(&self) {
         // A sync of the checkpoint thread may have failed. Another checkpoint would be a retry.
-        if self.fail_stop.check().is_err() {
+        if self.fail_stop.fail_if_tripped().is_err() {
             return;
         }
         match self.wal.checkpoint(&self.connection) {
@@ -433,7 +440,7 @@ impl Committer {
     pub(super) fn close(self) {
         // First, because its last checkpoint may fail, which the next line checks.
         drop(self.checkpointer);
-        if self.fail_stop.check().is_ok() {
+        if self.fail_stop.fail_if_tripped().is_ok() {
             let keeps_wal = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
             // If that fails, the WAL stays, and the next start replays it.
             let _ = self.connection.set_db_config(keeps_wal, false);

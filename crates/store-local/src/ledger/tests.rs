@@ -150,7 +150,7 @@ fn new_session(n: u8) -> NewSession {
     }
 }
 
-fn step(from: u64, to: u64) -> OffsetCommit {
+fn append(from: u64, to: u64) -> OffsetCommit {
     let progress = Progress {
         offset: to,
         ..Progress::none(None)
@@ -262,7 +262,7 @@ async fn a_lease_costs_no_commit_and_waits_for_none() {
     assert_eq!(bench.ledger.commits(), commits);
     bench
         .ledger
-        .commit_offset(id(1), Epoch(100), step(0, 1))
+        .commit_offset(id(1), Epoch(100), append(0, 1))
         .await
         .unwrap();
     assert_eq!(bench.ledger.commits(), commits + 1);
@@ -311,7 +311,7 @@ async fn a_lease_sees_only_what_is_committed() {
         let ledger = Arc::clone(&bench.ledger);
         async move {
             ledger
-                .commit_offset(id(1), epoch, step(0, 1))
+                .commit_offset(id(1), epoch, append(0, 1))
                 .await
                 .map(|()| None)
         }
@@ -525,7 +525,7 @@ async fn long_wal_is_checkpointed_and_restarted() {
 }
 
 #[tokio::test]
-async fn change_without_space_is_repeated_after_a_full_checkpoint() {
+async fn change_without_space_is_repeated_after_a_complete_checkpoint() {
     let bench = Bench::new();
     bench.start(1).await.unwrap();
     let path = bench.dir.path().join("ledger.sqlite");

@@ -93,7 +93,7 @@ impl Wal {
     /// Returns the number of pending pages. After a restart of the WAL it may be too low, by no
     /// more than the number of pages copied before the restart: a restart is only noticed while the
     /// WAL is shorter than that.
-    pub(super) fn pending_pages(&self) -> i64 {
+    pub(super) fn count_pending_pages(&self) -> i64 {
         let pages = self.lengths.pages.load(Ordering::Relaxed);
         // If the WAL has fewer pages than were copied from it, it has been restarted.
         if pages < self.lengths.copied.load(Ordering::Relaxed) {
@@ -110,7 +110,7 @@ impl Wal {
 
     /// Returns whether a checkpoint is due.
     pub(super) fn is_checkpoint_due(&self) -> bool {
-        self.pending_pages() >= self.checkpoint_pages
+        self.count_pending_pages() >= self.checkpoint_pages
     }
 
     /// Returns whether commits must wait for a checkpoint: the WAL has at least twice the length at
@@ -216,7 +216,7 @@ impl Checkpointer {
         let requests = self.requests.as_ref().expect("it is there until the drop");
         self.is_running = true;
         if requests.send(()).is_err() {
-            self.stopped();
+            self.record_panic();
         }
     }
 
@@ -225,7 +225,7 @@ impl Checkpointer {
         match self.done.try_recv() {
             Ok(()) => self.is_running = false,
             Err(mpsc::TryRecvError::Empty) => {}
-            Err(mpsc::TryRecvError::Disconnected) => self.stopped(),
+            Err(mpsc::TryRecvError::Disconnected) => self.record_panic(),
         }
     }
 
@@ -234,16 +234,16 @@ impl Checkpointer {
         if self.is_running {
             match self.done.recv() {
                 Ok(()) => self.is_running = false,
-                Err(mpsc::RecvError) => self.stopped(),
+                Err(mpsc::RecvError) => self.record_panic(),
             }
         }
     }
 
     /// Records that the thread has panicked. This is a fault, because the WAL would grow without a
     /// bound from here on.
-    fn stopped(&mut self) {
+    fn record_panic(&mut self) {
         self.is_running = false;
-        self.fail_stop.trip(CheckpointerStopped);
+        self.fail_stop.trip(CheckpointerPanicked);
     }
 }
 
@@ -254,7 +254,7 @@ impl Drop for Checkpointer {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            self.stopped();
+            self.record_panic();
         }
     }
 }
@@ -262,7 +262,7 @@ impl Drop for Checkpointer {
 /// The checkpoint thread has ended early.
 #[derive(Debug, thiserror::Error)]
 #[error("the ledger's checkpoint thread has panicked")]
-struct CheckpointerStopped;
+struct CheckpointerPanicked;
 
 impl CheckpointThread {
     fn run(&self) {
@@ -282,7 +282,7 @@ impl CheckpointThread {
             if !self.wal.checkpoint(&self.connection)? {
                 return Ok(false);
             }
-            if self.wal.pending_pages() < REMAINING_PAGES {
+            if self.wal.count_pending_pages() < REMAINING_PAGES {
                 break;
             }
         }

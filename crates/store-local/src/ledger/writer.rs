@@ -131,7 +131,9 @@ impl Writer {
     async fn call<T>(&self, call: impl FnOnce(Reply<T>) -> Call) -> Result<T, LedgerError> {
         // After a fault nothing is queued any more: the writer would refuse the call anyway, but
         // only after the commit that it may be waiting for.
-        self.fail_stop.check().map_err(LedgerError::Fault)?;
+        self.fail_stop
+            .fail_if_tripped()
+            .map_err(LedgerError::Fault)?;
         let (reply, replied) = oneshot::channel();
         let queued = Queued {
             call: call(reply),
@@ -141,17 +143,17 @@ impl Writer {
         // If the thread has panicked, either the queue refuses the call here, or the reply is
         // dropped below.
         if queue.send(queued).is_err() {
-            return Err(self.stopped());
+            return Err(self.record_panic());
         }
         if let Some(thread) = &self.thread {
             self.slots.wake_if_enough(thread.thread());
         }
-        replied.await.unwrap_or_else(|_| Err(self.stopped()))
+        replied.await.unwrap_or_else(|_| Err(self.record_panic()))
     }
 
     /// Records that the thread has panicked, and returns the fault.
-    fn stopped(&self) -> LedgerError {
-        LedgerError::Fault(self.fail_stop.trip(WriterStopped))
+    fn record_panic(&self) -> LedgerError {
+        LedgerError::Fault(self.fail_stop.trip(WriterPanicked))
     }
 }
 
@@ -170,7 +172,7 @@ impl Drop for Writer {
 /// The writer thread has ended early.
 #[derive(Debug, thiserror::Error)]
 #[error("the ledger's writer thread has panicked")]
-struct WriterStopped;
+struct WriterPanicked;
 
 /// The state of the writer thread.
 struct WriterThread {

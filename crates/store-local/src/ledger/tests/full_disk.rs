@@ -125,7 +125,7 @@ fn purpose_of_each_change() {
         epoch,
         commit: OffsetCommit {
             small_media,
-            ..step(0, 1)
+            ..append(0, 1)
         },
     };
     let end = EndSession::Cancelled;
