@@ -6,30 +6,44 @@
 //!
 //! Terms of these modules:
 //!
-//! * **Change**: a queued modification of the database ([`Change`]). A *refused* change leaves no
-//!   trace in the database, and the ledger goes on.
-//! * **Fault**: a failure after which nothing is promised about the database, such as a failed
-//!   sync. The first one is recorded ([`FailStop`]). From then on every call fails with
-//!   [`LedgerError::Fault`]. Lack of space, a lock that another connection holds, and an unreadable
-//!   row are no faults.
-//! * **Check of the file systems**: a sync may succeed on a file system that has stopped. So the
-//!   writer checks before and after each commit that the file systems of the store have not stopped
-//!   ([`SyncVerifier`]). The check after a commit *confirms* it.
-//! * **Lease** and **epoch**: a lease is the right to change a session. Each new lease raises the
-//!   epoch of the session. A change of a session is made only under its newest epoch. An *unwritten*
-//!   epoch is in memory and not yet in the row ([`Leases`]).
-//! * **Finishing**: the state of a session whose bytes are all committed, and which is not finished
-//!   yet.
+//! * **Session**: one upload, from its start until its row is deleted after its expiry. It is
+//!   *open* while it is *active* (bytes are accepted) or *finishing* (all bytes are committed, and
+//!   the resource is not created yet). A change set *finishes* it: one transaction creates the
+//!   resource and makes the state *finished*. [`Change::End`] *ends* it without a resource: the
+//!   state becomes *cancelled* or *failed*.
+//! * **Resource**: a JSON document, which may describe media. It is in a **collection**: a group of
+//!   resources with a name, such as `farm/v1/animals`. Its id is unique in the collection.
 //! * **Media**: the bytes of an upload. *Small media* is in the ledger, all other media is in the
-//!   vault. A session or a resource *references* media. Media without a reference is *released*:
-//!   small media is deleted, and other media goes to the **garbage list** until the vault has
-//!   deleted its file.
-//! * **Page**: a page of the database, 4096 bytes. A *pending* page is in the WAL and not yet in
-//!   the database.
-//! * **Full checkpoint**: a checkpoint after which no page is pending. The next commit restarts the
-//!   WAL: it writes from the beginning of the file again.
-//! * **Reserve**: a file that occupies disk space and is shortened when a change finds none
-//!   ([`Reserve`]).
+//!   vault. A session or a resource *references* media. Media that loses its last reference is
+//!   *released*: small media is deleted, and other media goes to the **garbage list** until the
+//!   vault has deleted its file. Media is *unknown* if it has no reference and is not on the list.
+//! * **Change**: a queued modification of the database ([`Change`]). A *refused* change leaves no
+//!   trace in the database, and the ledger goes on. A **change set** ([`ChangeSet`]) is one change
+//!   that may modify several resources and finish a session.
+//! * **Fault**: a failure after which nothing is promised about the database, such as a failed
+//!   sync. The first fault is recorded ([`FailStop`]). From then on every call fails with
+//!   [`LedgerError::Fault`]. Lack of space, a lock that another connection holds, and an unreadable
+//!   row are no faults. A failed measurement in [`Ledger::space`] is not recorded, either: only
+//!   that call returns [`LedgerError::Fault`].
+//! * **Stopped file system**: one that could not write its journal and has shut down. From then on
+//!   it refuses all changes, but a sync may still succeed, although the bytes are lost. So the
+//!   writer checks the file systems of the store (`journals`) before and after each commit
+//!   ([`SyncVerifier`]). The check after a commit *confirms* it. A read that may have seen an
+//!   *unconfirmed* commit makes the check itself.
+//! * **Lease** and **epoch**: a lease is the right to change a session. Each new lease raises the
+//!   epoch of the session. A change of a session is made only under its newest epoch. An
+//!   *unwritten* epoch is in memory and not yet in the row ([`Leases`]).
+//! * **Database**: the content that a transaction sees. Its pages of 4096 bytes are in the
+//!   **database file**, `ledger.sqlite`, and in the WAL. A *pending* page is in the WAL and not yet
+//!   in the database file. Numbers of pages in the WAL are numbers of its frames: a page that was
+//!   written twice counts twice.
+//! * **Complete checkpoint**: a checkpoint after which no page is pending. The next commit then
+//!   restarts the WAL, unless a reader still uses it: it writes from the beginning of the WAL file
+//!   again. All checkpoints run in SQLite's mode `PASSIVE`, which waits for no other connection.
+//! * **Reserve**: a file that only occupies disk space. When changes find no space, the file is
+//!   shortened, step by step, and the changes are repeated ([`Reserve`]).
+//! * **Failpoint**: `Failpoint::X.reach()` marks a moment at which tests kill the process. In a
+//!   build without the feature `failpoints` it does nothing.
 
 mod changes;
 mod committer;
@@ -76,15 +90,16 @@ pub(crate) use schema::identity_in;
 /// Maximum number of concurrent reads. Nearly all are served from memory, so a few are enough.
 const READERS: usize = 4;
 
-/// Maximum number of steps by which one call of [`Ledger::space`] shortens the database: 16 MiB in
-/// all.
+/// Maximum number of [`Change::Shrink`] that one call of [`Ledger::space`] makes. Together they
+/// shorten the database by up to 16 MiB.
 const MAX_SHRINKS: u32 = 8;
 
 /// A [`Ledger`] in an SQLite database.
 ///
 /// It is opened by [`LocalStore::open`](crate::LocalStore::open). Dropping it makes the queued
-/// changes and closes the database. This blocks for about the time of a commit and a checkpoint,
-/// and before that for up to half a second if reads are still running whose callers have gone away.
+/// changes and closes the database, which blocks for about the time of a commit and a checkpoint.
+/// Reads whose futures were dropped may still be running. Dropping the ledger waits for them first,
+/// for up to half a second.
 #[derive(Debug)]
 pub struct LocalLedger {
     // Fields are dropped in this order. The writer's connection must be the last one to close:
@@ -112,40 +127,41 @@ impl LocalLedger {
             journals,
             metrics,
         } = shared;
-        let database = prepare_files(path, durability);
-        let database = database.map_err(|source| OpenError::io(path, source))?;
+        let io_error = |source| OpenError::io(path, source);
+        let schema_error = |source: SchemaError| source.at(path);
+        let database_file = prepare_files(path, durability).map_err(io_error)?;
+        // Also reached if there was no WAL to rewrite, and with `Durability::Os`.
         Failpoint::WalRewritten.reach();
-        let refused = |source: SchemaError| source.at(path);
-        let mut connection = schema::open_writer(path, identity, durability).map_err(refused)?;
+        let mut connection =
+            schema::open_writer(path, identity, durability).map_err(schema_error)?;
         let readers = (0..READERS).map(|_| schema::open_reader(path));
         let readers = readers
             .collect::<Result<_, _>>()
-            .map_err(|error| refused(error.into()))?;
-        let checkpointing =
-            schema::open_checkpointing(path, durability).map_err(|error| refused(error.into()))?;
+            .map_err(|error| schema_error(error.into()))?;
+        let checkpointing = schema::open_checkpointing(path, durability)
+            .map_err(|error| schema_error(error.into()))?;
         if durability == Durability::Disk {
             // After all connections are open, so that the WAL exists: the directory must durably
-            // contain the WAL as well as the database.
+            // contain the names of the WAL and of the database file.
             let directory = path.parent().expect("the data directory");
-            filesystem::sync_directory(directory).map_err(|source| OpenError::io(path, source))?;
+            filesystem::sync_directory(directory).map_err(io_error)?;
         }
         Failpoint::WalReplayed.reach();
 
-        let io = |source| OpenError::io(path, source);
-        let disk_len = filesystem::space(path).map_err(io)?.total;
-        let wal_len = filesystem::len(&filesystem::with_suffix(path, "-wal")).map_err(io)?;
+        let disk_len = filesystem::space(path).map_err(io_error)?.total;
+        let wal_len = filesystem::len(&filesystem::with_suffix(path, "-wal")).map_err(io_error)?;
         let wal = Wal::watch(&mut connection, disk_len, wal_len)
-            .map_err(|error| refused(error.into()))?;
+            .map_err(|error| schema_error(error.into()))?;
         let (leases, fail_stop) = (Arc::<Leases>::default(), FailStop::default());
         let checkpoint_thread = CheckpointThread {
             connection: checkpointing,
             wal,
-            database: database.map(Arc::new),
+            database_file: database_file.map(Arc::new),
             fail_stop: fail_stop.clone(),
         };
         let sync_verifier = Arc::new(SyncVerifier::new(journals, fail_stop.clone()));
-        // The WAL of an earlier process has been written and synced again, and replayed. That sync
-        // must be confirmed before anything of the WAL is served.
+        // The WAL of an earlier process was written and synced again, and then replayed. The check
+        // tells whether that sync can be relied on. Until then no content of the WAL is served.
         sync_verifier
             .check_file_systems()
             .map_err(|source| OpenError::Ledger {
@@ -160,7 +176,7 @@ impl LocalLedger {
         };
         let writer = Committer::new(connection, checkpoint_thread, shared)
             .and_then(|committer| Writer::start(committer, fail_stop.clone(), metrics))
-            .map_err(|source| OpenError::io(path, source))?;
+            .map_err(io_error)?;
         let readers = ReaderPool::new(readers, sync_verifier, fail_stop.clone());
         Ok(Self {
             readers,
@@ -182,11 +198,11 @@ impl LocalLedger {
         self.writer.change(change).await.map(drop)
     }
 
-    /// Removes free pages from the database file if the disk is short of space, so that media can
-    /// use it.
+    /// Removes free pages from the database if the disk is short of space, so that media can use
+    /// it.
     async fn shrink(&self, mut report: SpaceReport) -> Result<(), LedgerError> {
-        // In steps, because other changes wait while a step is made. Their number is bounded,
-        // because the caller of `space` waits for all of them.
+        // In several changes, because all other changes wait while one of them is made. The number
+        // of these changes is bounded, because the caller of `space` waits for all of them.
         for _ in 0..MAX_SHRINKS {
             if !report.is_worth_shrinking() {
                 break;
@@ -204,8 +220,9 @@ impl LocalLedger {
     }
 }
 
-/// Creates the database file if it does not exist, and makes durable what an earlier process has
-/// left in the WAL. Returns the file if checkpoints must sync it: with [`Durability::Disk`].
+/// Creates the database file if it does not exist, and makes the WAL durable that an earlier
+/// process may have left. Returns the database file with [`Durability::Disk`], since checkpoints
+/// must sync it then.
 ///
 /// The WAL may end in a transaction that was written and never synced. SQLite would take it as
 /// committed, and a later power cut would undo it.
@@ -215,7 +232,7 @@ fn prepare_files(path: &Path, durability: Durability) -> std::io::Result<Option<
         return Ok(None);
     }
     filesystem::rewrite_durably(&filesystem::with_suffix(path, "-wal"))?;
-    // The earlier process may have died in a checkpoint, before the database was synced.
+    // The earlier process may have died in a checkpoint, before it synced the database file.
     file.sync_all()?;
     Ok(Some(file))
 }
@@ -227,7 +244,7 @@ impl Ledger for LocalLedger {
     }
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
-        // Before the row: an epoch that is written in between is then found in the row.
+        // Before the row is read: an epoch that is written in between is then found in the row.
         let leased = self.leases.unwritten(id);
         let found = self
             .readers
@@ -345,14 +362,14 @@ impl Ledger for LocalLedger {
         let probed = self
             .readers
             .read(move |connection| {
-                let database = DatabaseLen::of(connection)?;
-                Ok(disk.probe(database))
+                let len = DatabaseLen::of(connection)?;
+                Ok(disk.probe(len))
             })
             .await?;
-        // Fails this call only, and does not stop the ledger: a failed measurement loses no data.
+        // Not recorded in `fail_stop`, so only this call fails: a failed measurement loses no data.
         let report = probed.map_err(|error| LedgerError::Fault(Arc::new(error)))?;
         self.shrink(report).await?;
-        // Measured before the shrinking: the file becomes shorter only with the next checkpoint.
+        // Measured before the shrinking, which shortens the file only at a later checkpoint.
         Ok(report.space)
     }
 
@@ -361,7 +378,7 @@ impl Ledger for LocalLedger {
     }
 }
 
-/// How long closing a ledger waits for reads whose callers have gone away.
+/// How long closing a ledger waits for reads whose futures were dropped.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How often closing a ledger checks whether those reads have ended.
@@ -400,7 +417,8 @@ impl ReaderPool {
         }
     }
 
-    /// Runs a query and confirms the commit that it has seen.
+    /// Runs a query. If the last commit is unconfirmed, checks the file systems before the result
+    /// is returned.
     ///
     /// # Errors
     /// [`LedgerError::Unreadable`] if a value of a row cannot be converted, and
@@ -423,7 +441,7 @@ impl ReaderPool {
             let lock = || idle.lock().expect("nothing panics while it is held");
             let connection = lock().pop().expect("there are as many as permits");
             let result = query(&connection);
-            // After the query, because the last commit that it has seen may not be confirmed yet.
+            // After the query, because the last commit that it has seen may be unconfirmed.
             let result = result.map(|found| sync_verifier.confirm_read().map(|()| found));
             lock().push(connection);
             // After the connection is back in the pool: a permit means that one is idle.
@@ -442,10 +460,11 @@ impl ReaderPool {
     }
 }
 
-/// Waits for reads whose callers have gone away, for half a second at most.
+/// Waits for reads whose futures were dropped, for half a second at most.
 ///
-/// While such a read has its connection, the writer's connection is not the last one to close.
-/// SQLite then does not remove the WAL, and the next start replays it.
+/// Such a read runs to its end on a blocking thread. If it still has its connection when the
+/// writer's connection closes, that is not the last one to close. SQLite then does not remove the
+/// WAL, and the next start replays it.
 impl Drop for ReaderPool {
     fn drop(&mut self) {
         let started = Instant::now();
@@ -457,7 +476,7 @@ impl Drop for ReaderPool {
     }
 }
 
-/// Minimum number of free bytes in the database file for which it is shrunk, however full the disk
+/// The database is shrunk only if it has at least this number of free bytes, however full the disk
 /// is.
 const MIN_SHRINK: u64 = 256 << 10;
 
@@ -468,32 +487,33 @@ const FREE_FRACTION: u64 = 16;
 /// Measures the free space on the disk and in the database.
 #[derive(Debug, Clone)]
 struct DiskProbe {
-    database: PathBuf,
+    /// Path of the database file.
+    path: PathBuf,
     reserve: Arc<Reserve>,
 }
 
 impl DiskProbe {
-    fn of(database: &Path, reserve: Arc<Reserve>) -> Self {
+    fn of(path: &Path, reserve: Arc<Reserve>) -> Self {
         Self {
-            database: database.to_owned(),
+            path: path.to_owned(),
             reserve,
         }
     }
 
-    /// Measures the free space, and refills the reserve if the disk has plenty. `database` is the
-    /// length of the database as of the last commit.
-    fn probe(&self, database: DatabaseLen) -> io::Result<SpaceReport> {
-        let space = filesystem::space(&self.database)?;
-        let file_len = self.database.metadata()?.len();
-        // A checkpoint will make the file longer by the pages at its end that only the WAL has.
-        // Their space is not available for anything else.
+    /// Measures the free space, and refills the reserve if the disk has plenty. `len` is the length
+    /// of the database as of the last commit.
+    fn probe(&self, len: DatabaseLen) -> io::Result<SpaceReport> {
+        let space = filesystem::space(&self.path)?;
+        let file_len = self.path.metadata()?.len();
+        // If the database is longer than its file, the pages at its end are only in the WAL. The
+        // next checkpoint needs this space to lengthen the file, so it is not available.
         let available = space
             .available
-            .saturating_sub(database.total.saturating_sub(file_len));
+            .saturating_sub(len.total.saturating_sub(file_len));
         self.reserve.refill(available);
         Ok(SpaceReport {
             space: Space { available, ..space },
-            free: database.free + file_len.saturating_sub(database.total),
+            free: len.free + file_len.saturating_sub(len.total),
         })
     }
 }
@@ -502,8 +522,8 @@ impl DiskProbe {
 #[derive(Debug, Clone, Copy)]
 struct SpaceReport {
     space: Space,
-    /// Number of bytes of the database file that hold no data: free pages, and pages that the
-    /// database does not have any more.
+    /// Number of bytes in free pages, plus those of the database file behind the end of the
+    /// database. A complete checkpoint cuts off the latter.
     free: u64,
 }
 
@@ -514,12 +534,12 @@ impl SpaceReport {
     }
 }
 
-/// Length of the database in bytes, including pages that only the WAL has.
+/// Length of the database in bytes, including pages that are only in the WAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct DatabaseLen {
     total: u64,
-    /// Number of bytes in free pages: deleted rows have left them, and SQLite uses them for new
-    /// ones.
+    /// Number of bytes in free pages. Deleted rows have left them, and SQLite reuses them for new
+    /// rows.
     free: u64,
 }
 

@@ -159,7 +159,7 @@ impl SyncVerifier {
         Ok(())
     }
 
-    /// Checks, if a commit is unconfirmed, that what a read has found can be relied on. Called after
+    /// Checks, if a commit is unconfirmed, that the result of a read can be relied on. Called after
     /// the read and before its result is used.
     pub(crate) fn confirm_read(&self) -> Result<(), Cause> {
         if self.is_unconfirmed.load(Ordering::SeqCst) {

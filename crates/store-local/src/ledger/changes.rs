@@ -1,7 +1,8 @@
 //! The kinds of changes, their SQL statements, and the leases under which they are made.
 //!
-//! A change runs inside the writer's transaction ([`super::committer`]). A method refuses it by
-//! [`ChangeError::Refused`]. The change may be half made then, because the committer rolls it back.
+//! A change runs inside the writer's transaction ([`super::committer`]). A method of [`Tables`]
+//! refuses a change by [`ChangeError::Refused`]. Some of its rows may be written by then: the
+//! committer rolls them back.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -16,7 +17,8 @@ use windlass_store::{
 use super::rows;
 use crate::reserve::Purpose;
 
-/// A queued change.
+/// A queued change: the arguments of a method of [`Ledger`](windlass_store::Ledger), or
+/// [`Change::Shrink`].
 pub(super) enum Change {
     Start(NewSession),
     OffsetCommit {
@@ -47,17 +49,24 @@ pub(super) enum Change {
 pub(super) enum ChangeError {
     /// It was refused, and the ledger goes on.
     Refused(Refusal),
-    /// The database failed.
+    /// SQLite returned an error. The committer decides whether it is a refusal or a fault.
     Sqlite(rusqlite::Error),
 }
 
 /// Why a change was refused. Unlike after a fault, the ledger goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
+    /// The session does not exist or is not open, its newest lease is another one, or its offset is
+    /// not the one that the caller expects.
     Fenced,
+    /// An id is taken, a resource has another version, a collection is not empty, or media may have
+    /// been deleted.
     Conflict,
+    /// The disk is full.
     NoSpace,
+    /// Another connection, usually of another program, holds the write lock of the database.
     Busy,
+    /// A row that the change needs has a value that cannot be converted.
     Unreadable,
 }
 
@@ -103,8 +112,19 @@ impl Change {
         Ok(Vec::new())
     }
 
-    /// Returns the purpose for which the change may use the reserve. For a change that only takes
-    /// space this is `None`: it would use up the space that is kept for the others.
+    /// Returns whether the change may use the space that the reserve frees for `purpose`.
+    ///
+    /// Purposes are ordered: `Finish` is less than `MakeSpace`. A change of the greater one may use
+    /// the space that is freed for the lesser one as well.
+    pub(super) fn may_use_reserve(&self, purpose: Purpose) -> bool {
+        self.purpose().is_some_and(|own| own >= purpose)
+    }
+
+    /// Returns the purpose for which the change may use the reserve, or `None` if it must not.
+    ///
+    /// The reserve is for changes that free space, and for those that bring an upload nearer to its
+    /// end: the commits of bytes that are in the vault already, and the finish. All other changes
+    /// would only use it up.
     pub(super) fn purpose(&self) -> Option<Purpose> {
         match self {
             Self::End { .. } | Self::Expire { .. } | Self::ForgetGarbage(_) => {
@@ -112,23 +132,25 @@ impl Change {
             }
             Self::Apply(changes) if changes.makes_space() => Some(Purpose::MakeSpace),
             Self::Apply(changes) if changes.finish.is_some() => Some(Purpose::Finish),
+            // The bytes are in the vault already. The commit only updates the row of the session.
             Self::OffsetCommit { commit, .. } if commit.small_media.is_none() => {
                 Some(Purpose::Finish)
             }
-            // Shrinking takes space in the WAL at once, and frees space on the disk only with the
-            // next checkpoint.
+            // Shrinking takes space in the WAL now, and frees space on the disk only with the next
+            // complete checkpoint.
             Self::Start(_) | Self::OffsetCommit { .. } | Self::Apply(_) | Self::Shrink => None,
             #[cfg(test)]
             Self::Any(change) => change.purpose,
         }
     }
 
-    /// Returns whether the database has fewer pages afterwards.
+    /// Returns whether the change removes pages from the database.
     pub(super) fn shrinks(&self) -> bool {
         matches!(self, Self::Shrink)
     }
 
-    /// Returns the lease under which the change is made. The change writes its epoch into the row.
+    /// Returns the lease under which the change is made: the session and the epoch, which the
+    /// change writes into the row. `None` for a change that needs no lease.
     pub(super) fn lease(&self) -> Option<(SessionId, Epoch)> {
         match self {
             Self::OffsetCommit { id, epoch, .. } | Self::End { id, epoch, .. } => {
@@ -147,7 +169,7 @@ impl Change {
 /// the other changes of its commit wait for it.
 pub(super) const SHRINK_PAGES: u64 = 512;
 
-/// The tables, inside a transaction.
+/// The tables, inside a transaction. There is a method for each kind of change.
 pub(super) struct Tables<'a> {
     pub(super) connection: &'a Connection,
     pub(super) leases: &'a Leases,
@@ -213,6 +235,8 @@ impl Tables<'_> {
             EndSession::Cancelled => SessionState::Cancelled,
             EndSession::Failed => SessionState::Failed,
         };
+        // The context, which may be large, is not needed any more. `finish` keeps it: the server
+        // compares later requests for the session with it before it repeats the reply.
         self.execute(
             "UPDATE sessions SET epoch = ?2, context = x'', extent_start = NULL, extent_crc32c = NULL
              WHERE rowid = ?1",
@@ -230,8 +254,10 @@ impl Tables<'_> {
         for expected in &changes.expect {
             self.expect(expected)?;
         }
-        // Media that may have no reference at the end of the set. It is released only then, because
-        // media that moves from one resource to another within the set must survive.
+        // Media that may have no reference at the end of the set: at first the media that comes
+        // with the set, which is its small media, its media in the vault, and the media of the
+        // session that it finishes. It is released only at the end, because media that moves from
+        // one resource to another within the set must survive.
         let mut candidates: Vec<_> = changes.new_media().collect();
         if let Some((id, bytes)) = &changes.small_media {
             self.put_small_media(*id, bytes)?;
@@ -249,8 +275,8 @@ impl Tables<'_> {
             self.finish(&leased, finish)?;
             candidates.extend(leased.media);
         }
-        // A set usually changes one resource, which takes the media. This saves the query by which
-        // `release_if_unreferenced` would find that reference.
+        // Usually the set changes one resource, which references the new media now. This saves the
+        // query by which `release_if_unreferenced` would find that reference.
         if let [change] = &changes.resources[..] {
             candidates.retain(|media| !change.references(*media));
         }
@@ -259,8 +285,8 @@ impl Tables<'_> {
             .try_for_each(|media| self.release_if_unreferenced(media))
     }
 
-    /// Marks the session as finished and removes its reference to its media. The media belongs to
-    /// the resource from here on.
+    /// Makes the state of the session finished, and removes its reference to its media. If no
+    /// resource of the change set references the media by then, the set releases it.
     fn finish(&self, leased: &LeasedRow, finish: &FinishSession) -> ChangeResult {
         let progress = &finish.progress;
         self.execute(
@@ -289,8 +315,9 @@ impl Tables<'_> {
         limit: usize,
     ) -> Result<Vec<SessionId>, ChangeError> {
         // A finishing session (state 1) is not deleted however old it is: its bytes are
-        // acknowledged as complete, so it must be finished first. The conditions on lengths and
-        // places skip unreadable rows, which would otherwise make the whole change fail.
+        // acknowledged as complete, so it must be finished first. The conditions on the lengths of
+        // ids and on `place` skip unreadable rows, which would otherwise make the whole change
+        // fail.
         let mut statement = self.connection.prepare_cached(
             "SELECT rowid, id, media, place FROM sessions
              WHERE expires < ?1 AND state <> 1 AND length(id) = 32
@@ -333,10 +360,10 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Writes epochs into the rows of their sessions.
+    /// Writes epochs into the rows of the sessions.
     pub(super) fn write_epochs(&self, epochs: &[(SessionId, Epoch)]) -> rusqlite::Result<()> {
         for (id, epoch) in epochs {
-            // A row that a change of the same transaction has given a newer epoch keeps it.
+            // A change of the same transaction may have written a newer epoch, which must stay.
             self.execute(
                 "UPDATE sessions SET epoch = ?2 WHERE id = ?1 AND epoch < ?2",
                 params![id.as_bytes(), epoch.0.cast_signed()],
@@ -345,6 +372,8 @@ impl Tables<'_> {
         Ok(())
     }
 
+    /// Returns the row of a session that may be finished: its committed offset is not beyond the
+    /// final one.
     fn leased_to_finish(&self, finish: &FinishSession) -> Result<LeasedRow, ChangeError> {
         let leased = self.leased(finish.id, finish.epoch)?;
         if finish.progress.offset < leased.offset {
@@ -384,8 +413,8 @@ impl Tables<'_> {
         epoch: Epoch,
         progress: &Progress,
     ) -> ChangeResult {
-        // The columns of state, expiry and media are indexed, and their values mostly stay as they
-        // are. If this statement set them, SQLite would write pages of their indexes with every
+        // The columns of state, expiry and media are indexed, and their values usually stay the
+        // same. If this statement set them, SQLite would write pages of their indexes with every
         // commit. So they have statements of their own.
         self.execute(
             "UPDATE sessions SET epoch = ?2, offset = ?3, total = ?4, crc32c = ?5,
@@ -446,18 +475,21 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Refuses media that no row references, since it may be deleted at any moment. `known` is
-    /// exempt: media that comes with the change set, or that a resource referenced before the set
-    /// changed it.
-    fn expect_media(&self, media: MediaRef, known: &[MediaRef]) -> ChangeResult {
-        if known.contains(&media) || rows::is_referenced(self.connection, media)? {
+    /// Refuses media that no row references, since the sweep may delete it at any moment.
+    ///
+    /// `candidates` is media that is not released before the end of the change set: media that
+    /// comes with the set, and media of resources that the set has already replaced or deleted. It
+    /// is accepted.
+    fn expect_media(&self, media: MediaRef, candidates: &[MediaRef]) -> ChangeResult {
+        if candidates.contains(&media) || rows::is_referenced(self.connection, media)? {
             Ok(())
         } else {
             Err(Refusal::Conflict.into())
         }
     }
 
-    /// Refuses a change set if a row that its caller has only read is another one now.
+    /// Refuses a change set if a resource that its caller has read does not have the version that
+    /// the caller has seen, or exists although the caller has found none.
     fn expect(&self, expected: &Expected) -> ChangeResult {
         let mut statement = self
             .connection
@@ -484,8 +516,8 @@ impl Tables<'_> {
         }
     }
 
-    /// Changes one resource. Returns the media that it referenced before. A replaced resource may
-    /// still reference it.
+    /// Changes one resource. Returns the media that the resource referenced before the change. The
+    /// resource may still reference it afterwards.
     fn change_resource(&self, change: &ResourceChange) -> Result<Option<MediaRef>, ChangeError> {
         match change {
             ResourceChange::Insert(resource) => self.insert(resource).map(|()| None),
@@ -588,8 +620,8 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Deletes small media, or puts other media on the garbage list, if no row references it any
-    /// more.
+    /// Releases media if no session or resource references it: deletes small media, and puts other
+    /// media on the garbage list.
     pub(super) fn release_if_unreferenced(&self, media: MediaRef) -> ChangeResult {
         if rows::is_referenced(self.connection, media)? {
             return Ok(());
@@ -609,6 +641,7 @@ impl Tables<'_> {
     }
 }
 
+/// Refuses a change whose statement has not changed exactly one row.
 fn one_or(changed: usize, refusal: Refusal) -> ChangeResult {
     if changed == 1 {
         Ok(())
@@ -619,9 +652,11 @@ fn one_or(changed: usize, refusal: Refusal) -> ChangeResult {
 
 /// The unwritten epochs: they are in force and not yet in the database.
 ///
-/// A lease need not survive a crash, so it costs no commit: its epoch is kept here until the
-/// session's next change writes it into the row. It is not kept in an open transaction, because a
-/// rollback (on a full disk) would undo it, and the next lease would get the same epoch again.
+/// All holders of leases run in this process and end with it. So a lease need not survive a crash,
+/// and taking it costs no commit: its epoch is kept in memory until the next change of the session
+/// writes it into the row. The epoch is not written in a transaction that stays open until that
+/// change: a rollback, such as on a full disk, would undo it, and the next lease would get the same
+/// epoch again.
 ///
 /// Only the writer thread raises and removes epochs. Readers look them up.
 #[derive(Debug, Default)]
@@ -648,22 +683,24 @@ impl Leases {
         next
     }
 
-    /// Removes the epoch of a session if it is `epoch`, which its row has now, durably.
+    /// Removes the unwritten epoch of a session if it is `epoch`. Called after the commit that has
+    /// written `epoch` into the row.
     pub(super) fn remove_written(&self, id: SessionId, epoch: Epoch) {
         let mut map = self.map();
-        // A newer epoch, raised since the change was queued, is still unwritten.
+        // If a newer lease was taken after the change had been queued, its epoch is still
+        // unwritten.
         if map.get(&id) == Some(&epoch) {
             map.remove(&id);
         }
     }
 
-    /// Removes the epoch of a session that was deleted, durably.
+    /// Removes the unwritten epoch of a session. Called after the commit that has deleted the row.
     pub(super) fn remove(&self, id: SessionId) {
         self.map().remove(&id);
     }
 
-    /// Returns all unwritten epochs if there are more than `limit`, and none otherwise. They become
-    /// that many when sessions are leased and then not changed.
+    /// Returns all unwritten epochs if there are more than `limit`, and none otherwise. Sessions
+    /// that are leased and then not changed make their number grow.
     pub(super) fn overflow(&self, limit: usize) -> Vec<(SessionId, Epoch)> {
         let map = self.map();
         if map.len() <= limit {

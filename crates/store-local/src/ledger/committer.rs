@@ -8,9 +8,9 @@
 //! check the file systems again    a failure means that this sync cannot be relied on
 //! ```
 //!
-//! A refused change must leave no trace. Refusals are rare, so changes first run without
-//! savepoints. If one is refused, the whole transaction is rolled back and repeated with each
-//! change under a savepoint of its own.
+//! A refused change must leave no trace. Refusals are rare, so all changes first run without
+//! savepoints. If one of them is refused, the whole transaction is rolled back and repeated, with a
+//! savepoint for each change.
 //!
 //! Only the writer thread ([`super::writer`]) uses this connection.
 
@@ -45,15 +45,16 @@ pub(super) struct WriterShared {
 pub(super) struct Committer {
     checkpointer: Checkpointer,
     connection: Connection,
-    /// The database file that the checkpoint thread syncs. It is closed after all connections: see
-    /// [`Committer::close`].
-    database: Option<Arc<File>>,
+    /// The database file, which the checkpoint thread syncs. It is closed after all connections:
+    /// see [`Committer::close`].
+    database_file: Option<Arc<File>>,
     wal: Wal,
     shared: WriterShared,
     fail_stop: FailStop,
     unreadable_rows: UnreadableRows,
     commits: Arc<AtomicU64>,
-    /// A commit has removed pages from the database, and its file has not been shortened yet.
+    /// Whether a commit has removed pages from the database, and no complete checkpoint has been
+    /// tried since.
     has_shrunk: bool,
 }
 
@@ -77,7 +78,7 @@ impl Committer {
     ) -> std::io::Result<Self> {
         Ok(Self {
             wal: checkpoint_thread.wal.clone(),
-            database: checkpoint_thread.database.clone(),
+            database_file: checkpoint_thread.database_file.clone(),
             fail_stop: checkpoint_thread.fail_stop.clone(),
             checkpointer: Checkpointer::start(checkpoint_thread)?,
             connection,
@@ -100,8 +101,8 @@ impl Committer {
 
     /// Takes the lease of a session: raises its epoch and returns the session with the new epoch.
     ///
-    /// Returns `None` if there is no such session. A session that has ended is returned unchanged.
-    /// This reads committed rows only and costs no commit ([`Leases`]).
+    /// Returns `None` if there is no such session. A session that is not open is returned
+    /// unchanged. This reads committed rows only and costs no commit ([`Leases`]).
     pub(super) fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
         self.fail_stop
             .fail_if_tripped()
@@ -115,7 +116,7 @@ impl Committer {
                 SessionState::Active | SessionState::Finishing => {
                     self.shared.leases.raise(id, session.epoch)
                 }
-                // No change of an ended session is ever accepted, so its epoch stays as it is.
+                // No change of a session that is not open is accepted, so its epoch stays as it is.
                 _ => session.epoch,
             };
             session
@@ -129,7 +130,8 @@ impl Committer {
     ///
     /// # Errors
     /// Only [`LedgerError::Fault`]. Any of the changes may be in the database then: an earlier
-    /// transaction may have been committed, or a check may have failed after COMMIT.
+    /// transaction may have been committed, or the file systems may have failed the check after
+    /// COMMIT.
     pub(super) fn commit(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
         self.fail_stop
             .fail_if_tripped()
@@ -140,7 +142,8 @@ impl Committer {
         Ok(outcomes)
     }
 
-    /// Starts or completes a checkpoint if that is due after a commit. Callers are answered before.
+    /// Does the work of checkpoints that is due after a commit. Called when the callers of the
+    /// commit have been answered.
     pub(super) fn checkpoint_if_due(&mut self) {
         // After a failed sync the success of another one means nothing. So the WAL must stay as it
         // is, for the next process to replay.
@@ -148,28 +151,30 @@ impl Committer {
             return;
         }
         if std::mem::take(&mut self.has_shrunk) {
-            // SQLite shortens the file only when a checkpoint has copied the whole WAL.
+            // SQLite shortens the database file only in a complete checkpoint.
             self.checkpoint_completely();
         } else {
             self.advance_checkpoint();
         }
     }
 
-    /// Makes the changes, and repeats those for which a full disk has no space: first after a full
+    /// Makes the changes, and repeats those for which the disk has no space: first after a complete
     /// checkpoint and then, if their [`Change::purpose`] allows it, with space of the reserve.
     ///
     /// Repeating is safe here, unlike after a failed sync: the transaction was rolled back when a
     /// write found no space, and nothing of it had been synced.
     fn commit_making_space(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
+        // No change has been tried yet. With this outcome the first call chooses all of them.
         let mut outcomes = vec![Err(Refusal::NoSpace); changes.len()];
-        // After a full checkpoint the WAL is written again from its beginning, in space that it
+        // After a complete checkpoint the WAL is written again from its beginning, in space that it
         // already has. So this comes first: it may make the reserve unnecessary.
         if self.commit_lacking_space(changes, &mut outcomes, None)? && self.checkpoint_completely()
         {
             self.commit_lacking_space(changes, &mut outcomes, None)?;
         }
         for purpose in [Purpose::Finish, Purpose::MakeSpace] {
-            // One step of the reserve at a time: other programs may take the freed space at once.
+            // One small step of the reserve before each new try. Space that is freed beyond the
+            // need of the changes would be lost, because other programs may take it.
             while self.commit_lacking_space(changes, &mut outcomes, Some(purpose))?
                 && self.shared.reserve.shorten(purpose)
             {}
@@ -177,20 +182,21 @@ impl Committer {
         Ok(outcomes)
     }
 
-    /// Makes, in one transaction, the changes whose outcome is [`Refusal::NoSpace`] so far and
-    /// which may use the reserve for `purpose`. Replaces their outcomes. Returns whether some of
-    /// them still lack space.
+    /// Makes, in one transaction, the changes whose outcome is [`Refusal::NoSpace`] so far, and
+    /// replaces their outcomes. With a `purpose` it chooses only changes that may use the reserve
+    /// for it. Returns whether some of the chosen changes still lack space.
     fn commit_lacking_space(
         &self,
         changes: &[Change],
         outcomes: &mut [Outcome],
         purpose: Option<Purpose>,
     ) -> Result<bool, LedgerError> {
-        // `None` is less than every purpose, so without one all changes are chosen.
+        let may_try =
+            |change: &Change| purpose.is_none_or(|purpose| change.may_use_reserve(purpose));
         let (chosen, mut to_replace): (Vec<_>, Vec<_>) = changes
             .iter()
             .zip(outcomes)
-            .filter(|(change, outcome)| lacks_space(outcome) && change.purpose() >= purpose)
+            .filter(|(change, outcome)| lacks_space(outcome) && may_try(change))
             .unzip();
         if chosen.is_empty() {
             return Ok(false);
@@ -215,11 +221,14 @@ impl Committer {
         }
     }
 
-    /// Completes a full checkpoint, so that the next commit reuses the space of the WAL. Returns
-    /// whether that has succeeded and was not the case before.
+    /// Tries to make a complete checkpoint, so that the next commit reuses the space of the WAL.
+    ///
+    /// Returns `true` if the call has made a difference: no page is pending now, but at its
+    /// beginning pages were pending or the checkpoint thread was running. After `false` it is of no
+    /// use to repeat a change that has found no space.
     fn checkpoint_completely(&mut self) -> bool {
         let was_running = self.checkpointer.is_running();
-        // SQLite runs one checkpoint at a time; a second one would be refused as busy.
+        // SQLite runs one checkpoint at a time. A second one would copy nothing.
         self.checkpointer.wait();
         let had_pending = self.wal.count_pending_pages() > 0;
         if had_pending {
@@ -233,7 +242,8 @@ impl Committer {
     ///
     /// # Errors
     /// After [`LedgerError::NoSpace`] and [`LedgerError::Busy`] no change was made. After a fault
-    /// the changes may be in the database: COMMIT or the check after it may have failed.
+    /// the changes may be in the database: COMMIT, or the check of the file systems after it, may
+    /// have failed.
     fn transaction(&self, changes: &[&Change]) -> Result<Vec<Outcome>, LedgerError> {
         let mut result = self.attempt(changes, Self::run_unprotected);
         if let Ok(None) = result {
@@ -250,13 +260,14 @@ impl Committer {
         run_change: RunChange,
     ) -> Result<Option<Vec<Outcome>>, LedgerError> {
         let sync_verifier = &self.shared.sync_verifier;
-        // IMMEDIATE takes the write lock now. So a lock of another connection shows here, before
-        // anything has been changed, and never in the middle of the transaction.
+        // IMMEDIATE takes the write lock now. If another connection holds it, this fails before
+        // anything has been changed, and not in the middle of the transaction.
         let begun = self.ledger_error(self.sql("BEGIN IMMEDIATE"));
         let result = begun.and_then(|()| {
-            // Before the changes, because they rely on two earlier syncs. One is that of the media
-            // which the changes reference. The other is that of the database by the last full
-            // checkpoint: the transaction may restart the WAL, which overwrites the copied pages.
+            // Before the changes, because they rely on two earlier syncs. First, the vault has
+            // synced the media that they reference. Second, the last complete checkpoint has synced
+            // the database file: the transaction may restart the WAL and overwrite the pages that
+            // the checkpoint has copied, which are then in the database file only.
             sync_verifier
                 .check_file_systems()
                 .map_err(LedgerError::Fault)?;
@@ -264,7 +275,8 @@ impl Committer {
         });
         self.roll_back();
         let outcomes = result?;
-        // After the commit, because it includes a sync. No caller is answered before this check.
+        // After the commit, because that includes a sync. Callers are answered only after this
+        // check.
         sync_verifier.confirm_commit().map_err(LedgerError::Fault)?;
         Ok(outcomes)
     }
@@ -291,7 +303,7 @@ impl Committer {
     }
 
     /// Runs each change by `run_change`, then commits. Returns `None`, without a commit, as soon as
-    /// `run_change` does.
+    /// `run_change` has returned it.
     fn run_and_commit(
         &self,
         changes: &[&Change],
@@ -351,8 +363,8 @@ impl Committer {
         }
     }
 
-    /// Runs one change without a savepoint. Returns `None` if it was refused, since it may have
-    /// been made halfway. An error ends the transaction.
+    /// Runs one change without a savepoint. Returns `None` if it was refused, since some of its
+    /// rows may be written. An error ends the transaction.
     fn run_unprotected(
         &self,
         change: &Change,
@@ -372,7 +384,7 @@ impl Committer {
         if outcome.is_err() {
             self.sql("ROLLBACK TO change")?;
         }
-        // ROLLBACK TO leaves the savepoint open, so it is released in both cases.
+        // ROLLBACK TO leaves the savepoint open, so RELEASE follows in both cases.
         self.sql("RELEASE change")?;
         Ok(Some(outcome))
     }
@@ -382,8 +394,8 @@ impl Committer {
             Ok(expired) => Ok(Ok(expired)),
             Err(ChangeError::Refused(refusal)) => Ok(Err(refusal)),
             // On SQLITE_FULL SQLite may roll back the whole transaction by itself
-            // (sqlite.org/lang_transaction.html, 3). Only if it has not can this change alone be
-            // refused. Otherwise the error ends the transaction.
+            // (sqlite.org/lang_transaction.html, 3). The error then ends the transaction below. If
+            // the transaction is still open, only this change is refused.
             Err(ChangeError::Sqlite(error))
                 if is_full_error(&error) && !self.connection.is_autocommit() =>
             {
@@ -397,8 +409,8 @@ impl Committer {
         }
     }
 
-    /// Tells the checkpoint thread to begin when a checkpoint is due, or completes its checkpoint
-    /// when it has ended.
+    /// Tells the checkpoint thread to begin if a checkpoint is due. If the thread is done, copies
+    /// the pages that it has left.
     fn advance_checkpoint(&mut self) {
         if self.checkpointer.is_running() {
             // If commits added pages faster than the thread copies them, the WAL would grow without
@@ -417,10 +429,14 @@ impl Committer {
         }
     }
 
-    /// Copies the pending pages into the database and syncs it, so that the next commit restarts
-    /// the WAL. This runs between two commits: during a commit no checkpoint can be full.
+    /// Copies the pages that are still pending, for a complete checkpoint. SQLite then syncs the
+    /// database file, and the next commit restarts the WAL.
+    ///
+    /// The writer does this itself, between two commits. If it ran during a commit, the pages of
+    /// that commit would be pending afterwards, and the checkpoint would not be complete.
     fn copy_remaining_pages(&self) {
-        // A sync of the checkpoint thread may have failed. Another checkpoint would be a retry.
+        // The checkpoint thread may have failed to sync the database file. Another checkpoint would
+        // sync it again, and a failed sync must not be retried.
         if self.fail_stop.fail_if_tripped().is_err() {
             return;
         }
@@ -431,24 +447,26 @@ impl Committer {
         }
     }
 
-    /// Closes the connection, which is usually the last one: SQLite then copies the WAL into the
-    /// database and removes it.
+    /// Closes the connection. It is usually the last one, so SQLite makes a last checkpoint and
+    /// removes the WAL.
     ///
-    /// After a fault the WAL is kept: a sync that has failed once may seem to succeed the second
-    /// time, and then only the WAL has the pages that the database lacks. After a panic of the
-    /// writer thread the WAL is kept as well, because this method is not called.
+    /// After a fault the WAL is kept. After a failed sync of the database file, the sync of the
+    /// last checkpoint may seem to succeed, and SQLite would remove the only copy of the pages.
+    /// After a panic of the writer thread the WAL is kept as well, because this method is not
+    /// called.
     pub(super) fn close(self) {
-        // First, because its last checkpoint may fail, which the next line checks.
+        // First, because the drop waits for a running checkpoint. If that fails, it is a fault.
         drop(self.checkpointer);
         if self.fail_stop.fail_if_tripped().is_ok() {
-            let keeps_wal = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-            // If that fails, the WAL stays, and the next start replays it.
-            let _ = self.connection.set_db_config(keeps_wal, false);
+            // `open_writer` has turned this on. If turning it off fails, the WAL is kept, and the
+            // next start replays it.
+            let no_checkpoint_on_close = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+            let _ = self.connection.set_db_config(no_checkpoint_on_close, false);
         }
         drop(self.connection);
         // Last: closing any descriptor of a file drops the POSIX locks that the process has on it,
         // those of SQLite's connections included (sqlite.org/howtocorrupt.html, 2.2).
-        drop(self.database);
+        drop(self.database_file);
     }
 
     fn sql(&self, sql: &str) -> rusqlite::Result<()> {

@@ -1,10 +1,12 @@
 //! Access to the ledger for backups, verifications and repairs.
 //!
-//! They run outside of the server's process. Backups and verifications mostly run while it serves;
-//! a repair holds the lock of the directory, so no server runs. Rows are read in batches, and each
-//! batch is a read transaction of its own. So a scan of millions of rows holds no snapshot, which
-//! would keep the WAL from restarting. A row of a [`TableScan`] that cannot be read is returned as
-//! an error and does not end the scan. Such an entry of the garbage list ends its reading.
+//! These run outside of the server's process. Backups and verifications mostly run while the server
+//! has the store open. A repair holds the lock of the directory, so that no server can open it.
+//!
+//! Rows are read in batches, and each batch is a read transaction of its own. So a scan of millions
+//! of rows holds no snapshot, which would keep the WAL from restarting. A [`TableScan`] returns an
+//! error in place of a row that cannot be read, and goes on. [`LedgerReader::garbage`] fails
+//! instead.
 
 use std::path::Path;
 
@@ -35,8 +37,8 @@ pub(crate) struct LedgerReader {
     connection: Connection,
 }
 
-/// Consecutive rows of a table with their rowids, in the order of these. Empty at the end of the
-/// table.
+/// Consecutive rows of a table, each with its rowid, in ascending order of rowids. Empty at the end
+/// of the table.
 pub(crate) type RowBatch<T> = Vec<(i64, Result<T, rusqlite::Error>)>;
 
 /// A scan of the rows that a table has when the scan begins, batch by batch. Rows that are deleted
@@ -103,8 +105,8 @@ pub(crate) struct ResourceRow {
 
 impl LedgerReader {
     /// Opens the ledger at `path`, which must exist. Neither opening nor closing it changes the
-    /// database or copies pages of the WAL into it. But the files are opened read-write, so SQLite
-    /// may create an empty WAL and the WAL's index, `-shm`.
+    /// database file or the pages in the WAL. But the files are opened read-write, so SQLite may
+    /// create an empty WAL and the WAL's index, `-shm`.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let connection = schema::open_external_reader(path);
         let connection = connection.map_err(|source| source.at(path))?;
@@ -116,9 +118,9 @@ impl LedgerReader {
         schema::identity(&self.connection)
     }
 
-    /// Returns what SQLite finds wrong with the database: no lines if it is sound. With `thorough`
-    /// indexes are compared with their tables too, which takes longer. The check is one read
-    /// transaction.
+    /// Checks the database by `PRAGMA quick_check`, or `integrity_check` if `thorough`. That one
+    /// also compares indexes with their tables and takes longer. Returns the errors that SQLite has
+    /// found, one a line. The check is one read transaction.
     pub(crate) fn integrity(&self, thorough: bool) -> rusqlite::Result<Vec<String>> {
         let check = if thorough { "integrity" } else { "quick" };
         let pragma = format!("PRAGMA {check}_check({INTEGRITY_LINES})");
@@ -197,8 +199,8 @@ impl LedgerReader {
         })
     }
 
-    /// Returns the batch of the garbage list after `after`: each id, and whether a row references
-    /// the media, which is damage. Fails if an entry cannot be read.
+    /// Returns the batch of the garbage list after `after`: each id, and whether a session or a
+    /// resource references the media, which is damage. Fails if an entry cannot be read.
     pub(crate) fn garbage(&self, after: Option<MediaId>) -> rusqlite::Result<Vec<(MediaId, bool)>> {
         let sql = "SELECT media,
                        EXISTS (SELECT 1 FROM sessions
@@ -224,7 +226,8 @@ impl LedgerReader {
         rows::is_referenced(&self.connection, media)
     }
 
-    /// Returns those of `ids` that no session, resource or garbage entry references.
+    /// Returns those of `ids` that are unknown: no session or resource references them, and they
+    /// are not on the garbage list.
     pub(crate) fn unknown_media(&self, ids: Vec<MediaId>) -> rusqlite::Result<Vec<MediaId>> {
         rows::unknown_media(&self.connection, ids)
     }
@@ -303,8 +306,8 @@ impl Repair {
 /// Number of pages copied between two calls of the progress callback: 1 MiB.
 const STEP_PAGES: i32 = 256;
 
-/// Copies one snapshot of the ledger at `source` to `target`. The copy has no WAL and an empty
-/// garbage list. `copied` is called after each step of 1 MiB except the last.
+/// Copies one snapshot of the database at `source` to the file `target`. The copy has no WAL and an
+/// empty garbage list. `copied` is called whenever another 1 MiB is copied, except at the end.
 ///
 /// An earlier file at `target` is deleted first, with its WAL. The content of the copy is durable
 /// when this returns. Its directory entry is not: the caller must sync the directory.

@@ -104,13 +104,14 @@ fn read_resource(row: &Row<'_>) -> rusqlite::Result<Resource> {
     })
 }
 
-/// Returns those of `ids` that no session, resource or garbage entry references.
+/// Returns those of `ids` that are unknown: no session or resource references them, and they are
+/// not on the garbage list.
 pub(super) fn unknown_media(
     connection: &Connection,
     ids: Vec<MediaId>,
 ) -> rusqlite::Result<Vec<MediaId>> {
-    // One statement for the three tables, because a statement reads one snapshot. With three, media
-    // that moves from a session to its resource in between could be missed in both.
+    // One statement for the three tables, because a statement reads one snapshot. Of three
+    // statements, neither might find media that moves from a session to its resource meanwhile.
     let mut statement = connection.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM sessions WHERE media = ?1)
              OR EXISTS (SELECT 1 FROM resources WHERE media = ?1)
@@ -174,7 +175,8 @@ pub(super) fn digests(row: &Row<'_>) -> rusqlite::Result<Digests> {
     })
 }
 
-/// Reads the columns `media` and `place`.
+/// Reads the columns `media`, which holds the id, and `place`, which holds the location as a
+/// number.
 pub(super) fn media_ref(row: &Row<'_>) -> rusqlite::Result<Option<MediaRef>> {
     let Some(id) = row.get::<_, Option<[u8; 16]>>("media")? else {
         return Ok(None);
@@ -188,7 +190,7 @@ pub(super) fn media_ref(row: &Row<'_>) -> rusqlite::Result<Option<MediaRef>> {
     Ok(Some(MediaRef { id, location }))
 }
 
-/// Returns the value of the column `place`.
+/// Returns the value of the column `place` for a location.
 pub(super) fn sql_location(location: MediaLocation) -> i64 {
     match location {
         MediaLocation::Ledger => 0,
@@ -196,7 +198,7 @@ pub(super) fn sql_location(location: MediaLocation) -> i64 {
     }
 }
 
-/// Reads the column `state`.
+/// Reads the column `state`, which holds the state as a number.
 pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<SessionState> {
     Ok(match row.get("state")? {
         0 => SessionState::Active,
@@ -209,7 +211,7 @@ pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<SessionState> {
 }
 
 /// Returns the value of the column `state`. An index of the schema and several statements contain
-/// the 1 of a finishing session as a number.
+/// the number of a finishing session as a literal, 1.
 pub(super) fn sql_state(state: SessionState) -> i64 {
     match state {
         SessionState::Active => 0,
@@ -227,7 +229,7 @@ pub(super) fn count(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
 
 /// Returns the value of a column that is compared with a point in time.
 pub(super) fn sql_moment(moment: Timestamp) -> i64 {
-    // With the same bits, a time beyond the signed range would be negative, and expired at once.
+    // With the same bits, a time beyond the signed range would be negative, and in the past.
     i64::try_from(moment.as_millis()).unwrap_or(i64::MAX)
 }
 

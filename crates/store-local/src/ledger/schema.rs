@@ -1,4 +1,4 @@
-//! The database file: its schema and the settings of its connections.
+//! The schema of the database, and the settings of the connections to it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const APPLICATION_ID: i32 = 0x576E_646C;
 /// Version of the schema below. A file with a newer one is refused.
 pub(crate) const VERSION: i32 = 2;
 
-/// The oldest version that is still read, and made the newest when a store is opened.
+/// The oldest version that is still read. Opening a store upgrades it to [`VERSION`].
 const OLDEST: i32 = 1;
 
 /// The tables.
@@ -27,9 +27,30 @@ const OLDEST: i32 = 1;
 /// are written at about the same time then share pages, whatever their ids are, and a commit writes
 /// whole pages.
 ///
-/// [`super::rows`] defines the numbers of states and places. State 1 is finishing. A finishing
-/// session never expires, yet `sessions_expires` contains it: an index with a condition on the
-/// state would be written whenever a session ends.
+/// Most columns have the name of the field of [`Session`](windlass_store::Session),
+/// [`Progress`](windlass_store::Progress), [`Resource`](windlass_store::Resource) or
+/// [`Media`](windlass_store::Media) that they store. [`super::rows`] defines the numbers in `state`
+/// and `place`.
+///
+/// * `context`: the request that started the session, as the server encodes it. Empty in a
+///   cancelled or failed session.
+/// * `created`, `expires`, `updated`: milliseconds since the Unix epoch.
+/// * `state`: number of the [`SessionState`](windlass_store::SessionState).
+/// * `epoch`: epoch of the last lease that was written.
+/// * `offset`: number of committed bytes. In `sessions`, `crc32c` is their checksum.
+/// * `total`: length of the complete media, `NULL` until a request has declared it.
+/// * `slow_digests`: saved state, at `offset`, of the digests that are computed on request.
+/// * `media`, `place`: id of the media, and number of its
+///   [`MediaLocation`](windlass_store::MediaLocation).
+/// * `extent_start`, `extent_crc32c`: offset of the first byte that the last commit has added in
+///   the vault, and checksum of all bytes that it has added.
+/// * `reply`: final reply of a finished session, as the server encodes it.
+/// * `owner`: principal that has started the session, or that the resource belongs to.
+/// * `dialect`: wire dialect of the session.
+///
+/// State 1 is finishing. A finishing session never expires. `sessions_expires` contains it
+/// nevertheless: an index with the condition `state <> 1` would be written when a session becomes
+/// finishing, and when it leaves that state.
 const TABLES: &str = "
 CREATE TABLE store (
     identity BLOB NOT NULL
@@ -87,8 +108,8 @@ CREATE TABLE garbage (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// The statements that make a database of version 1 one of version 2. Its sessions were all started
-/// by the only dialect that there was.
+/// The statements that upgrade a database of version 1 to version 2. All of its sessions were
+/// started by the only dialect of that version.
 const FROM_VERSION_1: &str = "
 ALTER TABLE sessions ADD COLUMN owner TEXT;
 ALTER TABLE sessions ADD COLUMN dialect TEXT NOT NULL DEFAULT 'google';
@@ -128,7 +149,7 @@ impl SchemaError {
 }
 
 /// Opens the connection that writes. In an empty file it creates the tables of the store with this
-/// identity. The tables of an earlier version become those of this one.
+/// identity. Tables of an earlier version are upgraded.
 pub(super) fn open_writer(
     path: &Path,
     identity: Identity,
@@ -145,10 +166,10 @@ pub(super) fn open_writer(
     // starts checkpoints itself (super::wal).
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     // A WAL file longer than 64 MiB, twice the length at which a checkpoint is due, is truncated to
-    // that when the WAL restarts. Otherwise the file would keep its greatest length for ever.
+    // that when the WAL restarts. Otherwise the file would keep its greatest length forever.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
-    // Closing the connection must not checkpoint unless no sync has failed. Committer::close knows
-    // that, and takes this setting back.
+    // Closing the connection may checkpoint only if no sync has failed. `Committer::close` turns
+    // this setting off again if none has.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     make_tables(&mut connection, identity)?;
     Ok(connection)
@@ -180,7 +201,7 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
 /// Opens a connection that only reads, outside of the server's process. The server may be running
 /// or may have crashed. The schema may have an earlier version.
 ///
-/// The database and the pages in the WAL stay as they are. The files are opened read-write, so
+/// The database file and the pages in the WAL stay as they are. The files are opened read-write, so
 /// SQLite may create an empty WAL and the WAL's index, `-shm`.
 pub(super) fn open_external_reader(path: &Path) -> Result<Connection, SchemaError> {
     let connection = open_reader(path)?;
@@ -193,7 +214,7 @@ pub(super) fn open_external_reader(path: &Path) -> Result<Connection, SchemaErro
 }
 
 /// Returns the identity of the store whose ledger is at `path`, or `None` if the file does not
-/// exist or is empty. Leaves files as [`open_external_reader`] does.
+/// exist or is empty. Like [`open_external_reader`], it changes no data.
 pub(crate) fn identity_in(path: &Path) -> Result<Option<Identity>, OpenError> {
     if !filesystem::exists(path).map_err(|source| OpenError::io(path, source))? {
         return Ok(None);
@@ -225,8 +246,8 @@ fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Makes SQLite open the WAL now, by a first read. If a later read opened it while the file system
-/// is frozen, that read would hang.
+/// Makes SQLite open the WAL now, by a first read. If a later read had to open it while the file
+/// system is frozen (`fsfreeze`), that read would hang until the thaw.
 fn open_wal(connection: &Connection) -> rusqlite::Result<()> {
     let version = |row: &rusqlite::Row<'_>| row.get::<_, i32>(0);
     connection

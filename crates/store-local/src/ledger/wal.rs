@@ -1,10 +1,10 @@
-//! The write-ahead log: its length, and the checkpoints that copy it into the database.
+//! The write-ahead log: its length, and the checkpoints that copy it into the database file.
 //!
 //! With many small uploads a checkpoint is due several times a second. It takes some tens of
-//! milliseconds, most of them for the disk. The checkpoint thread does that, so that commits do not
-//! wait. It also copies pages that commits add meanwhile, until few are pending. The writer copies
-//! the rest between two commits, which makes the checkpoint full: SQLite restarts the WAL only when
-//! all of its pages are in the database and synced.
+//! milliseconds, most of them waiting for the disk. So most of it runs on the checkpoint thread,
+//! and commits go on meanwhile. The thread also copies pages that these commits add, until few are
+//! pending. The writer copies the rest between two commits, which makes the checkpoint complete.
+//! SQLite restarts the WAL only when all of its pages are in the database file and synced.
 //!
 //! SQLite reports the length of the WAL to a hook with each commit. A query for the length would
 //! take locks on the WAL's index, which with small uploads took a twentieth of the server's time.
@@ -21,8 +21,8 @@ use crate::sync_health::FailStop;
 
 /// Number of pages at which a checkpoint is due: 32 MiB.
 ///
-/// With fewer checkpoints, a page that changes often is written into the database fewer times. A
-/// longer WAL makes the start after a crash slower.
+/// With fewer checkpoints, a page that changes often is written into the database file fewer times.
+/// A longer WAL makes the start after a crash slower.
 const CHECKPOINT_PAGES: u64 = 8192;
 
 /// On a small disk, a checkpoint is due when the WAL takes this fraction of the disk: a quarter.
@@ -57,7 +57,7 @@ pub(super) struct Wal {
 struct Lengths {
     /// Length of the WAL as of the last commit.
     pages: AtomicI64,
-    /// Number of pages of the WAL that the last checkpoint found copied into the database. Greater
+    /// Number of pages of the WAL that were in the database file after the last checkpoint. Greater
     /// than `pages` if the WAL was restarted afterwards and is still shorter.
     copied: AtomicI64,
 }
@@ -65,9 +65,9 @@ struct Lengths {
 impl Wal {
     /// Watches the commits of `connection`, which is the only one that writes.
     ///
-    /// `disk_len` is the size in bytes of the disk with the database. `wal_len` is the length in
-    /// bytes of the WAL file that an earlier process has left. Its pages count as pending until the
-    /// first commit reports the length of the WAL.
+    /// `disk_len` is the size in bytes of the disk with the database file. `wal_len` is the length
+    /// in bytes of the WAL file that an earlier process has left. Its pages count as pending until
+    /// the first commit reports the length of the WAL.
     pub(super) fn watch(
         connection: &mut Connection,
         disk_len: u64,
@@ -90,12 +90,14 @@ impl Wal {
         Ok(wal)
     }
 
-    /// Returns the number of pending pages. After a restart of the WAL it may be too low, by no
-    /// more than the number of pages copied before the restart: a restart is only noticed while the
-    /// WAL is shorter than that.
+    /// Counts the pending pages.
+    ///
+    /// SQLite does not report restarts of the WAL. This method infers a restart if the WAL has
+    /// fewer pages than were copied from it, and sets the number of copied pages to 0. If the WAL
+    /// has already grown beyond that number when the method is called, the restart goes unnoticed
+    /// until the next checkpoint. Until then the result is too low by that number.
     pub(super) fn count_pending_pages(&self) -> i64 {
         let pages = self.lengths.pages.load(Ordering::Relaxed);
-        // If the WAL has fewer pages than were copied from it, it has been restarted.
         if pages < self.lengths.copied.load(Ordering::Relaxed) {
             self.lengths.copied.store(0, Ordering::Relaxed);
         }
@@ -113,24 +115,24 @@ impl Wal {
         self.count_pending_pages() >= self.checkpoint_pages
     }
 
-    /// Returns whether commits must wait for a checkpoint: the WAL has at least twice the length at
-    /// which one is due. Pages that are not pending count too, because the file grows until none is
-    /// pending.
+    /// Returns whether commits must wait for the checkpoint thread: the WAL has at least twice the
+    /// length at which a checkpoint is due. Copied pages count too, because the WAL grows until a
+    /// checkpoint is complete.
     pub(super) fn exceeds_limit(&self) -> bool {
         self.lengths.pages.load(Ordering::Relaxed) >= 2 * self.checkpoint_pages
     }
 
-    /// Copies pending pages into the database as far as readers allow it. Commits go on meanwhile.
-    /// Pages that they add are left for the next checkpoint.
+    /// Copies pending pages into the database file, except pages that a running reader must not see
+    /// yet. Commits go on meanwhile. Pages that they add are left for the next checkpoint.
     ///
-    /// Returns `false` if SQLite refused it for lack of space or because of a lock. The WAL keeps
-    /// the pages then. `true` does not mean that all pages were copied: none is while another
-    /// connection runs a checkpoint.
+    /// Returns `false` if SQLite refused the checkpoint for lack of space or because of a lock, and
+    /// `true` otherwise. Pages may be pending after both. After `true` all of them may be: if
+    /// another connection is running a checkpoint, this one copies none.
     pub(super) fn checkpoint(&self, connection: &Connection) -> rusqlite::Result<bool> {
         // PASSIVE never waits for readers or the writer, and never keeps them waiting.
         let mut statement = connection.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?;
-        // The third column is the number of pages of the WAL that are in the database. It is -1
-        // while another connection runs a checkpoint.
+        // The third column is the number of pages of the WAL that are in the database file. It is
+        // -1 while another connection runs a checkpoint.
         let copied: i64 = match statement.query_row([], |row| row.get(2)) {
             Err(error) if is_full_error(&error) || is_busy_error(&error) => return Ok(false),
             copied => copied?,
@@ -175,9 +177,9 @@ pub(super) struct CheckpointThread {
     pub(super) wal: Wal,
     /// The database file, if it is to be synced.
     ///
-    /// Closing it drops all POSIX locks that the process has on the database, so another owner must
+    /// Closing it drops all POSIX locks that the process has on the file, so another owner must
     /// keep it open until all connections are closed.
-    pub(super) database: Option<Arc<File>>,
+    pub(super) database_file: Option<Arc<File>>,
     pub(super) fail_stop: FailStop,
 }
 
@@ -206,7 +208,8 @@ impl Checkpointer {
         })
     }
 
-    /// Returns whether the thread was told to begin a checkpoint and its end has not been received.
+    /// Returns whether the thread was told to begin a checkpoint, and neither [`Self::poll`] nor
+    /// [`Self::wait`] has received its end.
     pub(super) fn is_running(&self) -> bool {
         self.is_running
     }
@@ -239,8 +242,8 @@ impl Checkpointer {
         }
     }
 
-    /// Records that the thread has panicked. This is a fault, because the WAL would grow without a
-    /// bound from here on.
+    /// Records that the thread has panicked. This is a fault: without checkpoints the WAL would
+    /// grow without a bound.
     fn record_panic(&mut self) {
         self.is_running = false;
         self.fail_stop.trip(CheckpointerPanicked);
@@ -259,7 +262,7 @@ impl Drop for Checkpointer {
     }
 }
 
-/// The checkpoint thread has ended early.
+/// The checkpoint thread has panicked.
 #[derive(Debug, thiserror::Error)]
 #[error("the ledger's checkpoint thread has panicked")]
 struct CheckpointerPanicked;
@@ -275,8 +278,8 @@ impl CheckpointThread {
         }
     }
 
-    /// Runs checkpoints until few pages are pending, at most [`MAX_PASSES`]. Returns `false` if one
-    /// was refused for lack of space or because of a lock.
+    /// Runs checkpoints, at most [`MAX_PASSES`], until few pages are pending. Returns `false` if
+    /// SQLite refused one for lack of space or because of a lock.
     fn copy_most(&self) -> rusqlite::Result<bool> {
         for _ in 0..MAX_PASSES {
             if !self.wal.checkpoint(&self.connection)? {
@@ -289,17 +292,18 @@ impl CheckpointThread {
         Ok(true)
     }
 
-    /// Syncs the database on this thread, so that little is left for the sync on the writer thread.
-    /// SQLite itself syncs the database only when no page is pending any more.
+    /// Syncs the database file on this thread, so that little is left for the sync on the writer
+    /// thread. SQLite itself syncs the file only in a complete checkpoint.
     fn sync(&self) {
         match self
-            .database
+            .database_file
             .as_ref()
             .map_or(Ok(()), |file| file.sync_data())
         {
             Ok(()) => Failpoint::CheckpointCopied.reach(),
-            // A fault at once: after this failure SQLite's own sync would succeed, and the WAL,
-            // which alone has the pages, would be overwritten.
+            // Recorded before the writer goes on with the checkpoint. Otherwise SQLite's own sync
+            // of the file might succeed after this failure, and the next commit would overwrite the
+            // WAL, which alone has the pages.
             Err(error) => drop(self.fail_stop.trip(error)),
         }
     }

@@ -5,11 +5,11 @@
 //!
 //! ```text
 //! callers --(bounded queue)--> wait for siblings             [`CommitDelay`]
-//!                              leases, answered at once
+//!                              leases, with their replies
 //!                              one transaction, or a few     [`super::committer`]
 //!                                when space is short
-//!                              replies
-//!                              checkpoint when it is due     mostly on a thread of its own
+//!                              replies to the changes
+//!                              checkpoint if it is due       mostly on a thread of its own
 //! ```
 //!
 //! A commit writes at least a page of every table and index that it touches, and syncs once,
@@ -59,8 +59,9 @@ pub(super) struct Writer {
 /// A queued call.
 struct Queued {
     call: Call,
-    /// Freed when the writer takes the call, before the commit. So after the commit the taken slots
-    /// are the calls that arrived during it, which [`CommitDelay::record`] counts.
+    /// Dropped by [`WriterThread::execute`] when it takes the call, before the commit. So after the
+    /// commit the occupied slots are those of calls that arrived during it, which
+    /// [`CommitDelay::record`] counts.
     _slot: QueueSlot,
 }
 
@@ -105,7 +106,7 @@ impl Writer {
     }
 
     /// Takes the lease of a session: raises its epoch and returns the session with the new epoch,
-    /// or `None` if there is no such session. A session that has ended is returned unchanged.
+    /// or `None` if there is no such session. A session that is not open is returned unchanged.
     pub(super) async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
         self.call(|reply| Call::Lease(id, reply)).await
     }
@@ -129,8 +130,8 @@ impl Writer {
     }
 
     async fn call<T>(&self, call: impl FnOnce(Reply<T>) -> Call) -> Result<T, LedgerError> {
-        // After a fault nothing is queued any more: the writer would refuse the call anyway, but
-        // only after the commit that it may be waiting for.
+        // After a fault nothing is queued any more: the writer would return the fault, too, but
+        // only after a commit that may be running.
         self.fail_stop
             .fail_if_tripped()
             .map_err(LedgerError::Fault)?;
@@ -169,7 +170,7 @@ impl Drop for Writer {
     }
 }
 
-/// The writer thread has ended early.
+/// The writer thread has panicked.
 #[derive(Debug, thiserror::Error)]
 #[error("the ledger's writer thread has panicked")]
 struct WriterPanicked;
@@ -197,13 +198,14 @@ impl WriterThread {
         self.committer.close();
     }
 
-    /// Answers the leases of a batch at once, then makes its changes together.
+    /// Executes a batch: takes each lease and replies to it, then makes all changes together.
     fn execute(&mut self, calls: impl Iterator<Item = Queued>) {
         let (mut changes, mut replies) = (Vec::new(), Vec::new());
+        // Each pass drops the slot of its call.
         for Queued { call, .. } in calls {
             match call {
-                // Before the transaction begins, so that a lease sees only committed rows. A
-                // caller that has gone away holds a lease that nobody uses, which is harmless.
+                // Before the transaction begins, so that a lease sees only committed rows. If the
+                // caller's future was dropped, nobody uses the lease, which is harmless.
                 Call::Lease(id, reply) => drop(reply.send(self.committer.lease(id))),
                 Call::Change(change, reply) => {
                     changes.push(change);
@@ -215,7 +217,7 @@ impl WriterThread {
             return;
         }
         self.commit(&changes, replies);
-        // After the replies, so that callers which come back at once are counted.
+        // After the replies, so that callers which have already queued their next call are counted.
         self.commit_delay.record(changes.len());
         // Also after the replies: no caller waits for a checkpoint.
         self.committer.checkpoint_if_due();
@@ -238,14 +240,15 @@ impl WriterThread {
                 // Never: the committer turns all other errors into outcomes of single changes.
                 Err(_) => Err(LedgerError::NoSpace),
             };
-            // A caller that has gone away learns the outcome by its next read.
+            // Fails if the caller's future was dropped. The caller can learn the outcome by a read.
             let _ = reply.send(outcome);
         }
     }
 }
 
 impl WriterThread {
-    /// Records a commit that began at `begun`. Without an accepted change there was none.
+    /// Records the metrics of a commit that began at `begun`. If all changes were refused, there
+    /// was no commit, and nothing is recorded.
     fn record(&self, begun: Instant, outcomes: &[Outcome]) {
         let made = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
         if made == 0 {
@@ -260,18 +263,22 @@ impl WriterThread {
     }
 }
 
-/// Counts the queued calls, and wakes the writer when as many are queued as it waits for.
+/// The slots of the queue. Their use tells how many calls are queued, and the writer is woken when
+/// the number that it waits for is reached.
 #[derive(Debug)]
 struct QueueSlots {
+    /// Number of slots, free or occupied.
     len: usize,
+    /// One permit for each free slot.
     free: Arc<Semaphore>,
-    /// Number of queued calls at which the writer is woken; `usize::MAX` while it does not wait.
+    /// Number of queued calls at which a caller wakes the writer from its wait for siblings;
+    /// `usize::MAX` while the writer does not wait.
     wanted: AtomicUsize,
     /// Number of queued calls, as a metric.
     queued: Gauge,
 }
 
-/// A slot of the queue, until dropped.
+/// An occupied slot of the queue. Dropping it frees the slot.
 struct QueueSlot {
     _permit: OwnedSemaphorePermit,
     queued: Gauge,
@@ -293,7 +300,7 @@ impl QueueSlots {
         }
     }
 
-    /// Takes a slot, which is freed when the permit is dropped.
+    /// Waits for a free slot and occupies it.
     async fn acquire(&self) -> QueueSlot {
         let permit = Arc::clone(&self.free).acquire_owned().await;
         self.queued.inc();
@@ -303,18 +310,17 @@ impl QueueSlots {
         }
     }
 
-    /// Returns the number of slots taken.
+    /// Returns the number of occupied slots, which is the number of queued calls.
     fn taken(&self) -> usize {
         self.len - self.free.available_permits()
     }
 
-    /// Wakes the writer if as many calls are queued as it waits for. Called after a call has been
-    /// queued.
+    /// Wakes the writer if the number of queued calls that it waits for is reached. Called after a
+    /// call has been queued.
     fn wake_if_enough(&self, writer: &thread::Thread) {
-        // This side takes a slot and then reads `wanted`; the writer stores `wanted` and then
-        // counts the slots. Sequential consistency keeps both from missing the other. If a wake-up
-        // is missed all the same, it costs no more than COMMIT_DELAY, since the writer's wait is
-        // timed.
+        // A caller occupies a slot and then reads `wanted`; the writer stores `wanted` and then
+        // counts the slots. Sequential consistency keeps them from both missing the other's write.
+        // If a wake-up is missed nevertheless, the writer waits for COMMIT_DELAY at most.
         if self.taken() >= self.wanted.load(Ordering::SeqCst) {
             writer.unpark();
         }
@@ -351,7 +357,7 @@ impl CommitDelay {
             };
             thread::park_timeout(rest);
         }
-        // From here on callers need not spend a system call on waking a thread that is awake.
+        // From here on no caller spends a system call on waking the writer, which is awake.
         self.slots.wanted.store(usize::MAX, Ordering::SeqCst);
     }
 
@@ -363,11 +369,11 @@ impl CommitDelay {
         max.min(self.recent * 3 / 4)
     }
 
-    /// Records that a commit carried `carried` calls. Callers that queued up during it were
-    /// waiting at the same time.
+    /// Records that a commit carried `carried` calls. The callers whose calls were queued during
+    /// the commit waited at the same time as these.
     fn record(&mut self, carried: usize) {
-        // It rises at once, and falls by an eighth with each commit, so that callers which are gone
-        // are soon not waited for.
+        // The number rises immediately, and falls by an eighth with each commit. So the writer soon
+        // stops waiting for callers that make no more calls.
         let decayed = self.recent - self.recent.div_ceil(8);
         self.recent = decayed.max(carried + self.slots.taken());
     }
