@@ -39,23 +39,24 @@ pub(crate) struct FinalReply {
     pub(crate) body: Bytes,
 }
 
-/// The bit of a stored status that says that the reply has a type of its own.
-const TYPED: u16 = 0x8000;
+/// Set in a stored status if the body is not JSON. Its media type then follows.
+const HAS_CONTENT_TYPE: u16 = 0x8000;
 
 impl FinalReply {
     /// Two bytes of status, then the body. If the body is not JSON, its type is between them, after
-    /// a byte with the type's length.
+    /// two bytes with the type's length.
     fn to_bytes(&self) -> Vec<u8> {
         let status = self.status.as_u16();
-        let typed = u8::try_from(self.content_type.len()).ok();
-        let mut bytes = match typed.filter(|_| self.content_type != JSON) {
-            None => status.to_be_bytes().to_vec(),
-            Some(len) => {
-                let mut bytes = (status | TYPED).to_be_bytes().to_vec();
-                bytes.push(len);
-                bytes.extend_from_slice(self.content_type.as_bytes());
-                bytes
-            }
+        let mut bytes = if self.content_type == JSON {
+            status.to_be_bytes().to_vec()
+        } else {
+            let content_type = self.content_type.as_bytes();
+            // No client takes a header of 64 KiB.
+            let len = u16::try_from(content_type.len()).unwrap_or(u16::MAX);
+            let mut bytes = (status | HAS_CONTENT_TYPE).to_be_bytes().to_vec();
+            bytes.extend_from_slice(&len.to_be_bytes());
+            bytes.extend_from_slice(&content_type[..usize::from(len)]);
+            bytes
         };
         bytes.extend_from_slice(&self.body);
         bytes
@@ -65,15 +66,16 @@ impl FinalReply {
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (status, rest) = bytes.split_first_chunk::<2>()?;
         let status = u16::from_be_bytes(*status);
-        let (content_type, body) = if status & TYPED == 0 {
+        let (content_type, body) = if status & HAS_CONTENT_TYPE == 0 {
             (JSON, rest)
         } else {
-            let (len, rest) = rest.split_first()?;
-            let (content_type, body) = rest.split_at_checked(usize::from(*len))?;
+            let (len, rest) = rest.split_first_chunk::<2>()?;
+            let len = usize::from(u16::from_be_bytes(*len));
+            let (content_type, body) = rest.split_at_checked(len)?;
             (HeaderValue::from_bytes(content_type).ok()?, body)
         };
         Some(Self {
-            status: StatusCode::from_u16(status & !TYPED).ok()?,
+            status: StatusCode::from_u16(status & !HAS_CONTENT_TYPE).ok()?,
             content_type,
             body: Bytes::copy_from_slice(body),
         })
@@ -329,8 +331,9 @@ mod tests {
 
     #[test]
     fn reply_of_another_type_is_stored_with_it() {
-        for content_type in ["text/plain", ""] {
-            let typed = reply(HeaderValue::from_static(content_type));
+        let long = format!("text/plain; {}", "x".repeat(300));
+        for content_type in ["text/plain", "", &long] {
+            let typed = reply(HeaderValue::from_str(content_type).unwrap());
             assert_eq!(FinalReply::from_bytes(&typed.to_bytes()), Some(typed));
         }
     }
@@ -341,7 +344,7 @@ mod tests {
             &b""[..],
             b"\x00",
             b"\x80\xc9",
-            b"\x80\xc9\x05text",
+            b"\x80\xc9\x00\x05text",
             b"\x00\x01{}",
         ] {
             assert_eq!(FinalReply::from_bytes(bytes), None, "{bytes:?}");
