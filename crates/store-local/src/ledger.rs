@@ -47,6 +47,7 @@
 
 mod changes;
 mod committer;
+mod leases;
 mod maintenance;
 mod rows;
 mod schema;
@@ -74,8 +75,9 @@ use crate::directory::{DirectoryLock, Identity, StoreShared};
 use crate::reserve::Reserve;
 use crate::sync_health::{FailStop, SyncVerifier};
 use crate::{Durability, OpenError, filesystem};
-use changes::{Change, Leases, SHRINK_PAGES};
+use changes::{Change, SHRINK_PAGES};
 use committer::{Committer, WriterShared};
+use leases::Leases;
 use rows::UnreadableRows;
 use schema::SchemaError;
 use wal::{CheckpointThread, PAGE_LEN, Wal, is_busy_error};

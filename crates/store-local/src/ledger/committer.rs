@@ -22,7 +22,8 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use windlass_store::{Epoch, Failpoint, LedgerError, Session, SessionId, SessionState};
 
-use super::changes::{Change, ChangeError, Leases, Refusal, Tables};
+use super::changes::{Change, ChangeError, Refusal, Tables};
+use super::leases::Leases;
 use super::rows::{self, UnreadableRows};
 use super::wal::{CheckpointThread, Checkpointer, Wal, is_busy_error, is_full_error};
 use crate::reserve::{Purpose, Reserve};

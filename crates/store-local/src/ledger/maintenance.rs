@@ -17,7 +17,8 @@ use windlass_store::{
     EndSession, Epoch, Extent, MediaId, MediaLocation, MediaRef, SessionId, SessionState,
 };
 
-use super::changes::{ChangeError, Leases, Tables};
+use super::changes::{ChangeError, Tables};
+use super::leases::Leases;
 use super::schema::{self, SchemaError};
 use super::{prepare_files, rows};
 use crate::directory::Identity;
