@@ -51,7 +51,7 @@ pub trait Authorize: Send + Sync + 'static {
 pub struct AccessRequest<'a> {
     /// What the request is about.
     pub access: Access,
-    /// HTTP method, as it was sent.
+    /// HTTP method that the request stands for: that of `X-HTTP-Method-Override`, if there is one.
     pub http_method: &'a HttpMethod,
     /// Target.
     pub uri: &'a Uri,

@@ -21,6 +21,23 @@ impl Dialects {
         }
     }
 
+    /// A name that several dialects have.
+    pub(crate) fn ambiguous_name(&self) -> Option<&'static str> {
+        let mut names: Vec<_> = self.all().map(Dialect::name).collect();
+        names.sort_unstable();
+        names
+            .windows(2)
+            .find(|pair| pair[0] == pair[1])
+            .map(|pair| pair[0])
+    }
+
+    fn all(&self) -> impl Iterator<Item = &dyn Dialect> {
+        self.others
+            .iter()
+            .chain([&self.google])
+            .map(|dialect| &**dialect)
+    }
+
     /// The dialect of requests that are not on an upload URI.
     pub(crate) fn default(&self) -> Arc<dyn Dialect> {
         Arc::clone(&self.google)
@@ -28,9 +45,7 @@ impl Dialects {
 
     /// The dialect with this name, if the server speaks it.
     pub(crate) fn named(&self, name: &str) -> Option<&dyn Dialect> {
-        let mut all = self.others.iter().chain([&self.google]);
-        let named = all.find(|dialect| dialect.name() == name);
-        named.map(|dialect| &**dialect)
+        self.all().find(|dialect| dialect.name() == name)
     }
 
     /// The dialect of a request on an upload URI.

@@ -150,9 +150,12 @@ impl Lifecycle {
         self.phase.load(Ordering::Relaxed) != Phase::Built as u8
     }
 
-    /// Refuses new work from now on.
+    /// Refuses new work from now on. A server that was not started can still be started.
     pub(crate) fn drain(&self) {
-        self.phase.store(Phase::Draining as u8, Ordering::Relaxed);
+        let (from, to) = (Phase::Started as u8, Phase::Draining as u8);
+        self.phase
+            .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+            .ok();
     }
 
     /// Whether the server is stopping.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, StatusCode};
 use percent_encoding::percent_decode_str;
@@ -67,7 +68,9 @@ pub(crate) async fn route(
     if let Some(full) = refused {
         return Err(full.into());
     }
-    context.principal = authenticate(server, head, context).await?;
+    let http_method = effective_method(&head.method, &head.headers);
+    let stated = http_method.as_ref().unwrap_or(&head.method);
+    context.principal = authenticate(server, head, context, stated).await?;
     let empty = body.as_ref().is_none_or(|body| body.end_flag().is_set());
     let framing = Framing::of(head.version, &head.headers, empty)?;
     check_path(head.uri.path())?;
@@ -77,7 +80,7 @@ pub(crate) async fn route(
         server,
         virtual_host,
         head,
-        http_method: &effective_method(&head.method, &head.headers)?,
+        http_method: &http_method?,
         query: &query,
         base_url: &context.base_url,
         principal: context.principal.as_ref(),
@@ -126,10 +129,8 @@ pub(crate) async fn route(
         Command::Multipart(multipart) => Upload::Multipart(multipart),
         Command::Start(start) => Upload::Start(start),
     };
-    let method = match method {
-        Some(method) => method,
-        None => request.upload_method(plain).await?,
-    };
+    // With an `upload_id` the request was authenticated as one to a session, and it is nothing else.
+    let method = method.ok_or(Error::SessionNotFound)?;
     let reply = request.upload(&**dialect, method, plain, upload, body);
     reply.await.map(Routing::Answered)
 }
@@ -139,24 +140,29 @@ async fn authenticate(
     server: &ServerState,
     head: &Parts,
     context: &RequestContext,
+    http_method: &HttpMethod,
 ) -> Result<Option<Principal>, AccessError> {
-    let path = head.uri.path();
-    let access = if discovery_service::has(path) {
-        Access::Discovery
-    } else if plain_path(path).is_some() && names_session(head.uri.query()) {
-        Access::Session
-    } else {
-        Access::Call
-    };
     let request = AccessRequest {
-        access,
-        http_method: &head.method,
+        access: access_of(head),
+        http_method,
         uri: &head.uri,
         headers: &head.headers,
         peer: context.peer,
         principal: context.principal.as_ref(),
     };
     server.authorize.authenticate(&request).await
+}
+
+/// What a request is about, before it is known whether its session exists.
+fn access_of(head: &Parts) -> Access {
+    let path = head.uri.path();
+    if discovery_service::has(path) {
+        Access::Discovery
+    } else if plain_path(path).is_some() && names_session(head.uri.query()) {
+        Access::Session
+    } else {
+        Access::Call
+    }
 }
 
 /// Whether a query has an `upload_id`, as that of a session URI has.
@@ -382,11 +388,13 @@ fn take(body: &mut Option<RequestBody>) -> RequestBody {
 }
 
 fn final_reply(dialect: &dyn Dialect, reply: FinalReply, upload_id: Option<&UploadId>) -> Reply {
-    let head = dialect.reply(Outcome::Final {
+    let mut head = dialect.reply(Outcome::Final {
         status: reply.status,
         content_type: reply.content_type,
         upload_id,
     });
+    // That of a dialect that replies without the body would be wrong.
+    head.headers.remove(CONTENT_LENGTH);
     reply::of_dialect(head, reply::full(reply.body))
 }
 

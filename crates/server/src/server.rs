@@ -68,6 +68,12 @@ pub enum BuildError {
         /// The prefix.
         prefix: String,
     },
+    /// Two dialects have the same name, or one has that of Google's.
+    #[error("two dialects have the name `{name}`: sessions could not tell them apart")]
+    DialectName {
+        /// The name.
+        name: &'static str,
+    },
 }
 
 impl ServerBuilder {
@@ -99,8 +105,6 @@ impl ServerBuilder {
     }
 
     /// Adds a dialect, which is asked before Google's and after those that were added before it.
-    ///
-    /// Its name must differ from that of every other one, since sessions remember it.
     pub fn dialect(mut self, dialect: Arc<dyn Dialect>) -> Self {
         self.dialects.push(dialect);
         self
@@ -129,7 +133,11 @@ impl ServerBuilder {
         };
         let settings = Arc::new(self.settings);
         let registry = Arc::new(self.registry);
-        let dialects = Arc::new(Dialects::new(self.dialects));
+        let dialects = Dialects::new(self.dialects);
+        if let Some(name) = dialects.ambiguous_name() {
+            return Err(BuildError::DialectName { name });
+        }
+        let dialects = Arc::new(dialects);
         let limits = settings.free_space.clone();
         let stores = CheckedStores::new(self.stores.ledger, self.stores.vault, limits);
         let capacity = Capacity::new(&settings.limits);
@@ -260,8 +268,10 @@ impl Server {
     pub async fn start(&self) {
         self.start_without_maintenance().await;
         let state = &self.inner.state;
+        // Under the lock: a drain takes the tasks after it has set the phase.
+        let mut background = self.background();
         if !state.lifecycle.is_draining() {
-            self.background().start_maintenance(state);
+            background.start_maintenance(state);
         }
     }
 
@@ -313,7 +323,8 @@ impl Server {
     }
 
     /// Drains: refuses new uploads, lets running requests end or commit what is durable, and ends the
-    /// background tasks. Takes at most [`config::Limits::drain`](crate::config::Limits::drain).
+    /// background tasks. Before [`Server::start`] there is nothing to drain. Afterwards calls without
+    /// media are still answered. Takes at most [`config::Limits::drain`](crate::config::Limits::drain).
     ///
     /// An application that has a listener of its own calls it when it stops accepting connections,
     /// before it waits for the end of its requests: uploads would otherwise go on for as long as

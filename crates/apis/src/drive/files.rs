@@ -377,7 +377,7 @@ impl Trash {
 pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     let file = changeable(call).await?;
     let mut deletion = Deletion::default();
-    if deletion.add(call, file.id).await? {
+    if deletion.add(call, file.id, Found::ByName).await? {
         Ok(deletion.answer())
     } else {
         Err(too_many())
@@ -396,7 +396,7 @@ pub(super) async fn empty_trash(call: &Call<'_>) -> Result<Answer, Rejection> {
         };
         after = Some(last.id.clone());
         for row in rows {
-            if !deletion.add(call, row.id).await? {
+            if !deletion.add(call, row.id, Found::InTrash).await? {
                 return if deletion.changes.is_empty() {
                     Err(too_many())
                 } else {
@@ -415,6 +415,24 @@ fn too_many() -> Rejection {
     }
 }
 
+/// How a file to be deleted was found.
+enum Found {
+    ByName,
+    InTrash,
+    In(String),
+}
+
+impl Found {
+    /// Whether a file of these fields is still found so.
+    fn holds(&self, fields: &Fields) -> bool {
+        match self {
+            Self::ByName => true,
+            Self::InTrash => flag(fields, "trashed"),
+            Self::In(folder) => parent(fields) == folder,
+        }
+    }
+}
+
 /// Files to be deleted, with their index rows.
 #[derive(Default)]
 struct Deletion {
@@ -428,10 +446,10 @@ struct Deletion {
 impl Deletion {
     /// Adds a file with its whole subtree. Returns false, and adds nothing, if that exceeds the
     /// limit.
-    async fn add(&mut self, call: &Call<'_>, id: String) -> Result<bool, Rejection> {
+    async fn add(&mut self, call: &Call<'_>, id: String, found: Found) -> Result<bool, Rejection> {
         let (mut changes, mut emptied, mut ids) = (Vec::new(), Vec::new(), HashSet::new());
-        let mut left = vec![id];
-        while let Some(id) = left.pop() {
+        let mut left = vec![(id, found)];
+        while let Some((id, found)) = left.pop() {
             if self.ids.contains(&id) || ids.contains(&id) {
                 continue;
             }
@@ -439,11 +457,16 @@ impl Deletion {
                 continue;
             };
             let fields = fields_of(&file);
+            // It may have been moved or restored after the index was read.
+            if !found.holds(&fields) {
+                continue;
+            }
             changes.push(removing(&file));
             changes.extend(rows(call, &id, Some(&fields), None));
             if is_folder(&fields) {
                 let room = MOST_DELETED.saturating_sub(left.len());
-                left.extend(inside(call, &id, room).await?);
+                let inside = inside(call, &id, room).await?;
+                left.extend(inside.into_iter().map(|file| (file, Found::In(id.clone()))));
                 emptied.push(children(&id));
             }
             ids.insert(id);

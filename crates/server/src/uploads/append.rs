@@ -500,7 +500,7 @@ impl Append {
         let pending = self.offset_committer.join().await;
         let session = &self.offset_committer.session;
         let failed = self.server.sessions.fail(session.id, session.epoch).await;
-        if failed == Failed::Recorded && self.offset_committer.has_never_committed() {
+        if matches!(failed, Failed::Recorded) && self.offset_committer.has_never_committed() {
             // No row has ever named this media. The sweep would delete it only a day later, so it
             // is deleted here.
             self.sink.discard().await;
@@ -530,7 +530,7 @@ async fn lost(server: &ServerState, session: &Session, error: Error) -> Error {
         // An upload never continues without acknowledged bytes (docs/durability.md).
         Error::MediaLost(_) | Error::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }) => {
             let failed = server.sessions.fail(session.id, session.epoch).await;
-            if failed != Failed::Fenced {
+            if !matches!(failed, Failed::Fenced) {
                 tracing::error!(session = ?session.id, %error, "committed bytes are lost; the session ends");
             }
             failed.answer(SessionError::Gone.into())

@@ -15,6 +15,7 @@ use windlass_store::{
 
 use super::ServerState;
 use super::request::UploadRequest;
+use crate::auth::AccessError;
 use crate::error::Error;
 use crate::handler::{
     Answer, Call, Conditions, Content, Rejection, ReplyMemoryPermit, StoreReader, Uploaded,
@@ -237,7 +238,14 @@ pub(crate) fn is_final(error: &Error) -> bool {
         Error::Protocol(_) | Error::MediaType { .. } | Error::FieldMask(_) => true,
         Error::Rejection(rejection) => !matches!(
             rejection,
-            Rejection::Ledger(_) | Rejection::Vault(_) | Rejection::Busy | Rejection::Full(_)
+            Rejection::Ledger(_)
+                | Rejection::Vault(_)
+                | Rejection::Busy
+                | Rejection::Full(_)
+                // The client may come back with other credentials.
+                | Rejection::Access(
+                    AccessError::CredentialsMissing | AccessError::CredentialsInvalid
+                )
         ),
         _ => false,
     }

@@ -288,36 +288,37 @@ impl Sessions {
                 tracing::info!(session = ?id, "a session goes on under a newer lease, or has ended");
                 Failed::Fenced
             }
-            // Logged and not returned: the client is to learn why the session failed.
             Err(error) => {
                 self.lifecycle.examine_ledger(&error);
                 tracing::warn!(session = ?id, %error, "a failed session could not be ended");
-                Failed::Unrecorded
+                Failed::Unrecorded(error)
             }
         }
     }
 }
 
 /// The outcome of [`Sessions::fail`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Failed {
     /// The session has ended.
     Recorded,
     /// The lease is not the newest one, or the session has ended otherwise. Nothing has changed.
     Fenced,
     /// The ledger has not recorded it, or it is unknown whether it has.
-    Unrecorded,
+    Unrecorded(LedgerError),
 }
 
 impl Failed {
     /// Returns the error to answer to a request that has failed its session with `error`.
     ///
     /// If another request has the session by now, it lives, and `error` is about a state that has
-    /// passed: the client is told to ask again, and not that its upload is lost.
+    /// passed: the client is told to ask again, and not that its upload is lost. Nobody knows whether
+    /// it lives if the ledger has not answered.
     pub(crate) fn answer(self, error: Error) -> Error {
         match self {
-            Self::Recorded | Self::Unrecorded => error,
+            Self::Recorded => error,
             Self::Fenced => LedgerError::Fenced.into(),
+            Self::Unrecorded(error) => error.into(),
         }
     }
 }

@@ -14,7 +14,10 @@ use windlass_proto::digest::ExpectedDigests;
 use windlass_proto::error::ProtocolError;
 use windlass_proto::reply::{ErrorReply, ReplyHead};
 use windlass_proto::session::{ChunkRule, Rules, SessionError};
-use windlass_server::{Registry, ServedApi, Server, Settings, Stores};
+use windlass_server::{
+    BearerToken, BuildError, Principal, Registry, ServedApi, Server, ServerBuilder, Settings,
+    Stores,
+};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
@@ -82,8 +85,11 @@ impl Dialect for Toy {
             Outcome::Committed { offset, .. } => {
                 with(StatusCode::ACCEPTED, "toy-offset", offset.into())
             }
+            // With a `Content-Length` of 0, which the server replaces.
             Outcome::Final { content_type, .. } => {
-                with(StatusCode::OK, "content-type", content_type)
+                let mut reply = ReplyHead::empty(StatusCode::OK);
+                reply.headers.insert("content-type", content_type);
+                reply
             }
             Outcome::Cancelled => ReplyHead::empty(StatusCode::NO_CONTENT),
         }
@@ -118,6 +124,10 @@ const MEDIA: Media = Media::new(8, 100_000);
 const FIRST: u64 = 70_000;
 
 fn world() -> World {
+    world_with(|server| server)
+}
+
+fn world_with(options: impl FnOnce(ServerBuilder) -> ServerBuilder) -> World {
     let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
     let registry = Registry::new([ServedApi::with_default_handler(farm)]);
     let stores = Stores {
@@ -132,7 +142,7 @@ fn world() -> World {
         .settings(settings)
         .dialect(Arc::new(Toy));
     World {
-        server: server.build().expect("its parts fit"),
+        server: options(server).build().expect("its parts fit"),
         clock: Arc::default(),
     }
 }
@@ -147,6 +157,20 @@ async fn begin(world: &World) -> String {
     assert_eq!(begun.status, StatusCode::CREATED, "{begun:?}");
     let session = begun.headers["toy-session"].to_str().expect("it is text");
     session.replacen("http://farm.test", "", 1)
+}
+
+#[test]
+fn dialects_of_one_name_are_refused() {
+    let registry = Registry::new([]).expect("there is none to collide");
+    let stores = Stores {
+        ledger: Arc::new(MemoryLedger::new()),
+        vault: Arc::new(MemoryVault::new()),
+    };
+    let twice = Server::builder(registry, stores)
+        .dialect(Arc::new(Toy))
+        .dialect(Arc::new(Toy));
+    let refused = twice.build().err();
+    assert_eq!(refused, Some(BuildError::DialectName { name: "toy" }));
 }
 
 #[tokio::test]
@@ -215,4 +239,16 @@ async fn session_is_changed_by_the_dialect_that_started_it_alone() {
     assert_eq!(refused.status, StatusCode::MISDIRECTED_REQUEST);
     let asked = toy(&world, &session, "ask", Vec::new()).await;
     assert_eq!(asked.headers["toy-offset"], "0");
+}
+
+#[tokio::test]
+async fn upload_id_opens_nothing_but_a_session() {
+    let token = BearerToken::new("s3cret", Principal::new("alice"));
+    let world = world_with(|server| server.authorize(Arc::new(token)));
+    let start = "/upload/farm/v1/animals";
+    let refused = toy(&world, start, "begin", Vec::new()).await;
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+    let with_id = format!("{start}?upload_id=x");
+    let refused = toy(&world, &with_id, "begin", Vec::new()).await;
+    assert_eq!(refused.status, StatusCode::NOT_FOUND);
 }

@@ -125,6 +125,14 @@ async fn service_refuses_until_the_server_is_started() {
 }
 
 #[tokio::test]
+async fn drain_before_the_start_opens_nothing() {
+    let server = builder(memory()).build().unwrap();
+    server.drain().await;
+    let early = get(server.service(), "/farm/v1/animals").await;
+    assert_eq!(early.status(), StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
 async fn service_of_a_dropped_server_refuses_and_keeps_no_store_open() {
     let ledger = Arc::new(MemoryLedger::new());
     let stores = Stores {

@@ -1,5 +1,6 @@
 //! Two servers over the same stores: one takes a session over while the other is about to append.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -22,6 +23,8 @@ const MEDIA: Media = Media::new(11, 60);
 /// A [`Ledger`] whose next lease, once it is taken, is reported only when a test says so.
 struct SlowLeases {
     inner: Arc<MemoryLedger>,
+    /// Whether it has no time to end sessions.
+    is_busy: AtomicBool,
     next: Mutex<Option<Arc<Held>>>,
 }
 
@@ -61,6 +64,9 @@ impl Ledger for SlowLeases {
     }
 
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
+        if self.is_busy.load(Ordering::Relaxed) {
+            return Err(LedgerError::Busy);
+        }
         self.inner.end(id, epoch, end).await
     }
 
@@ -134,6 +140,7 @@ impl Shared {
         let memory = Arc::new(MemoryLedger::new());
         let ledger = Arc::new(SlowLeases {
             inner: Arc::clone(&memory),
+            is_busy: AtomicBool::new(false),
             next: Mutex::default(),
         });
         Self {
@@ -242,4 +249,20 @@ async fn append_whose_bytes_are_lost_under_the_newest_lease_is_answered_410() {
     let reply = shared.overtaken(&session, 40, lost).await;
     assert_eq!(reply.status, 410, "{reply:?}");
     assert_eq!(shared.server().query(&session).await.status, 410);
+}
+
+#[tokio::test]
+async fn append_whose_media_has_moved_is_not_answered_410_by_a_busy_ledger() {
+    let shared = Shared::new();
+    shared.ledger.is_busy.store(true, Ordering::Relaxed);
+    let first = shared.server();
+    let session = first.start(Some(MEDIA.len())).await.unwrap();
+    assert_eq!(put(&first, &session, 0, 10).await.status, 308);
+    let newer = shared.server();
+    let moved = async {
+        assert_eq!(put(&newer, &session, 10, 40).await.status, 308);
+    };
+    let reply = shared.overtaken(&session, 10, moved).await;
+    assert_eq!(reply.status, 503, "{reply:?}");
+    assert_eq!(shared.server().query(&session).await.committed(), 40);
 }

@@ -113,3 +113,52 @@ async fn file_that_is_put_into_a_folder_while_it_is_deleted_goes_with_it() {
     assert_eq!(reply.status, 204, "{reply:?}");
     get(quick, &llama).await.refusal(404, "notFound");
 }
+
+#[tokio::test]
+async fn file_that_is_moved_out_of_a_folder_while_it_is_deleted_survives() {
+    let Replicas {
+        slow,
+        ledger,
+        quick,
+    } = &Replicas::new();
+    let pen = folder(quick, "pen", "root").await;
+    let safe = folder(quick, "safe", "root").await;
+    let cow = file(quick, &json!({"name": "cow", "parents": [pen]})).await;
+    let stopped = ledger.stop_at(&cow);
+    let into_safe = format!("&addParents={safe}&removeParents={pen}");
+    let meanwhile = async {
+        stopped.reached().await;
+        let moved = patch(quick, &cow, &into_safe, &json!({})).await;
+        moved.resource();
+        stopped.release();
+    };
+    let uri = format!("{FILES}/{pen}");
+    let (reply, ()) = join(slow.call("DELETE", &uri), meanwhile).await;
+    assert_eq!(reply.status, 204, "{reply:?}");
+    assert_eq!(get(quick, &cow).await.resource()["parents"], json!([safe]));
+    get(quick, &pen).await.refusal(404, "notFound");
+}
+
+#[tokio::test]
+async fn file_that_is_restored_while_the_trash_is_emptied_survives() {
+    let Replicas {
+        slow,
+        ledger,
+        quick,
+    } = &Replicas::new();
+    let cow = file(quick, &json!({"name": "cow"})).await;
+    patch(quick, &cow, "", &json!({"trashed": true}))
+        .await
+        .resource();
+    let stopped = ledger.stop_at(&cow);
+    let meanwhile = async {
+        stopped.reached().await;
+        let restored = patch(quick, &cow, "", &json!({"trashed": false})).await;
+        restored.resource();
+        stopped.release();
+    };
+    let uri = format!("{FILES}/trash");
+    let (reply, ()) = join(slow.call("DELETE", &uri), meanwhile).await;
+    assert_eq!(reply.status, 204, "{reply:?}");
+    get(quick, &cow).await.resource();
+}
