@@ -166,13 +166,19 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Returns the digests that either side wants.
+    /// Returns the digests that either selection has.
     #[must_use]
-    pub fn or(self, other: Self) -> Self {
+    pub fn union(self, other: Self) -> Self {
         Self {
             md5: self.md5 || other.md5,
             sha256: self.sha256 || other.sha256,
         }
+    }
+
+    /// Whether all digests that `other` selects are selected here.
+    #[must_use]
+    pub fn contains(self, other: Self) -> bool {
+        self.union(other) == self
     }
 }
 

@@ -152,18 +152,18 @@ impl RequestBody {
     pub(crate) fn count(&mut self, memory: Permit, head: u64) -> Result<(), Full> {
         self.permit = Some(memory);
         self.head = head;
-        self.hold(0)
+        self.set_held_bytes(0)
     }
 
     /// Records that the head has been dropped.
     pub(crate) fn forget_head(&mut self) {
         self.head = 0;
         // Less than before, so it cannot fail.
-        self.hold(0).ok();
+        self.set_held_bytes(0).ok();
     }
 
     /// Sets the number of bytes that the request holds in addition to its head.
-    pub(crate) fn hold(&mut self, bytes: u64) -> Result<(), Full> {
+    pub(crate) fn set_held_bytes(&mut self, bytes: u64) -> Result<(), Full> {
         let decoder = if self.is_gzip() { GZIP_MEMORY } else { 0 };
         match &mut self.permit {
             Some(permit) => permit.resize(self.head + decoder + bytes),
@@ -172,8 +172,8 @@ impl RequestBody {
     }
 
     /// Sets the memory of the request to that of a JSON text and of the values parsed from it.
-    pub(crate) fn hold_json(&mut self, text: &[u8]) -> Result<(), Full> {
-        self.hold(text.len() as u64 + json_cost(text))
+    pub(crate) fn set_held_json(&mut self, text: &[u8]) -> Result<(), Full> {
+        self.set_held_bytes(text.len() as u64 + json_cost(text))
     }
 
     /// Returns a flag that is set when the body has been read completely.
@@ -216,9 +216,9 @@ impl RequestBody {
     pub(crate) async fn collect_json(&mut self, limit: usize) -> Result<Vec<u8>, Error> {
         let mut all = Vec::new();
         while self.append(&mut all, limit).await? {
-            self.hold(all.capacity() as u64)?;
+            self.set_held_bytes(all.capacity() as u64)?;
         }
-        self.hold_json(&all)?;
+        self.set_held_json(&all)?;
         Ok(all)
     }
 

@@ -201,7 +201,7 @@ impl From<Map<String, Value>> for Content {
 
 impl Answer {
     /// Records the principal as the owner of resources that are inserted without one.
-    pub(crate) fn own(&mut self, principal: Option<&Principal>) {
+    pub(crate) fn set_owner(&mut self, principal: Option<&Principal>) {
         for change in &mut self.changes {
             if let ResourceChange::Insert(resource) = change
                 && resource.owner.is_none()

@@ -5,7 +5,7 @@
 //! resource most of them would be refused most of the time, so they queue here instead. Between
 //! processes the ledger still decides.
 //!
-//! [`Leases`] admits one writer per session. The ledger's epoch fences writers of other processes.
+//! [`SessionGuards`] admits one writer per session. The ledger's epoch fences writers of other processes.
 //! Inside one process a newer request asks the older one to stop, waits until that has committed
 //! what is durable, and continues from there. A request that comes back after its connection died
 //! therefore finds every byte that had arrived. docs/adr/0003 records the decision.
@@ -84,7 +84,7 @@ impl Drop for QueueSlot {
 
 /// The sessions that are being written, and the requests that wait for them.
 #[derive(Debug, Default)]
-pub(crate) struct Leases {
+pub(crate) struct SessionGuards {
     entries: Mutex<HashMap<SessionId, LockEntry>>,
 }
 
@@ -117,7 +117,7 @@ pub(crate) enum LockError {
     Stuck,
 }
 
-impl Leases {
+impl SessionGuards {
     /// Asks the session's writer to stop, waits for it at most `timeout`, and locks the session.
     pub(crate) async fn take_over(
         self: &Arc<Self>,
@@ -172,7 +172,7 @@ impl Leases {
         std::mem::replace(&mut entry.newest, mine.clone()).cancel();
         entry.waiters += 1;
         let waiter = Waiter {
-            leases: Arc::clone(self),
+            guards: Arc::clone(self),
             id,
         };
         (waiter, Arc::clone(&entry.lock), mine)
@@ -193,13 +193,13 @@ impl SessionGuard {
 /// Counts its owner in [`LockEntry::waiters`].
 #[derive(Debug)]
 struct Waiter {
-    leases: Arc<Leases>,
+    guards: Arc<SessionGuards>,
     id: SessionId,
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        let mut entries = self.leases.entries();
+        let mut entries = self.guards.entries();
         if let Some(entry) = entries.get_mut(&self.id) {
             entry.waiters -= 1;
             if entry.waiters == 0 {
@@ -232,11 +232,11 @@ mod tests {
 
     #[tokio::test]
     async fn newer_request_stops_the_older_one_and_waits_for_its_guard() {
-        let leases = Arc::new(Leases::default());
-        let older = leases.take_over(ID, TIMEOUT).await.unwrap();
+        let guards = Arc::new(SessionGuards::default());
+        let older = guards.take_over(ID, TIMEOUT).await.unwrap();
         let newer = tokio::spawn({
-            let leases = Arc::clone(&leases);
-            async move { leases.take_over(ID, TIMEOUT).await }
+            let guards = Arc::clone(&guards);
+            async move { guards.take_over(ID, TIMEOUT).await }
         });
         older.superseded().await;
         assert!(!newer.is_finished());
@@ -246,11 +246,11 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_newest_waiter_gets_the_session() {
-        let leases = Arc::new(Leases::default());
-        let first = leases.take_over(ID, TIMEOUT).await.unwrap();
-        let mut second = Box::pin(leases.take_over(ID, TIMEOUT));
+        let guards = Arc::new(SessionGuards::default());
+        let first = guards.take_over(ID, TIMEOUT).await.unwrap();
+        let mut second = Box::pin(guards.take_over(ID, TIMEOUT));
         assert!(futures_util::poll!(second.as_mut()).is_pending());
-        let mut third = Box::pin(leases.take_over(ID, TIMEOUT));
+        let mut third = Box::pin(guards.take_over(ID, TIMEOUT));
         assert!(futures_util::poll!(third.as_mut()).is_pending());
         drop(first);
         assert_eq!(second.await.unwrap_err(), LockError::Superseded);
@@ -259,16 +259,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn wait_for_a_stuck_writer_ends_after_the_timeout() {
-        let leases = Arc::new(Leases::default());
-        let _stuck = leases.take_over(ID, TIMEOUT).await.unwrap();
-        let newer = leases.take_over(ID, TIMEOUT).await;
+        let guards = Arc::new(SessionGuards::default());
+        let _stuck = guards.take_over(ID, TIMEOUT).await.unwrap();
+        let newer = guards.take_over(ID, TIMEOUT).await;
         assert_eq!(newer.unwrap_err(), LockError::Stuck);
     }
 
     #[tokio::test]
     async fn unused_session_has_no_entry() {
-        let leases = Arc::new(Leases::default());
-        drop(leases.take_over(ID, TIMEOUT).await.unwrap());
-        assert!(leases.entries().is_empty());
+        let guards = Arc::new(SessionGuards::default());
+        drop(guards.take_over(ID, TIMEOUT).await.unwrap());
+        assert!(guards.entries().is_empty());
     }
 }

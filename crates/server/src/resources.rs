@@ -154,7 +154,7 @@ async fn run(
         let handler = &*head.method.served.handler;
         let _guard = server.lock_for(handler, &call).await?;
         let mut answer = handler.run(&call, None).await?;
-        answer.own(call.principal);
+        answer.set_owner(call.principal);
         let resources = with_events(answer.changes, answer.events, call.now)?;
         // Before the commit: afterwards the reply cannot be refused for lack of memory.
         let reply = shape.reply(answer.body, reply_memory)?;
@@ -199,11 +199,11 @@ async fn media(server: &ServerState, head: CallHead<'_>) -> Result<Reply, Error>
         attempt += 1;
         let handler = &*head.method.served.handler;
         let resource = handler.find(&call).await?;
-        let own = download::Own {
+        let set_owner = download::Own {
             etag: handler.media_etag(&resource),
             headers: handler.media_headers(&resource),
         };
-        match download::media(server, &resource, head.http_method, head.headers, own).await {
+        match download::media(server, &resource, head.http_method, head.headers, set_owner).await {
             Err(error) if download::is_gone(&error) && attempt < ATTEMPTS => {}
             reply => return reply,
         }
@@ -253,7 +253,7 @@ async fn read_metadata(
     let limit = handler.body_limit(method).unwrap_or(usual).max(usual);
     let (text, _permit) = collect(server, body, limit).await?;
     let counted = text.len() - text.len().min(usual);
-    body.hold(text.len() as u64 + json_cost(&text) - counted as u64)?;
+    body.set_held_bytes(text.len() as u64 + json_cost(&text) - counted as u64)?;
     let mut metadata = parse_metadata(&text)?;
     let embedded = handler.embedded(method, &mut metadata)?;
     if embedded.is_none() && text.len() > usual {
@@ -274,7 +274,7 @@ async fn collect(
     let (mut text, mut permit) = (Vec::new(), capacity.large_bodies.permit());
     while body.append(&mut text, limit).await? {
         if text.len() <= usual {
-            body.hold(text.capacity() as u64)?;
+            body.set_held_bytes(text.capacity() as u64)?;
             continue;
         }
         let unusual = COPIES * (text.len() - usual) as u64;

@@ -161,7 +161,7 @@ impl ServerBuilder {
                 ledger: Arc::clone(&stores.ledger),
                 registry: Arc::clone(&registry),
                 dialects: Arc::clone(&dialects),
-                leases: Arc::default(),
+                guards: Arc::default(),
                 cache: SessionCache::new(),
             },
             keyed_mutex: Arc::default(),

@@ -56,7 +56,7 @@ use crate::registry::Registry;
 
 use sessions::Sessions;
 use sink::{MediaSink, SinkDeps};
-use write_buffer::{BufferPool, SMALL_BUFFER};
+use write_buffer::{BufferPool, UNPOOLED_MAYBE_SMALL};
 
 pub(crate) mod append;
 mod checksums;
@@ -125,13 +125,17 @@ impl ServerState {
 
     pub(crate) fn sink_deps(&self) -> SinkDeps {
         // A sink keeps small media in a buffer of its own, which holds no more than SMALL_BUFFER.
-        let limit = self.settings.limits.small_media.min(SMALL_BUFFER as u64);
+        let limit = self
+            .settings
+            .limits
+            .small_media
+            .min(UNPOOLED_MAYBE_SMALL as u64);
         SinkDeps {
             ledger: Arc::clone(&self.stores.ledger),
             vault: Arc::clone(&self.stores.vault),
             buffer_pool: self.buffer_pool.clone(),
             media_reads: self.capacity.media_reads.clone(),
-            small_media: usize::try_from(limit).unwrap_or(SMALL_BUFFER),
+            small_media: usize::try_from(limit).unwrap_or(UNPOOLED_MAYBE_SMALL),
             now: self.clock.now(),
         }
     }

@@ -12,11 +12,11 @@ use windlass_store::{
 };
 
 use super::ServerState;
-use super::finish::{FinalReply, FinishedMedia, SessionRef, finish, is_final, media_of};
+use super::finish::{FinalReply, FinishedMedia, SessionRef, finish, is_permanent, media_of};
 use super::offset_committer::OffsetCommitter;
 use super::request::UploadRequest;
 use super::session_cache::CachedSession;
-use super::sessions::{Failed, LockedSession, SessionReply};
+use super::sessions::{FailOutcome, LockedSession, SessionReply};
 use super::sink::{FlushedMedia, MediaSink};
 use crate::body::RequestBody;
 use crate::capacity::Permit;
@@ -65,7 +65,7 @@ enum Stop {
 pub(super) fn append(
     server: Arc<ServerState>,
     locked: Box<LockedSession>,
-    mut intake: BodyFilter,
+    mut body_filter: BodyFilter,
     expected: ExpectedDigests,
     mut body: RequestBody,
 ) -> BoxFuture<'static, Result<SessionReply, Error>> {
@@ -73,21 +73,21 @@ pub(super) fn append(
     async move {
         server.stores.admit_media()?;
         let expected = locked.request.expected.merge(expected)?;
-        let open = Append::open(&server, locked, intake.total(), expected);
+        let open = Append::open(&server, locked, body_filter.total(), expected);
         // Boxed, so that its memory is free again while the body is awaited.
         let mut append = Box::pin(open).await?;
         append.is_gzip = body.is_gzip();
-        append.expect_rest(&intake);
-        let stop = append.receive(&mut intake, &mut body).await;
+        append.announce_rest(&body_filter);
+        let stop = append.receive(&mut body_filter, &mut body).await;
         // Boxed when it is needed: a slow upload would hold the memory of the `end` future for
         // hours.
-        Box::pin(append.end(stop, intake, expected, body)).await
+        Box::pin(append.end(stop, body_filter, expected, body)).await
     }
     .boxed()
 }
 
 /// Finishes a session whose bytes are all committed already.
-pub(super) async fn finish_committed(
+pub(super) async fn finish_active(
     server: Arc<ServerState>,
     locked: Box<LockedSession>,
     total: u64,
@@ -101,7 +101,7 @@ pub(super) async fn finish_committed(
 }
 
 /// Finishes a session in the state *finishing*.
-pub(super) async fn finish_stored(
+pub(super) async fn resume_finish(
     server: Arc<ServerState>,
     locked: Box<LockedSession>,
 ) -> Result<FinalReply, Error> {
@@ -130,13 +130,13 @@ impl Append {
         let method = request.method(&server.registry)?;
         // Earlier bytes of the session are not in the running state of a digest that only this
         // request states. Such a digest is computed from the stored media at the end.
-        let wanted = request.wanted(method).or(expected.wanted());
+        let wanted = request.wanted(method).union(expected.wanted());
         let sink = MediaSink::resume(server.sink_deps(), wanted, &session.progress, media).await;
         let mut sink = match sink {
             Ok(sink) => sink,
-            Err(error) => return Err(lost(server, &session, error).await),
+            Err(error) => return Err(fail_if_media_lost(server, &session, error).await),
         };
-        sink.expect_length(total);
+        sink.announce_length(total);
         Ok(Box::new(Self {
             offset_committer: OffsetCommitter::new(server, session, total),
             server: Arc::clone(server),
@@ -151,18 +151,18 @@ impl Append {
     }
 
     /// Tells the sink the length of this request's body if the total is not known.
-    fn expect_rest(&mut self, intake: &BodyFilter) {
+    fn announce_rest(&mut self, body_filter: &BodyFilter) {
         // If the committed bytes and this request together exceed the limit of small media, the
         // media is known to be large. Its first bytes can then be committed when the client pauses.
         if self.total.is_none() {
-            let rest = intake.remaining_hint();
+            let rest = body_filter.remaining_hint();
             self.sink
-                .expect_length(rest.map(|rest| self.sink.offset() + rest));
+                .announce_length(rest.map(|rest| self.sink.offset() + rest));
         }
     }
 
     /// Reads the body until it ends or something stops it.
-    async fn receive(&mut self, intake: &mut BodyFilter, body: &mut RequestBody) -> Stop {
+    async fn receive(&mut self, body_filter: &mut BodyFilter, body: &mut RequestBody) -> Stop {
         loop {
             let piece = tokio::select! {
                 // In order of urgency: a client whose bytes are always ready must not delay a
@@ -173,7 +173,7 @@ impl Append {
                 () = self.server.lifecycle.drain_now.cancelled() => return Stop::Draining,
                 piece = body.next() => piece,
                 // The client pauses. Its bytes must not stay in memory until it continues.
-                () = tokio::time::sleep_until(self.offset_committer.next_due()), if self.has_uncommitted_bytes() => {
+                () = tokio::time::sleep_until(self.offset_committer.next_due()), if self.needs_checkpoint() => {
                     match Box::pin(self.checkpoint()).await {
                         Ok(()) => continue,
                         Err(error) => return Stop::Storage(error),
@@ -191,7 +191,7 @@ impl Append {
                 Ok(None) => return Stop::Complete,
                 Err(error) => return Stop::Broken(error),
             };
-            match intake.accept(data) {
+            match body_filter.accept(data) {
                 Ok(kept) => {
                     if let Err(error) = self.store(kept, body.is_at_end()).await {
                         return Stop::Storage(error);
@@ -207,7 +207,7 @@ impl Append {
     async fn end(
         mut self: Box<Self>,
         stop: Stop,
-        intake: BodyFilter,
+        body_filter: BodyFilter,
         expected: ExpectedDigests,
         body: RequestBody,
     ) -> Result<SessionReply, Error> {
@@ -224,7 +224,12 @@ impl Append {
             Stop::Storage(error) if !is_full(&error) => {
                 let pending = self.offset_committer.join().await;
                 let graver = pending.err().unwrap_or(error);
-                return Err(lost(&self.server, &self.offset_committer.session, graver).await);
+                return Err(fail_if_media_lost(
+                    &self.server,
+                    &self.offset_committer.session,
+                    graver,
+                )
+                .await);
             }
             stop => stop,
         };
@@ -237,14 +242,19 @@ impl Append {
         let (flushed, full) = match flushed {
             Ok(flushed) => flushed,
             Err(error) => {
-                return Err(lost(&self.server, &self.offset_committer.session, error).await);
+                return Err(fail_if_media_lost(
+                    &self.server,
+                    &self.offset_committer.session,
+                    error,
+                )
+                .await);
             }
         };
         match stop {
             // The disk filled up. The stored bytes are committed, but the request gets an error:
             // some clients ignore the committed range and would take the whole chunk as stored.
             _ if full => Err(self.commit_and(flushed, Error::NoSpace).await),
-            Stop::Complete => self.complete(intake, flushed, expected).await,
+            Stop::Complete => self.complete(body_filter, flushed, expected).await,
             Stop::Refused(error) => Err(self.commit_and(flushed, error.into()).await),
             Stop::Broken(error) => Err(self.commit_and(flushed, Error::Interrupted(error)).await),
             Stop::Draining => Err(self.commit_and(flushed, Error::Draining).await),
@@ -261,7 +271,7 @@ impl Append {
             self.sink.take(&mut data);
             // The last bytes of a request stay in the buffer: `end` writes and syncs in one call.
             let is_done = is_last && data.is_empty();
-            if !is_done && !self.sink.has_room() {
+            if !is_done && !self.sink.find_room() {
                 Box::pin(self.make_room()).await?;
             }
         }
@@ -272,10 +282,10 @@ impl Append {
     async fn make_room(&mut self) -> Result<(), Error> {
         let earlier = self.sink.await_write().await?;
         let mut latest = None;
-        if !self.sink.has_room() {
+        if !self.sink.find_room() {
             self.server.stores.admit_write(self.sink.buffered_len())?;
             // A gzip body is not verified yet, so its bytes are written without a commit.
-            let due = self.offset_committer.due(self.sink.offset()) && !self.is_gzip;
+            let due = self.offset_committer.schedule_if_due(self.sink.offset()) && !self.is_gzip;
             latest = self.sink.write(due).await?;
         }
         // In the order of their offsets: each commit begins where the previous one ended.
@@ -287,7 +297,7 @@ impl Append {
 
     /// Whether there are bytes for the next checkpoint: new ones, or those of a write whose
     /// checkpoint the sink has not returned yet.
-    fn has_uncommitted_bytes(&self) -> bool {
+    fn needs_checkpoint(&self) -> bool {
         let is_new =
             self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_checkpoint();
         // Media that may still be small is committed to the ledger at the end of its request.
@@ -351,11 +361,11 @@ impl Append {
     /// upload.
     async fn complete(
         mut self: Box<Self>,
-        intake: BodyFilter,
+        body_filter: BodyFilter,
         flushed: FlushedMedia,
         expected: ExpectedDigests,
     ) -> Result<SessionReply, Error> {
-        match intake.end(Ending::Complete) {
+        match body_filter.end(Ending::Complete) {
             Ok(Outcome::Finished { total }) => {
                 self.total = Some(total);
                 Box::pin(self.finish(flushed, expected))
@@ -451,7 +461,7 @@ impl Append {
             self.request = self
                 .server
                 .sessions
-                .remembered_request(self.offset_committer.session.id)
+                .read_stored_request(self.offset_committer.session.id)
                 .await?;
         }
         let media = media_of(&self.request, &flushed.progress, digests);
@@ -479,7 +489,7 @@ impl Append {
         }
         match finish(&self.server, &self.request, &finished, Some(&session_ref)).await {
             Ok(reply) => Ok(reply),
-            Err(error) if is_final(&error) => Err(self.fail(error).await),
+            Err(error) if is_permanent(&error) => Err(self.fail(error).await),
             // The upload did not cause the error. The session is left *finishing*, and the server
             // tries again later.
             Err(error) => {
@@ -500,12 +510,14 @@ impl Append {
         let pending = self.offset_committer.join().await;
         let session = &self.offset_committer.session;
         let failed = self.server.sessions.fail(session.id, session.epoch).await;
-        if matches!(failed, Failed::Recorded) && self.offset_committer.has_never_committed() {
+        if matches!(failed, FailOutcome::Recorded) && self.offset_committer.has_never_committed() {
             // No row has ever named this media. The sweep would delete it only a day later, so it
             // is deleted here.
             self.sink.discard().await;
         }
-        pending.err().unwrap_or_else(|| failed.answer(error))
+        pending
+            .err()
+            .unwrap_or_else(|| failed.error_for_reply(error))
     }
 }
 
@@ -525,15 +537,15 @@ fn is_full(error: &Error) -> bool {
 /// Bytes may also be gone because a writer with a newer lease, perhaps of another process, has moved
 /// them or has finished the session. The ledger tells the two apart: it lets only the newest lease
 /// end the session.
-async fn lost(server: &ServerState, session: &Session, error: Error) -> Error {
+async fn fail_if_media_lost(server: &ServerState, session: &Session, error: Error) -> Error {
     match error {
         // An upload never continues without acknowledged bytes (docs/durability.md).
         Error::MediaLost(_) | Error::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }) => {
             let failed = server.sessions.fail(session.id, session.epoch).await;
-            if !matches!(failed, Failed::Fenced) {
+            if !matches!(failed, FailOutcome::Fenced) {
                 tracing::error!(session = ?session.id, %error, "committed bytes are lost; the session ends");
             }
-            failed.answer(SessionError::Gone.into())
+            failed.error_for_reply(SessionError::Gone.into())
         }
         error => error,
     }

@@ -121,24 +121,24 @@ pub(crate) async fn finish(
         let mut answer = handler.run(&call, Some(uploaded(server, finished))).await?;
         Failpoint::HandlerAnswered.reach();
         let body = answer.body.take();
-        let mut reply = final_reply(request, body, status(server, request, session_ref)?)?;
+        let mut reply = build_reply(request, body, status(server, request, session_ref)?)?;
         // Before the commit: a committed upload cannot be refused for lack of reply memory.
         reply.body = server.capacity.reply(reply.body)?;
-        answer.own(call.principal);
+        answer.set_owner(call.principal);
         answer.changes = with_events(answer.changes, mem::take(&mut answer.events), call.now)?;
-        let resources = answer.changes.clone();
-        let changes = change_set(answer, finished, session_ref, &reply);
+        let changes = answer.changes.clone();
+        let change_set = change_set(answer, finished, session_ref, &reply);
         // One transaction for the resource, its events, the reply and the end of the session, so
         // that a crash leaves all of them or none.
-        match server.stores.ledger.apply(changes).await {
+        match server.stores.ledger.apply(change_set).await {
             Ok(()) => {
                 if session_ref.is_some() {
                     server.metrics.sessions.finished.inc();
                 }
                 Failpoint::FinishApplied.reach();
-                server.outbox.wake(&resources);
+                server.outbox.wake(&changes);
                 let at = finished.media.at;
-                let is_used = resources.iter().any(|change| change.references(at));
+                let is_used = changes.iter().any(|change| change.references(at));
                 if !is_used || !request.creates() {
                     // The handler may not use the new media, or may have replaced older media:
                     // either is now garbage.
@@ -233,7 +233,7 @@ impl CallParts<'_> {
 }
 
 /// Whether the upload itself causes the error, so that a second attempt would fail as well.
-pub(crate) fn is_final(error: &Error) -> bool {
+pub(crate) fn is_permanent(error: &Error) -> bool {
     match error {
         Error::Protocol(_) | Error::MediaType { .. } | Error::FieldMask(_) => true,
         Error::Rejection(rejection) => !matches!(
@@ -264,7 +264,7 @@ pub(crate) fn media_of(request: &UploadRequest, progress: &Progress, digests: Di
     }
 }
 
-fn final_reply(
+fn build_reply(
     request: &UploadRequest,
     body: Option<Content>,
     status: StatusCode,

@@ -12,7 +12,7 @@ use windlass_store::{
 };
 
 use super::ServerState;
-use super::sink::{Checkpoint, FlushedMedia};
+use super::sink::{FlushedMedia, PendingCheckpoint};
 use crate::error::Error;
 
 /// Commits the offsets of one appending request. At most one commit runs at a time.
@@ -59,14 +59,14 @@ impl OffsetCommitter {
 
     /// Whether the next write, which ends at `offset`, should be a checkpoint. If so, records it as
     /// scheduled.
-    pub(super) fn due(&mut self, offset: u64) -> bool {
+    pub(super) fn schedule_if_due(&mut self, offset: u64) -> bool {
         let checkpoints = &self.server.settings.checkpoints;
-        let due = offset - self.scheduled >= checkpoints.bytes
+        let is_due = offset - self.scheduled >= checkpoints.bytes
             || self.last_checkpoint.elapsed() >= checkpoints.interval;
-        if due {
+        if is_due {
             self.record_checkpoint(offset);
         }
-        due
+        is_due
     }
 
     /// Records that a checkpoint of all bytes up to `offset` is scheduled.
@@ -89,7 +89,10 @@ impl OffsetCommitter {
 
     /// Syncs and commits a checkpoint while the request continues to read. Waits first for the
     /// previous commit.
-    pub(super) async fn spawn_commit(&mut self, checkpoint: Checkpoint) -> Result<(), Error> {
+    pub(super) async fn spawn_commit(
+        &mut self,
+        checkpoint: PendingCheckpoint,
+    ) -> Result<(), Error> {
         // One commit at a time: the ledger accepts it only if it begins at the committed offset.
         self.join().await?;
         let (next, total) = (self.next_commit(), self.total);
@@ -98,7 +101,7 @@ impl OffsetCommitter {
             // Media first, ledger second: the committed offset must never exceed the durable bytes.
             let mut progress = checkpoint.sync().await?;
             progress.total = total;
-            let committed = next.make(progress, None, SessionState::Active).await?;
+            let committed = next.commit(progress, None, SessionState::Active).await?;
             Failpoint::CheckpointCommitted.reach();
             Ok(committed)
         }));
@@ -138,7 +141,7 @@ impl OffsetCommitter {
             return Ok(());
         }
         let small_media = flushed.small_media;
-        let committed = self.next_commit().make(progress, small_media, state);
+        let committed = self.next_commit().commit(progress, small_media, state);
         let committed = committed.await?;
         Failpoint::OffsetCommitted.reach();
         self.record_commit(&committed);
@@ -174,7 +177,7 @@ struct PendingCommit {
 
 impl PendingCommit {
     /// Commits `progress`, and postpones the session's expiry if the server has an idle limit.
-    async fn make(
+    async fn commit(
         self,
         progress: Progress,
         small_media: Option<Bytes>,

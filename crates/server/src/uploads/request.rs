@@ -229,7 +229,7 @@ impl UploadRequest {
 
     /// Returns the digests to be computed while the media is being uploaded.
     pub(crate) fn wanted(&self, method: ServedMethod<'_>) -> Wanted {
-        method.wanted_digests().or(self.expected.wanted())
+        method.wanted_digests().union(self.expected.wanted())
     }
 }
 

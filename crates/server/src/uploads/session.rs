@@ -11,11 +11,11 @@ use windlass_proto::session::{SessionError, Step, step};
 use windlass_store::{EndSession, Failpoint, NewSession, SessionId, SessionState};
 
 use super::ServerState;
-use super::append::{append, finish_committed, finish_stored};
+use super::append::{append, finish_active, resume_finish};
 use super::finish::admit;
 use super::request::UploadRequest;
 use super::session_cache::CachedSession;
-use super::sessions::{LockedSession, SessionReply, SessionTarget, remembered, snapshot};
+use super::sessions::{LockedSession, SessionReply, SessionTarget, snapshot, stored_request};
 use crate::body::RequestBody;
 use crate::context::Principal;
 use crate::error::Error;
@@ -84,17 +84,19 @@ pub(crate) async fn continue_session(
     record: &RequestRecord,
 ) -> Result<SessionReply, Error> {
     let id = session_id(head.upload_id.as_str());
-    let continues = server.sessions.cache.any(id, |cached| {
-        let continues = server.sessions.continues(cached, &target, &head.request);
-        if continues {
+    let appends_to_cached = server.sessions.cache.any(id, |cached| {
+        let appends_to_cached = server
+            .sessions
+            .appends_to_cached(cached, &target, &head.request);
+        if appends_to_cached {
             record.method(cached.request.method_id());
         }
-        continues
+        appends_to_cached
     });
     // A request that continues a cached session does not read the ledger. Any other is answered
     // without a lease if possible, so that a query does not stop a running append. Boxed, so
     // that its memory is free again while the body is awaited.
-    if !continues {
+    if !appends_to_cached {
         let answered = answer_without_lease(server, id, &head, &target, body, record);
         let answered = Box::pin(answered).await?;
         if let Some(reply) = answered {
@@ -140,7 +142,7 @@ async fn answer_without_lease(
     body: &mut Option<RequestBody>,
     record: &RequestRecord,
 ) -> Result<Option<SessionReply>, Error> {
-    let (session, request) = server.sessions.known_session(id, target).await?;
+    let (session, request) = server.sessions.read_session(id, target).await?;
     record.method(request.method_id());
     let rules = server.sessions.rules(&session, &request)?;
     match step(&snapshot(&session), &rules, &head.request) {
@@ -149,7 +151,7 @@ async fn answer_without_lease(
             Ok(Some(SessionReply::Final(reply)))
         }
         Ok(Step::Report) => {
-            expect_empty(body.as_mut().expect(BODY_PRESENT)).await?;
+            require_empty(body.as_mut().expect(BODY_PRESENT)).await?;
             Ok(Some(SessionReply::Committed(session.progress.offset)))
         }
         // Every dialect may ask about a session. Only that of the session may change it: the
@@ -163,7 +165,7 @@ async fn answer_without_lease(
         Ok(Step::Finish { .. }) => {
             // Before the lease is taken: the body must be empty, and a client may take long to
             // end it. No other request should wait for that.
-            expect_empty(body.as_mut().expect(BODY_PRESENT)).await?;
+            require_empty(body.as_mut().expect(BODY_PRESENT)).await?;
             Ok(None)
         }
         Ok(Step::ResumeFinish | Step::Append(_)) | Err(_) => Ok(None),
@@ -181,7 +183,7 @@ pub(crate) async fn cancel(
     record: &RequestRecord,
 ) -> Result<SessionReply, Error> {
     let id = session_id(upload_id.as_str());
-    let (session, request) = server.sessions.known_session(id, &target).await?;
+    let (session, request) = server.sessions.read_session(id, &target).await?;
     record.method(request.method_id());
     drop(request);
     if session.dialect != target.dialect {
@@ -227,7 +229,7 @@ pub(crate) async fn finish_interrupted_upload(
     let Some(session) = server.stores.ledger.session(id).await? else {
         return Ok(());
     };
-    let request = remembered(&session);
+    let request = stored_request(&session);
     let lifecycle = Arc::clone(&server.lifecycle);
     let server = Arc::clone(server);
     lifecycle
@@ -235,7 +237,7 @@ pub(crate) async fn finish_interrupted_upload(
             // Without the guard a request is still working on the session. A new lease would
             // fence off that request's commit.
             let timeout = server.settings.limits.takeover_timeout;
-            let Ok(guard) = server.sessions.leases.take_over(id, timeout).await else {
+            let Ok(guard) = server.sessions.guards.take_over(id, timeout).await else {
                 return Ok(());
             };
             let Some(session) = server.stores.ledger.lease(id).await? else {
@@ -245,11 +247,11 @@ pub(crate) async fn finish_interrupted_upload(
             if session.state != SessionState::Finishing {
                 return Ok(());
             }
-            let (epoch, is_dead) = (session.epoch, server.clock.now() >= session.expires);
+            let (epoch, is_expired) = (session.epoch, server.clock.now() >= session.expires);
             let request = match request {
                 // The stored request cannot be read, for example after a downgrade. Until it
                 // expires, the session is kept for a version that can read it.
-                Err(error) if is_dead => {
+                Err(error) if is_expired => {
                     server.sessions.fail(id, epoch).await;
                     return Err(error);
                 }
@@ -262,8 +264,8 @@ pub(crate) async fn finish_interrupted_upload(
                 guard,
             });
             Failpoint::LeftOverLeased.reach();
-            match finish_stored(Arc::clone(&server), locked).await {
-                Err(error) if is_dead => {
+            match resume_finish(Arc::clone(&server), locked).await {
+                Err(error) if is_expired => {
                     server.sessions.fail(id, epoch).await;
                     Err(error)
                 }
@@ -285,10 +287,10 @@ fn begin_action(
     let rules = server.sessions.rules(&locked.session, &locked.request)?;
     let expected = head.expected;
     let action = match step(&snapshot(&locked.session), &rules, &head.request) {
-        Ok(Step::Append(intake)) => append(server, locked, intake, expected, body),
+        Ok(Step::Append(body_filter)) => append(server, locked, body_filter, expected, body),
         Ok(Step::Replay) => replay_final(server, locked, body).boxed(),
         Ok(Step::ResumeFinish) => {
-            let finish = finish_stored(server, locked);
+            let finish = resume_finish(server, locked);
             finish.map_ok(SessionReply::Final).boxed()
         }
         Ok(Step::Report) => {
@@ -296,7 +298,7 @@ fn begin_action(
             ready(Ok(SessionReply::Committed(offset))).boxed()
         }
         Ok(Step::Finish { total }) => {
-            let finish = finish_committed(server, locked, total, expected);
+            let finish = finish_active(server, locked, total, expected);
             finish.map_ok(SessionReply::Final).boxed()
         }
         Err(error) => refuse(server, locked, error, body).boxed(),
@@ -333,14 +335,14 @@ async fn refuse(
             .sessions
             .fail(locked.session.id, locked.session.epoch)
             .await;
-        answer = failed.answer(answer);
+        answer = failed.error_for_reply(answer);
     }
     drop(locked);
     body.finish_if_short().await;
     Err(answer)
 }
 
-async fn expect_empty(body: &mut RequestBody) -> Result<(), Error> {
+async fn require_empty(body: &mut RequestBody) -> Result<(), Error> {
     if body.is_empty().await? {
         Ok(())
     } else {

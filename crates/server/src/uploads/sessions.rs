@@ -22,7 +22,7 @@ use crate::dialects::Dialects;
 use crate::error::Error;
 use crate::identifiers::Clock;
 use crate::lifecycle::Lifecycle;
-use crate::locks::{Leases, LockError, SessionGuard};
+use crate::locks::{LockError, SessionGuard, SessionGuards};
 use crate::metrics::Recorder;
 use crate::registry::Registry;
 
@@ -37,7 +37,7 @@ pub(crate) struct Sessions {
     pub(crate) registry: Arc<Registry>,
     pub(crate) dialects: Arc<Dialects>,
     /// The guards of sessions.
-    pub(crate) leases: Arc<Leases>,
+    pub(crate) guards: Arc<SessionGuards>,
     /// Sessions whose clients are expected back.
     pub(crate) cache: SessionCache,
 }
@@ -76,7 +76,7 @@ pub(crate) struct LockedSession {
 
 impl Sessions {
     /// Whether a request appends new bytes to a cached session.
-    pub(super) fn continues(
+    pub(super) fn appends_to_cached(
         &self,
         cached: &CachedSession,
         target: &SessionTarget,
@@ -90,16 +90,16 @@ impl Sessions {
                     // A chunk without new bytes makes no commit. If it used the cache, the ledger
                     // would not notice that another process has taken over or ended the session,
                     // and the reply would state an outdated offset.
-                    Ok(Step::Append(intake)) => intake.remaining_hint() != Some(0),
+                    Ok(Step::Append(body_filter)) => body_filter.remaining_hint() != Some(0),
                     _ => false,
                 }
             })
     }
 
     /// Reads the request that started a session from the ledger, with its metadata.
-    pub(crate) async fn remembered_request(&self, id: SessionId) -> Result<UploadRequest, Error> {
+    pub(crate) async fn read_stored_request(&self, id: SessionId) -> Result<UploadRequest, Error> {
         let session = self.ledger.session(id).await?;
-        remembered(&session.ok_or(Error::SessionNotFound)?)
+        stored_request(&session.ok_or(Error::SessionNotFound)?)
     }
 
     /// Answers a request whose session a newer request has taken over: reads the rest of the body,
@@ -119,10 +119,10 @@ impl Sessions {
             discarded = body.discard() => discarded.map_err(Error::Interrupted)?,
             () = self.lifecycle.drain_now.cancelled() => return Err(Error::Draining),
         }
-        self.leases
+        self.guards
             .wait_for_writers(id, self.settings.limits.takeover_timeout)
             .await;
-        let reply = self.final_reply_of(id).await?;
+        let reply = self.read_final_reply(id).await?;
         reply.ok_or(Error::Superseded)
     }
 
@@ -138,7 +138,7 @@ impl Sessions {
         // Under the guard, so that no other request uses the cached lease. An entry that the
         // request does not continue is dropped: the new lease makes the cached one outdated.
         let cached = self.cache.take(id);
-        match cached.filter(|cached| self.continues(cached, target, request)) {
+        match cached.filter(|cached| self.appends_to_cached(cached, target, request)) {
             Some(cached) => Ok(Box::new(LockedSession {
                 session: cached.session,
                 request: cached.request,
@@ -163,7 +163,7 @@ impl Sessions {
 
     async fn lock_session(&self, id: SessionId) -> Result<SessionGuard, Error> {
         let guard = self
-            .leases
+            .guards
             .take_over(id, self.settings.limits.takeover_timeout)
             .await;
         guard.map_err(|error| match error {
@@ -190,7 +190,7 @@ impl Sessions {
         }))
     }
 
-    pub(super) async fn known_session(
+    pub(super) async fn read_session(
         &self,
         id: SessionId,
         target: &SessionTarget,
@@ -222,7 +222,7 @@ impl Sessions {
         // Checked first: the stored request of a cancelled or failed session is deleted, so there
         // is no path to compare. The reply is the same for every path.
         self.refuse_ended(&session)?;
-        let request = remembered(&session)?;
+        let request = stored_request(&session)?;
         if self.lives_at(&session, &request, target) {
             Ok((session, request))
         } else {
@@ -231,18 +231,21 @@ impl Sessions {
     }
 
     /// Returns the stored reply of a finished session; `None` if it has not finished.
-    pub(crate) async fn final_reply_of(&self, id: SessionId) -> Result<Option<FinalReply>, Error> {
+    pub(crate) async fn read_final_reply(
+        &self,
+        id: SessionId,
+    ) -> Result<Option<FinalReply>, Error> {
         let session = self.ledger.session(id).await?;
         let reply = session.and_then(|session| session.reply);
-        self.stored_reply(reply.as_deref())
+        self.decode_reply(reply.as_deref())
     }
 
     pub(super) fn replay(&self, session: &Session) -> Result<FinalReply, Error> {
-        let reply = self.stored_reply(session.reply.as_deref())?;
+        let reply = self.decode_reply(session.reply.as_deref())?;
         reply.ok_or(Error::SessionNotFound)
     }
 
-    fn stored_reply(&self, stored: Option<&[u8]>) -> Result<Option<FinalReply>, Error> {
+    fn decode_reply(&self, stored: Option<&[u8]>) -> Result<Option<FinalReply>, Error> {
         let reply = stored.and_then(FinalReply::from_bytes);
         let counted = reply.map(|reply| {
             let body = self.capacity.reply(reply.body)?;
@@ -277,21 +280,21 @@ impl Sessions {
         Ok(dialect.map_or(rules, |dialect| dialect.rules(rules)))
     }
     /// Ends a session as failed. Returns what is known of it afterwards.
-    pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) -> Failed {
+    pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) -> FailOutcome {
         self.lifecycle.sweep_now.notify_one();
         match self.ledger.end(id, epoch, EndSession::Failed).await {
             Ok(()) => {
                 self.metrics.sessions.failed.inc();
-                Failed::Recorded
+                FailOutcome::Recorded
             }
             Err(LedgerError::Fenced) => {
                 tracing::info!(session = ?id, "a session goes on under a newer lease, or has ended");
-                Failed::Fenced
+                FailOutcome::Fenced
             }
             Err(error) => {
                 self.lifecycle.examine_ledger(&error);
                 tracing::warn!(session = ?id, %error, "a failed session could not be ended");
-                Failed::Unrecorded(error)
+                FailOutcome::Unrecorded(error)
             }
         }
     }
@@ -299,7 +302,7 @@ impl Sessions {
 
 /// The outcome of [`Sessions::fail`].
 #[derive(Debug)]
-pub(crate) enum Failed {
+pub(crate) enum FailOutcome {
     /// The session has ended.
     Recorded,
     /// The lease is not the newest one, or the session has ended otherwise. Nothing has changed.
@@ -308,13 +311,13 @@ pub(crate) enum Failed {
     Unrecorded(LedgerError),
 }
 
-impl Failed {
+impl FailOutcome {
     /// Returns the error to answer to a request that has failed its session with `error`.
     ///
     /// If another request has the session by now, it lives, and `error` is about a state that has
     /// passed: the client is told to ask again, and not that its upload is lost. Nobody knows whether
     /// it lives if the ledger has not answered.
-    pub(crate) fn answer(self, error: Error) -> Error {
+    pub(crate) fn error_for_reply(self, error: Error) -> Error {
         match self {
             Self::Recorded => error,
             Self::Fenced => LedgerError::Fenced.into(),
@@ -324,7 +327,7 @@ impl Failed {
 }
 
 /// Reads the stored request in the session's row.
-pub(super) fn remembered(session: &Session) -> Result<UploadRequest, Error> {
+pub(super) fn stored_request(session: &Session) -> Result<UploadRequest, Error> {
     let request = UploadRequest::from_bytes(&session.context);
     let mut request = request.ok_or(Error::SessionNotFound)?;
     request.principal = session.owner.as_ref().map(Principal::new);

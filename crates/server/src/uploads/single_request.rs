@@ -27,10 +27,10 @@ use crate::registry::ServedMethod;
 struct SingleRequestUpload<'a> {
     server: &'a ServerState,
     request: UploadRequest,
-    intake: BodyFilter,
+    body_filter: BodyFilter,
     sink: MediaSink,
     /// When `write` last returned; before the first write, when the upload was opened.
-    written: Instant,
+    last_write: Instant,
     /// Digests to compute in addition to CRC32C.
     wanted: Wanted,
     _permit: Permit,
@@ -44,11 +44,11 @@ pub(crate) async fn simple(
     mut body: RequestBody,
 ) -> Result<FinalReply, Error> {
     let request = head.with_body(&Map::new(), simple.content_type, simple.expected)?;
-    let own = Arc::clone(server);
+    let shared = Arc::clone(server);
     server
         .lifecycle
         .run_to_completion(Box::pin(async move {
-            let mut upload = SingleRequestUpload::open(&own, request, simple.length).await?;
+            let mut upload = SingleRequestUpload::open(&shared, request, simple.length).await?;
             let received = upload.receive(&mut body).await;
             Box::pin(upload.end(received)).await
         }))
@@ -69,24 +69,27 @@ pub(crate) async fn multipart(
     let mut prelude = MultipartPrelude::default();
     let mut received = 0;
     while !prelude.media_begun {
-        let data = next(server, &mut body)
+        let data = next_or_drained(server, &mut body)
             .await?
             .ok_or(RelatedError::NoFinalBoundary)?;
         // Counted as it arrives: the metadata is parsed only when the media begins, and a
         // client may stop before that.
         received += data.len() as u64;
-        body.hold(received)?;
+        body.set_held_bytes(received)?;
         prelude.read(&mut splitter, data)?;
     }
-    body.hold_json(&prelude.metadata)?;
+    body.set_held_json(&prelude.metadata)?;
     let request = prelude.request(head, multipart.expected)?;
-    body.hold(request.memory() as u64)?;
-    let own = Arc::clone(server);
+    body.set_held_bytes(request.memory() as u64)?;
+    let shared = Arc::clone(server);
     server
         .lifecycle
         .run_to_completion(Box::pin(async move {
-            let mut upload = SingleRequestUpload::open(&own, request, BodyLength::Unknown).await?;
-            let received = upload.split(prelude.media, splitter, &mut body).await;
+            let mut upload =
+                SingleRequestUpload::open(&shared, request, BodyLength::Unknown).await?;
+            let received = upload
+                .receive_parts(prelude.media, splitter, &mut body)
+                .await;
             Box::pin(upload.end(received)).await
         }))
         .await
@@ -105,12 +108,12 @@ pub(crate) async fn embedded(
     } = embedded;
     let request = head.with_body(metadata, Some(content_type), ExpectedDigests::default())?;
     request.check_metadata(server.settings.limits.metadata)?;
-    let own = Arc::clone(server);
+    let shared = Arc::clone(server);
     server
         .lifecycle
         .run_to_completion(Box::pin(async move {
             let length = BodyLength::Exact(bytes.len() as u64);
-            let mut upload = SingleRequestUpload::open(&own, request, length).await?;
+            let mut upload = SingleRequestUpload::open(&shared, request, length).await?;
             let received = upload.take(bytes, true).await;
             Box::pin(upload.end(received)).await
         }))
@@ -122,7 +125,10 @@ pub(crate) async fn embedded(
 /// # Cancel safety
 ///
 /// Nothing is lost when the future is dropped.
-async fn next(server: &ServerState, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
+async fn next_or_drained(
+    server: &ServerState,
+    body: &mut RequestBody,
+) -> Result<Option<Bytes>, Error> {
     tokio::select! {
         // The drain first: bytes of a fast client are always ready and would hide it.
         biased;
@@ -191,12 +197,12 @@ impl<'a> SingleRequestUpload<'a> {
         let wanted = request.wanted(request.method(&server.registry)?);
         let mut sink = MediaSink::new(server.sink_deps(), wanted);
         if let BodyLength::Exact(length) = length {
-            sink.expect_length(Some(length));
+            sink.announce_length(Some(length));
         }
         Ok(Self {
-            intake: BodyFilter::single_request(server.sessions.max_size(&request)?, length)?,
+            body_filter: BodyFilter::single_request(server.sessions.max_size(&request)?, length)?,
             sink,
-            written: Instant::now(),
+            last_write: Instant::now(),
             server,
             request,
             wanted,
@@ -205,14 +211,14 @@ impl<'a> SingleRequestUpload<'a> {
     }
 
     async fn receive(&mut self, body: &mut RequestBody) -> Result<(), Error> {
-        while let Some(data) = self.next(body).await? {
+        while let Some(data) = self.next_data(body).await? {
             self.take(data, body.is_at_end()).await?;
         }
-        self.intake.clone().end(Ending::Complete)?;
+        self.body_filter.clone().end(Ending::Complete)?;
         Ok(())
     }
 
-    async fn split(
+    async fn receive_parts(
         &mut self,
         mut pieces: Vec<Piece>,
         mut splitter: Splitter,
@@ -224,7 +230,7 @@ impl<'a> SingleRequestUpload<'a> {
                     self.take(data, body.is_at_end()).await?;
                 }
             }
-            match self.next(body).await? {
+            match self.next_data(body).await? {
                 Some(data) => splitter.push(data, &mut pieces)?,
                 None => break,
             }
@@ -233,33 +239,33 @@ impl<'a> SingleRequestUpload<'a> {
             let checksums = ExpectedDigests::from_metadata(&parse_metadata(&checksums)?)?;
             self.request.expected = self.request.expected.merge(checksums)?;
             // Digests that were not computed during the upload are computed from the stored media.
-            self.wanted = self.wanted.or(checksums.wanted());
+            self.wanted = self.wanted.union(checksums.wanted());
         }
         Ok(())
     }
 
     /// Returns the next bytes of the body. Writes the buffered bytes of a slow client meanwhile, so
     /// that they do not stay in memory.
-    async fn next(&mut self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
+    async fn next_data(&mut self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
         let timeout = self.server.settings.checkpoints.interval;
         while self.sink.can_write() {
-            let next = next(self.server, body);
-            match tokio::time::timeout_at(self.written + timeout, next).await {
+            let next = next_or_drained(self.server, body);
+            match tokio::time::timeout_at(self.last_write + timeout, next).await {
                 Ok(data) => return data,
                 Err(_) => self.write().await?,
             }
         }
-        next(self.server, body).await
+        next_or_drained(self.server, body).await
     }
 
     /// Gives bytes to the sink, which writes its buffer whenever it is full.
     async fn take(&mut self, data: Bytes, is_last: bool) -> Result<(), Error> {
-        let mut data = self.intake.accept(data)?;
+        let mut data = self.body_filter.accept(data)?;
         while !data.is_empty() {
             self.sink.take(&mut data);
             // The last bytes of a request stay in the buffer: `end` writes and syncs in one call.
             let is_done = is_last && data.is_empty();
-            if !is_done && !self.sink.has_room() {
+            if !is_done && !self.sink.find_room() {
                 self.make_room().await?;
             }
         }
@@ -269,7 +275,7 @@ impl<'a> SingleRequestUpload<'a> {
     /// Waits for the running write, then writes the buffer, unless it has room again.
     async fn make_room(&mut self) -> Result<(), Error> {
         self.sink.await_write().await?;
-        if !self.sink.has_room() {
+        if !self.sink.find_room() {
             self.write().await?;
         }
         Ok(())
@@ -278,7 +284,7 @@ impl<'a> SingleRequestUpload<'a> {
     async fn write(&mut self) -> Result<(), Error> {
         self.server.stores.admit_write(self.sink.buffered_len())?;
         self.sink.write(false).await?;
-        self.written = Instant::now();
+        self.last_write = Instant::now();
         Ok(())
     }
 

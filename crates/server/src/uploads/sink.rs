@@ -18,7 +18,7 @@ use windlass_store::{
     VaultError,
 };
 
-use super::write_buffer::{MODEST_BUFFER, SMALL_BUFFER, WriteBuffer};
+use super::write_buffer::{UNPOOLED_LARGE, UNPOOLED_MAYBE_SMALL, WriteBuffer};
 use crate::capacity::Pool;
 use crate::error::Error;
 use crate::identifiers::{new_media_id, new_small_media_id};
@@ -73,8 +73,8 @@ struct Writing {
     from: RunningChecksum,
     /// Position at which the batch ends.
     to: RunningChecksum,
-    /// Whether the caller gets a [`Checkpoint`] once the batch is written.
-    checkpoint: bool,
+    /// Whether the caller gets a [`PendingCheckpoint`] once the batch is written.
+    is_checkpoint: bool,
 }
 
 /// A failed write, with its pieces. If the disk was full, some of them are written, and their
@@ -107,12 +107,12 @@ async fn write_out_and_sync(
 
 /// Written bytes that may be committed once they are synced.
 #[derive(Debug)]
-pub(crate) struct Checkpoint {
+pub(crate) struct PendingCheckpoint {
     pub(crate) progress: Progress,
     writer: Arc<dyn MediaWriter>,
 }
 
-impl Checkpoint {
+impl PendingCheckpoint {
     /// Makes the bytes durable and returns the progress that may then be committed.
     pub(crate) async fn sync(self) -> Result<Progress, VaultError> {
         self.writer.sync().await?;
@@ -201,7 +201,7 @@ impl MediaSink {
     }
 
     /// Tells the sink the length of the media in bytes, or a lower bound of it, if known.
-    pub(crate) fn expect_length(&mut self, total: Option<u64>) {
+    pub(crate) fn announce_length(&mut self, total: Option<u64>) {
         let small = self.sink_deps.small_media as u64;
         self.known_large = total.is_some_and(|total| total > small);
     }
@@ -247,7 +247,7 @@ impl MediaSink {
     ///
     /// If this returns false, the caller must write the buffer at once and not when the next byte
     /// arrives. Otherwise each of a thousand slow uploads could hold a full buffer.
-    pub(crate) fn has_room(&mut self) -> bool {
+    pub(crate) fn find_room(&mut self) -> bool {
         let unpooled = self.unpooled_limit();
         if self.write_buffer.needs_pooled(unpooled) {
             let priority = match self.writing {
@@ -261,22 +261,25 @@ impl MediaSink {
         self.write_buffer.room(unpooled, self.sent.offset) > 0
     }
 
-    /// Whether the running write will yield a [`Checkpoint`] that the caller has not got yet.
+    /// Whether the running write will yield a [`PendingCheckpoint`] that the caller has not got yet.
     pub(crate) fn owes_checkpoint(&self) -> bool {
         self.writing
             .as_ref()
-            .is_some_and(|writing| writing.checkpoint)
+            .is_some_and(|writing| writing.is_checkpoint)
     }
 
     /// Waits for the running write, then starts to write the buffer. Returns the latest
-    /// [`Checkpoint`] of the writes that ended during the call, if any.
+    /// [`PendingCheckpoint`] of the writes that ended during the call, if any.
     ///
-    /// With `checkpoint`, the new write is a checkpoint; if the buffer is empty, the running write
+    /// With `is_checkpoint`, the new write is a checkpoint; if the buffer is empty, the running write
     /// becomes one. If the write is still running when this returns, the next call of this method
     /// or of [`MediaSink::await_write`] returns its checkpoint. [`MediaSink::flush_and_sync`] drops
     /// it, because the flush covers its bytes.
-    pub(crate) async fn write(&mut self, checkpoint: bool) -> Result<Option<Checkpoint>, Error> {
-        if checkpoint && self.buffered_len() == 0 {
+    pub(crate) async fn write(
+        &mut self,
+        is_checkpoint: bool,
+    ) -> Result<Option<PendingCheckpoint>, Error> {
+        if is_checkpoint && self.buffered_len() == 0 {
             self.add_checkpoint();
         }
         // One write at a time: after a failed write, no other may follow.
@@ -285,7 +288,7 @@ impl MediaSink {
             return Ok(earlier);
         }
         let is_pooled = self.write_buffer.is_pooled();
-        self.send(checkpoint).await?;
+        self.send(is_checkpoint).await?;
         if is_pooled {
             return Ok(earlier);
         }
@@ -297,19 +300,19 @@ impl MediaSink {
     /// Makes the running write a checkpoint. No bytes may have been taken after its batch.
     fn add_checkpoint(&mut self) {
         if let Some(writing) = &mut self.writing
-            && !writing.checkpoint
+            && !writing.is_checkpoint
         {
-            writing.checkpoint = true;
+            writing.is_checkpoint = true;
             self.taken.begin_extent();
             self.sent.begin_extent();
         }
     }
 
     /// Starts to write the buffer. No other write may be running.
-    async fn send(&mut self, checkpoint: bool) -> Result<(), Error> {
+    async fn send(&mut self, is_checkpoint: bool) -> Result<(), Error> {
         let media = self.vault_media().await?;
-        let is_large = self.buffered_len() > self.unpooled_limit();
-        let (from, pieces) = self.seal().await;
+        let is_large_batch = self.buffered_len() > self.unpooled_limit();
+        let (from, pieces) = self.take_batch().await;
         let offset = from.offset;
         // A task, so that the next bytes are read while these are written. `stop_writing` or
         // `await_write` waits for the task before any other operation on the media.
@@ -318,14 +321,14 @@ impl MediaSink {
             task: tokio::spawn(write),
             from,
             to: self.taken.clone(),
-            checkpoint,
+            is_checkpoint,
         }));
         // A commit records the checksum of the bytes since the checkpoint before it, for recovery.
-        if checkpoint {
+        if is_checkpoint {
             self.taken.begin_extent();
             self.sent.begin_extent();
         }
-        if is_large {
+        if is_large_batch {
             // Lets the runtime start the write task. A task whose socket always has bytes might not
             // yield until the next batch is full, and the disk would be idle until then.
             tokio::task::yield_now().await;
@@ -334,9 +337,9 @@ impl MediaSink {
     }
 
     /// Takes the batch out of the buffer. Returns the position at which it begins, and its pieces.
-    async fn seal(&mut self) -> (RunningChecksum, Vec<Bytes>) {
+    async fn take_batch(&mut self) -> (RunningChecksum, Vec<Bytes>) {
         let from = std::mem::replace(&mut self.sent, self.taken.clone());
-        let pieces = self.write_buffer.seal();
+        let pieces = self.write_buffer.take_all();
         self.background_hasher.update(pieces.clone()).await;
         (from, pieces)
     }
@@ -350,7 +353,7 @@ impl MediaSink {
         }
         let media = self.vault_media().await?;
         if self.write_buffer.len() > 0 {
-            let (from, pieces) = self.seal().await;
+            let (from, pieces) = self.take_batch().await;
             // Not in a task of its own, which would delay the acknowledgement by a wake-up.
             let written = write_out_and_sync(&*media.writer, from.offset, pieces).await;
             self.record_write(written, from)?;
@@ -371,7 +374,7 @@ impl MediaSink {
         flushed: &FlushedMedia,
     ) -> Result<Digests, Error> {
         let (md5, sha256) = match self.background_hasher.take().await {
-            Some(hasher) if hasher.wanted().or(wanted) == hasher.wanted() => hasher.finish(),
+            Some(hasher) if hasher.wanted().contains(wanted) => hasher.finish(),
             _ if wanted == Wanted::default() => (None, None),
             _ => self.hash_flushed(wanted, flushed).await?.finish(),
         };
@@ -403,9 +406,9 @@ impl MediaSink {
     /// Number of bytes that the buffer may hold without memory from the pool.
     fn unpooled_limit(&self) -> usize {
         if self.known_large || self.vault_media.is_some() {
-            MODEST_BUFFER
+            UNPOOLED_LARGE
         } else {
-            SMALL_BUFFER
+            UNPOOLED_MAYBE_SMALL
         }
     }
 
@@ -425,11 +428,11 @@ impl MediaSink {
         Ok(self.vault_media.insert(VaultMedia { id, writer }).clone())
     }
 
-    /// Waits for the running write and returns its [`Checkpoint`], if it was one.
+    /// Waits for the running write and returns its [`PendingCheckpoint`], if it was one.
     ///
     /// # Errors
     /// The vault's. [`VaultError::NoSpace`] rewinds the sink to the end of the written bytes.
-    pub(crate) async fn await_write(&mut self) -> Result<Option<Checkpoint>, Error> {
+    pub(crate) async fn await_write(&mut self) -> Result<Option<PendingCheckpoint>, Error> {
         let Some(writing) = self.writing.take() else {
             return Ok(None);
         };
@@ -441,8 +444,8 @@ impl MediaSink {
         };
         let written = writing.task.await.unwrap_or_else(panicked);
         self.record_write(written, writing.from)?;
-        if writing.checkpoint {
-            return Ok(Some(self.checkpoint(&writing.to).await));
+        if writing.is_checkpoint {
+            return Ok(Some(self.pending_checkpoint(&writing.to).await));
         }
         Ok(None)
     }
@@ -462,9 +465,9 @@ impl MediaSink {
         })
     }
 
-    async fn checkpoint(&mut self, at: &RunningChecksum) -> Checkpoint {
+    async fn pending_checkpoint(&mut self, at: &RunningChecksum) -> PendingCheckpoint {
         let media = self.vault_media.clone().expect("a batch was written to it");
-        Checkpoint {
+        PendingCheckpoint {
             progress: self.progress(at, media.id).await,
             writer: media.writer,
         }
@@ -481,7 +484,7 @@ impl MediaSink {
             position.advance(&piece[..kept]);
             left -= kept;
         }
-        drop(self.write_buffer.seal());
+        drop(self.write_buffer.take_all());
         self.sent = position.clone();
         self.taken = position;
         // MD5 and SHA-256 include dropped bytes, so they will be computed from the stored media.

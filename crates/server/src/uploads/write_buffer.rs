@@ -1,8 +1,8 @@
 //! Bytes between the socket and the vault, and the bound on their memory.
 //!
 //! A disk is fast only with large writes, but a large buffer for each of a thousand slow
-//! connections would take a gigabyte. A [`WriteBuffer`] therefore grows beyond [`SMALL_BUFFER`] or
-//! [`MODEST_BUFFER`] only with memory from the server's [`BufferPool`], and only when it is full.
+//! connections would take a gigabyte. A [`WriteBuffer`] therefore grows beyond [`UNPOOLED_MAYBE_SMALL`] or
+//! [`UNPOOLED_LARGE`] only with memory from the server's [`BufferPool`], and only when it is full.
 //! docs/adr/0001 compares this with buffers of other sizes and with huge pages.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +13,12 @@ use windlass_store::WRITE_UNIT;
 /// Number of bytes that a buffer may hold without pooled memory while its media may still be small.
 // Equal to the default and maximum of `Limits::small_media`: media of up to this length may still
 // go to the ledger.
-pub(crate) const SMALL_BUFFER: usize = 64 * 1024;
+pub(crate) const UNPOOLED_MAYBE_SMALL: usize = 64 * 1024;
 
 /// Number of bytes that a buffer may hold without pooled memory once its media is known to be
 /// large.
 // A thousand slow uploads thus hold 16 MiB, half the size of the default pool.
-pub(crate) const MODEST_BUFFER: usize = 16 * 1024;
+pub(crate) const UNPOOLED_LARGE: usize = 16 * 1024;
 
 /// Length below which pieces are copied into a shared run.
 // Keeping a `Bytes` costs an allocation and bookkeeping, which for tiny pieces exceeds a copy.
@@ -34,7 +34,7 @@ pub(crate) struct WriteBuffer {
     /// Unpooled bytes: large pieces as they came from the connection, and full runs of tiny ones.
     pieces: Vec<Bytes>,
     /// The run to which tiny pieces are copied.
-    tail: BytesMut,
+    run: BytesMut,
     /// Number of bytes in the buffer.
     len: usize,
     /// Pooled memory, which then holds all bytes.
@@ -59,7 +59,7 @@ impl WriteBuffer {
 
     /// Moves the bytes to pooled memory, which must have room for them.
     pub(crate) fn move_to(&mut self, mut pooled: PooledBuffer) {
-        self.seal_tail();
+        self.end_run();
         for piece in std::mem::take(&mut self.pieces) {
             pooled.push(&piece);
         }
@@ -89,18 +89,18 @@ impl WriteBuffer {
         } else if data.len() < COPIED_BELOW {
             self.copy(&data);
         } else {
-            self.seal_tail();
+            self.end_run();
             self.pieces.push(data);
         }
     }
 
     /// Takes all bytes out. Pooled memory returns to the pool with the last reference to them.
-    pub(crate) fn seal(&mut self) -> Vec<Bytes> {
+    pub(crate) fn take_all(&mut self) -> Vec<Bytes> {
         self.len = 0;
         if let Some(pooled) = self.pooled.take() {
             return pooled.freeze();
         }
-        self.seal_tail();
+        self.end_run();
         std::mem::take(&mut self.pieces)
     }
 
@@ -109,7 +109,7 @@ impl WriteBuffer {
         // Pooled bytes are copied: the ledger's queue and the handler keep small media for some
         // time, in which it should hold no memory of the pool.
         let is_pooled = self.pooled.is_some();
-        let mut pieces = self.seal();
+        let mut pieces = self.take_all();
         if pieces.len() == 1 && !is_pooled {
             return pieces.remove(0);
         }
@@ -123,20 +123,20 @@ impl WriteBuffer {
     /// Copies bytes to runs.
     fn copy(&mut self, mut data: &[u8]) {
         while !data.is_empty() {
-            if self.tail.capacity() == self.tail.len() {
-                self.seal_tail();
-                self.tail = BytesMut::with_capacity(RUN_LEN.max(data.len()));
+            if self.run.capacity() == self.run.len() {
+                self.end_run();
+                self.run = BytesMut::with_capacity(RUN_LEN.max(data.len()));
             }
-            let room = self.tail.capacity() - self.tail.len();
+            let room = self.run.capacity() - self.run.len();
             let (fits, rest) = data.split_at(room.min(data.len()));
-            self.tail.extend_from_slice(fits);
+            self.run.extend_from_slice(fits);
             data = rest;
         }
     }
 
-    fn seal_tail(&mut self) {
-        if self.tail.has_remaining() {
-            self.pieces.push(std::mem::take(&mut self.tail).freeze());
+    fn end_run(&mut self) {
+        if self.run.has_remaining() {
+            self.pieces.push(std::mem::take(&mut self.run).freeze());
         }
     }
 }
@@ -356,9 +356,9 @@ mod tests {
         let mut write_buffer = filled();
         write_buffer.push(Bytes::from_static(b"tiny"));
         write_buffer.move_to(large_buffer());
-        let more = vec![8; SMALL_BUFFER];
+        let more = vec![8; UNPOOLED_MAYBE_SMALL];
         write_buffer.push(more.clone().into());
-        let expected = [vec![7; SMALL_BUFFER], b"tiny".into(), more].concat();
+        let expected = [vec![7; UNPOOLED_MAYBE_SMALL], b"tiny".into(), more].concat();
         assert!(write_buffer.concat() == expected);
     }
 
@@ -368,23 +368,23 @@ mod tests {
         for _ in 0..RUN_LEN {
             write_buffer.push(Bytes::from_static(b"x"));
         }
-        assert_eq!(write_buffer.seal().len(), 1);
+        assert_eq!(write_buffer.take_all().len(), 1);
         write_buffer.push(vec![1; COPIED_BELOW - 1].into());
-        assert_eq!(write_buffer.seal().len(), 1);
+        assert_eq!(write_buffer.take_all().len(), 1);
     }
 
     #[test]
     fn buffer_grows_beyond_its_limit_only_with_pooled_memory() {
         let mut write_buffer = WriteBuffer::default();
-        assert!(!write_buffer.needs_pooled(SMALL_BUFFER));
+        assert!(!write_buffer.needs_pooled(UNPOOLED_MAYBE_SMALL));
         write_buffer = filled();
-        assert!(write_buffer.needs_pooled(SMALL_BUFFER));
-        assert_eq!(write_buffer.room(SMALL_BUFFER, 0), 0);
+        assert!(write_buffer.needs_pooled(UNPOOLED_MAYBE_SMALL));
+        assert_eq!(write_buffer.room(UNPOOLED_MAYBE_SMALL, 0), 0);
         write_buffer.move_to(large_buffer());
-        assert!(!write_buffer.needs_pooled(SMALL_BUFFER));
+        assert!(!write_buffer.needs_pooled(UNPOOLED_MAYBE_SMALL));
         assert_eq!(
-            write_buffer.room(SMALL_BUFFER, 0),
-            MAX_BUFFER_LEN - SMALL_BUFFER
+            write_buffer.room(UNPOOLED_MAYBE_SMALL, 0),
+            MAX_BUFFER_LEN - UNPOOLED_MAYBE_SMALL
         );
     }
 
@@ -393,7 +393,7 @@ mod tests {
         let mut write_buffer = filled();
         write_buffer.move_to(large_buffer());
         for start in [0, 1, 4095, 4096, 70_001] {
-            let len = SMALL_BUFFER + write_buffer.room(SMALL_BUFFER, start);
+            let len = UNPOOLED_MAYBE_SMALL + write_buffer.room(UNPOOLED_MAYBE_SMALL, start);
             let end = start + len as u64;
             assert!(end.is_multiple_of(WRITE_UNIT as u64), "from {start}");
             assert!(len > MAX_BUFFER_LEN - WRITE_UNIT);
@@ -407,7 +407,7 @@ mod tests {
 
     fn filled() -> WriteBuffer {
         let mut write_buffer = WriteBuffer::default();
-        write_buffer.push(vec![7; SMALL_BUFFER].into());
+        write_buffer.push(vec![7; UNPOOLED_MAYBE_SMALL].into());
         write_buffer
     }
 

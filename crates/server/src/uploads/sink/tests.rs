@@ -11,19 +11,19 @@ fn full_sink(buffer_pool: &BufferPool) -> MediaSink {
         vault: Arc::new(MemoryVault::new()),
         buffer_pool: buffer_pool.clone(),
         media_reads: Capacity::new(&Limits::default()).media_reads,
-        small_media: SMALL_BUFFER,
+        small_media: UNPOOLED_MAYBE_SMALL,
         now: Timestamp::from_millis(0),
     };
     let mut sink = MediaSink::new(sink_deps, Wanted::default());
-    sink.expect_length(Some(1 << 20));
-    sink.take(&mut Bytes::from(vec![1; MODEST_BUFFER]));
+    sink.announce_length(Some(1 << 20));
+    sink.take(&mut Bytes::from(vec![1; UNPOOLED_LARGE]));
     sink
 }
 
 #[tokio::test]
 async fn pooled_batch_is_written_while_more_is_read() {
     let mut sink = full_sink(&BufferPool::new(0));
-    assert!(sink.has_room());
+    assert!(sink.find_room());
     assert!(sink.write(true).await.unwrap().is_none());
     assert!(sink.owes_checkpoint());
 }
@@ -33,9 +33,9 @@ async fn unpooled_batch_is_written_before_more_is_read() {
     let buffer_pool = BufferPool::new(0);
     let buffers: Vec<_> = std::iter::from_fn(|| buffer_pool.acquire(Priority::First)).collect();
     let mut sink = full_sink(&buffer_pool);
-    assert!(!sink.has_room());
+    assert!(!sink.find_room());
     let checkpoint = sink.write(true).await.unwrap().unwrap();
-    assert_eq!(checkpoint.progress.offset, MODEST_BUFFER as u64);
+    assert_eq!(checkpoint.progress.offset, UNPOOLED_LARGE as u64);
     assert!(!sink.owes_checkpoint());
     drop(buffers);
 }
