@@ -28,7 +28,10 @@ use windlass_store::{
 use crate::config::FreeSpace;
 use crate::error::Error;
 
-/// The stores of a server, and the free space on their disks.
+/// The ledger and the vault of a server, with the free space on their disks.
+///
+/// The ledger checks the space itself. Before a write to the vault, the caller checks it with
+/// [`CheckedStores::admit_write`].
 pub(crate) struct CheckedStores {
     /// The ledger, in a wrapper that refuses changes when its disk is full.
     pub(crate) ledger: Arc<dyn Ledger>,

@@ -5,10 +5,10 @@
 //! resource most of them would be refused most of the time, so they queue here instead. Between
 //! processes the ledger still decides.
 //!
-//! [`SessionGuards`] admits one writer per session. The ledger's epoch fences writers of other processes.
-//! Inside one process a newer request asks the older one to stop, waits until that has committed
-//! what is durable, and continues from there. A request that comes back after its connection died
-//! therefore finds every byte that had arrived. docs/adr/0003 records the decision.
+//! [`SessionGuards`] admits one writer per session. The ledger's epoch fences writers of other
+//! processes. Inside one process a newer request asks the older one to stop, waits until that has
+//! committed what is durable, and continues from there. A request that comes back after its
+//! connection died therefore finds every byte that had arrived. docs/adr/0003 records the decision.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -82,7 +82,7 @@ impl Drop for QueueSlot {
     }
 }
 
-/// The sessions that are being written, and the requests that wait for them.
+/// The guards of sessions: those that are held, and the requests that wait for one.
 #[derive(Debug, Default)]
 pub(crate) struct SessionGuards {
     entries: Mutex<HashMap<SessionId, LockEntry>>,
@@ -98,7 +98,7 @@ struct LockEntry {
     waiters: usize,
 }
 
-/// The right to write to a session in this process, until dropped.
+/// The lock of a session in this process, until dropped.
 #[derive(Debug)]
 pub(crate) struct SessionGuard {
     superseded: CancellationToken,

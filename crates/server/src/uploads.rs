@@ -1,8 +1,9 @@
 //! The application core: uploads from their first byte to their resource.
 //!
-//! Elsewhere: how requests are parsed (`windlass_proto`) and how errors and replies become HTTP
-//! ([`crate::error`], [`crate::reply`]). Exceptions: [`finish`] stores the status of a reply;
-//! [`request`] stores conditional headers and reads two metadata fields that state a media type.
+//! These modules do not parse requests, which is the duty of `windlass_proto`, and do not turn
+//! errors and replies into HTTP, which is that of [`crate::error`] and [`crate::reply`]. There are
+//! two exceptions: [`finish`] stores the status of a reply; [`request`] stores conditional headers
+//! and reads the two metadata fields that state a media type.
 //!
 //! | module | duty |
 //! |---|---|
@@ -23,17 +24,26 @@
 //! - A session's *row* is its record in the ledger. Its field `context` holds the
 //!   [`UploadRequest`](request::UploadRequest) that started the session, as bytes that the ledger
 //!   does not read.
-//! - A *lease* is the right to write to a session, of one request at a time. The ledger numbers the
-//!   leases of a session; the number is the *epoch*. It refuses a commit with an older epoch than
-//!   the newest, so a lease ends when the next one is taken, in this process or another.
+//! - A *lease* is the right of one request to write to a session. The ledger numbers the leases of
+//!   a session. The number of a lease is its *epoch*. A lease ends when the next one is taken, by a
+//!   request of this process or of another.
+//! - A request is *fenced* if it commits with an older epoch than the newest: the ledger refuses
+//!   the commit, and nothing changes.
 //! - A *guard* ([`SessionGuard`](crate::locks::SessionGuard)) is the lock of a session within this
 //!   process. A request takes the guard first and the lease second. While it holds the guard, no
 //!   other request of this process can take a lease.
 //! - A *checkpoint* is a sync of media and a commit of its offset while the body is still being
-//!   read. An *extent* is the part of the media since the previous commit, with its checksum.
+//!   read.
+//! - An *extent* is the part of the media that one commit adds, with its checksum. It begins at the
+//!   offset of the previous commit. When the media is reopened, the vault reads the last committed
+//!   extent and verifies it.
 //! - The *sweep* is a background task that deletes expired sessions, and media that no row of the
 //!   ledger names. Another task finishes uploads that a crash or an error left in the state
 //!   *finishing*.
+//! - A server *drains* when it stops. It refuses new work from then on (`is_draining`). After half
+//!   of the drain time it also tells running uploads to commit their bytes and end (`drain_now`).
+//! - A *dialect* is a wire form of the upload protocol, such as Google's. A session is changed only
+//!   in the dialect in which it was started.
 //!
 //! [`crate::locks`] hands out the guards, and [`crate::lifecycle`] completes work whose client has
 //! gone.
@@ -75,7 +85,7 @@ pub(crate) mod write_buffer;
 /// Its methods on uploads are next to the work they do, in the modules of [`crate::uploads`].
 pub(crate) struct ServerState {
     pub(crate) settings: Arc<Settings>,
-    /// Path under which an application serves the server; empty without one.
+    /// Path prefix under which an application mounts the server; empty if it is not mounted.
     pub(crate) mount: String,
     pub(crate) authorize: Arc<dyn Authorize>,
     pub(crate) dialects: Arc<Dialects>,
@@ -87,11 +97,12 @@ pub(crate) struct ServerState {
     /// Counts what the server does.
     pub(crate) metrics: Arc<Recorder>,
 
+    /// The ledger and the vault, with the free space on their disks.
     pub(crate) stores: CheckedStores,
 
     // The APIs.
     pub(crate) registry: Arc<Registry>,
-    /// The topics of the events that calls leave.
+    /// The topics of the events that handlers commit for later delivery.
     pub(crate) outbox: Outbox,
     /// The stores as handlers see them.
     pub(crate) store_handles: StoreHandles,
@@ -104,7 +115,8 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
-    /// Refuses a new upload while the server drains, or while a disk is below the soft limit.
+    /// Refuses a new upload while the server drains, or while a disk has less free space than
+    /// the soft limit.
     pub(crate) fn admit_upload(&self) -> Result<(), Error> {
         match self.stores.disks.space() {
             // Draining comes first: its reply makes the client try another server at once.
@@ -114,10 +126,12 @@ impl ServerState {
         }
     }
 
-    /// Counts the last write of a request to the vault.
+    /// Counts the bytes in the buffer as written to the vault, in the estimate of the free space.
+    /// Must be called before the flush at the end of a request.
     pub(crate) fn count_last_write(&self, sink: &MediaSink) {
-        // Never refused: these bytes have been received, and the limit on media memory bounds them.
-        // The ledger counts small media when it stores it.
+        // Unlike `CheckedStores::admit_write`, this never refuses the write: the bytes have been
+        // received, and the limit on media memory bounds them. Small media is not counted here,
+        // because the ledger counts it when it stores it.
         if sink.is_for_vault() {
             self.stores.disks.count_media(sink.buffered_len() as u64);
         }
@@ -149,7 +163,8 @@ impl ServerState {
     /// names no key.
     ///
     /// # Errors
-    /// [`Error::Crowded`] after [`Limits::takeover_timeout`](crate::config::Limits::takeover_timeout).
+    /// [`Error::Crowded`] after
+    /// [`Limits::takeover_timeout`](crate::config::Limits::takeover_timeout).
     pub(crate) async fn lock_for(
         &self,
         handler: &dyn ApiHandler,

@@ -60,8 +60,9 @@ enum Stop {
 
 /// Appends the body to the session, and finishes the upload if these were its last bytes.
 ///
-/// However the request ends, bytes that arrived in order are committed, unless the session has
-/// to fail. Of a gzip body nothing is committed before its checksum was right.
+/// If the request ends early, the bytes that have arrived are committed nevertheless, unless the
+/// session or the storage fails. The bytes of a gzip body are committed only after the checksum at
+/// its end has been verified.
 pub(super) fn append(
     server: Arc<ServerState>,
     locked: Box<LockedSession>,
@@ -86,7 +87,7 @@ pub(super) fn append(
     .boxed()
 }
 
-/// Finishes a session whose bytes are all committed already.
+/// Finishes an active session whose bytes are all committed already.
 pub(super) async fn finish_active(
     server: Arc<ServerState>,
     locked: Box<LockedSession>,
@@ -128,8 +129,8 @@ impl Append {
         // Before the media is opened: the limit on uploads also bounds the number of open files.
         let permit = server.capacity.uploads.take()?;
         let method = request.method(&server.registry)?;
-        // Earlier bytes of the session are not in the running state of a digest that only this
-        // request states. Such a digest is computed from the stored media at the end.
+        // A digest that only this request states was not computed while earlier requests appended
+        // their bytes. It is computed from the stored media at the end.
         let wanted = request.wanted(method).union(expected.wanted());
         let sink = MediaSink::resume(server.sink_deps(), wanted, &session.progress, media).await;
         let mut sink = match sink {
@@ -202,8 +203,12 @@ impl Append {
         }
     }
 
-    /// Makes the received bytes durable. Then completes the request, commits and reports an error,
-    /// fails the session, or yields to a newer request, as `stop` requires.
+    /// Ends the request as `stop` requires.
+    ///
+    /// If `stop` fails the session, or is a storage error other than a full disk, nothing is made
+    /// durable. Otherwise the received bytes are made durable first, except those of a gzip body
+    /// that is not complete. Then the request is completed, ends with an error after a commit, or
+    /// yields to a newer one.
     async fn end(
         mut self: Box<Self>,
         stop: Stop,
@@ -223,11 +228,13 @@ impl Append {
             // disk is no such fault: the vault states how many bytes it has written.
             Stop::Storage(error) if !is_full(&error) => {
                 let pending = self.offset_committer.join().await;
-                let graver = pending.err().unwrap_or(error);
+                // If the running commit has failed as well, its error is returned: it may be a
+                // fault of the ledger, which has to stop the server.
+                let reported = pending.err().unwrap_or(error);
                 return Err(fail_if_media_lost(
                     &self.server,
                     &self.offset_committer.session,
-                    graver,
+                    reported,
                 )
                 .await);
             }
@@ -278,7 +285,10 @@ impl Append {
         Ok(())
     }
 
-    /// Waits for the running write, then writes the buffer, unless it has room again.
+    /// Waits for the running write. Then writes the buffer, unless it now gets a pooled buffer and
+    /// so has room: an upload without a running write has the higher [`Priority`] for one.
+    ///
+    /// [`Priority`]: super::write_buffer::Priority
     async fn make_room(&mut self) -> Result<(), Error> {
         let earlier = self.sink.await_write().await?;
         let mut latest = None;
@@ -295,8 +305,8 @@ impl Append {
         Ok(())
     }
 
-    /// Whether there are bytes for the next checkpoint: new ones, or those of a write whose
-    /// checkpoint the sink has not returned yet.
+    /// Whether a checkpoint would have bytes to commit: those taken since the last checkpoint was
+    /// scheduled, or those of a write whose checkpoint the sink has not returned yet.
     fn needs_checkpoint(&self) -> bool {
         let is_new =
             self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_checkpoint();
@@ -309,11 +319,10 @@ impl Append {
     async fn checkpoint(&mut self) -> Result<(), Error> {
         self.server.stores.admit_write(self.sink.buffered_len())?;
         self.offset_committer.record_checkpoint(self.sink.offset());
-        // `write` returns the checkpoint of the previous write. No further bytes may come for a
-        // long time, so a second call, which writes nothing, waits for the first write and returns
-        // its checkpoint.
+        // `write` may return only the checkpoint of the previous write. The checkpoint of this
+        // write is awaited here, because no further bytes may come for a long time.
         let earlier = self.sink.write(!self.is_gzip).await?;
-        let latest = self.sink.write(false).await?;
+        let latest = self.sink.await_write().await?;
         for checkpoint in earlier.into_iter().chain(latest) {
             self.offset_committer.spawn_commit(checkpoint).await?;
         }
@@ -331,8 +340,8 @@ impl Append {
             }
             flushed => (flushed, false),
         };
-        // Waits for the commit of the last checkpoint. Before the final commit, which starts at the
-        // offset of that checkpoint; after the flush, so that both run in parallel; and before an
+        // The commit of the last checkpoint is awaited after the flush, so that both run in
+        // parallel. It must end before the final commit, which begins at its offset, and before an
         // error of the flush is returned, so that no task is left behind.
         self.offset_committer.join().await?;
         let mut flushed = flushed?;
@@ -366,12 +375,10 @@ impl Append {
         expected: ExpectedDigests,
     ) -> Result<SessionReply, Error> {
         match body_filter.end(Ending::Complete) {
-            Ok(Outcome::Finished { total }) => {
-                self.total = Some(total);
-                Box::pin(self.finish(flushed, expected))
-                    .await
-                    .map(SessionReply::Final)
-            }
+            Ok(Outcome::Finished { .. }) => Box::pin(self.finish(flushed, expected))
+                .await
+                .map(SessionReply::Final),
+            // `Interrupted` is the outcome of a broken body only.
             Ok(Outcome::Committed | Outcome::Interrupted) => {
                 let progress = flushed.progress.clone();
                 self.offset_committer
@@ -436,7 +443,7 @@ impl Append {
             guard,
             ..
         } = *self;
-        // Before anything is awaited: the newer request waits for this guard.
+        // The guard is released before the newer request is awaited, which needs it.
         drop(guard);
         let reply = server
             .sessions
@@ -444,8 +451,12 @@ impl Append {
         reply.await.map(SessionReply::Final)
     }
 
-    /// Creates the resource. Afterwards the session is *finished*, *failed* or *finishing*. If an
-    /// error occurs before the first commit here, it stays *active*.
+    /// Creates the resource. Afterwards the session is
+    ///
+    /// - *finished* on success,
+    /// - *failed* after an error that the upload itself has caused,
+    /// - *finishing* after another error of the creation: the server tries again later,
+    /// - unchanged after an error before the creation.
     async fn finish(
         mut self: Box<Self>,
         mut flushed: FlushedMedia,
@@ -453,7 +464,8 @@ impl Append {
     ) -> Result<FinalReply, Error> {
         flushed.progress.total = Some(flushed.progress.offset);
         let digests = self.sink.digests(self.wanted, &flushed).await?;
-        // Before the session is finishing: from then on it must be possible to finish it.
+        // Checked before the session becomes *finishing*, because a session in that state must be
+        // able to finish.
         if let Err(mismatch) = expected.check(&digests) {
             return Err(self.fail(mismatch.into()).await);
         }
@@ -534,9 +546,9 @@ fn is_full(error: &Error) -> bool {
 /// Returns the error for the reply when a session's media cannot be opened or written. Ends the
 /// session if committed bytes are lost.
 ///
-/// Bytes may also be gone because a writer with a newer lease, perhaps of another process, has moved
-/// them or has finished the session. The ledger tells the two apart: it lets only the newest lease
-/// end the session.
+/// Bytes can be missing for another reason: a writer with a newer lease, perhaps of another
+/// process, has moved them or has finished the session. The ledger tells the two cases apart: it
+/// accepts the end of the session only from the newest lease.
 async fn fail_if_media_lost(server: &ServerState, session: &Session, error: Error) -> Error {
     match error {
         // An upload never continues without acknowledged bytes (docs/durability.md).

@@ -6,12 +6,13 @@ use tokio::task::JoinHandle;
 use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5Sha256Hasher, Wanted};
 use windlass_store::Extent;
 
-/// A position in the media, with the CRC32C of the bytes before it.
+/// The CRC32C of all bytes of the media before an offset, which moves on as bytes are added.
 #[derive(Debug, Clone)]
 pub(super) struct RunningChecksum {
     pub(super) offset: u64,
-    /// Offset of the current extent: the end of the last batch that was a checkpoint, or the offset
-    /// at which the upload was resumed. Recovery reads the last committed extent and verifies it.
+    /// Offset at which the current extent begins: the end of the last batch that was a checkpoint,
+    /// or the offset at which the upload was resumed. When the media is reopened, the vault reads
+    /// the last committed extent and verifies it.
     extent_start: u64,
     /// Checksum of all bytes before the extent.
     before_extent: Crc32c,
@@ -19,12 +20,13 @@ pub(super) struct RunningChecksum {
 }
 
 impl RunningChecksum {
-    /// Returns the position at the start of new media.
+    /// Returns the checksum at the start of new media.
     pub(super) fn start() -> Self {
         Self::at(0, Crc32c::default())
     }
 
-    /// Returns the position at `offset`, where an extent begins.
+    /// Returns the checksum at `offset`, where an extent begins. `crc32c` is that of the bytes
+    /// before.
     pub(super) fn at(offset: u64, crc32c: Crc32c) -> Self {
         Self {
             offset,
@@ -34,25 +36,25 @@ impl RunningChecksum {
         }
     }
 
-    /// Moves the position to the end of `data`, which begins at it.
+    /// Adds `data`, which begins at the current offset.
     pub(super) fn advance(&mut self, data: &[u8]) {
         self.offset += data.len() as u64;
         self.extent.update(data);
     }
 
-    /// Begins a new extent at this position.
+    /// Begins a new extent at the current offset.
     pub(super) fn begin_extent(&mut self) {
         *self = Self::at(self.offset, self.crc32c());
     }
 
-    /// Checksum of all bytes before this position.
+    /// CRC32C of all bytes before the current offset.
     pub(super) fn crc32c(&self) -> Crc32c {
         // CRCs of two parts combine, so each byte is hashed once for both checksums.
         let extent_len = self.offset - self.extent_start;
         self.before_extent.combine(self.extent.value(), extent_len)
     }
 
-    /// The current extent, which recovery verifies.
+    /// The current extent, which is verified when the media is reopened.
     pub(super) fn extent(&self) -> Extent {
         Extent {
             start: self.extent_start,
@@ -88,7 +90,8 @@ impl BackgroundHasher {
         match Md5Sha256Hasher::restore(saved) {
             Ok(hasher) => Self::Idle(Box::new(hasher)),
             Err(_) if wanted == Wanted::default() => Self::Off,
-            // Also if an earlier request did not want the digests and therefore saved no state.
+            // `saved` is damaged, or an earlier request did not want the digests and saved no
+            // state.
             Err(_) => Self::Unknown,
         }
     }
@@ -112,7 +115,8 @@ impl BackgroundHasher {
         saved
     }
 
-    /// Takes out the hasher after all bytes so far, and leaves `Off` or `Unknown`.
+    /// Waits until all bytes so far are hashed, and takes the hasher out. `None` if there is none.
+    /// Leaves `Off` if no digest is wanted, and `Unknown` otherwise.
     ///
     /// # Cancel safety
     /// If the future is dropped, the state is `Unknown`. The digests are then computed from the

@@ -92,7 +92,7 @@ pub(crate) struct FinishedMedia {
     pub(crate) small_media: Option<(MediaId, Bytes)>,
 }
 
-/// The leased session that the finish of an upload ends.
+/// The session that ends when its upload finishes, with the epoch of its lease.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionRef {
     pub(crate) id: SessionId,
@@ -140,8 +140,8 @@ pub(crate) async fn finish(
                 let at = finished.media.at;
                 let is_used = changes.iter().any(|change| change.references(at));
                 if !is_used || !request.creates() {
-                    // The handler may not use the new media, or may have replaced older media:
-                    // either is now garbage.
+                    // If the handler has not used the new media, that media is now garbage. If the
+                    // request has changed a resource, the resource's older media may be garbage.
                     server.lifecycle.sweep_now.notify_one();
                 }
                 return Ok(reply);
@@ -187,8 +187,9 @@ fn prepare<'a>(server: &'a ServerState, request: &UploadRequest) -> Result<CallP
     })
 }
 
-/// Returns the status of the final reply: that of a creation for a resumable upload that was
-/// started by POST, else 200.
+/// Returns the status of the final reply: for a resumable upload that was started by POST, the
+/// API's `created_status`, which is 201 by default as Google's documents promise; for all other
+/// uploads 200 (docs/protocol.md, decision 1).
 fn status(
     server: &ServerState,
     request: &UploadRequest,

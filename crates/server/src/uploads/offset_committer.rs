@@ -93,7 +93,8 @@ impl OffsetCommitter {
         &mut self,
         checkpoint: PendingCheckpoint,
     ) -> Result<(), Error> {
-        // One commit at a time: the ledger accepts it only if it begins at the committed offset.
+        // One commit at a time: the ledger accepts a commit only if it begins at the offset that
+        // the previous one has committed.
         self.join().await?;
         let (next, total) = (self.next_commit(), self.total);
         // A task, so that the sync and the commit run in parallel to the next write.

@@ -41,7 +41,8 @@ pub(crate) struct UploadRequest {
     api: String,
     version: String,
     method: String,
-    /// The plain path as it was sent, without its prefix `/upload`.
+    /// Path of the request as it was sent, without the upload prefix (`/upload` or
+    /// `/resumable/upload`).
     pub(crate) path: String,
     query: String,
     // `verb` is the name in existing ledgers.
@@ -184,8 +185,8 @@ impl UploadRequest {
         (http_method, headers.collect())
     }
 
-    /// Refuses metadata longer than `limit` bytes. Media that came inside the metadata does not
-    /// count: the caller has removed it.
+    /// Refuses metadata longer than `limit` bytes. Media that was embedded in the metadata does not
+    /// count, because the caller has already removed it.
     pub(crate) fn check_metadata(&self, limit: usize) -> Result<(), Error> {
         if self.metadata.len() > limit {
             return Err(BodyError::TooLong { limit }.into());

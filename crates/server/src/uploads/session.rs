@@ -22,8 +22,8 @@ use crate::error::Error;
 use crate::identifiers::{new_upload_id, session_id};
 use crate::metrics::RequestRecord;
 
-/// Message for a body that was taken twice, which is a bug.
-// The code that carries out the request takes the body once.
+/// Message of the panic if the body has already been taken, which is a bug.
+// Only `continue_session` takes the body, once, after `answer_without_lease` has returned.
 const BODY_PRESENT: &str = "nobody has taken the body yet";
 
 /// Starts a session and returns its `upload_id`. `declared` is the length in bytes that the
@@ -234,8 +234,8 @@ pub(crate) async fn finish_interrupted_upload(
     let server = Arc::clone(server);
     lifecycle
         .run_to_completion(Box::pin(async move {
-            // Without the guard a request is still working on the session. A new lease would
-            // fence off that request's commit.
+            // If the guard is not free in time, a request still works on the session. A new lease
+            // would make the ledger refuse its commit.
             let timeout = server.settings.limits.takeover_timeout;
             let Ok(guard) = server.sessions.guards.take_over(id, timeout).await else {
                 return Ok(());
@@ -306,7 +306,8 @@ fn begin_action(
     Ok(action)
 }
 
-/// Returns the stored final reply, after a short body has been read to its end.
+/// Returns the stored final reply. If the rest of the body is known to be short, reads it first, so
+/// that the connection can be reused.
 async fn replay_final(
     server: Arc<ServerState>,
     locked: Box<LockedSession>,
@@ -321,8 +322,8 @@ async fn replay_final(
     reply
 }
 
-/// Refuses a request, after a short body has been read to its end. Ends the session if the
-/// error requires it.
+/// Refuses a request with `error`. Ends the session if the error requires it. If the rest of the
+/// body is known to be short, reads it first, so that the connection can be reused.
 async fn refuse(
     server: Arc<ServerState>,
     locked: Box<LockedSession>,

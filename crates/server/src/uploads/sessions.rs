@@ -1,5 +1,5 @@
-//! The sessions of resumable uploads: which there are, who may write to one, and what their rules
-//! are.
+//! The sessions of resumable uploads: their rows, the guards and leases that admit one writer to
+//! each, their rules, and their stored replies.
 
 use std::sync::Arc;
 
@@ -279,7 +279,8 @@ impl Sessions {
         let dialect = self.dialects.named(&session.dialect);
         Ok(dialect.map_or(rules, |dialect| dialect.rules(rules)))
     }
-    /// Ends a session as failed. Returns what is known of it afterwards.
+
+    /// Ends a session as failed. Returns the outcome.
     pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) -> FailOutcome {
         self.lifecycle.sweep_now.notify_one();
         match self.ledger.end(id, epoch, EndSession::Failed).await {
@@ -305,18 +306,18 @@ impl Sessions {
 pub(crate) enum FailOutcome {
     /// The session has ended.
     Recorded,
-    /// The lease is not the newest one, or the session has ended otherwise. Nothing has changed.
+    /// The lease is not the newest one, or the session had already ended. Nothing has changed.
     Fenced,
-    /// The ledger has not recorded it, or it is unknown whether it has.
+    /// The ledger has not recorded the end of the session, or it is unknown whether it has.
     Unrecorded(LedgerError),
 }
 
 impl FailOutcome {
-    /// Returns the error to answer to a request that has failed its session with `error`.
+    /// Returns the error for the reply to a request that tried to end its session with `error`.
     ///
-    /// If another request has the session by now, it lives, and `error` is about a state that has
-    /// passed: the client is told to ask again, and not that its upload is lost. Nobody knows whether
-    /// it lives if the ledger has not answered.
+    /// If the request is fenced, another request has the session, which may go on, and `error`
+    /// describes an outdated state. The reply then tells the client to ask again, and not that its
+    /// upload is lost. So it does if the ledger has not answered: nobody knows then who has it.
     pub(crate) fn error_for_reply(self, error: Error) -> Error {
         match self {
             Self::Recorded => error,

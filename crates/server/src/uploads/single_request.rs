@@ -29,7 +29,7 @@ struct SingleRequestUpload<'a> {
     request: UploadRequest,
     body_filter: BodyFilter,
     sink: MediaSink,
-    /// When `write` last returned; before the first write, when the upload was opened.
+    /// Time at which the last write ended; before the first write, at which the upload was opened.
     last_write: Instant,
     /// Digests to compute in addition to CRC32C.
     wanted: Wanted,
@@ -72,8 +72,8 @@ pub(crate) async fn multipart(
         let data = next_or_drained(server, &mut body)
             .await?
             .ok_or(RelatedError::NoFinalBoundary)?;
-        // Counted as it arrives: the metadata is parsed only when the media begins, and a
-        // client may stop before that.
+        // Counted as they arrive: they stay in memory until the media begins, and a client may
+        // pause before that.
         received += data.len() as u64;
         body.set_held_bytes(received)?;
         prelude.read(&mut splitter, data)?;
@@ -272,7 +272,10 @@ impl<'a> SingleRequestUpload<'a> {
         Ok(())
     }
 
-    /// Waits for the running write, then writes the buffer, unless it has room again.
+    /// Waits for the running write. Then writes the buffer, unless it now gets a pooled buffer and
+    /// so has room: an upload without a running write has the higher [`Priority`] for one.
+    ///
+    /// [`Priority`]: super::write_buffer::Priority
     async fn make_room(&mut self) -> Result<(), Error> {
         self.sink.await_write().await?;
         if !self.sink.find_room() {

@@ -43,9 +43,9 @@ pub(crate) struct SinkDeps {
 pub(crate) struct MediaSink {
     sink_deps: SinkDeps,
     write_buffer: WriteBuffer,
-    /// Position after the bytes that are written or being written.
+    /// Checksum at the end of the sent bytes.
     sent: RunningChecksum,
-    /// Position after all taken bytes, including those in the write buffer.
+    /// Checksum at the end of the taken bytes, which include those in the write buffer.
     taken: RunningChecksum,
     /// Whether the announced length exceeds the limit of small media.
     known_large: bool,
@@ -69,9 +69,9 @@ pub(crate) struct VaultMedia {
 /// A batch that is being written to the vault.
 struct Writing {
     task: JoinHandle<Result<(), WriteFailed>>,
-    /// Position at which the batch begins.
+    /// Checksum at the start of the batch.
     from: RunningChecksum,
-    /// Position at which the batch ends.
+    /// Checksum at the end of the batch.
     to: RunningChecksum,
     /// Whether the caller gets a [`PendingCheckpoint`] once the batch is written.
     is_checkpoint: bool,
@@ -84,7 +84,7 @@ struct WriteFailed {
     pieces: Vec<Bytes>,
 }
 
-/// Writes a batch. Its memory is released unless the write fails.
+/// Writes a batch. Releases its memory after success; a failure returns it in [`WriteFailed`].
 async fn write_out(
     writer: &dyn MediaWriter,
     offset: u64,
@@ -105,7 +105,7 @@ async fn write_out_and_sync(
     synced.map_err(|error| WriteFailed { error, pieces })
 }
 
-/// Written bytes that may be committed once they are synced.
+/// A checkpoint whose bytes are written, but not yet synced and committed.
 #[derive(Debug)]
 pub(crate) struct PendingCheckpoint {
     pub(crate) progress: Progress,
@@ -242,8 +242,8 @@ impl MediaSink {
         self.buffered_len() > 0 && self.is_large()
     }
 
-    /// Whether more bytes fit before the next [`MediaSink::write`]. Takes a pooled buffer if one is
-    /// needed and available.
+    /// Takes a pooled buffer if one is needed and available. Returns whether more bytes fit before
+    /// the next [`MediaSink::write`].
     ///
     /// If this returns false, the caller must write the buffer at once and not when the next byte
     /// arrives. Otherwise each of a thousand slow uploads could hold a full buffer.
@@ -261,7 +261,8 @@ impl MediaSink {
         self.write_buffer.room(unpooled, self.sent.offset) > 0
     }
 
-    /// Whether the running write will yield a [`PendingCheckpoint`] that the caller has not got yet.
+    /// Whether the running write will return a [`PendingCheckpoint`] that the caller does not have
+    /// yet.
     pub(crate) fn owes_checkpoint(&self) -> bool {
         self.writing
             .as_ref()
@@ -271,10 +272,13 @@ impl MediaSink {
     /// Waits for the running write, then starts to write the buffer. Returns the latest
     /// [`PendingCheckpoint`] of the writes that ended during the call, if any.
     ///
-    /// With `is_checkpoint`, the new write is a checkpoint; if the buffer is empty, the running write
-    /// becomes one. If the write is still running when this returns, the next call of this method
-    /// or of [`MediaSink::await_write`] returns its checkpoint. [`MediaSink::flush_and_sync`] drops
-    /// it, because the flush covers its bytes.
+    /// If `is_checkpoint` is set:
+    ///
+    /// - The new write is a checkpoint. If the buffer is empty, the running write becomes one.
+    /// - The new write may still be running when this returns. The next call of this method or of
+    ///   [`MediaSink::await_write`] then returns its checkpoint.
+    /// - [`MediaSink::flush_and_sync`] drops the checkpoint instead, because the flush covers its
+    ///   bytes.
     pub(crate) async fn write(
         &mut self,
         is_checkpoint: bool,
@@ -297,7 +301,8 @@ impl MediaSink {
         Ok(self.await_write().await?.or(earlier))
     }
 
-    /// Makes the running write a checkpoint. No bytes may have been taken after its batch.
+    /// Makes the running write a checkpoint, if there is one. The write buffer must be empty,
+    /// because the next extent begins at the end of the running batch.
     fn add_checkpoint(&mut self) {
         if let Some(writing) = &mut self.writing
             && !writing.is_checkpoint
@@ -323,7 +328,7 @@ impl MediaSink {
             to: self.taken.clone(),
             is_checkpoint,
         }));
-        // A commit records the checksum of the bytes since the checkpoint before it, for recovery.
+        // The commit of the checkpoint records the extent that ends here. The next one begins here.
         if is_checkpoint {
             self.taken.begin_extent();
             self.sent.begin_extent();
@@ -336,7 +341,7 @@ impl MediaSink {
         Ok(())
     }
 
-    /// Takes the batch out of the buffer. Returns the position at which it begins, and its pieces.
+    /// Takes the batch out of the buffer. Returns the checksum at its start, and its pieces.
     async fn take_batch(&mut self) -> (RunningChecksum, Vec<Bytes>) {
         let from = std::mem::replace(&mut self.sent, self.taken.clone());
         let pieces = self.write_buffer.take_all();
@@ -366,8 +371,8 @@ impl MediaSink {
         })
     }
 
-    /// Returns the digests of all taken bytes, which are `flushed`. Computes those that were not
-    /// computed on the way from the flushed media.
+    /// Returns the digests of all taken bytes. `flushed` is the result of their flush. If a wanted
+    /// digest was not computed while the bytes arrived, it is computed from the flushed media.
     pub(crate) async fn digests(
         &mut self,
         wanted: Wanted,
@@ -477,16 +482,16 @@ impl MediaSink {
     fn rewind_to(&mut self, from: RunningChecksum, pieces: &[Bytes], written: u64) {
         // The checksum of the written part is computed again, because bytes cannot be removed from
         // a checksum.
-        let mut position = from;
+        let mut checksum = from;
         let mut left = usize::try_from(written).unwrap_or(usize::MAX);
         for piece in pieces {
             let kept = left.min(piece.len());
-            position.advance(&piece[..kept]);
+            checksum.advance(&piece[..kept]);
             left -= kept;
         }
         drop(self.write_buffer.take_all());
-        self.sent = position.clone();
-        self.taken = position;
+        self.sent = checksum.clone();
+        self.taken = checksum;
         // MD5 and SHA-256 include dropped bytes, so they will be computed from the stored media.
         self.background_hasher.invalidate();
     }
@@ -512,7 +517,7 @@ impl MediaSink {
         }
     }
 
-    /// Returns the progress at a position of media in the vault.
+    /// Returns the progress at the offset of a checksum of media in the vault.
     async fn progress(&mut self, at: &RunningChecksum, id: MediaId) -> Progress {
         Progress {
             offset: at.offset,

@@ -1,9 +1,10 @@
 //! Bytes between the socket and the vault, and the bound on their memory.
 //!
 //! A disk is fast only with large writes, but a large buffer for each of a thousand slow
-//! connections would take a gigabyte. A [`WriteBuffer`] therefore grows beyond [`UNPOOLED_MAYBE_SMALL`] or
-//! [`UNPOOLED_LARGE`] only with memory from the server's [`BufferPool`], and only when it is full.
-//! docs/adr/0001 compares this with buffers of other sizes and with huge pages.
+//! connections would take a gigabyte. A [`WriteBuffer`] therefore grows beyond [`UNPOOLED_LARGE`]
+//! bytes ([`UNPOOLED_MAYBE_SMALL`] while its media may be small) only with memory from the server's
+//! [`BufferPool`], and only when it is full. docs/adr/0001 compares this with buffers of other
+//! sizes and with huge pages.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,12 +21,13 @@ pub(crate) const UNPOOLED_MAYBE_SMALL: usize = 64 * 1024;
 // A thousand slow uploads thus hold 16 MiB, half the size of the default pool.
 pub(crate) const UNPOOLED_LARGE: usize = 16 * 1024;
 
-/// Length below which pieces are copied into a shared run.
+/// Length below which pieces are copied into a *run*: memory that several tiny pieces share.
 // Keeping a `Bytes` costs an allocation and bookkeeping, which for tiny pieces exceeds a copy.
 const COPIED_BELOW: usize = 4 * 1024;
 
-/// Minimum length of a run of copied pieces.
-// Runs have a fixed size: a single growing run would take up to twice the memory of its bytes.
+/// Minimum capacity of a run. A run is longer only if the piece for which it is allocated is
+/// longer.
+// Full runs do not grow: a single growing run would take up to twice the memory of its bytes.
 const RUN_LEN: usize = 1024;
 
 /// Collects bytes for one write.
@@ -37,7 +39,7 @@ pub(crate) struct WriteBuffer {
     run: BytesMut,
     /// Number of bytes in the buffer.
     len: usize,
-    /// Pooled memory, which then holds all bytes.
+    /// Pooled memory. If there is any, it holds all bytes of the buffer.
     pooled: Option<PooledBuffer>,
 }
 
@@ -107,7 +109,7 @@ impl WriteBuffer {
     /// Takes all bytes out as one `Bytes` outside of the pool.
     pub(crate) fn concat(&mut self) -> Bytes {
         // Pooled bytes are copied: the ledger's queue and the handler keep small media for some
-        // time, in which it should hold no memory of the pool.
+        // time, and the pool should get its memory back before.
         let is_pooled = self.pooled.is_some();
         let mut pieces = self.take_all();
         if pieces.len() == 1 && !is_pooled {
@@ -134,6 +136,7 @@ impl WriteBuffer {
         }
     }
 
+    /// Moves the run to the pieces.
     fn end_run(&mut self) {
         if self.run.has_remaining() {
             self.pieces.push(std::mem::take(&mut self.run).freeze());
@@ -155,8 +158,8 @@ const MAX_SEGMENTS: usize = 4;
 // is used, and it is unmapped when it is freed.
 const SEGMENTS_PER_ALLOCATION: usize = 32 * 1024 * 1024 / SEGMENT_LEN;
 
-/// Number of consecutive calls of [`BufferPool::free_if_unused`] without a use of the pool after
-/// which its memory is freed.
+/// Number of consecutive calls of [`BufferPool::free_if_unused`] after which the pool's memory is
+/// freed, if no buffer is taken between them and none is in use at the last one.
 // `free_if_unused` is called once a second, so this is ten seconds.
 const UNUSED_CALLS: u32 = 10;
 
