@@ -228,8 +228,9 @@ impl Append {
             // disk is no such fault: the vault states how many bytes it has written.
             Stop::Storage(error) if !is_full(&error) => {
                 let pending = self.offset_committer.join().await;
-                // If the running commit has failed as well, its error is returned: it may be a
-                // fault of the ledger, which has to stop the server.
+                // If the running commit has failed as well, its error is returned. Either may be a
+                // fault, which has to stop the server.
+                self.server.lifecycle.examine(&error);
                 let reported = pending.err().unwrap_or(error);
                 return Err(fail_if_media_lost(
                     &self.server,
