@@ -110,7 +110,7 @@ struct Row<'a> {
 
 impl Row<'_> {
     /// # Errors
-    /// The message, if the payload is too long.
+    /// The message, if the payload is too long, or nested so deeply that no process could read the row.
     fn to_bytes(&self) -> Result<Bytes, String> {
         let body = serde_json::to_vec(self).expect("rows can be written");
         if body.len() > MAX_EVENT_LEN {
@@ -118,6 +118,12 @@ impl Row<'_> {
                 "an event of {} bytes exceeds the limit of {MAX_EVENT_LEN} bytes",
                 body.len()
             ));
+        }
+        // JSON is written at any depth, and read only up to a limit.
+        if Event::parse(&body).is_none() {
+            return Err(
+                "an event is nested too deeply; its payload may have at most 126 levels".to_owned(),
+            );
         }
         Ok(body.into())
     }

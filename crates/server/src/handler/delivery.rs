@@ -32,7 +32,8 @@ pub struct OutboxEvent {
     ///
     /// An event whose topic no delivery of this process has is kept until a process has one.
     pub topic: Cow<'static, str>,
-    /// Content. With it the event may have at most [`MAX_EVENT_LEN`] bytes.
+    /// Content. With it the event may have at most [`MAX_EVENT_LEN`] bytes. Arrays and objects may be
+    /// nested up to 126 levels.
     pub payload: Value,
     /// Media that the event needs. It is kept as long as the event, also if its resource is deleted.
     pub media: Option<Media>,

@@ -68,6 +68,30 @@ fn events_beyond_their_bounds_are_refused() {
     }
 }
 
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(Value::Null, |inner, _| Value::Array(vec![inner]))
+}
+
+#[test]
+fn event_nested_too_deeply_to_be_read_back_is_refused() {
+    let insert = |levels| {
+        let event = OutboxEvent::new("animals", nested(levels));
+        with_events(Vec::new(), vec![event], NOW)
+    };
+    assert!(insert(126).is_ok());
+    let refused = insert(127).unwrap_err().to_string();
+    assert!(refused.contains("at most 126 levels"), "{refused}");
+
+    let whole = json!({"created": 1, "due": 2, "failures": 3, "payload": "ab"});
+    let (whole, event) = (
+        row(&whole),
+        Event::parse(whole.to_string().as_bytes()).unwrap(),
+    );
+    assert!(parts(&whole, &event, &[nested(126)], NOW).is_ok());
+    let refused = parts(&whole, &event, &[nested(127)], NOW).unwrap_err();
+    assert!(refused.contains("at most 126 levels"), "{refused}");
+}
+
 #[test]
 fn row_without_a_payload_field_is_a_payload_itself() {
     let body = json!({"created": 1, "due": 2, "failures": 3, "sender": "ann"});
