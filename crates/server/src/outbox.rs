@@ -66,9 +66,11 @@ fn insertion(event: OutboxEvent, now: Timestamp) -> Result<ResourceChange, Rejec
             event.topic
         )));
     }
+    let due = event.due.unwrap_or(now);
     let row = Row {
         created: now.as_millis(),
-        due: event.due.unwrap_or(now).as_millis(),
+        since: (due > now).then(|| due.as_millis()),
+        due: due.as_millis(),
         failures: 0,
         payload: &event.payload,
     };
@@ -103,6 +105,9 @@ fn collection(topic: &str) -> String {
 #[derive(Serialize)]
 struct Row<'a> {
     created: u64,
+    /// Time of the first attempt, if it is later than `created`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<u64>,
     due: u64,
     failures: u32,
     payload: &'a Value,
@@ -133,6 +138,8 @@ impl Row<'_> {
 #[derive(Debug, PartialEq)]
 struct Event {
     created: Timestamp,
+    /// Time from which the age counts.
+    since: Timestamp,
     due: Timestamp,
     failures: u32,
     payload: Value,
@@ -145,9 +152,12 @@ impl Event {
         let created = Timestamp::from_millis(number("created")?);
         let due = Timestamp::from_millis(number("due")?);
         let failures = u32::try_from(number("failures")?).unwrap_or(u32::MAX);
+        let since = number("since").map(Timestamp::from_millis);
         let payload = fields.shift_remove("payload");
         Some(Self {
             created,
+            // A row of a former collection may have a field of this name for itself.
+            since: since.filter(|_| payload.is_some()).unwrap_or(created),
             due,
             failures,
             // A row of a former collection has its payload around these fields.
@@ -155,8 +165,10 @@ impl Event {
         })
     }
 
-    fn age(&self, now: Timestamp) -> Duration {
-        Duration::from_millis(now.as_millis().saturating_sub(self.created.as_millis()))
+    /// Returns whether a failed event of this age is given up. One that has not failed before is tried
+    /// again, however late its first attempt was.
+    fn is_older_than(&self, max_age: Duration, now: Timestamp) -> bool {
+        self.failures > 0 && now >= self.since.saturating_add(max_age)
     }
 }
 
@@ -203,6 +215,7 @@ fn parts(
     let part = |(number, payload): (usize, &Value)| {
         let row = Row {
             created: event.created.as_millis(),
+            since: (event.since > event.created).then(|| event.since.as_millis()),
             due: now.as_millis(),
             failures: event.failures,
             payload,

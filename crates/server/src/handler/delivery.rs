@@ -76,8 +76,8 @@ pub trait Deliver: Send + Sync + 'static {
 
     /// Tries to deliver an event. No other process on the same stores tries it meanwhile.
     ///
-    /// A panic, and an error that is not the ledger's, count as [`Outcome::Retry`]. After an error of
-    /// the ledger the event is tried again when its claim has run out, a few minutes later.
+    /// A panic and an error count as [`Outcome::Retry`]. If the ledger as a whole has failed, is busy
+    /// or is full, the event is tried again when its claim has run out, a few minutes later.
     ///
     /// # Cancel safety
     /// The future is dropped at any `await` when the server stops and the drain has taken too long,
@@ -88,8 +88,12 @@ pub trait Deliver: Send + Sync + 'static {
     /// given up, such as a bounce. Called again if another call has changed the same resources.
     /// Default: none.
     ///
-    /// If it fails, the event is delivered again later. At twice [`DeliveryPolicy::max_age`] the event
-    /// is deleted without changes.
+    /// If it fails, takes longer than [`DeliveryPolicy::timeout`], or its changes conflict repeatedly,
+    /// the event is delivered again later, as after a failed attempt. At twice
+    /// [`DeliveryPolicy::max_age`] the event is deleted without changes.
+    ///
+    /// # Cancel safety
+    /// As that of [`deliver`](Self::deliver).
     async fn conclude(
         &self,
         delivery: &Delivery<'_>,
@@ -172,9 +176,10 @@ pub struct DeliveryPolicy {
     pub first_delay: Duration,
     /// Maximum delay between two attempts. Default: 4 h.
     pub max_delay: Duration,
-    /// Age at which a failed event is given up. Default: 3 days.
+    /// Age at which a failed event is given up, counted from the time at which it was first due. An
+    /// event is not given up at its first failure. Default: 3 days.
     pub max_age: Duration,
-    /// Maximum duration of an attempt. Default: 30 min.
+    /// Maximum duration of an attempt, and of a conclusion. Default: 30 min.
     pub timeout: Duration,
     /// Maximum number of events that a process delivers at the same time. Default: 4.
     pub concurrency: usize,

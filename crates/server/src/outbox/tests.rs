@@ -40,6 +40,7 @@ fn event_becomes_a_row_before_the_changes() {
     let due = Timestamp::from_millis(5000);
     let expected = Event {
         created: NOW,
+        since: due,
         due,
         failures: 0,
         payload: json!([1]),
@@ -90,6 +91,41 @@ fn event_nested_too_deeply_to_be_read_back_is_refused() {
     assert!(parts(&whole, &event, &[nested(126)], NOW).is_ok());
     let refused = parts(&whole, &event, &[nested(127)], NOW).unwrap_err();
     assert!(refused.contains("at most 126 levels"), "{refused}");
+}
+
+#[test]
+fn age_counts_from_the_first_due_time_and_parts_keep_it() {
+    let later = OutboxEvent {
+        due: Some(Timestamp::from_millis(5000)),
+        ..OutboxEvent::new("animals", json!("ab"))
+    };
+    let changes = with_events(Vec::new(), vec![later], NOW).unwrap();
+    let [ResourceChange::Insert(row)] = &changes[..] else {
+        panic!("{changes:?}");
+    };
+    let failed = rescheduled(row, Timestamp::from_millis(6000), 1, NOW);
+    let event = Event::parse(&failed.body).unwrap();
+    let part = parts(&failed, &event, &["a".into()], NOW).unwrap();
+    let [ResourceChange::Insert(part)] = &part[..] else {
+        panic!("{part:?}");
+    };
+    let max_age = Duration::from_secs(1);
+    for event in [event, Event::parse(&part.body).unwrap()] {
+        assert!(!event.is_older_than(max_age, Timestamp::from_millis(5999)));
+        assert!(event.is_older_than(max_age, Timestamp::from_millis(6000)));
+    }
+    let first = Event::parse(&row.body).unwrap();
+    assert!(!first.is_older_than(max_age, Timestamp::from_millis(u64::MAX)));
+}
+
+#[test]
+fn row_of_a_version_without_the_first_due_time_ages_from_its_creation() {
+    let old = json!({"created": 1, "due": 2, "failures": 3, "payload": "p"});
+    let former = json!({"created": 1, "due": 2, "failures": 3, "since": 900});
+    for row in [old, former] {
+        let event = Event::parse(row.to_string().as_bytes()).unwrap();
+        assert_eq!(event.since, Timestamp::from_millis(1), "{row}");
+    }
 }
 
 #[test]

@@ -142,6 +142,10 @@ impl Worker {
             waiting: 0,
         };
         loop {
+            // Pages can be many, and no event is begun any more.
+            if self.lifecycle.is_draining() {
+                return Ok(found);
+            }
             let ledger = &self.store_handles.ledger;
             let rows = ledger
                 .resources(collection, after.as_deref(), BATCH)
@@ -179,15 +183,14 @@ impl Worker {
         if event.due > self.now() || self.lifecycle.is_draining() {
             return Ok(Some(event.due));
         }
-        let due = self.deliver(&row, &event).await;
-        match due {
-            // Other events may succeed: the conflict is about this one and the resources of its
-            // conclusion.
-            Err(LedgerError::Conflict) => {
+        match self.deliver(&row, &event).await {
+            // Other events may succeed: the error is about this one.
+            Err(error) if !concerns_all(&error) => {
                 tracing::warn!(
                     topic = self.topic.name,
                     id = row.id,
-                    "the outcome of an event conflicts with other calls; it is tried again later"
+                    %error,
+                    "the outcome of an event could not be recorded; it is tried again later"
                 );
                 Ok(Some(UNKNOWN))
             }
@@ -208,21 +211,14 @@ impl Worker {
             return Ok(Some(UNKNOWN));
         };
         match outcome {
-            Outcome::Delivered => self.conclude(&claim, event, Conclusion::Delivered).await,
+            Outcome::Delivered => self.conclude(claim, event, Conclusion::Delivered).await,
             Outcome::GiveUp(failure) => {
                 count(&self.topic.failed);
-                self.conclude(&claim, event, Conclusion::GivenUp(&failure))
+                self.conclude(claim, event, Conclusion::GivenUp(&failure))
                     .await
             }
-            Outcome::Retry(failure) => {
-                count(&self.topic.failed);
-                if event.age(self.now()) < self.topic.deliver.policy().max_age {
-                    return self.postpone(&claim, event, &failure).await;
-                }
-                self.conclude(&claim, event, Conclusion::GivenUp(&failure))
-                    .await
-            }
-            Outcome::Split(payloads) => self.split(&claim, event, payloads).await,
+            Outcome::Retry(failure) => self.retry(claim, event, &failure).await,
+            Outcome::Split(payloads) => self.split(claim, event, payloads).await,
             Outcome::Unreadable(problem) => {
                 self.leave_unreadable(&claim, &problem);
                 Ok(Some(UNKNOWN))
@@ -230,7 +226,7 @@ impl Worker {
         }
     }
 
-    /// Delivers a claimed event. Renews the claim meanwhile; returns `None` if that is lost.
+    /// Delivers a claimed event. Returns `None` if the claim is lost.
     async fn attempt(
         &self,
         claim: &mut Resource,
@@ -238,14 +234,33 @@ impl Worker {
     ) -> Result<Option<Outcome>, LedgerError> {
         let row = claim.clone();
         let delivery = self.delivery(&row, event);
+        let delivering = self.topic.deliver.deliver(&delivery);
+        let attempted = self.with_claim(claim, event, "delivery", delivering);
+        Ok(attempted.await?.map(|it| it.unwrap_or_else(Outcome::Retry)))
+    }
+
+    /// Runs a delivery or a conclusion. Limits its time, and renews the claim meanwhile; returns `None`
+    /// if that is lost.
+    ///
+    /// # Errors
+    /// Those of the ledger as a whole.
+    async fn with_claim<T>(
+        &self,
+        claim: &mut Resource,
+        event: &Event,
+        task: &str,
+        work: impl Future<Output = Result<T, Rejection>>,
+    ) -> Result<Option<Result<T, Failure>>, LedgerError> {
         let timeout = self.topic.deliver.policy().timeout;
-        let delivering = AssertUnwindSafe(self.topic.deliver.deliver(&delivery)).catch_unwind();
-        let mut delivering = pin!(tokio::time::timeout(timeout, delivering));
+        let mut working = pin!(tokio::time::timeout(
+            timeout,
+            AssertUnwindSafe(work).catch_unwind()
+        ));
         let finished = loop {
             tokio::select! {
                 // The outcome first: a renewal would only delay it.
                 biased;
-                finished = &mut delivering => break finished,
+                finished = &mut working => break finished,
                 () = tokio::time::sleep(CLAIM / 2) => {}
             }
             let until = self.now().saturating_add(CLAIM);
@@ -262,16 +277,14 @@ impl Worker {
                 }
             }
         };
-        let outcome = match finished {
-            Ok(Ok(Ok(outcome))) => outcome,
-            Ok(Ok(Err(Rejection::Ledger(error)))) => return Err(error),
-            Ok(Ok(Err(rejection))) => Outcome::Retry(self.failure_of(rejection)),
-            Ok(Err(_panic)) => Outcome::Retry(self.failure_of_panic(claim)),
-            Err(_elapsed) => Outcome::Retry(Failure::new(format!(
-                "the delivery did not end within {timeout:?}"
-            ))),
+        let failure = match finished {
+            Ok(Ok(Ok(done))) => return Ok(Some(Ok(done))),
+            Ok(Ok(Err(Rejection::Ledger(error)))) if concerns_all(&error) => return Err(error),
+            Ok(Ok(Err(rejection))) => self.failure_of(rejection),
+            Ok(Err(_panic)) => self.failure_of_panic(claim),
+            Err(_elapsed) => Failure::new(format!("the {task} did not end within {timeout:?}")),
         };
-        Ok(Some(outcome))
+        Ok(Some(Err(failure)))
     }
 
     fn delivery<'a>(&'a self, row: &'a Resource, event: &'a Event) -> Delivery<'a> {
@@ -301,7 +314,7 @@ impl Worker {
     /// Deletes an event that is delivered or given up, together with the changes of the delivery.
     async fn conclude(
         &self,
-        claim: &Resource,
+        mut claim: Resource,
         event: &Event,
         conclusion: Conclusion<'_>,
     ) -> Result<Option<Timestamp>, LedgerError> {
@@ -321,31 +334,37 @@ impl Worker {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let delivery = self.delivery(claim, event);
+            let row = claim.clone();
+            let delivery = self.delivery(&row, event);
             let concluding = self.topic.deliver.conclude(&delivery, conclusion);
-            let concluded = AssertUnwindSafe(concluding).catch_unwind().await;
-            let concluded = match concluded {
-                Ok(Ok(changes)) => Ok(changes),
-                Ok(Err(Rejection::Ledger(error))) => return Err(error),
-                Ok(Err(rejection)) => Err(self.failure_of(rejection)),
-                Err(_panic) => Err(self.failure_of_panic(claim)),
+            let concluding = self.with_claim(&mut claim, event, "conclusion", concluding);
+            let Some(concluded) = concluding.await? else {
+                return Ok(Some(UNKNOWN));
             };
-            let mut changes = match concluded {
-                Ok(changes) => changes,
-                Err(failure) => {
-                    let concluded = self.conclude_without_changes(claim, event, &failure, counter);
-                    return concluded.await;
+            let recorded = match concluded {
+                Ok(mut changes) => {
+                    changes.push(deletion(&claim));
+                    match self.commit(&claim, changes, attempt).await {
+                        Err(error) if !concerns_all(&error) => Err(Failure::new(format!(
+                            "the changes of the conclusion could not be made: {error}"
+                        ))),
+                        recorded => Ok(recorded?),
+                    }
                 }
+                Err(failure) => Err(failure),
             };
-            changes.push(deletion(claim));
-            match self.commit(claim, changes, attempt).await? {
-                Recorded::Committed => {
+            match recorded {
+                Ok(Recorded::Committed) => {
                     count(counter);
                     tracing::debug!(topic, id = claim.id, ?conclusion, "an event is done");
                     return Ok(None);
                 }
-                Recorded::Lost => return Ok(Some(UNKNOWN)),
-                Recorded::Refused => {}
+                Ok(Recorded::Lost) => return Ok(Some(UNKNOWN)),
+                Ok(Recorded::Refused) => {}
+                Err(failure) => {
+                    let concluded = self.conclude_without_changes(&claim, event, &failure, counter);
+                    return concluded.await;
+                }
             }
         }
     }
@@ -359,7 +378,7 @@ impl Worker {
         counter: &AtomicU64,
     ) -> Result<Option<Timestamp>, LedgerError> {
         let max_age = self.topic.deliver.policy().max_age.saturating_mul(2);
-        if event.age(self.now()) < max_age {
+        if !event.is_older_than(max_age, self.now()) {
             count(&self.topic.failed);
             return self.postpone(claim, event, failure).await;
         }
@@ -375,6 +394,22 @@ impl Worker {
             count(counter);
         }
         Ok((!recorded).then_some(UNKNOWN))
+    }
+
+    /// Postpones an event whose attempt has failed, or gives it up if it is too old.
+    async fn retry(
+        &self,
+        claim: Resource,
+        event: &Event,
+        failure: &Failure,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        count(&self.topic.failed);
+        let max_age = self.topic.deliver.policy().max_age;
+        if event.is_older_than(max_age, self.now()) {
+            let conclusion = Conclusion::GivenUp(failure);
+            return self.conclude(claim, event, conclusion).await;
+        }
+        self.postpone(&claim, event, failure).await
     }
 
     async fn postpone(
@@ -405,20 +440,17 @@ impl Worker {
 
     async fn split(
         &self,
-        claim: &Resource,
+        claim: Resource,
         event: &Event,
         payloads: Vec<Value>,
     ) -> Result<Option<Timestamp>, LedgerError> {
         let now = self.now();
-        let mut changes = match parts(claim, event, &payloads, now) {
+        let mut changes = match parts(&claim, event, &payloads, now) {
             Ok(changes) => changes,
-            Err(problem) => {
-                count(&self.topic.failed);
-                return self.postpone(claim, event, &Failure::new(problem)).await;
-            }
+            Err(problem) => return self.retry(claim, event, &Failure::new(problem)).await,
         };
-        changes.push(deletion(claim));
-        let is_recorded = self.record(claim, &changes).await?;
+        changes.push(deletion(&claim));
+        let is_recorded = self.record(&claim, &changes).await?;
         Ok(Some(if is_recorded { now } else { UNKNOWN }))
     }
 
@@ -549,6 +581,14 @@ enum Recorded {
     Lost,
     /// Nothing has changed, and another attempt may succeed.
     Refused,
+}
+
+/// Returns whether an error concerns all events, and not only the one that was tried.
+fn concerns_all(error: &LedgerError) -> bool {
+    match error {
+        LedgerError::Fault(_) | LedgerError::Busy | LedgerError::NoSpace => true,
+        LedgerError::Fenced | LedgerError::Conflict | LedgerError::Unreadable => false,
+    }
 }
 
 fn count(counter: &AtomicU64) {

@@ -15,10 +15,12 @@ use windlass_server::handler::{
     Answer, ApiHandler, Call, Conclusion, Deliver, Delivery, DeliveryPolicy, Failure,
     MAX_EVENT_LEN, OutboxEvent, Outcome, Rejection, StoreReader, Uploaded,
 };
-use windlass_server::{DefaultHandler, Ended, Registry, ServedApi, Stores, TopicCounts};
+use windlass_server::{
+    Clock as _, DefaultHandler, Ended, Registry, ServedApi, Stores, TopicCounts,
+};
 use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
-use windlass_store::{ChangeSet, Ledger as _, Resource, ResourceChange, Timestamp};
+use windlass_store::{ChangeSet, Ledger as _, LedgerError, Resource, ResourceChange, Timestamp};
 use windlass_testkit::farm::{ANIMALS, SHORT_FORM, UPLOADS};
 use windlass_testkit::media::Media;
 
@@ -47,6 +49,8 @@ pub(crate) struct Announcer {
     padding: usize,
     /// Whether an event names the media of the resource.
     names_media: bool,
+    /// Time until the first attempt.
+    delay: Option<Duration>,
     /// Changes the row of [`tally`] behind the back of the first call.
     rival: Option<Arc<MemoryLedger>>,
     calls: AtomicUsize,
@@ -77,7 +81,7 @@ impl Announcer {
         }
     }
 
-    fn events(&self, change: &ResourceChange) -> Vec<OutboxEvent> {
+    fn events(&self, change: &ResourceChange, now: Timestamp) -> Vec<OutboxEvent> {
         let (id, version) = match change {
             ResourceChange::Insert(resource) | ResourceChange::Replace { resource, .. } => {
                 (&resource.id, resource.version)
@@ -92,6 +96,7 @@ impl Announcer {
         };
         let event = |topic: &&'static str| OutboxEvent {
             media: media.clone(),
+            due: self.delay.map(|delay| now.saturating_add(delay)),
             ..OutboxEvent::new(*topic, payload.clone())
         };
         self.topics.iter().map(event).collect()
@@ -109,7 +114,7 @@ impl ApiHandler for Announcer {
         answer.events = answer
             .changes
             .iter()
-            .flat_map(|it| self.events(it))
+            .flat_map(|it| self.events(it, call.now))
             .collect();
         if let Some(ledger) = &self.rival {
             let is_first = self.calls.fetch_add(1, Ordering::Relaxed) == 0;
@@ -178,6 +183,9 @@ struct Attempt {
     media: Option<Vec<u8>>,
 }
 
+type Conclude =
+    Box<dyn Fn(u32) -> BoxFuture<'static, Result<Vec<ResourceChange>, Rejection>> + Send + Sync>;
+
 type Script = Box<dyn Fn(&Attempt) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
 /// A receiver that reports each attempt, and then does as its script says.
@@ -189,6 +197,10 @@ struct Receiver {
     /// Tallies given up events; the first time, a rival is faster.
     ledger: Option<Arc<MemoryLedger>>,
     conclusions: AtomicUsize,
+    /// Concludes events after this number of failures, instead of the tally.
+    conclude: Option<Conclude>,
+    /// Whether attempts whose payload is `"?"` fail with an error about a row of the ledger.
+    reads_badly: bool,
 }
 
 #[async_trait]
@@ -222,6 +234,9 @@ impl Deliver for Receiver {
         };
         // A test may have ended.
         self.attempts.send(attempt.clone()).ok();
+        if self.reads_badly && attempt.payload == "?" {
+            return Err(Rejection::Ledger(LedgerError::Unreadable));
+        }
         Ok((self.script)(&attempt).await)
     }
 
@@ -230,6 +245,9 @@ impl Deliver for Receiver {
         delivery: &Delivery<'_>,
         conclusion: Conclusion<'_>,
     ) -> Result<Vec<ResourceChange>, Rejection> {
+        if let Some(conclude) = &self.conclude {
+            return conclude(delivery.failures).await;
+        }
         let (Some(ledger), Conclusion::GivenUp(_)) = (&self.ledger, conclusion) else {
             return Ok(Vec::new());
         };
@@ -253,6 +271,8 @@ fn receiver(
         script: Box::new(script),
         ledger: None,
         conclusions: AtomicUsize::new(0),
+        conclude: None,
+        reads_badly: false,
     };
     (receiver, seen)
 }
@@ -299,6 +319,17 @@ impl Place {
             stores,
             clock,
         }
+    }
+
+    /// The same place, with a ledger that counts its calls.
+    fn counted(self) -> (Self, Arc<Faults>) {
+        let faults = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
+        let ledger = FaultyLedger::new(Arc::clone(&self.stores.ledger), Arc::clone(&faults));
+        let stores = Stores {
+            ledger: Arc::new(ledger),
+            ..self.stores
+        };
+        (Self { stores, ..self }, faults)
     }
 
     /// A server of the Farm API with these receivers.
@@ -510,6 +541,155 @@ async fn old_event_is_given_up_together_with_the_changes_of_its_delivery() {
     let tally = place.ledger.resource("tallies", "1").await;
     let tally = tally.expect("the ledger is well").expect("it was made");
     assert_eq!(tally.version, 2, "that of the rival, and one more");
+}
+
+/// Number of attempts so far.
+fn tries(attempts: &mut Attempts) -> usize {
+    std::iter::from_fn(|| attempts.try_recv().ok()).count()
+}
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[tokio::test(start_paused = true)]
+async fn event_whose_conclusion_always_conflicts_is_deleted_at_twice_the_maximum_age() {
+    let place = Place::new();
+    let (mut receiver, mut attempts) = willing();
+    receiver.policy.max_age = Duration::from_secs(5 * 60);
+    receiver.conclude = Some(Box::new(|_| {
+        let missing = ResourceChange::Delete {
+            collection: "tallies".to_owned(),
+            id: "none".to_owned(),
+            expected: 1,
+        };
+        Box::pin(ready(Ok(vec![missing])))
+    }));
+    let world = place.world([receiver]);
+    let _serving = world.serve().await;
+    upload(&world).await;
+    sleep(DAY).await;
+    // After 0, 1, 3, 7 and 15 minutes.
+    assert_eq!((tries(&mut attempts), counts(&world)), (5, (1, 4, 0)));
+    assert_eq!(place.waiting().await, [Value::Null; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_about_an_unreadable_row_is_given_up_and_delays_no_other() {
+    let place = Place::new();
+    let (mut receiver, mut attempts) = willing();
+    receiver.policy.max_age = Duration::from_secs(5 * 60);
+    receiver.policy.concurrency = 1;
+    receiver.reads_badly = true;
+    let now = place.clock.now().as_millis();
+    let strange = json!({"created": now, "due": now, "failures": 0, "payload": "?"});
+    let strange = resource(EVENTS, "0", &strange);
+    apply(&place.ledger, ResourceChange::Insert(strange)).await;
+    let world = place.world([receiver]);
+    // Rows of several pages follow it.
+    for _ in 0..50 {
+        upload(&world).await;
+    }
+    let _serving = world.serve().await;
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!((tries(&mut attempts), counts(&world)), (51, (50, 1, 0)));
+    sleep(DAY).await;
+    // After 1, 3 and 7 minutes.
+    assert_eq!((tries(&mut attempts), counts(&world)), (3, (50, 4, 1)));
+    assert_eq!(place.waiting().await, [Value::Null; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn conclusion_that_takes_too_long_is_a_failure() {
+    let place = Place::new();
+    let (mut receiver, mut attempts) = willing();
+    receiver.policy.timeout = Duration::from_secs(10 * 60);
+    receiver.conclude = Some(Box::new(|failures| match failures {
+        0 => Box::pin(pending()),
+        _ => Box::pin(ready(Ok(Vec::new()))),
+    }));
+    let world = place.world([receiver]);
+    let _serving = world.serve().await;
+    upload(&world).await;
+    let (first, second) = (next(&mut attempts).await, next(&mut attempts).await);
+    let between = second.at.as_millis() - first.at.as_millis();
+    // The timeout, and the first delay. The clock moves once a second.
+    assert!((659_000..663_000).contains(&between), "{between} ms");
+    sleep(A_WHILE).await;
+    assert_eq!(counts(&world), (1, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_conclusion_keeps_its_claim() {
+    let place = Place::new();
+    let (mut one, mut of_one) = willing();
+    one.conclude = Some(Box::new(|_| {
+        Box::pin(async {
+            sleep(3 * CLAIM).await;
+            Ok(Vec::new())
+        })
+    }));
+    let (other, mut of_other) = willing();
+    let (one, other) = (place.world([one]), place.world([other]));
+    let _one = one.serve().await;
+    upload(&one).await;
+    next(&mut of_one).await;
+    let _other = other.serve().await;
+    sleep(4 * CLAIM).await;
+    assert!(of_one.try_recv().is_err() && of_other.try_recv().is_err());
+    assert_eq!((counts(&one), counts(&other)), ((1, 0, 0), (0, 0, 0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_that_is_due_late_has_its_whole_age_for_attempts() {
+    let place = Place::new();
+    let api = Announcer {
+        delay: Some(4 * DAY),
+        ..Announcer::of(&[TOPIC])
+    };
+    let (receiver, mut attempts) = receiver(|attempt| {
+        Box::pin(ready(match attempt.failures {
+            0..3 => Outcome::Retry(Failure::new("not now")),
+            _ => Outcome::Delivered,
+        }))
+    });
+    assert!(receiver.policy.max_age < 4 * DAY);
+    let world = place.world_of(api.serve(), [receiver]);
+    let _serving = world.serve().await;
+    upload(&world).await;
+    sleep(5 * DAY).await;
+    assert_eq!((tries(&mut attempts), counts(&world)), (4, (1, 3, 0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_whose_first_attempt_is_late_is_not_given_up_at_its_first_failure() {
+    let place = Place::new();
+    upload(&place.world([])).await;
+    sleep(4 * DAY).await;
+    let (receiver, mut attempts) = receiver(|attempt| {
+        Box::pin(ready(match attempt.failures {
+            0 => Outcome::Retry(Failure::new("not now")),
+            _ => Outcome::Delivered,
+        }))
+    });
+    let world = place.world([receiver]);
+    let _serving = world.serve().await;
+    sleep(A_WHILE).await;
+    assert_eq!((tries(&mut attempts), counts(&world)), (2, (1, 1, 0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn drain_ends_the_scan_of_many_events() {
+    let (place, faults) = Place::new().counted();
+    let (mut receiver, mut attempts) = slow(Duration::from_secs(1));
+    receiver.policy.concurrency = 1;
+    let world = place.world([receiver]);
+    for _ in 0..100 {
+        upload(&world).await;
+    }
+    let serving = world.serve().await;
+    next(&mut attempts).await;
+    let before = faults.calls_of("resources");
+    assert_eq!(serving.stop().await.expect("no panic"), Ended::Drained);
+    assert_eq!(faults.calls_of("resources"), before);
 }
 
 #[tokio::test(start_paused = true)]
