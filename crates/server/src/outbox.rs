@@ -11,8 +11,8 @@
 
 mod worker;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,6 +32,10 @@ const PREFIX: &str = ".outbox/";
 
 /// Maximum length of the name of a topic, in bytes.
 const MAX_TOPIC: usize = 64;
+
+/// Maximum number of new events of a topic that wait to be looked at by their ids. Further ones are
+/// found by the next scan of all rows.
+const MAX_NEW: usize = 4096;
 
 /// Returns the changes of a call with the rows of its events.
 ///
@@ -89,12 +93,6 @@ fn insertion(event: OutboxEvent, now: Timestamp) -> Result<ResourceChange, Rejec
 
 fn beyond_bounds(problem: String) -> Rejection {
     Rejection::InvalidArgument { problem }
-}
-
-/// Returns a text that sorts before the ids of all events since `time`.
-fn first_id(time: Timestamp) -> String {
-    // The low six bytes, as in the ids.
-    format!("{:012x}", time.as_millis() & 0xffff_ffff_ffff)
 }
 
 fn collection(topic: &str) -> String {
@@ -257,6 +255,8 @@ pub(crate) struct Outbox {
 pub(crate) struct Topic {
     deliver: Arc<dyn Deliver>,
     name: String,
+    /// Ids of events that this process has committed, at most [`MAX_NEW`], until the worker looks.
+    new: Mutex<Vec<String>>,
     /// Notified when this process has committed an event.
     changed: Notify,
     delivered: AtomicU64,
@@ -281,6 +281,7 @@ impl Outbox {
             topics.push(Arc::new(Topic {
                 deliver,
                 name,
+                new: Mutex::default(),
                 changed: Notify::new(),
                 delivered: AtomicU64::new(0),
                 failed: AtomicU64::new(0),
@@ -305,7 +306,7 @@ impl Outbox {
                 continue;
             };
             if let Some(topic) = self.topics.iter().find(|topic| topic.name == name) {
-                topic.changed.notify_one();
+                topic.add_new(&row.id);
             } else {
                 tracing::warn!(
                     topic = name,
@@ -321,6 +322,19 @@ impl Outbox {
 }
 
 impl Topic {
+    fn add_new(&self, id: &str) {
+        let mut new = self.new.lock().unwrap_or_else(PoisonError::into_inner);
+        if new.len() < MAX_NEW {
+            new.push(id.to_owned());
+        }
+        drop(new);
+        self.changed.notify_one();
+    }
+
+    fn take_new(&self) -> Vec<String> {
+        std::mem::take(&mut *self.new.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn counts(&self) -> TopicCounts {
         // Relaxed: the counters guard no other data.
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

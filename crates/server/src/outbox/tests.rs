@@ -184,13 +184,6 @@ fn no_api_has_a_name_under_which_events_are_stored() {
 }
 
 #[test]
-fn ids_since_a_time_sort_behind_its_first_id() {
-    let before = Timestamp::from_millis(NOW.as_millis() - 1);
-    let first = first_id(NOW);
-    assert!(new_resource_id(before) < first && first < new_resource_id(NOW));
-}
-
-#[test]
 fn first_delivery_of_a_topic_gets_its_events() {
     struct Named(&'static str);
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use windlass_store::{ChangeSet, LedgerError, Resource, ResourceChange, Timestamp};
 
-use super::{Event, Topic, collection, deletion, first_id, parts, rescheduled};
+use super::{Event, Topic, collection, deletion, parts, rescheduled};
 use crate::error::Error;
 use crate::handler::{
     Conclusion, Delivery, Failure, Outcome, Rejection, StoreHandles, StoreReader,
@@ -27,10 +27,6 @@ const CLAIM: Duration = Duration::from_secs(5 * 60);
 /// Maximum pause of a worker, and its pause after an error of the ledger. Events of other processes
 /// are found at its end.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
-
-/// Age of rows up to which a worker looks at them when this process has committed an event. The id of
-/// an event has the time at which its call began, which is seconds before its commit.
-const RECENT: Duration = Duration::from_secs(2 * 60);
 
 /// Minimum pause between two scans of all rows, for each row.
 const SCAN_PAUSE: Duration = Duration::from_micros(100);
@@ -91,12 +87,12 @@ impl Worker {
             let scanned_until = Instant::now() + Duration::from_millis(pause);
             (next_scan, deadline) = match scan {
                 Scan::All => (scanned, scanned_until),
-                Scan::Recent => (next_scan.min(scanned), deadline.min(scanned_until)),
+                Scan::New => (next_scan.min(scanned), deadline.min(scanned_until)),
             };
             tokio::select! {
                 () = self.topic.changed.notified() => {
                     let is_due = next_scan <= self.now() || deadline <= Instant::now();
-                    scan = if is_due { Scan::All } else { Scan::Recent };
+                    scan = if is_due { Scan::All } else { Scan::New };
                 }
                 () = tokio::time::sleep_until(deadline) => scan = Scan::All,
                 () = self.lifecycle.drain_now.cancelled() => {}
@@ -108,14 +104,20 @@ impl Worker {
     async fn deliver_due(&self, scan: Scan) -> Result<Timestamp, LedgerError> {
         let own = collection(&self.topic.name);
         let found = match scan {
-            Scan::Recent => {
-                let since = first_id(self.now().saturating_sub(RECENT));
-                self.deliver_due_of(&own, Some(since)).await?
+            Scan::New => {
+                let mut found = self.deliver_new(&own).await?;
+                // The others still wait.
+                let others = self.topic.waiting.load(Ordering::Relaxed);
+                let others = u32::try_from(others).unwrap_or(u32::MAX);
+                found.waiting = found.waiting.saturating_add(others);
+                found
             }
             Scan::All => {
-                let mut found = self.deliver_due_of(&own, None).await?;
+                // Before the first read, which finds the rows of these ids.
+                self.topic.take_new();
+                let mut found = self.deliver_due_of(&own).await?;
                 if let Some(former) = self.topic.deliver.former_collection() {
-                    let other = self.deliver_due_of(former, None).await?;
+                    let other = self.deliver_due_of(former).await?;
                     found.next = found.next.min(other.next);
                     found.waiting += other.waiting;
                 }
@@ -130,17 +132,34 @@ impl Worker {
         Ok(found.next.max(earliest).min(now.saturating_add(MAX_PAUSE)))
     }
 
-    /// Tries the due events of a collection whose ids are greater than `after`.
-    async fn deliver_due_of(
+    /// Tries the due events among those that this process has committed since the last scan.
+    async fn deliver_new(&self, collection: &str) -> Result<Found, LedgerError> {
+        let mut found = Found::new();
+        let ids = self.topic.take_new().into_iter();
+        let attempts = ids.map(|id| self.process_new(collection, id));
+        self.run_all(attempts, &mut found).await?;
+        Ok(found)
+    }
+
+    async fn process_new(
         &self,
         collection: &str,
-        mut after: Option<String>,
-    ) -> Result<Found, LedgerError> {
-        let concurrency = self.topic.deliver.policy().concurrency.max(1);
-        let mut found = Found {
-            next: UNKNOWN,
-            waiting: 0,
-        };
+        id: String,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        if self.lifecycle.is_draining() {
+            return Ok(Some(UNKNOWN));
+        }
+        let ledger = &self.store_handles.ledger;
+        match ledger.resource(collection, &id).await? {
+            Some(row) => self.process(row).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Tries the due events of a collection.
+    async fn deliver_due_of(&self, collection: &str) -> Result<Found, LedgerError> {
+        let mut found = Found::new();
+        let mut after: Option<String> = None;
         loop {
             // Pages can be many, and no event is begun any more.
             if self.lifecycle.is_draining() {
@@ -155,16 +174,30 @@ impl Worker {
             };
             after = Some(last.id.clone());
             let attempts = rows.into_iter().map(|row| self.process(row));
-            let attempts = stream::iter(attempts).buffer_unordered(concurrency);
-            // Collected first: an error must not drop the deliveries that still run.
-            let processed: Vec<_> = attempts.collect().await;
-            for due in processed {
-                if let Some(due) = due? {
-                    found.next = found.next.min(due);
-                    found.waiting = found.waiting.saturating_add(1);
-                }
+            self.run_all(attempts, &mut found).await?;
+        }
+    }
+
+    /// Runs attempts, several at a time, and adds their results to `found`.
+    async fn run_all<F>(
+        &self,
+        attempts: impl Iterator<Item = F>,
+        found: &mut Found,
+    ) -> Result<(), LedgerError>
+    where
+        F: Future<Output = Result<Option<Timestamp>, LedgerError>>,
+    {
+        let concurrency = self.topic.deliver.policy().concurrency.max(1);
+        let attempts = stream::iter(attempts).buffer_unordered(concurrency);
+        // Collected first: an error must not drop the deliveries that still run.
+        let processed: Vec<_> = attempts.collect().await;
+        for due in processed {
+            if let Some(due) = due? {
+                found.next = found.next.min(due);
+                found.waiting = found.waiting.saturating_add(1);
             }
         }
+        Ok(())
     }
 
     fn now(&self) -> Timestamp {
@@ -561,9 +594,9 @@ impl Worker {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scan {
     All,
-    /// Those of the last minutes: this process has just committed one. However many events wait, a new
-    /// one is found at once.
-    Recent,
+    /// Those that this process has committed since the last scan. However many events wait, a new one
+    /// is found at once, and with one read.
+    New,
 }
 
 /// The result of a scan.
@@ -572,6 +605,15 @@ struct Found {
     next: Timestamp,
     /// Number of events that wait.
     waiting: u32,
+}
+
+impl Found {
+    fn new() -> Self {
+        Self {
+            next: UNKNOWN,
+            waiting: 0,
+        }
+    }
 }
 
 /// The result of committing the changes that record an outcome.

@@ -677,6 +677,22 @@ async fn event_whose_first_attempt_is_late_is_not_given_up_at_its_first_failure(
 }
 
 #[tokio::test(start_paused = true)]
+async fn new_events_cause_no_scans_while_the_receiver_is_down() {
+    let (place, faults) = Place::new().counted();
+    let (receiver, mut attempts) =
+        receiver(|_| Box::pin(ready(Outcome::Retry(Failure::new("down")))));
+    let world = place.world([receiver]);
+    let _serving = world.serve().await;
+    for _ in 0..300 {
+        upload(&world).await;
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(tries(&mut attempts), 300);
+    let scans = faults.calls_of("resources");
+    assert!(scans <= 10, "{scans} reads of many rows");
+}
+
+#[tokio::test(start_paused = true)]
 async fn drain_ends_the_scan_of_many_events() {
     let (place, faults) = Place::new().counted();
     let (mut receiver, mut attempts) = slow(Duration::from_secs(1));
