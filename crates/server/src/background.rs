@@ -63,9 +63,10 @@ impl Background {
         tasks.spawn(finish_interrupted(Arc::downgrade(server)));
         tasks.spawn(sweep(Arc::downgrade(server)));
         for topic in server.outbox.topics() {
+            let state = Arc::downgrade(server);
             let worker = Arc::new(Worker::new(
                 Arc::clone(topic),
-                server.store_handles.clone(),
+                move || state.upgrade().map(|server| server.store_handles.clone()),
                 Arc::clone(&server.clock),
                 Arc::clone(&server.lifecycle),
             ));

@@ -46,43 +46,53 @@ const MAX_UNREADABLE: usize = 1000;
 /// Due time of rows whose next attempt is unknown here.
 const UNKNOWN: Timestamp = Timestamp::from_millis(u64::MAX);
 
-/// The worker of a topic.
+/// Returns the stores, or `None` once the server has been dropped.
+type OpenStores = Box<dyn Fn() -> Option<StoreHandles> + Send + Sync>;
+
+/// The worker of a topic. Between two scans it does not keep the stores open.
 pub(crate) struct Worker {
     topic: Arc<Topic>,
-    store_handles: StoreHandles,
+    stores: OpenStores,
     clock: Arc<dyn Clock>,
     lifecycle: Arc<Lifecycle>,
-    /// Collections and ids of rows that cannot be read. Each is logged once.
-    unreadable: Mutex<HashSet<(String, String)>>,
+    unreadable: Arc<Mutex<Unreadable>>,
 }
+
+/// Collections and ids of rows that cannot be read. Each is logged once.
+type Unreadable = HashSet<(String, String)>;
 
 impl Worker {
     pub(crate) fn new(
         topic: Arc<Topic>,
-        store_handles: StoreHandles,
+        stores: impl Fn() -> Option<StoreHandles> + Send + Sync + 'static,
         clock: Arc<dyn Clock>,
         lifecycle: Arc<Lifecycle>,
     ) -> Self {
         Self {
             topic,
-            store_handles,
+            stores: Box::new(stores),
             clock,
             lifecycle,
-            unreadable: Mutex::default(),
+            unreadable: Arc::default(),
         }
     }
 
-    /// Delivers events until the server drains. A delivery that runs then is finished.
+    /// Delivers events until the server drains or is dropped. A delivery that runs when it drains is
+    /// finished.
     pub(crate) async fn run(&self) {
         let mut scan = Scan::All;
         // Time of the next scan of all rows, by both clocks: the other one may be set back.
         let (mut next_scan, mut deadline) = (UNKNOWN, Instant::now());
         while !self.lifecycle.is_draining() {
-            let scanned = self.deliver_due(scan).await.unwrap_or_else(|error| {
+            let Some(round) = self.round() else {
+                return;
+            };
+            let scanned = round.deliver_due(scan).await.unwrap_or_else(|error| {
                 self.lifecycle.examine_ledger(&error);
                 tracing::warn!(topic = self.topic.name, %error, "the outbox waits for the ledger");
                 self.now().saturating_add(MAX_PAUSE)
             });
+            drop(round);
             let pause = scanned.as_millis().saturating_sub(self.now().as_millis());
             let scanned_until = Instant::now() + Duration::from_millis(pause);
             (next_scan, deadline) = match scan {
@@ -100,6 +110,31 @@ impl Worker {
         }
     }
 
+    fn round(&self) -> Option<Round> {
+        Some(Round {
+            topic: Arc::clone(&self.topic),
+            store_handles: (self.stores)()?,
+            clock: Arc::clone(&self.clock),
+            lifecycle: Arc::clone(&self.lifecycle),
+            unreadable: Arc::clone(&self.unreadable),
+        })
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+/// One scan of a worker.
+struct Round {
+    topic: Arc<Topic>,
+    store_handles: StoreHandles,
+    clock: Arc<dyn Clock>,
+    lifecycle: Arc<Lifecycle>,
+    unreadable: Arc<Mutex<Unreadable>>,
+}
+
+impl Round {
     /// Tries the events that are due. Returns the time of the next scan of all rows.
     async fn deliver_due(&self, scan: Scan) -> Result<Timestamp, LedgerError> {
         let own = collection(&self.topic.name);

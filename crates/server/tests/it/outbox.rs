@@ -969,6 +969,27 @@ async fn get(world: &World, uri: &str) -> Reply {
 }
 
 #[tokio::test(start_paused = true)]
+async fn dropped_server_keeps_no_store_open() {
+    let place = Place::new();
+    let (receiver, mut attempts) = willing();
+    let registry = Registry::new([Announcer::farm()]).expect("there is one API");
+    let clock = Arc::clone(&place.clock);
+    let world = World::of_registry(
+        registry.with_delivery(Arc::new(receiver)),
+        place.stores.clone(),
+        clock,
+        |_| (),
+    );
+    world.server.start().await;
+    upload(&world).await;
+    next(&mut attempts).await;
+    sleep(Duration::from_secs(1)).await;
+    drop(world);
+    // Without a turn for the tasks that end. The references left are those of the place.
+    assert_eq!(Arc::strong_count(&place.ledger), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn drain_waits_for_the_running_delivery_and_begins_no_other() {
     let place = Place::new();
     let (mut receiver, mut attempts) = slow(Duration::from_secs(1));
