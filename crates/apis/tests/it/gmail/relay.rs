@@ -240,6 +240,21 @@ async fn a_refusal_goes_back_to_the_sender_and_the_others_get_the_message() {
     .await;
 }
 
+/// Waits until a failure of each queued message is recorded: the first one gives up no message.
+async fn until_tried(gmail: &Gmail) {
+    let has_failed = |body: &[u8]| {
+        let event: Value = serde_json::from_slice(body).expect("it is JSON");
+        event["failures"] != 0
+    };
+    loop {
+        let queued = gmail.0.all_stored(".outbox/gmail").await;
+        if queued.iter().all(|row| has_failed(&row.body)) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 #[tokio::test]
 async fn sender_gets_bounce_after_three_days_without_relay() {
     let peer = Peer::new().await;
@@ -248,6 +263,7 @@ async fn sender_gets_bounce_after_three_days_without_relay() {
     with_deliveries(&gmail, async {
         let sent = gmail.upload("me/messages/send", LETTER).await.resource();
         assert_eq!(until(&gmail, 1).await, [id(&sent)]);
+        until_tried(&gmail).await;
         gmail
             .0
             .clock
