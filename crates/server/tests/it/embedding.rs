@@ -463,3 +463,77 @@ async fn layers_see_the_requests_of_connections_and_count_in_the_same_registry()
         "{scrape}"
     );
 }
+
+/// Lets pages of one origin use the server.
+#[derive(Clone)]
+struct Cors {
+    inner: UploadService,
+}
+
+impl Service<Request<Full<Bytes>>> for Cors {
+    type Response = Response<ReplyBody>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<ReplyBody>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
+        let is_allowed = request.headers().get("origin") == Some(&APP);
+        let asks = request
+            .headers()
+            .contains_key("access-control-request-method");
+        if !is_allowed {
+            return self.inner.call(request);
+        }
+        let reply: Self::Future = if request.method() == http::Method::OPTIONS && asks {
+            let mut preflight = Response::new(ReplyBody::default());
+            *preflight.status_mut() = StatusCode::NO_CONTENT;
+            let methods = HeaderValue::from_static("POST, PUT, DELETE");
+            let headers = preflight.headers_mut();
+            headers.insert("access-control-allow-methods", methods);
+            Box::pin(std::future::ready(Ok(preflight)))
+        } else {
+            self.inner.call(request)
+        };
+        Box::pin(async {
+            let mut reply = reply.await?;
+            let exposed = HeaderValue::from_static("Location, Range");
+            let headers = reply.headers_mut();
+            headers.insert("access-control-allow-origin", APP);
+            headers.insert("access-control-expose-headers", exposed);
+            Ok(reply)
+        })
+    }
+}
+
+const APP: HeaderValue = HeaderValue::from_static("https://app.test");
+
+#[tokio::test]
+async fn cors_layer_answers_preflights_and_marks_every_reply() {
+    let server = started(builder(memory())).await;
+    let cors = Cors {
+        inner: server.service(),
+    };
+    let preflight = [
+        ("origin", "https://app.test"),
+        ("access-control-request-method", "POST"),
+    ];
+    let reply = ask(cors.clone(), "OPTIONS", SESSIONS, &preflight, Vec::new()).await;
+    assert_eq!(reply.status(), StatusCode::NO_CONTENT);
+    assert_eq!(reply.headers()["access-control-allow-origin"], APP);
+    for (uri, status) in [(SESSIONS, 200), ("/upload/farm/v1/animals", 400)] {
+        let reply = ask(cors.clone(), "POST", uri, &preflight[..1], Vec::new()).await;
+        assert_eq!(reply.status(), status);
+        assert_eq!(reply.headers()["access-control-allow-origin"], APP);
+    }
+    let other = [("origin", "https://other.test"), preflight[1]];
+    let refused = ask(cors, "OPTIONS", SESSIONS, &other, Vec::new()).await;
+    assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED);
+    assert!(
+        !refused
+            .headers()
+            .contains_key("access-control-allow-origin")
+    );
+}
