@@ -4,10 +4,11 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::Extensions;
 
-use crate::identifiers::new_request_id;
+use crate::identifiers::random_number;
 use crate::origin::Host;
 
 /// Who sends a request, as an extension of the request.
@@ -50,43 +51,73 @@ pub struct PeerAddress(pub SocketAddr);
 /// The id of a request in logs, as an extension of the request. A layer may insert its own; else the
 /// server makes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestId(Arc<str>);
+pub struct RequestId(Id);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Id {
+    /// Of a layer.
+    Given(Arc<str>),
+    /// Of the server. Written out only if it is logged.
+    Made(u64),
+}
 
 impl RequestId {
     /// Returns this id.
     pub fn new(id: impl AsRef<str>) -> Self {
-        Self(id.as_ref().into())
+        Self(Id::Given(id.as_ref().into()))
     }
 }
 
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match &self.0 {
+            Id::Given(id) => f.write_str(id),
+            Id::Made(number) => write!(f, "{number:016x}"),
+        }
+    }
+}
+
+/// Makes the ids of requests that come without one: numbers from a random one on, since the logs of
+/// several processes may be read together.
+#[derive(Debug)]
+pub(crate) struct RequestIds(AtomicU64);
+
+impl RequestIds {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU64::new(random_number()))
+    }
+
+    fn next(&self) -> RequestId {
+        // Relaxed: the number guards no other data.
+        RequestId(Id::Made(self.0.fetch_add(1, Ordering::Relaxed)))
     }
 }
 
 /// What is known of a request besides its method and its body.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct RequestContext {
+pub(crate) struct RequestContext {
     /// Id of the request.
-    pub id: RequestId,
+    pub(crate) id: RequestId,
     /// Address of the client's end of the connection, if it is known.
-    pub peer: Option<SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
     /// Host that the client asked for, if it named a valid one.
-    pub host: Option<Host>,
+    pub(crate) host: Option<Host>,
     /// URL under which the client reached the server, without a slash at its end.
-    pub base_url: String,
+    pub(crate) base_url: String,
     /// Who sent the request, if that was established.
-    pub principal: Option<Principal>,
+    pub(crate) principal: Option<Principal>,
 }
 
 impl RequestContext {
     /// Returns the context of a request that reached `host` by `base_url`.
-    pub(crate) fn new(extensions: &Extensions, host: Option<Host>, base_url: String) -> Self {
+    pub(crate) fn new(
+        extensions: &Extensions,
+        ids: &RequestIds,
+        host: Option<Host>,
+        base_url: String,
+    ) -> Self {
         let id = extensions.get().cloned();
         Self {
-            id: id.unwrap_or_else(|| RequestId(new_request_id().into())),
+            id: id.unwrap_or_else(|| ids.next()),
             peer: extensions.get().map(|PeerAddress(address)| *address),
             host,
             base_url,

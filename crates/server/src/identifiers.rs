@@ -47,15 +47,15 @@ pub(crate) fn new_resource_id(now: Timestamp) -> String {
     format!("{:032x}", u128::from_be_bytes(timed(now)))
 }
 
-/// Returns a new request id: 16 lower-case hexadecimal digits.
-pub(crate) fn new_request_id() -> String {
-    format!("{:016x}", u64::from_be_bytes(random()))
-}
-
 /// Returns the version of a new resource: a random number below 2^62. A resource that is deleted
 /// and created again under the same id then has no version that a call may have read before.
 pub fn first_version() -> u64 {
-    u64::from_be_bytes(random()) >> 2
+    random_number() >> 2
+}
+
+/// Returns a random number.
+pub(crate) fn random_number() -> u64 {
+    u64::from_be_bytes(random())
 }
 
 /// Returns a time followed by random bytes.

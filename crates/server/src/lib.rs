@@ -129,7 +129,7 @@ pub use auth::{
 pub use capacity::{Full, LimitedResource, MEDIA_READS, Usage};
 pub use config::Settings;
 pub use connections::{Accept, Accepted, HttpService, Listener};
-pub use context::{PeerAddress, Principal, RequestContext, RequestId};
+pub use context::{PeerAddress, Principal, RequestId};
 pub use default_handler::{DefaultHandler, patched_fields};
 pub use identifiers::{Clock, SystemClock};
 pub use origin::{Host, NotAHost};

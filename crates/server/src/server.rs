@@ -15,6 +15,7 @@ use crate::background::{self, Background};
 use crate::capacity::{Capacity, Usage};
 use crate::config::Settings;
 use crate::connections::{Accept, Connections, HttpService, Listener};
+use crate::context::RequestIds;
 use crate::dialects::Dialects;
 use crate::disks::CheckedStores;
 use crate::handler::StoreHandles;
@@ -169,6 +170,7 @@ impl ServerBuilder {
             outbox: Outbox::new(registry.deliveries()),
             authorize: self.authorize,
             clock: self.clock,
+            request_ids: RequestIds::new(),
             settings,
             mount,
             dialects,
@@ -210,7 +212,7 @@ pub struct Server {
 }
 
 struct Inner {
-    /// Declared first: they end before the stores close.
+    /// Declared before the state: the background tasks end before the stores close.
     background: Mutex<Background>,
     state: Arc<ServerState>,
 }
@@ -338,8 +340,8 @@ impl Server {
         self.drain_while(lifecycle.wait_for_requests()).await;
     }
 
-    /// Starts the server unless that was done, and serves the connections of `listener` until `stop` resolves or storage
-    /// fails, then drains: no new requests are accepted, and running ones finish or commit what is
+    /// Starts the server unless that was done, and serves the connections of `listener` until `stop`
+    /// resolves or storage fails, then drains: no new requests are accepted, and running ones finish or commit what is
     /// durable within [`config::Limits::drain`](crate::config::Limits::drain).
     ///
     /// Requests that exceed this time keep the stores open. Otherwise the stores close when the last

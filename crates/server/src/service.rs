@@ -150,7 +150,7 @@ fn context_of(server: &ServerState, head: &Parts) -> RequestContext {
     let origin = Origin::of(settings, mount, &head.uri, &head.headers, local);
     let host = origin.host();
     let base_url = origin.base_url(server.registry.on(host.as_ref()).host());
-    RequestContext::new(&head.extensions, host, base_url)
+    RequestContext::new(&head.extensions, &server.request_ids, host, base_url)
 }
 
 /// What the reply to a request, and the log of it, need of the request besides its head.

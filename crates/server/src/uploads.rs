@@ -53,6 +53,7 @@ use std::sync::Arc;
 use crate::auth::Authorize;
 use crate::capacity::Capacity;
 use crate::config::Settings;
+use crate::context::RequestIds;
 use crate::dialects::Dialects;
 use crate::disks::{CheckedStores, DiskSpace};
 use crate::error::Error;
@@ -90,6 +91,7 @@ pub(crate) struct ServerState {
     pub(crate) authorize: Arc<dyn Authorize>,
     pub(crate) dialects: Arc<Dialects>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) request_ids: RequestIds,
     /// Bounds on what clients can make the server hold.
     pub(crate) capacity: Capacity,
     /// Fail-stop, drain, and work that outlives its request.
