@@ -1,75 +1,61 @@
 //! The discovery service: the API descriptions from which client libraries build themselves. Each
 //! host serves those of its own APIs.
 
-use http::{Method as HttpMethod, StatusCode};
 use serde_json::{Value, json};
 use windlass_discovery::Api;
 use windlass_proto::parameters::Parameters;
 
-use crate::error::Error;
 use crate::registry::VirtualHost;
-use crate::reply::{Reply, json_bytes, stored_json};
-use crate::uploads::ServerState;
 
-/// Answers a request to the discovery service; `None` if the path is not one of its paths.
-pub(crate) fn answer(
-    server: &ServerState,
-    virtual_host: &VirtualHost,
-    http_method: &HttpMethod,
-    path: &str,
-    query: &Parameters,
-    base_url: &str,
-) -> Option<Result<Reply, Error>> {
-    let found = if path == "/discovery/v1/apis" {
-        Some(Ok(directory(virtual_host, query, base_url)))
-    } else if path == "/$discovery/rest" {
-        Some(document_of(by_version(virtual_host, query), path, base_url))
-    } else {
-        let (name, version) = name_and_version(path)?;
-        let named = virtual_host.api(name, version).map(|entry| &entry.api);
-        Some(document_of(named, path, base_url))
-    };
-    let readable = matches!(*http_method, HttpMethod::GET | HttpMethod::HEAD);
-    found.map(|document| {
-        if !readable {
-            return Err(Error::MethodNotAllowed {
-                allowed: vec![HttpMethod::GET, HttpMethod::HEAD],
-            });
+/// What a path of the discovery service asks for.
+pub(crate) enum Request<'a> {
+    /// `/discovery/v1/apis`
+    Directory,
+    /// `/$discovery/rest?version=v1`
+    ByVersion,
+    /// `/discovery/v1/apis/{api}/{version}/rest`
+    ByName { api: &'a str, version: &'a str },
+}
+
+impl<'a> Request<'a> {
+    /// Returns what is asked for at a path; `None` if the path is not one of the discovery service.
+    pub(crate) fn at(path: &'a str) -> Option<Self> {
+        match path {
+            "/discovery/v1/apis" => return Some(Self::Directory),
+            "/$discovery/rest" => return Some(Self::ByVersion),
+            _ => {}
         }
-        let text = server.capacity.reply(json_bytes(&document?, true))?;
-        Ok(stored_json(StatusCode::OK, text))
-    })
+        let name_and_version = path
+            .strip_prefix("/discovery/v1/apis/")?
+            .strip_suffix("/rest")?;
+        let (api, version) = name_and_version.split_once('/')?;
+        (!version.contains('/')).then_some(Self::ByName { api, version })
+    }
+
+    /// Returns the document that is asked for; `None` if the host has no such API.
+    pub(crate) fn document(
+        &self,
+        virtual_host: &VirtualHost,
+        query: &Parameters,
+        base_url: &str,
+    ) -> Option<Value> {
+        let api = match *self {
+            Self::Directory => return Some(directory(virtual_host, query, base_url)),
+            Self::ByVersion => by_version(virtual_host, query),
+            Self::ByName { api, version } => virtual_host.api(api, version).map(|entry| &entry.api),
+        };
+        let served = api?.document().served_at(base_url);
+        Some(serde_json::to_value(served).expect("a document came from JSON or from strings"))
+    }
 }
 
-/// Whether a path is one of the discovery service.
-pub(crate) fn has(path: &str) -> bool {
-    matches!(path, "/discovery/v1/apis" | "/$discovery/rest") || name_and_version(path).is_some()
-}
-
-/// `/discovery/v1/apis/{api}/{version}/rest`
-fn name_and_version(path: &str) -> Option<(&str, &str)> {
-    let name_and_version = path
-        .strip_prefix("/discovery/v1/apis/")?
-        .strip_suffix("/rest")?;
-    let (name, version) = name_and_version.split_once('/')?;
-    (!version.contains('/')).then_some((name, version))
-}
-
-/// `/$discovery/rest?version=v1`: made for hosts of one API, so the first that has the version: one of
+/// A path that is made for hosts of one API, so the first that has the version: one of
 /// the host's own if there is any.
 fn by_version<'a>(virtual_host: &'a VirtualHost, query: &Parameters) -> Option<&'a Api> {
     let version = query.first("version");
     virtual_host
         .apis()
         .find(|api| version.is_none_or(|version| api.version() == version))
-}
-
-fn document_of(api: Option<&Api>, path: &str, base_url: &str) -> Result<Value, Error> {
-    let api = api.ok_or_else(|| Error::NoSuchPath {
-        path: path.to_owned(),
-    })?;
-    let served = api.document().served_at(base_url);
-    Ok(serde_json::to_value(served).expect("a document came from JSON or from strings"))
 }
 
 fn directory(virtual_host: &VirtualHost, query: &Parameters, base_url: &str) -> Value {

@@ -46,6 +46,9 @@ pub(crate) fn with_events(
     events: Vec<OutboxEvent>,
     now: Timestamp,
 ) -> Result<Vec<ResourceChange>, Rejection> {
+    if events.is_empty() {
+        return Ok(changes);
+    }
     if events.len() > MAX_EVENTS {
         return Err(beyond_bounds(format!(
             "the call leaves {} events; the limit is {MAX_EVENTS}",

@@ -21,11 +21,11 @@ use crate::identifiers::new_resource_id;
 use crate::outbox::with_events;
 use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
-use crate::reply::{Reply, empty, json_bytes, reply as typed_reply, stored_json};
+use crate::reply::{self, Reply, empty, json_bytes, stored_json};
 use crate::uploads::ServerState;
 use crate::uploads::finish::ATTEMPTS;
 use crate::uploads::request::UploadHead;
-use crate::uploads::single_request::embedded as embedded_media;
+use crate::uploads::single_request;
 
 /// The text, its parsed values and the decoded media are in memory at the same time.
 const COPIES: u64 = 3;
@@ -115,7 +115,7 @@ impl Shape {
                 bytes,
             }) => {
                 let bytes = reply_memory.into_reply(bytes)?;
-                return Ok(typed_reply(StatusCode::OK, content_type, bytes));
+                return Ok(reply::reply(StatusCode::OK, content_type, bytes));
             }
         };
         let etag = body.get("etag").and_then(Value::as_str);
@@ -226,8 +226,8 @@ async fn upload(
         headers: head.headers,
         principal: head.principal,
     };
-    let reply = embedded_media(server, &upload, metadata, embedded).await?;
-    Ok(typed_reply(reply.status, reply.content_type, reply.body))
+    let reply = single_request::embedded(server, &upload, metadata, embedded).await?;
+    Ok(reply::reply(reply.status, reply.content_type, reply.body))
 }
 
 /// The JSON of a call, and the media that its handler finds inside.

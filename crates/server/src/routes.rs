@@ -25,14 +25,14 @@ use crate::error::Error;
 use crate::metrics::{RequestRecord, UploadType};
 use crate::parameters::check_parameters;
 use crate::registry::{ServedMethod, VirtualHost};
-use crate::reply::Reply;
+use crate::reply::{Reply, json_bytes, stored_json};
 use crate::resources::{CallHead, call};
 use crate::uploads::ServerState;
 use crate::uploads::finish::FinalReply;
 use crate::uploads::request::UploadHead;
 use crate::uploads::session;
 use crate::uploads::sessions::{SessionReply, SessionTarget};
-use crate::uploads::single_request::{multipart, simple};
+use crate::uploads::single_request;
 use crate::{discovery_service, reply};
 
 /// How long the readiness check waits for the ledger.
@@ -70,11 +70,15 @@ pub(crate) async fn route(
     }
     let http_method = effective_method(&head.method, &head.headers);
     let stated = http_method.as_ref().unwrap_or(&head.method);
-    context.principal = authenticate(server, head, context, stated).await?;
+    let path = head.uri.path();
+    let destination = Destination::of(path);
+    let query = Parameters::parse(head.uri.query());
+    let access = access_to(&destination, query.as_ref().ok());
+    context.principal = authenticate(server, head, context, stated, access).await?;
     let empty = body.as_ref().is_none_or(|body| body.end_flag().is_set());
     let framing = Framing::of(head.version, &head.headers, empty)?;
-    check_path(head.uri.path())?;
-    let query = Parameters::parse(head.uri.query())?;
+    check_path(path)?;
+    let query = query?;
     let virtual_host = server.registry.on(context.host.as_ref());
     let request = Routed {
         server,
@@ -86,20 +90,13 @@ pub(crate) async fn route(
         principal: context.principal.as_ref(),
         record,
     };
-    let path = head.uri.path();
-    if let Some(reply) = discovery_service::answer(
-        server,
-        virtual_host,
-        request.http_method,
-        path,
-        &query,
-        request.base_url,
-    ) {
-        record.discovery();
-        return reply.map(Routing::Answered);
-    }
-    let Some(plain) = plain_path(path) else {
-        return Box::pin(request.call(body)).await.map(Routing::Answered);
+    let plain = match destination {
+        Destination::Discovery(wanted) => {
+            record.discovery();
+            return request.discovery(&wanted).map(Routing::Answered);
+        }
+        Destination::Call => return Box::pin(request.call(body)).await.map(Routing::Answered),
+        Destination::Upload { plain } => plain,
     };
     let upload_head = RequestHead {
         http_method: request.http_method,
@@ -141,9 +138,10 @@ async fn authenticate(
     head: &Parts,
     context: &RequestContext,
     http_method: &HttpMethod,
+    access: Access,
 ) -> Result<Option<Principal>, AccessError> {
     let request = AccessRequest {
-        access: access_of(head),
+        access,
         http_method,
         uri: &head.uri,
         headers: &head.headers,
@@ -153,21 +151,35 @@ async fn authenticate(
     server.authorize.authenticate(&request).await
 }
 
-/// What a request is about, before it is known whether its session exists.
-fn access_of(head: &Parts) -> Access {
-    let path = head.uri.path();
-    if discovery_service::has(path) {
-        Access::Discovery
-    } else if plain_path(path).is_some() && names_session(head.uri.query()) {
-        Access::Session
-    } else {
-        Access::Call
+/// Where a path leads.
+enum Destination<'a> {
+    /// To the discovery service.
+    Discovery(discovery_service::Request<'a>),
+    /// To an upload into the resource at this path.
+    Upload { plain: &'a str },
+    /// To a method of an API, or nowhere.
+    Call,
+}
+
+impl<'a> Destination<'a> {
+    fn of(path: &'a str) -> Self {
+        if let Some(request) = discovery_service::Request::at(path) {
+            return Self::Discovery(request);
+        }
+        plain_path(path).map_or(Self::Call, |plain| Self::Upload { plain })
     }
 }
 
-/// Whether a query has an `upload_id`, as that of a session URI has.
-fn names_session(query: Option<&str>) -> bool {
-    Parameters::parse(query).is_ok_and(|query| query.upload_id().is_some())
+/// What a request is about, before it is known whether its session exists. A session URI has an
+/// `upload_id` in its query, which is `None` if it cannot be read.
+fn access_to(destination: &Destination<'_>, query: Option<&Parameters>) -> Access {
+    match destination {
+        Destination::Discovery(_) => Access::Discovery,
+        Destination::Upload { .. } if query.is_some_and(|query| query.upload_id().is_some()) => {
+            Access::Session
+        }
+        Destination::Upload { .. } | Destination::Call => Access::Call,
+    }
 }
 
 /// No method has a path that is not UTF-8; a 404 would mean that the resource does not exist.
@@ -208,6 +220,20 @@ impl Routed<'_> {
     async fn authorize(&self, method: &Method) -> Result<(), AccessError> {
         let authorize = &self.server.authorize;
         authorize.authorize(self.principal, method).await
+    }
+
+    fn discovery(&self, request: &discovery_service::Request<'_>) -> Result<Reply, Error> {
+        let readable = [HttpMethod::GET, HttpMethod::HEAD];
+        if !readable.contains(self.http_method) {
+            return Err(Error::MethodNotAllowed {
+                allowed: readable.into(),
+            });
+        }
+        let document = request
+            .document(self.virtual_host, self.query, self.base_url)
+            .ok_or_else(|| no_such(self.head.uri.path()))?;
+        let text = self.server.capacity.reply(json_bytes(&document, true))?;
+        Ok(stored_json(StatusCode::OK, text))
     }
 
     async fn call(&self, body: &mut Option<RequestBody>) -> Result<Reply, Error> {
@@ -267,10 +293,22 @@ impl Routed<'_> {
         };
         let reply = match upload {
             Upload::Simple(upload) => {
-                Box::pin(simple(self.server, &head, upload, take(body))).await?
+                Box::pin(single_request::simple(
+                    self.server,
+                    &head,
+                    upload,
+                    take(body),
+                ))
+                .await?
             }
             Upload::Multipart(upload) => {
-                Box::pin(multipart(self.server, &head, upload, take(body))).await?
+                Box::pin(single_request::multipart(
+                    self.server,
+                    &head,
+                    upload,
+                    take(body),
+                ))
+                .await?
             }
             Upload::Start(start) => return Box::pin(self.start(dialect, &head, start, body)).await,
         };
