@@ -1,4 +1,4 @@
-//! Who may: the contract of authorization, and two implementations.
+//! Authentication and authorization: the contract, and three implementations.
 //!
 //! [`Authorize::authenticate`] is asked before a request is routed, so that a stranger does not learn
 //! which paths exist. [`Authorize::authorize`] is asked when the method of a call is known. The checks

@@ -1,7 +1,7 @@
 //! The path `/metrics`: a registry of metrics in the text formats of Prometheus.
 //!
-//! It is no part of the service of a [`Server`](crate::Server): whoever may reach it is a decision of
-//! the application, which also owns the registry. [`MetricsService`] puts it in front of a service,
+//! It is no part of the service of a [`Server`](crate::Server): the application owns the registry and
+//! decides from where the path can be reached. [`MetricsService`] puts it in front of a service,
 //! [`serve_metrics`] on a listener of its own.
 
 use std::convert::Infallible;

@@ -317,7 +317,7 @@ impl FailOutcome {
     ///
     /// If the request is fenced, another request has the session, which may go on, and `error`
     /// describes an outdated state. The reply then tells the client to ask again, and not that its
-    /// upload is lost. So it does if the ledger has not answered: nobody knows then who has it.
+    /// upload is lost. It tells the same if the ledger has not answered, since the request may then be fenced.
     pub(crate) fn error_for_reply(self, error: Error) -> Error {
         match self {
             Self::Recorded => error,
