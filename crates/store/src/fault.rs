@@ -1,4 +1,4 @@
-//! Decorators that make the calls of a store fail on schedule.
+//! Decorators that make the calls of a store fail on schedule, or stop when a test says so.
 //!
 //! One [`Faults`] counts the calls of a ledger and a vault together. So a test can run a workload
 //! once to count its calls, and then once for each call with that call failing:
@@ -20,6 +20,8 @@
 //! # });
 //! ```
 
+mod paced;
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,6 +35,8 @@ use crate::ledger::{ChangeSet, EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{Epoch, Extent, MediaId, NewSession, Resource, Session, SessionId, Timestamp};
 use crate::vault::{Listing, MediaReader, MediaWriter, Space, Vault, VaultError};
 
+pub use paced::{PacedLedger, Stopped};
+
 /// Which calls are affected. The first call has the number 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
@@ -42,6 +46,8 @@ pub enum Trigger {
     Once(u64),
     /// The nth call and all later ones.
     From(u64),
+    /// All calls of the contracts' methods with this name.
+    CallsOf(&'static str),
 }
 
 /// What happens to an affected call.
@@ -56,6 +62,9 @@ pub enum InjectedFault {
     /// The disk is full: a write stores half of its bytes and reports how many, and a change does
     /// nothing. Calls that need no space succeed.
     NoSpace,
+    /// A call of a ledger does nothing and reports [`LedgerError::Busy`]. One of a vault does as with
+    /// [`InjectedFault::Fault`].
+    Busy,
     /// It is carried out after this delay.
     Slow(Duration),
     /// It does nothing and panics.
@@ -63,11 +72,12 @@ pub enum InjectedFault {
 }
 
 impl Trigger {
-    fn is_due(self, call: u64) -> bool {
+    fn is_due(self, call: u64, name: &str) -> bool {
         match self {
             Self::Never => false,
             Self::Once(nth) => call == nth,
             Self::From(nth) => call >= nth,
+            Self::CallsOf(method) => name == method,
         }
     }
 }
@@ -130,7 +140,7 @@ impl Faults {
         let mut due = self
             .schedule
             .iter()
-            .filter(|(trigger, _)| trigger.is_due(call));
+            .filter(|(trigger, _)| trigger.is_due(call, name));
         match due.next()?.1 {
             InjectedFault::Slow(delay) => {
                 tokio::time::sleep(delay).await;
@@ -178,6 +188,7 @@ impl FaultyLedger {
                 Err(LedgerError::Fault(scheduled()))
             }
             Some(InjectedFault::NoSpace) => Err(LedgerError::NoSpace),
+            Some(InjectedFault::Busy) => Err(LedgerError::Busy),
             Some(InjectedFault::Lost) => {
                 change.await?;
                 Err(LedgerError::Fault(scheduled()))
@@ -192,6 +203,7 @@ impl FaultyLedger {
     ) -> Result<T, LedgerError> {
         match self.faults.next(name).await {
             None | Some(InjectedFault::NoSpace | InjectedFault::Slow(_)) => read.await,
+            Some(InjectedFault::Busy) => Err(LedgerError::Busy),
             Some(InjectedFault::Fault | InjectedFault::Torn | InjectedFault::Panic) => {
                 Err(LedgerError::Fault(scheduled()))
             }
@@ -404,7 +416,7 @@ impl MediaWriter for FaultyWriter {
         let fault = || Err(VaultError::Fault(scheduled()));
         match self.faults.next("write").await {
             None | Some(InjectedFault::Slow(_)) => self.inner.write(offset, data).await,
-            Some(InjectedFault::Fault | InjectedFault::Panic) => fault(),
+            Some(InjectedFault::Fault | InjectedFault::Busy | InjectedFault::Panic) => fault(),
             Some(InjectedFault::Torn) => {
                 self.write_half(offset, &data).await?;
                 fault()
@@ -452,9 +464,15 @@ async fn change<T>(
     match (faults.next(name).await, full) {
         (Some(InjectedFault::NoSpace), Some(full)) => Err(full()),
         (None | Some(InjectedFault::Slow(_) | InjectedFault::NoSpace), _) => change.await,
-        (Some(InjectedFault::Fault | InjectedFault::Torn | InjectedFault::Panic), _) => {
-            Err(VaultError::Fault(scheduled()))
-        }
+        (
+            Some(
+                InjectedFault::Fault
+                | InjectedFault::Torn
+                | InjectedFault::Busy
+                | InjectedFault::Panic,
+            ),
+            _,
+        ) => Err(VaultError::Fault(scheduled())),
         (Some(InjectedFault::Lost), _) => {
             change.await?;
             Err(VaultError::Fault(scheduled()))
@@ -475,9 +493,9 @@ async fn read<T>(
     };
     match faults.next(name).await {
         None | Some(InjectedFault::NoSpace | InjectedFault::Slow(_)) => read.await,
-        Some(InjectedFault::Fault | InjectedFault::Torn | InjectedFault::Panic) => {
-            Err(unreadable())
-        }
+        Some(
+            InjectedFault::Fault | InjectedFault::Torn | InjectedFault::Busy | InjectedFault::Panic,
+        ) => Err(unreadable()),
         Some(InjectedFault::Lost) => {
             read.await?;
             Err(unreadable())

@@ -4,7 +4,6 @@ mod dfareporting;
 mod drive;
 mod games_configuration;
 mod gmail;
-mod paced_ledger;
 mod storage;
 mod world;
 mod youtube;

@@ -79,10 +79,10 @@ impl Plan {
         }
     }
 
-    /// The first call that it strikes.
+    /// The first call that it strikes, if that is chosen by its number.
     fn nth(self) -> Option<u64> {
         match self {
-            Self::Calm | Self::InjectedFault(_, Trigger::Never) => None,
+            Self::Calm | Self::InjectedFault(_, Trigger::Never | Trigger::CallsOf(_)) => None,
             Self::InjectedFault(_, Trigger::Once(nth) | Trigger::From(nth))
             | Self::OutageBefore(nth)
             | Self::OutageAfter(nth) => Some(nth),

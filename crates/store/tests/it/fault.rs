@@ -37,8 +37,24 @@ async fn affected_change_fails_before_or_after_it_is_made() {
         start_in(InjectedFault::NoSpace).await,
         (false, Err(LedgerError::NoSpace))
     ));
+    assert!(matches!(
+        start_in(InjectedFault::Busy).await,
+        (false, Err(LedgerError::Busy))
+    ));
     let slow = InjectedFault::Slow(Duration::from_millis(1));
     assert!(matches!(start_in(slow).await, (true, Ok(()))));
+}
+
+#[tokio::test]
+async fn calls_of_one_method_are_affected_alone() {
+    let faults = Faults::new(Trigger::CallsOf("lease"), InjectedFault::Busy);
+    let ledger = FaultyLedger::new(Arc::new(MemoryLedger::new()), Arc::new(faults));
+    ledger.start(new_session(1, 100)).await.unwrap();
+    for _ in 0..2 {
+        let leased = ledger.lease(session_id(1)).await;
+        assert!(matches!(leased, Err(LedgerError::Busy)), "{leased:?}");
+        assert!(ledger.session(session_id(1)).await.unwrap().is_some());
+    }
 }
 
 /// Returns the bytes of media 1 that were written, and the outcome of the affected write.

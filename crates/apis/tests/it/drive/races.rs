@@ -3,45 +3,30 @@
 
 use std::sync::Arc;
 
-use futures_util::future::join;
 use serde_json::json;
 use windlass_server::Stores;
+use windlass_store::fault::PacedLedger;
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 
 use super::{FILES, file, folder, get, patch};
-use crate::paced_ledger::PacedLedger;
 use crate::world::World;
 
-/// Two servers. The lookups of the first can be stopped.
-struct Replicas {
-    slow: World,
-    ledger: Arc<PacedLedger>,
-    quick: World,
-}
-
-impl Replicas {
-    fn new() -> Self {
-        let (memory, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
-        let ledger = Arc::new(PacedLedger::new(Arc::clone(&memory) as _));
-        let over = |ledger| Stores {
-            ledger,
-            vault: Arc::new(vault.clone()),
-        };
-        Self {
-            slow: World::over("drive", over(Arc::clone(&ledger) as _)),
-            quick: World::over("drive", over(memory)),
-            ledger,
-        }
-    }
+/// Returns two servers, the first of which has this ledger.
+fn replicas() -> (World, Arc<PacedLedger>, World) {
+    let (memory, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
+    let ledger = Arc::new(PacedLedger::new(Arc::clone(&memory) as _));
+    let over = |ledger| Stores {
+        ledger,
+        vault: Arc::new(vault.clone()),
+    };
+    let slow = World::over("drive", over(Arc::clone(&ledger) as _));
+    let quick = World::over("drive", over(memory));
+    (slow, ledger, quick)
 }
 
 #[tokio::test]
 async fn folders_that_are_moved_into_each_other_form_no_cycle() {
-    let Replicas {
-        slow,
-        ledger,
-        quick,
-    } = &Replicas::new();
+    let (slow, ledger, quick) = &replicas();
     let above = folder(quick, "above", "root").await;
     let left = folder(quick, "left", &above).await;
     let right = folder(quick, "right", &above).await;
@@ -51,14 +36,14 @@ async fn folders_that_are_moved_into_each_other_form_no_cycle() {
     let into = |folder: &str| format!("&addParents={folder}&removeParents={above}");
     let nothing = json!({});
     let meanwhile = async {
-        stopped.reached().await;
         patch(quick, &right, &into(&left), &nothing)
             .await
             .resource();
-        stopped.release();
     };
     let into_inner = into(&inner);
-    let (reply, ()) = join(patch(slow, &left, &into_inner, &nothing), meanwhile).await;
+    let (reply, ()) = stopped
+        .during(patch(slow, &left, &into_inner, &nothing), meanwhile)
+        .await;
     reply.refusal(400, "invalid");
     assert_eq!(
         get(quick, &left).await.resource()["parents"],
@@ -72,11 +57,7 @@ async fn folders_that_are_moved_into_each_other_form_no_cycle() {
 
 #[tokio::test]
 async fn file_in_a_folder_that_is_deleted_meanwhile_is_refused() {
-    let Replicas {
-        slow,
-        ledger,
-        quick,
-    } = &Replicas::new();
+    let (slow, ledger, quick) = &replicas();
     let above = folder(quick, "above", "root").await;
     let pen = folder(quick, "pen", &above).await;
     let uri = format!("{FILES}/{pen}");
@@ -84,56 +65,41 @@ async fn file_in_a_folder_that_is_deleted_meanwhile_is_refused() {
     // The pen has been found when the folder above it is looked up.
     let stopped = ledger.stop_at(&above);
     let meanwhile = async {
-        stopped.reached().await;
         assert_eq!(quick.call("DELETE", &uri).await.status, 204);
-        stopped.release();
     };
-    let (reply, ()) = join(slow.json("POST", FILES, &metadata), meanwhile).await;
+    let (reply, ()) = stopped
+        .during(slow.json("POST", FILES, &metadata), meanwhile)
+        .await;
     reply.refusal(404, "notFound");
     get(quick, "llama").await.refusal(404, "notFound");
 }
 
 #[tokio::test]
 async fn file_that_is_put_into_a_folder_while_it_is_deleted_goes_with_it() {
-    let Replicas {
-        slow,
-        ledger,
-        quick,
-    } = &Replicas::new();
+    let (slow, ledger, quick) = &replicas();
     let pen = folder(quick, "pen", "root").await;
     let uri = format!("{FILES}/{pen}");
     let stopped = ledger.stop_at(&format!("drive/children/{pen}"));
-    let meanwhile = async {
-        stopped.reached().await;
-        let llama = file(quick, &json!({"parents": [pen]})).await;
-        stopped.release();
-        llama
-    };
-    let (reply, llama) = join(slow.call("DELETE", &uri), meanwhile).await;
+    let meanwhile = async { file(quick, &json!({"parents": [pen]})).await };
+    let (reply, llama) = stopped.during(slow.call("DELETE", &uri), meanwhile).await;
     assert_eq!(reply.status, 204, "{reply:?}");
     get(quick, &llama).await.refusal(404, "notFound");
 }
 
 #[tokio::test]
 async fn file_that_is_moved_out_of_a_folder_while_it_is_deleted_survives() {
-    let Replicas {
-        slow,
-        ledger,
-        quick,
-    } = &Replicas::new();
+    let (slow, ledger, quick) = &replicas();
     let pen = folder(quick, "pen", "root").await;
     let safe = folder(quick, "safe", "root").await;
     let cow = file(quick, &json!({"name": "cow", "parents": [pen]})).await;
     let stopped = ledger.stop_at(&cow);
     let into_safe = format!("&addParents={safe}&removeParents={pen}");
     let meanwhile = async {
-        stopped.reached().await;
         let moved = patch(quick, &cow, &into_safe, &json!({})).await;
         moved.resource();
-        stopped.release();
     };
     let uri = format!("{FILES}/{pen}");
-    let (reply, ()) = join(slow.call("DELETE", &uri), meanwhile).await;
+    let (reply, ()) = stopped.during(slow.call("DELETE", &uri), meanwhile).await;
     assert_eq!(reply.status, 204, "{reply:?}");
     assert_eq!(get(quick, &cow).await.resource()["parents"], json!([safe]));
     get(quick, &pen).await.refusal(404, "notFound");
@@ -141,24 +107,18 @@ async fn file_that_is_moved_out_of_a_folder_while_it_is_deleted_survives() {
 
 #[tokio::test]
 async fn file_that_is_restored_while_the_trash_is_emptied_survives() {
-    let Replicas {
-        slow,
-        ledger,
-        quick,
-    } = &Replicas::new();
+    let (slow, ledger, quick) = &replicas();
     let cow = file(quick, &json!({"name": "cow"})).await;
     patch(quick, &cow, "", &json!({"trashed": true}))
         .await
         .resource();
     let stopped = ledger.stop_at(&cow);
     let meanwhile = async {
-        stopped.reached().await;
         let restored = patch(quick, &cow, "", &json!({"trashed": false})).await;
         restored.resource();
-        stopped.release();
     };
     let uri = format!("{FILES}/trash");
-    let (reply, ()) = join(slow.call("DELETE", &uri), meanwhile).await;
+    let (reply, ()) = stopped.during(slow.call("DELETE", &uri), meanwhile).await;
     assert_eq!(reply.status, 204, "{reply:?}");
     get(quick, &cow).await.resource();
 }

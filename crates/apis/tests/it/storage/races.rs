@@ -5,11 +5,11 @@ use std::sync::Arc;
 use futures_util::future::{join, join_all};
 use tempfile::TempDir;
 use windlass_server::Stores;
+use windlass_store::fault::PacedLedger;
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store_local::{Durability, LocalStore, Options};
 
 use super::{BUCKET, LARGE, OBJECTS, Storage};
-use crate::paced_ledger::PacedLedger;
 use crate::world::World;
 
 /// Copiers of one object, many more than attempts at one copy.
@@ -79,14 +79,12 @@ async fn raced(paced: &Paced, http_method: &str, before: &[u8], new: Option<&[u8
     let stopped = ledger.stop_at("calf");
     let uri = format!("{OBJECTS}/cow/{http_method}");
     let meanwhile = async {
-        stopped.reached().await;
         assert_eq!(paced.delete("cow").await, 204);
         if let Some(new) = new {
             storage.put("cow", new).await;
         }
-        stopped.release();
     };
-    let (reply, ()) = join(storage.call("POST", &uri), meanwhile).await;
+    let (reply, ()) = stopped.during(storage.call("POST", &uri), meanwhile).await;
     reply.status.as_u16()
 }
 
@@ -123,12 +121,10 @@ async fn a_source_that_is_uploaded_again_is_another_object_although_its_old_medi
     let stopped = paced.ledger.stop_at("calf");
     let uri = format!("{OBJECTS}/cow/moveTo/o/calf");
     let meanwhile = async {
-        stopped.reached().await;
         assert_eq!(paced.delete("cow").await, 204);
         storage.put("cow", LARGE).await;
-        stopped.release();
     };
-    let (moved, ()) = join(storage.call("POST", &uri), meanwhile).await;
+    let (moved, ()) = stopped.during(storage.call("POST", &uri), meanwhile).await;
     moved.resource();
     assert!(
         storage.media("calf").await == LARGE,
@@ -178,12 +174,10 @@ async fn upload_into_a_bucket_that_is_deleted_meanwhile_is_refused() {
         // there.
         let stopped = paced.ledger.stop_after(1, "cow");
         let meanwhile = async {
-            stopped.reached().await;
             assert_eq!(paced.storage.call("DELETE", BUCKET).await.status, 204);
-            stopped.release();
         };
         let upload = paced.storage.alone("name=cow", "moo");
-        let (reply, ()) = join(upload, meanwhile).await;
+        let (reply, ()) = stopped.during(upload, meanwhile).await;
         reply.refusal(404, "notFound");
         paced.storage.bucket("barn").await.resource();
         assert_eq!(paced.storage.object("cow").await.status, 404);
@@ -199,13 +193,11 @@ async fn copy_into_a_bucket_that_is_deleted_meanwhile_is_refused() {
     for method in ["copyTo", "rewriteTo"] {
         let stopped = paced.ledger.stop_at("calf");
         let meanwhile = async {
-            stopped.reached().await;
             let deleted = storage.call("DELETE", "/storage/v1/b/shed").await;
             assert_eq!(deleted.status, 204);
-            stopped.release();
         };
         let uri = format!("{OBJECTS}/cow/{method}/b/shed/o/calf");
-        let (reply, ()) = join(storage.call("POST", &uri), meanwhile).await;
+        let (reply, ()) = stopped.during(storage.call("POST", &uri), meanwhile).await;
         reply.refusal(404, "notFound");
         storage.bucket("shed").await.resource();
         let calf = storage.call("GET", "/storage/v1/b/shed/o/calf").await;
@@ -218,11 +210,11 @@ async fn bucket_into_which_an_object_is_uploaded_meanwhile_is_not_deleted() {
     for paced in [Paced::in_memory().await, Paced::on_disk().await] {
         let stopped = paced.ledger.stop_at("storage/b/barn");
         let meanwhile = async {
-            stopped.reached().await;
             paced.storage.put("cow", LARGE).await;
-            stopped.release();
         };
-        let (reply, ()) = join(paced.storage.call("DELETE", BUCKET), meanwhile).await;
+        let (reply, ()) = stopped
+            .during(paced.storage.call("DELETE", BUCKET), meanwhile)
+            .await;
         reply.refusal(409, "conflict");
         assert!(paced.storage.media("cow").await == LARGE);
     }

@@ -1,53 +1,73 @@
-//! A ledger whose lookups tests delay, so that calls meet at a chosen point.
-
-use std::sync::{Arc, Mutex};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::Notify;
-use windlass_store::{
-    ChangeSet, EndSession, Epoch, Ledger, LedgerError, MediaId, NewSession, OffsetCommit, Resource,
-    Session, SessionId, Space, Timestamp,
-};
-use windlass_testkit::wait::PATIENCE;
 
-/// A [`Ledger`] that lets other calls go on after each lookup, and stops one lookup when it is
-/// asked to.
-pub(crate) struct PacedLedger {
+use crate::ledger::{ChangeSet, EndSession, Ledger, LedgerError, OffsetCommit};
+use crate::records::{Epoch, MediaId, NewSession, Resource, Session, SessionId, Timestamp};
+use crate::vault::Space;
+
+/// How long a test waits for a call before it fails.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A [`Ledger`] that lets other calls go on after each lookup of a resource, and stops one call when
+/// it is asked to. So calls meet at a chosen point.
+pub struct PacedLedger {
     inner: Arc<dyn Ledger>,
     stop: Mutex<Option<Stop>>,
 }
 
-/// The lookup to be stopped.
+/// The call to be stopped.
 struct Stop {
-    id: String,
-    /// Number of lookups before it.
+    call: Call,
+    /// Number of such calls before it.
     earlier: usize,
     stopped: Arc<Stopped>,
 }
 
-/// A lookup that was stopped, or will be.
-#[derive(Default)]
-pub(crate) struct Stopped {
+/// Calls that can be stopped.
+#[derive(PartialEq)]
+enum Call {
+    /// Of a resource with this id, or of a collection with this name.
+    Lookup(String),
+    Lease,
+}
+
+/// A call that was stopped, or will be.
+#[derive(Debug, Default)]
+pub struct Stopped {
     reached: Notify,
     released: Notify,
 }
 
 impl Stopped {
-    /// Waits until the lookup is reached.
-    pub(crate) async fn reached(&self) {
-        let reached = tokio::time::timeout(PATIENCE, self.reached.notified());
-        reached.await.expect("the lookup is made");
-    }
-
-    /// Lets the lookup go on.
-    pub(crate) fn release(&self) {
-        self.released.notify_one();
+    /// Runs `calls`, one of which is the call to be stopped, and does `meanwhile` between the moment
+    /// at which it stops and the one from which it may go on. Returns the outputs of both.
+    ///
+    /// # Panics
+    /// If the call is not made within two minutes.
+    pub async fn during<T, M>(
+        &self,
+        calls: impl Future<Output = T>,
+        meanwhile: impl Future<Output = M>,
+    ) -> (T, M) {
+        let meanwhile = async {
+            let reached = tokio::time::timeout(PATIENCE, self.reached.notified());
+            reached.await.expect("the call is made");
+            let done = meanwhile.await;
+            self.released.notify_one();
+            done
+        };
+        tokio::join!(calls, meanwhile)
     }
 }
 
 impl PacedLedger {
-    pub(crate) fn new(inner: Arc<dyn Ledger>) -> Self {
+    /// Wraps a ledger.
+    pub fn new(inner: Arc<dyn Ledger>) -> Self {
         Self {
             inner,
             stop: Mutex::default(),
@@ -55,38 +75,58 @@ impl PacedLedger {
     }
 
     /// Stops the next lookup of a resource of this id before it begins, or the next list of a
-    /// collection of this name when it has been read.
-    pub(crate) fn stop_at(&self, id: &str) -> Arc<Stopped> {
+    /// collection of this name when it has been read. It replaces a stop that was not reached.
+    pub fn stop_at(&self, id: &str) -> Arc<Stopped> {
         self.stop_after(0, id)
     }
 
     /// As [`PacedLedger::stop_at`], after this number of earlier lookups.
-    pub(crate) fn stop_after(&self, earlier: usize, id: &str) -> Arc<Stopped> {
+    pub fn stop_after(&self, earlier: usize, id: &str) -> Arc<Stopped> {
+        self.stop(Call::Lookup(id.to_owned()), earlier)
+    }
+
+    /// Stops the next lease when it has been taken: its number is given out, and the caller does not
+    /// know it yet. It replaces a stop that was not reached.
+    pub fn stop_at_lease(&self) -> Arc<Stopped> {
+        self.stop(Call::Lease, 0)
+    }
+
+    fn stop(&self, call: Call, earlier: usize) -> Arc<Stopped> {
         let stopped = Arc::new(Stopped::default());
-        *self.stop.lock().expect("no test panics with it") = Some(Stop {
-            id: id.to_owned(),
+        *self.next_stop() = Some(Stop {
+            call,
             earlier,
             stopped: Arc::clone(&stopped),
         });
         stopped
     }
 
-    /// Waits until a lookup that is to be stopped may go on.
-    async fn pause(&self, id: &str) {
-        if let Some(stopped) = self.stopped(id) {
+    /// Waits until a call that is to be stopped may go on.
+    async fn pause(&self, call: Call) {
+        if let Some(stopped) = self.stopped(&call) {
             stopped.reached.notify_one();
             stopped.released.notified().await;
         }
     }
 
-    fn stopped(&self, id: &str) -> Option<Arc<Stopped>> {
-        let mut stop = self.stop.lock().expect("no test panics with it");
-        let next = stop.as_mut().filter(|stop| stop.id == id)?;
+    fn stopped(&self, call: &Call) -> Option<Arc<Stopped>> {
+        let mut stop = self.next_stop();
+        let next = stop.as_mut().filter(|stop| stop.call == *call)?;
         if next.earlier > 0 {
             next.earlier -= 1;
             return None;
         }
         stop.take().map(|stop| stop.stopped)
+    }
+
+    fn next_stop(&self) -> MutexGuard<'_, Option<Stop>> {
+        self.stop.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for PacedLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PacedLedger")
     }
 }
 
@@ -101,7 +141,9 @@ impl Ledger for PacedLedger {
     }
 
     async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
-        self.inner.lease(id).await
+        let leased = self.inner.lease(id).await;
+        self.pause(Call::Lease).await;
+        leased
     }
 
     async fn commit_offset(
@@ -122,7 +164,7 @@ impl Ledger for PacedLedger {
     }
 
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {
-        self.pause(id).await;
+        self.pause(Call::Lookup(id.to_owned())).await;
         let resource = self.inner.resource(collection, id).await;
         tokio::task::yield_now().await;
         resource
@@ -135,7 +177,7 @@ impl Ledger for PacedLedger {
         limit: usize,
     ) -> Result<Vec<Resource>, LedgerError> {
         let resources = self.inner.resources(collection, after, limit).await;
-        self.pause(collection).await;
+        self.pause(Call::Lookup(collection.to_owned())).await;
         resources
     }
 
