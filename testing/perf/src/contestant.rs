@@ -222,6 +222,16 @@ mod tests {
 
     use crate::scenario;
 
+    /// Places where nothing is.
+    fn places() -> Places {
+        Places {
+            windlass: "/w".into(),
+            baseline: None,
+            bench: "/b".into(),
+            installed: "/nowhere".into(),
+        }
+    }
+
     #[test]
     fn the_table_is_well_formed_and_names_scenarios_that_there_are() {
         let scenarios = scenario::all(false);
@@ -247,12 +257,7 @@ mod tests {
 
     #[test]
     fn what_is_not_installed_is_named_and_what_needs_no_installation_is_not() {
-        let places = Places {
-            windlass: "/w".into(),
-            baseline: None,
-            bench: "/b".into(),
-            installed: "/nowhere".into(),
-        };
+        let places = places();
         for contestant in all(&[]).unwrap() {
             let is_missing = contestant.missing(&places).is_some();
             assert_eq!(
@@ -267,12 +272,7 @@ mod tests {
     #[test]
     fn a_configuration_is_written_with_the_port_of_the_launch() {
         let data = tempfile::tempdir().unwrap();
-        let places = Places {
-            windlass: "/w".into(),
-            baseline: None,
-            bench: "/b".into(),
-            installed: "/i".into(),
-        };
+        let places = places();
         let nginx = all(&["nginx".to_owned()]).unwrap().pop().unwrap();
         let launch = nginx.launch(&places, data.path(), None).unwrap();
         let config = std::fs::read_to_string(data.path().join("config")).unwrap();
@@ -287,12 +287,7 @@ mod tests {
     #[test]
     fn command_has_the_flags_of_the_certificate_only_under_tls() {
         let data = tempfile::tempdir().unwrap();
-        let places = Places {
-            windlass: "/w".into(),
-            baseline: None,
-            bench: "/b".into(),
-            installed: "/i".into(),
-        };
+        let places = places();
         let ours = all(&["windlass".to_owned()]).unwrap().remove(0);
         let words = |tls| {
             let command = ours.launch(&places, data.path(), tls).unwrap().command;

@@ -6,6 +6,7 @@
 
 pub mod checker;
 pub mod cleanup;
+pub mod directory;
 pub mod encodings;
 pub mod error_object;
 pub mod exposition;

@@ -64,24 +64,40 @@ pub(crate) async fn started(builder: ServerBuilder) -> Server {
     server
 }
 
-pub(crate) async fn ask(
-    mut service: impl Service<Request<Full<Bytes>>, Response = Response<ReplyBody>, Error = Infallible>,
+fn request(
     method: &str,
     uri: &str,
     headers: &[(&str, &str)],
     body: Vec<u8>,
-) -> Response<Bytes> {
+) -> Request<Full<Bytes>> {
     let mut request = Request::builder().method(method).uri(uri);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
     let request = request.header("host", "app.test");
     let request = request.header("content-length", body.len());
-    let request = request.body(Full::new(body.into())).expect("it is valid");
+    request.body(Full::new(body.into())).expect("it is valid")
+}
+
+/// Sends a request and reads the reply.
+async fn exchange(
+    mut service: impl Service<Request<Full<Bytes>>, Response = Response<ReplyBody>, Error = Infallible>,
+    request: Request<Full<Bytes>>,
+) -> Response<Bytes> {
     let reply = service.call(request).await.expect("it is infallible");
     let (head, body) = reply.into_parts();
     let body = body.collect().await.expect("it is whole");
     Response::from_parts(head, body.to_bytes())
+}
+
+pub(crate) async fn ask(
+    service: impl Service<Request<Full<Bytes>>, Response = Response<ReplyBody>, Error = Infallible>,
+    method: &str,
+    uri: &str,
+    headers: &[(&str, &str)],
+    body: Vec<u8>,
+) -> Response<Bytes> {
+    exchange(service, request(method, uri, headers, body)).await
 }
 
 pub(crate) async fn get(service: UploadService, uri: &str) -> Response<Bytes> {
@@ -306,25 +322,10 @@ async fn principal_of_a_layer_is_asked_for_each_method() {
     let stranger = get(server.service(), "/farm/v1/animals").await;
     assert_eq!(stranger.status(), StatusCode::UNAUTHORIZED);
 
-    let call = async |method: http::Method| {
-        let request = Request::builder().method(method);
-        let request = request
-            .uri("/farm/v1/animals/1")
-            .extension(Principal::new("alice"));
-        let request = request.body(Full::<Bytes>::default()).expect("it is valid");
-        let reply = server
-            .service()
-            .call(request)
-            .await
-            .expect("it is infallible");
-        let (head, body) = reply.into_parts();
-        Response::from_parts(head, body.collect().await.expect("it is whole").to_bytes())
-    };
-    assert_eq!(
-        call(http::Method::GET).await.status(),
-        StatusCode::NOT_FOUND
-    );
-    let refused = call(http::Method::DELETE).await;
+    let animal = "/farm/v1/animals/1";
+    let missing = alice(&server, "GET", animal, Vec::new()).await;
+    assert_eq!(missing.status(), StatusCode::NOT_FOUND);
+    let refused = alice(&server, "DELETE", animal, Vec::new()).await;
     assert_eq!(refused.status(), StatusCode::FORBIDDEN);
     let error = &json(&refused)["error"];
     assert_eq!(error["message"], "alice may not call farm.animals.delete");
@@ -334,20 +335,9 @@ async fn principal_of_a_layer_is_asked_for_each_method() {
 
 /// Sends a request of Alice's and reads the reply.
 async fn alice(server: &Server, method: &str, uri: &str, body: Vec<u8>) -> Response<Bytes> {
-    let request = Request::builder().method(method).uri(uri);
-    let request = request.header("host", "app.test");
-    let request = request.header("content-length", body.len());
-    let request = request.extension(Principal::new("alice"));
-    let request = request
-        .body(Full::<Bytes>::from(body))
-        .expect("it is valid");
-    let reply = server
-        .service()
-        .call(request)
-        .await
-        .expect("it is infallible");
-    let (head, body) = reply.into_parts();
-    Response::from_parts(head, body.collect().await.expect("it is whole").to_bytes())
+    let mut request = request(method, uri, &[], body);
+    request.extensions_mut().insert(Principal::new("alice"));
+    exchange(server.service(), request).await
 }
 
 async fn owners(stores: &Stores) -> Vec<Option<String>> {

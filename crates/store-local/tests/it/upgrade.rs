@@ -37,21 +37,8 @@ const FRAME: usize = 24 + 4096;
 fn schema_1() -> TempDir {
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/schema-1/data");
     let dir = directory::new();
-    copy(Path::new(fixture), dir.path());
+    windlass_testkit::directory::copy(Path::new(fixture), dir.path());
     dir
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy(&path, &target);
-        } else {
-            fs::copy(&path, &target).unwrap();
-        }
-    }
 }
 
 /// Runs a query on a copy of the ledger, so that the ledger itself stays as it is.
@@ -233,7 +220,7 @@ async fn upgrade_that_is_interrupted_leaves_either_schema_and_is_made_again() {
     let name = "ledger.sqlite-wal";
     let len_before = fs::metadata(dir.path().join(name)).unwrap().len();
     let store = open(dir.path()).unwrap();
-    copy(dir.path(), crashed.path());
+    windlass_testkit::directory::copy(dir.path(), crashed.path());
     drop(store);
     let wal = fs::read(crashed.path().join(name)).unwrap();
     assert!(wal.len() as u64 > len_before, "the upgrade is in the WAL");
@@ -243,7 +230,7 @@ async fn upgrade_that_is_interrupted_leaves_either_schema_and_is_made_again() {
     // Whole frames, and frames that are torn.
     for end in (from..=wal.len()).step_by(FRAME / 2) {
         let dir = directory::new();
-        copy(crashed.path(), dir.path());
+        windlass_testkit::directory::copy(crashed.path(), dir.path());
         fs::write(dir.path().join(name), &wal[..end]).unwrap();
         let found = schema(dir.path());
         assert!(found == old() || found == new(), "at {end}: {found:?}");

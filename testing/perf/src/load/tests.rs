@@ -154,10 +154,14 @@ fn a_quantile_is_one_of_the_laps() {
     assert_eq!(quantiles, [1, 101, 199, 200]);
 }
 
-#[test]
-fn what_is_read_back_must_be_what_was_sent() {
+/// Uploads five bytes, and lets `check` ask another server for them, which gives this reply. Returns the head of its
+/// request.
+fn after_an_upload(
+    reply: &'static str,
+    check: impl FnOnce(LoadTarget<'_>, &Load, &Tally),
+) -> String {
     let targets = toml::from_str("put = \"/{name}\"\ndownload = \"{location}\"").unwrap();
-    let (address, server) = server(vec![(
+    let (address, taker) = server(vec![(
         5,
         "HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
     )]);
@@ -170,16 +174,24 @@ fn what_is_read_back_must_be_what_was_sent() {
         transport: Transport::Http1,
     };
     let load = load(5, 1);
-    let tally = carry_out(load_target, &load, Operation::Upload).unwrap();
-    server.join().unwrap();
+    let uploaded = carry_out(load_target, &load, Operation::Upload).unwrap();
+    taker.join().unwrap();
+    let (address, giver) = server(vec![(0, reply)]);
+    load_target.address = address;
+    check(load_target, &load, &uploaded);
+    giver.join().unwrap().remove(0)
+}
+
+#[test]
+fn what_is_read_back_must_be_what_was_sent() {
     for reply in [
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno",
         "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n",
     ] {
-        let (address, server) = self::server(vec![(0, reply)]);
-        load_target.address = address;
-        compare(load_target, &load, &tally).unwrap_err();
-        assert!(server.join().unwrap()[0].starts_with("GET /bench-0 "));
+        let request = after_an_upload(reply, |load_target, load, uploaded| {
+            compare(load_target, load, uploaded).unwrap_err();
+        });
+        assert!(request.starts_with("GET /bench-0 "));
     }
 }
 
@@ -379,25 +391,8 @@ fn upload_under_tls_goes_over_its_version_of_http_and_is_downloaded_over_http_1(
 
 #[test]
 fn download_that_is_too_short_is_refused() {
-    let targets = toml::from_str("put = \"/{name}\"\ndownload = \"{location}\"").unwrap();
-    let (address, server) = server(vec![(
-        5,
-        "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n",
-    )]);
-    let block = Block::random().unwrap();
-    let mut load_target = LoadTarget {
-        address,
-        targets: &targets,
-        shape: Shape::Put,
-        block: &block,
-        transport: Transport::Http1,
-    };
-    let load = load(5, 1);
-    let uploaded = carry_out(load_target, &load, Operation::Upload).unwrap();
-    server.join().unwrap();
     let reply = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno";
-    let (address, server) = self::server(vec![(0, reply)]);
-    load_target.address = address;
-    carry_out(load_target, &load, Operation::Download(&uploaded)).unwrap_err();
-    server.join().unwrap();
+    after_an_upload(reply, |load_target, load, uploaded| {
+        carry_out(load_target, load, Operation::Download(uploaded)).unwrap_err();
+    });
 }

@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::Value;
-use windlass_testkit::farm;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{Reply, exchange};
 use windlass_testkit::session::Session;
 use windlass_testkit::wait;
+use windlass_testkit::{directory, farm};
 
 use super::assert_sound;
 use crate::server::own;
@@ -65,25 +65,12 @@ impl Upload {
     }
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy(&path, &target);
-        } else {
-            fs::copy(&path, &target).unwrap();
-        }
-    }
-}
-
 /// A server on the data of the fixture.
 fn upgraded() -> ServerProcess {
     let mut server = own(&[]);
     server.kill9();
     let data = server.beside_data("schema-1");
-    copy(&Path::new(SCHEMA_1).join("data"), &data);
+    directory::copy(&Path::new(SCHEMA_1).join("data"), &data);
     server.replace_data(&data);
     assert_eq!(assert_sound(&server.data()), 0);
     server.start_again();
