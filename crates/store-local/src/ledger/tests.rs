@@ -1,11 +1,12 @@
 //! Behaviour of the writer: what one commit carries, and the effects of failures.
 
+mod faults;
 mod full_disk;
 mod rows;
+mod wal;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -346,138 +347,6 @@ async fn dropped_change_is_applied_completely() {
 }
 
 #[tokio::test]
-async fn after_a_failed_commit_every_call_fails() {
-    let bench = Bench::new();
-    bench.start(1).await.unwrap();
-    // A deferred constraint, which fails the COMMIT.
-    let dangling = "CREATE TABLE parent (id INTEGER PRIMARY KEY);
-        CREATE TABLE child (parent REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED);
-        INSERT INTO child VALUES (1);";
-    is_fault(
-        bench
-            .do_any(|connection| connection.execute_batch(dangling))
-            .await,
-    );
-    is_fault(bench.start(2).await);
-    is_fault(bench.ledger.lease(id(1)).await);
-    is_fault(bench.ledger.session(id(1)).await);
-    is_fault(bench.ledger.expire(Timestamp::from_millis(1), 1).await);
-    is_fault(bench.ledger.check().await);
-    let bench = bench.reopen();
-    assert!(
-        bench.ledger.session(id(1)).await.unwrap().is_some(),
-        "what was committed stays"
-    );
-    assert!(bench.ledger.session(id(2)).await.unwrap().is_none());
-    assert!(bench.ledger.check().await.is_ok());
-}
-
-#[tokio::test]
-async fn all_callers_of_a_commit_that_fails_get_the_fault() {
-    let bench = Bench::new();
-    let release = bench.hold_writer().await;
-    let ledger = Arc::clone(&bench.ledger);
-    let broken = tokio::spawn(async move {
-        let work =
-            |connection: &rusqlite::Connection| connection.execute_batch("no such statement");
-        ledger.change(any(None, work)).await
-    });
-    let waiting: Vec<_> = (1..5).map(|n| tokio::spawn(bench.start(n))).collect();
-    bench.until_queued(5).await;
-    drop(release);
-    is_fault(broken.await.unwrap());
-    for call in waiting {
-        is_fault(call.await.unwrap());
-    }
-    let bench = bench.reopen();
-    for n in 1..5 {
-        assert_eq!(
-            bench.ledger.session(id(n)).await.unwrap(),
-            None,
-            "all or nothing"
-        );
-    }
-}
-
-/// Returns file systems that have stopped when they are checked for the nth time, counted from the
-/// opening.
-fn stops_at(nth: usize) -> Arc<[JournalHealth]> {
-    let asked = AtomicUsize::new(0);
-    let stopped = move || {
-        if asked.fetch_add(1, Ordering::SeqCst) + 1 < nth {
-            return Ok(());
-        }
-        Err(std::io::Error::other("it has stopped"))
-    };
-    Arc::new([JournalHealth::by(|| Ok(())), JournalHealth::by(stopped)])
-}
-
-#[tokio::test]
-async fn commit_on_a_stopped_file_system_fails() {
-    // The opening checks once, and each commit twice.
-    for (nth, is_committed) in [(2, false), (3, true)] {
-        let bench = Bench::on(stops_at(nth));
-        is_fault(bench.start(1).await);
-        is_fault(bench.start(2).await);
-        is_fault(bench.ledger.check().await);
-        let bench = bench.reopen();
-        let found = bench.ledger.session(id(1)).await.unwrap();
-        assert_eq!(
-            found.is_some(),
-            is_committed,
-            "session 1 when check {nth} fails"
-        );
-        assert_eq!(bench.ledger.session(id(2)).await.unwrap(), None);
-    }
-}
-
-#[test]
-fn opening_on_a_stopped_file_system_fails() {
-    let dir = tempfile::tempdir().unwrap();
-    assert!(try_open(&dir, stops_at(1)).is_err());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn read_of_an_unconfirmed_commit_checks_the_file_systems() {
-    let (release, released) = mpsc::channel::<()>();
-    let (entered, inside) = mpsc::channel();
-    let (released, asked) = (Mutex::new(released), AtomicUsize::new(0));
-    let journal_health =
-        JournalHealth::by(move || match asked.fetch_add(1, Ordering::SeqCst) + 1 {
-            1 | 2 => Ok(()),
-            // The check after the commit.
-            3 => {
-                entered.send(()).unwrap();
-                let _ = released.lock().unwrap().recv();
-                Ok(())
-            }
-            _ => Err(std::io::Error::other("it has stopped")),
-        });
-    let bench = Bench::on(Arc::new([journal_health]));
-    let start = tokio::spawn(bench.start(1));
-    inside.recv_timeout(PATIENCE).unwrap();
-    is_fault(bench.ledger.session(id(1)).await);
-    drop(release);
-    start.await.unwrap().unwrap();
-    is_fault(bench.start(2).await);
-}
-
-#[tokio::test]
-async fn panic_of_the_writer_is_a_fault() {
-    let bench = Bench::new();
-    bench.start(1).await.unwrap();
-    let half_way = |connection: &rusqlite::Connection| {
-        connection.execute("DELETE FROM sessions", [])?;
-        panic!("asked for by a test")
-    };
-    is_fault(bench.do_any(half_way).await);
-    is_fault(bench.start(2).await);
-    is_fault(bench.ledger.check().await);
-    let bench = bench.reopen();
-    assert!(bench.ledger.session(id(1)).await.unwrap().is_some());
-}
-
-#[tokio::test]
 async fn change_on_a_full_disk_is_refused_without_a_fault() {
     let bench = Bench::new();
     bench.start(1).await.unwrap();
@@ -507,91 +376,6 @@ async fn change_on_a_full_disk_is_refused_without_a_fault() {
 }
 
 #[tokio::test]
-async fn long_wal_is_checkpointed_and_restarted() {
-    let bench = Bench::new();
-    let wal = filesystem::with_suffix(&bench.dir.path().join("ledger.sqlite"), "-wal");
-    for n in 0..100 {
-        let new = NewSession {
-            context: vec![n; 1 << 20],
-            ..new_session(n)
-        };
-        bench.ledger.start(new).await.unwrap();
-    }
-    let len = wal.metadata().unwrap().len();
-    assert!(
-        len < 80 << 20,
-        "the WAL is used again from its beginning, not {len} bytes long"
-    );
-}
-
-#[tokio::test]
-async fn change_without_space_is_repeated_after_a_complete_checkpoint() {
-    let bench = Bench::new();
-    bench.start(1).await.unwrap();
-    let path = bench.dir.path().join("ledger.sqlite");
-    let len = move || path.metadata().unwrap().len();
-    let before = len();
-    // It finds space once a checkpoint has written to the database.
-    let work = move |connection: &rusqlite::Connection| {
-        if len() > before {
-            return Ok(());
-        }
-        connection.execute_batch("ROLLBACK")?;
-        let full = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
-        Err(rusqlite::Error::SqliteFailure(full, None))
-    };
-    bench.do_any(work).await.unwrap();
-}
-
-#[tokio::test]
-async fn after_a_fault_the_wal_is_kept() {
-    let close = |bench: Bench| {
-        let Bench { ledger, dir } = bench;
-        drop(Arc::into_inner(ledger).expect("no call is under way"));
-        let wal = filesystem::with_suffix(&dir.path().join("ledger.sqlite"), "-wal");
-        wal.metadata().map_or(0, |facts| facts.len())
-    };
-    let begin = async || {
-        let bench = Bench::new();
-        bench.start(1).await.unwrap();
-        bench
-    };
-    assert_eq!(close(begin().await), 0);
-
-    let failed = begin().await;
-    failed
-        .ledger
-        .fail_stop
-        .trip(std::io::Error::other("a sync failed"));
-    assert!(close(failed) > 0);
-
-    let panicked = begin().await;
-    is_fault(panicked.do_any(|_| panic!("asked for by a test")).await);
-    assert!(close(panicked) > 0);
-}
-
-#[tokio::test]
-async fn torn_transaction_at_the_end_of_the_wal_is_not_committed() {
-    let bench = Bench::new();
-    bench.start(1).await.unwrap();
-    // A copy that is made while the database is open is like the one that a crash leaves.
-    let crashed = tempfile::tempdir().unwrap();
-    for name in ["ledger.sqlite", "ledger.sqlite-wal"] {
-        std::fs::copy(bench.dir.path().join(name), crashed.path().join(name)).unwrap();
-    }
-    let wal = crashed.path().join("ledger.sqlite-wal");
-    let whole = std::fs::read(&wal).unwrap();
-    bench.start(2).await.unwrap();
-    let longer = std::fs::read(bench.dir.path().join("ledger.sqlite-wal")).unwrap();
-    assert!(longer.len() > whole.len());
-    std::fs::write(&wal, &longer[..longer.len() - 100]).unwrap();
-
-    let ledger = open(&crashed, Arc::new([]));
-    assert!(ledger.session(id(1)).await.unwrap().is_some());
-    assert!(ledger.session(id(2)).await.unwrap().is_none());
-}
-
-#[tokio::test]
 async fn database_of_a_newer_version_or_another_application_is_refused() {
     for (pragma, message) in [
         ("user_version", "version 77"),
@@ -608,58 +392,6 @@ async fn database_of_a_newer_version_or_another_application_is_refused() {
         let error = schema::open_writer(&path, IDENTITY, Durability::Disk).unwrap_err();
         assert!(error.to_string().contains(message), "{error}");
     }
-}
-
-/// Creates a database, and the connection that writes to it.
-fn new_database(dir: &TempDir) -> (PathBuf, rusqlite::Connection) {
-    let path = dir.path().join("ledger.sqlite");
-    std::fs::File::create(&path).unwrap();
-    let writer = schema::open_writer(&path, IDENTITY, Durability::Disk).unwrap();
-    (path, writer)
-}
-
-#[test]
-fn connections_keep_temporary_tables_in_memory() {
-    let dir = tempfile::tempdir().unwrap();
-    let (path, writer) = new_database(&dir);
-    let reader = schema::open_reader(&path).unwrap();
-    for connection in [writer, reader] {
-        let in_memory = 2;
-        let temp_store: i32 = connection
-            .pragma_query_value(None, "temp_store", |row| row.get(0))
-            .unwrap();
-        assert_eq!(temp_store, in_memory);
-    }
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_reader_has_the_wal_open_before_its_first_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let (path, writer) = new_database(&dir);
-    let wals = || {
-        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
-        let target = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().path().read_link();
-        let wal = filesystem::with_suffix(&path, "-wal");
-        descriptors
-            .filter_map(|entry| target(entry).ok())
-            .filter(|target| *target == wal)
-            .count()
-    };
-    let before = wals();
-    let reader = schema::open_reader(&path).unwrap();
-    assert_eq!(wals(), before + 1);
-    drop((reader, writer));
-}
-
-#[test]
-fn a_reader_that_closes_last_leaves_the_wal_as_it_is() {
-    let dir = tempfile::tempdir().unwrap();
-    let (path, writer) = new_database(&dir);
-    let reader = schema::open_reader(&path).unwrap();
-    drop(writer);
-    drop(reader);
-    assert!(filesystem::with_suffix(&path, "-wal").exists());
 }
 
 #[tokio::test]
@@ -682,22 +414,4 @@ async fn closing_ledger_waits_for_abandoned_reads() {
     ledger.readers.close_timeout = PATIENCE;
     drop(ledger);
     assert!(!dir.path().join("ledger.sqlite-wal").exists());
-}
-
-/// The reason is that a sync alone need not write bytes that are only in the page cache.
-#[test]
-fn a_wal_that_a_process_left_is_written_again_before_it_is_read() {
-    let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("ledger.sqlite");
-    let wal = filesystem::with_suffix(&path, "-wal");
-    for (durability, is_written) in [(Durability::Os, false), (Durability::Disk, true)] {
-        std::fs::write(&wal, "left").unwrap();
-        let file = File::options().write(true).open(&wal).unwrap();
-        file.set_modified(long_ago).unwrap();
-        prepare_files(&path, durability).unwrap();
-        let modified = wal.metadata().unwrap().modified().unwrap();
-        assert_eq!(modified > long_ago, is_written, "{durability:?}");
-        assert_eq!(std::fs::read(&wal).unwrap(), b"left");
-    }
 }

@@ -1,0 +1,158 @@
+//! The write-ahead log: its length, its end after a crash, and the readers that open it.
+
+use super::*;
+
+#[tokio::test]
+async fn long_wal_is_checkpointed_and_restarted() {
+    let bench = Bench::new();
+    let wal = filesystem::with_suffix(&bench.dir.path().join("ledger.sqlite"), "-wal");
+    for n in 0..100 {
+        let new = NewSession {
+            context: vec![n; 1 << 20],
+            ..new_session(n)
+        };
+        bench.ledger.start(new).await.unwrap();
+    }
+    let len = wal.metadata().unwrap().len();
+    assert!(
+        len < 80 << 20,
+        "the WAL is used again from its beginning, not {len} bytes long"
+    );
+}
+
+#[tokio::test]
+async fn change_without_space_is_repeated_after_a_complete_checkpoint() {
+    let bench = Bench::new();
+    bench.start(1).await.unwrap();
+    let path = bench.dir.path().join("ledger.sqlite");
+    let len = move || path.metadata().unwrap().len();
+    let before = len();
+    // It finds space once a checkpoint has written to the database.
+    let work = move |connection: &rusqlite::Connection| {
+        if len() > before {
+            return Ok(());
+        }
+        connection.execute_batch("ROLLBACK")?;
+        let full = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
+        Err(rusqlite::Error::SqliteFailure(full, None))
+    };
+    bench.do_any(work).await.unwrap();
+}
+
+#[tokio::test]
+async fn after_a_fault_the_wal_is_kept() {
+    let close = |bench: Bench| {
+        let Bench { ledger, dir } = bench;
+        drop(Arc::into_inner(ledger).expect("no call is under way"));
+        let wal = filesystem::with_suffix(&dir.path().join("ledger.sqlite"), "-wal");
+        wal.metadata().map_or(0, |facts| facts.len())
+    };
+    let begin = async || {
+        let bench = Bench::new();
+        bench.start(1).await.unwrap();
+        bench
+    };
+    assert_eq!(close(begin().await), 0);
+
+    let failed = begin().await;
+    failed
+        .ledger
+        .fail_stop
+        .trip(std::io::Error::other("a sync failed"));
+    assert!(close(failed) > 0);
+
+    let panicked = begin().await;
+    is_fault(panicked.do_any(|_| panic!("asked for by a test")).await);
+    assert!(close(panicked) > 0);
+}
+
+#[tokio::test]
+async fn torn_transaction_at_the_end_of_the_wal_is_not_committed() {
+    let bench = Bench::new();
+    bench.start(1).await.unwrap();
+    // A copy that is made while the database is open is like the one that a crash leaves.
+    let crashed = tempfile::tempdir().unwrap();
+    for name in ["ledger.sqlite", "ledger.sqlite-wal"] {
+        std::fs::copy(bench.dir.path().join(name), crashed.path().join(name)).unwrap();
+    }
+    let wal = crashed.path().join("ledger.sqlite-wal");
+    let whole = std::fs::read(&wal).unwrap();
+    bench.start(2).await.unwrap();
+    let longer = std::fs::read(bench.dir.path().join("ledger.sqlite-wal")).unwrap();
+    assert!(longer.len() > whole.len());
+    std::fs::write(&wal, &longer[..longer.len() - 100]).unwrap();
+
+    let ledger = open(&crashed, Arc::new([]));
+    assert!(ledger.session(id(1)).await.unwrap().is_some());
+    assert!(ledger.session(id(2)).await.unwrap().is_none());
+}
+
+/// Creates a database, and the connection that writes to it.
+fn new_database(dir: &TempDir) -> (PathBuf, rusqlite::Connection) {
+    let path = dir.path().join("ledger.sqlite");
+    std::fs::File::create(&path).unwrap();
+    let writer = schema::open_writer(&path, IDENTITY, Durability::Disk).unwrap();
+    (path, writer)
+}
+
+#[test]
+fn connections_keep_temporary_tables_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, writer) = new_database(&dir);
+    let reader = schema::open_reader(&path).unwrap();
+    for connection in [writer, reader] {
+        let in_memory = 2;
+        let temp_store: i32 = connection
+            .pragma_query_value(None, "temp_store", |row| row.get(0))
+            .unwrap();
+        assert_eq!(temp_store, in_memory);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_reader_has_the_wal_open_before_its_first_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, writer) = new_database(&dir);
+    let wals = || {
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+        let target = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().path().read_link();
+        let wal = filesystem::with_suffix(&path, "-wal");
+        descriptors
+            .filter_map(|entry| target(entry).ok())
+            .filter(|target| *target == wal)
+            .count()
+    };
+    let before = wals();
+    let reader = schema::open_reader(&path).unwrap();
+    assert_eq!(wals(), before + 1);
+    drop((reader, writer));
+}
+
+#[test]
+fn a_reader_that_closes_last_leaves_the_wal_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, writer) = new_database(&dir);
+    let reader = schema::open_reader(&path).unwrap();
+    drop(writer);
+    drop(reader);
+    assert!(filesystem::with_suffix(&path, "-wal").exists());
+}
+
+/// The reason is that a sync alone need not write bytes that are only in the page cache.
+#[test]
+fn a_wal_that_a_process_left_is_written_again_before_it_is_read() {
+    let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ledger.sqlite");
+    let wal = filesystem::with_suffix(&path, "-wal");
+    for (durability, is_written) in [(Durability::Os, false), (Durability::Disk, true)] {
+        std::fs::write(&wal, "left").unwrap();
+        let file = File::options().write(true).open(&wal).unwrap();
+        file.set_modified(long_ago).unwrap();
+        prepare_files(&path, durability).unwrap();
+        let modified = wal.metadata().unwrap().modified().unwrap();
+        assert_eq!(modified > long_ago, is_written, "{durability:?}");
+        assert_eq!(std::fs::read(&wal).unwrap(), b"left");
+    }
+}
