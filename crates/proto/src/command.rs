@@ -10,7 +10,7 @@ use crate::header::X_HTTP_METHOD_OVERRIDE;
 use crate::parameters::UploadId;
 use crate::related::Boundary;
 
-pub use crate::session::{BodyLength, SessionRequest};
+pub use crate::session::{BodyLength, SessionAction, SessionRequest};
 
 /// A command to the upload service.
 #[derive(Debug, Clone, PartialEq, Eq)]

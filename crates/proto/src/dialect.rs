@@ -5,7 +5,8 @@
 //! of a session ([`crate::session`]) and its bytes are the same for all. A session remembers the dialect
 //! that began it, and only that one may change it.
 //!
-//! [`Google`] is the one dialect that comes with the crate so far.
+//! [`Google`] is the dialect of the requests that no other claims; [`XGoogUpload`] is that of
+//! Firebase's and Gemini's libraries and of Google's newer ones.
 
 use std::fmt;
 
@@ -18,8 +19,11 @@ use crate::reply::{ErrorReply, ReplyHead};
 use crate::session::Rules;
 
 mod google;
+mod head;
+mod x_goog_upload;
 
 pub use google::Google;
+pub use x_goog_upload::XGoogUpload;
 
 /// A wire form.
 ///
@@ -29,9 +33,9 @@ pub trait Dialect: fmt::Debug + Send + Sync + 'static {
     /// Returns the name that is stored with sessions. It must not change.
     fn name(&self) -> &'static str;
 
-    /// Returns whether a request on an upload URI is in this dialect. Of several dialects the first
-    /// that claims a request gets it.
-    fn claims(&self, request: &RequestHead<'_>) -> bool;
+    /// Returns whether a request on an upload URI is in this dialect, by its headers. Of several
+    /// dialects the first that claims a request gets it.
+    fn claims(&self, headers: &HeaderMap) -> bool;
 
     /// Parses the head of a request on an upload URI.
     ///
@@ -53,6 +57,12 @@ pub trait Dialect: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the reply to a request that cannot be carried out, although it breaks no rule.
     fn condition(&self, condition: Condition) -> ErrorReply;
+
+    /// Completes the reply to an error that is not of the protocol: an API refuses the upload, its
+    /// sender may not make it, a store fails. Default: unchanged.
+    fn other_error(&self, reply: ErrorReply) -> ErrorReply {
+        reply
+    }
 }
 
 /// The head of a request on an upload URI.
@@ -116,6 +126,8 @@ pub enum Condition {
     FinishPending,
     /// A finished upload cannot be cancelled.
     AlreadyFinished,
+    /// The session that is to be cancelled has been cancelled before.
+    AlreadyCancelled,
     /// The media of the session or the resource is lost.
     MediaLost,
     /// The server cannot carry it out now.

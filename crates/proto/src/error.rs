@@ -9,6 +9,7 @@ use crate::metadata::MetadataError;
 use crate::parameters::{InvalidAlt, NotUtf8};
 use crate::related::RelatedError;
 use crate::session::SessionError;
+use crate::upload_command::UploadCommandError;
 use crate::upload_type::UploadTypeError;
 
 /// A request that breaks a rule of the protocol.
@@ -32,6 +33,9 @@ pub enum ProtocolError {
     /// The upload type is missing or unknown.
     #[error(transparent)]
     UploadType(#[from] UploadTypeError),
+    /// The header `X-Goog-Upload-Command` is missing, unknown or not for this URI.
+    #[error(transparent)]
+    UploadCommand(#[from] UploadCommandError),
     /// The parameter `alt` has an unknown value.
     #[error(transparent)]
     Alt(#[from] InvalidAlt),

@@ -6,6 +6,39 @@ use http::HeaderName;
 pub const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 /// Digests of the whole media: `crc32c=...,md5=...`.
 pub const X_GOOG_HASH: HeaderName = HeaderName::from_static("x-goog-hash");
+/// Number of bytes that each chunk but the last should be a multiple of.
+pub const X_GOOG_UPLOAD_CHUNK_GRANULARITY: HeaderName =
+    HeaderName::from_static("x-goog-upload-chunk-granularity");
+/// What a request asks for, in the dialect `X-Goog-Upload`.
+pub const X_GOOG_UPLOAD_COMMAND: HeaderName = HeaderName::from_static("x-goog-upload-command");
+/// Size in bytes of the media that a session is started for; an older name.
+pub const X_GOOG_UPLOAD_CONTENT_LENGTH: HeaderName =
+    HeaderName::from_static("x-goog-upload-content-length");
+/// Type of the media that a session is started for; an older name.
+pub const X_GOOG_UPLOAD_CONTENT_TYPE: HeaderName =
+    HeaderName::from_static("x-goog-upload-content-type");
+/// The session URI, for commands without data.
+pub const X_GOOG_UPLOAD_CONTROL_URL: HeaderName =
+    HeaderName::from_static("x-goog-upload-control-url");
+/// Size in bytes of the media that a session is started for.
+pub const X_GOOG_UPLOAD_HEADER_CONTENT_LENGTH: HeaderName =
+    HeaderName::from_static("x-goog-upload-header-content-length");
+/// Type of the media that a session is started for.
+pub const X_GOOG_UPLOAD_HEADER_CONTENT_TYPE: HeaderName =
+    HeaderName::from_static("x-goog-upload-header-content-type");
+/// Offset of the body's first byte in the media.
+pub const X_GOOG_UPLOAD_OFFSET: HeaderName = HeaderName::from_static("x-goog-upload-offset");
+/// How the media comes: `resumable`, `multipart` or `raw`.
+pub const X_GOOG_UPLOAD_PROTOCOL: HeaderName = HeaderName::from_static("x-goog-upload-protocol");
+/// Size in bytes of the media that a session is started for; the name of Google Photos.
+pub const X_GOOG_UPLOAD_RAW_SIZE: HeaderName = HeaderName::from_static("x-goog-upload-raw-size");
+/// Number of committed bytes.
+pub const X_GOOG_UPLOAD_SIZE_RECEIVED: HeaderName =
+    HeaderName::from_static("x-goog-upload-size-received");
+/// State of the upload: `active`, `final` or `cancelled`.
+pub const X_GOOG_UPLOAD_STATUS: HeaderName = HeaderName::from_static("x-goog-upload-status");
+/// The session URI.
+pub const X_GOOG_UPLOAD_URL: HeaderName = HeaderName::from_static("x-goog-upload-url");
 /// Asks for `200` with [`X_HTTP_STATUS_CODE_OVERRIDE`] in place of `308`.
 pub const X_GUPLOADER_NO_308: HeaderName = HeaderName::from_static("x-guploader-no-308");
 /// The session's `upload_id`, in replies.

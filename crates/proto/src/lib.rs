@@ -4,14 +4,14 @@
 //! request:
 //!
 //! ```
-//! use windlass_proto::command::{BodyLength, SessionRequest};
+//! use windlass_proto::command::{BodyLength, SessionAction, SessionRequest};
 //! use windlass_proto::content_range::ContentRange;
 //! use windlass_proto::session::{Rules, Snapshot, State, Step, step};
 //!
 //! // 256 KiB of 300,000 bytes are committed when a query arrives.
 //! let session = Snapshot { state: State::Active, offset: 262_144, total: Some(300_000) };
 //! let request = SessionRequest {
-//!     content_range: ContentRange::parse(b"bytes */300000").map(Some),
+//!     action: SessionAction::Ranged(ContentRange::parse(b"bytes */300000").map(Some)),
 //!     body: BodyLength::Exact(0),
 //! };
 //! let Ok(Step::Report) = step(&session, &Rules::default(), &request) else { panic!() };
@@ -44,4 +44,5 @@ pub mod related;
 pub mod reply;
 pub mod session;
 pub mod transfer;
+pub mod upload_command;
 pub mod upload_type;

@@ -1,4 +1,4 @@
-//! The state machine of an upload session (docs/protocol.md, 2.8, 2.9 and 4.1 to 4.21).
+//! The state machine of an upload session (docs/protocol.md, 2.8, 2.9, 2.12 and 4.1 to 4.21).
 //!
 //! [`step`] decides from the request's head what to do. For a request with data it returns a
 //! [`BodyFilter`], which selects the bytes of the body to store. All offsets count decoded bytes of
@@ -16,11 +16,47 @@ pub use crate::content_range::CHUNK_GRANULARITY;
 /// A request to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionRequest {
-    /// Range of the body in the media. The session handles a parse error, because the error ends
-    /// the session.
-    pub content_range: Result<Option<ContentRange>, ContentRangeError>,
+    /// What the session is asked to do.
+    pub action: SessionAction,
     /// Length of the body.
     pub body: BodyLength,
+}
+
+impl SessionRequest {
+    /// Returns whether the request is of the form of a query. In Google's dialect such a request
+    /// also ends an upload whose bytes are all committed.
+    pub fn is_query(&self) -> bool {
+        matches!(
+            self.action,
+            SessionAction::Query | SessionAction::Ranged(Ok(Some(ContentRange::Query { .. })))
+        )
+    }
+}
+
+/// What a session is asked to do.
+///
+/// [Dialects](crate::dialect) differ in how an upload ends: at the byte that completes a stated
+/// size, or when the client says so. The first is [`Ranged`](Self::Ranged), the others are the
+/// second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionAction {
+    /// What `Content-Range` says, `None` without this header: the body is the whole media. The
+    /// upload ends with the byte that completes the size. The session handles a parse error, because
+    /// the error ends the session.
+    Ranged(Result<Option<ContentRange>, ContentRangeError>),
+    /// Append the body. More is to come, also if the declared size is reached.
+    Append {
+        /// Offset of the body's first byte.
+        first: u64,
+    },
+    /// Append the body and finish.
+    Finish {
+        /// Offset of the body's first byte; `None` to finish with the committed bytes. The request
+        /// has no body then.
+        first: Option<u64>,
+    },
+    /// Report the number of committed bytes.
+    Query,
 }
 
 /// Length of a body in decoded bytes.
@@ -200,8 +236,14 @@ pub enum SessionError {
         /// The size limit in bytes.
         limit: u64,
     },
+    /// More bytes were sent than the start of the session declared.
+    #[error("The upload has more bytes than the {declared} byte(s) that were declared.")]
+    MoreThanDeclared {
+        /// The declared size.
+        declared: u64,
+    },
     /// A query has a body.
-    #[error("A request with Content-Range \"bytes */...\" must not have a body.")]
+    #[error("A query must not have a body.")]
     QueryWithBody,
 }
 
@@ -212,6 +254,7 @@ impl SessionError {
             Self::ContentRange(_)
             | Self::ChunkTooSmall { .. }
             | Self::TotalChanged { .. }
+            | Self::MoreThanDeclared { .. }
             | Self::TooLarge { .. } => true,
             Self::Cancelled
             | Self::Gone
@@ -253,26 +296,84 @@ fn active(
     rules: &Rules,
     request: &SessionRequest,
 ) -> Result<Step, SessionError> {
-    match request.content_range?.unwrap_or(WHOLE) {
-        ContentRange::Query { total } => query(snapshot, total, request.body),
+    match request.action {
+        SessionAction::Ranged(range) => {
+            ranged(snapshot, rules, range?.unwrap_or(WHOLE), request.body)
+        }
+        SessionAction::Append { first } => {
+            append(snapshot, rules, first, request.body).map(Step::Append)
+        }
+        SessionAction::Finish { first } => {
+            finish(snapshot, rules, first, request.body).map(Step::Append)
+        }
+        SessionAction::Query => Ok(Step::Report),
+    }
+}
+
+fn ranged(
+    snapshot: &Snapshot,
+    rules: &Rules,
+    range: ContentRange,
+    body: BodyLength,
+) -> Result<Step, SessionError> {
+    match range {
+        ContentRange::Query { total } => query(snapshot, total, body),
         ContentRange::Bounded { first, last, total } => {
             let chunk = Chunk {
                 first,
                 end: end_of(first, last)?,
                 total: agreed_total(snapshot, total)?,
             };
-            chunk
-                .filter(snapshot, rules, request.body)
-                .map(Step::Append)
+            chunk.filter(snapshot, rules, body).map(Step::Append)
         }
         ContentRange::ToEnd { first, total } => {
             let rest = Rest {
                 first,
                 total: agreed_total(snapshot, total)?,
             };
-            rest.filter(snapshot, rules, request.body).map(Step::Append)
+            rest.filter(snapshot, rules, body).map(Step::Append)
         }
     }
+}
+
+/// Handles a body that begins at `first` and does not end the upload.
+fn append(
+    snapshot: &Snapshot,
+    rules: &Rules,
+    first: u64,
+    body: BodyLength,
+) -> Result<BodyFilter, SessionError> {
+    no_gap(first, snapshot)?;
+    let filter = BodyFilter::new(first, snapshot.offset)
+        .with_total(snapshot.total)
+        .with_limit(rules.max_size)
+        .not_last(u64::MAX);
+    let BodyLength::Exact(length) = body else {
+        return Ok(filter);
+    };
+    let end = end_of_body(first, length)?;
+    within_declared(end, snapshot)?;
+    within_limit(end, rules)?;
+    Ok(filter.with_end(end))
+}
+
+/// Handles a body that begins at `first` and ends the upload.
+fn finish(
+    snapshot: &Snapshot,
+    rules: &Rules,
+    first: Option<u64>,
+    body: BodyLength,
+) -> Result<BodyFilter, SessionError> {
+    let rest = Rest {
+        first: first.unwrap_or(snapshot.offset),
+        total: snapshot.total,
+    };
+    // Where the body begins nowhere, the filter refuses the first byte of it.
+    let body = first.map_or(BodyLength::Exact(0), |_| body);
+    if let BodyLength::Exact(length) = body {
+        within_declared(end_of_body(rest.first, length)?, snapshot)?;
+    }
+    rest.filter(snapshot, rules, body)
 }
 
 /// Handles a request without data. It finishes the upload if the total it states equals the
@@ -367,10 +468,7 @@ impl Rest {
         no_gap(first, snapshot)?;
         let end = match (total, body) {
             (Some(total), _) => Some(total),
-            (None, BodyLength::Exact(length)) => {
-                let end = first.checked_add(length);
-                Some(end.ok_or(ContentRangeError::Overflow)?)
-            }
+            (None, BodyLength::Exact(length)) => Some(end_of_body(first, length)?),
             (None, BodyLength::Unknown) => None,
         };
         let filter = BodyFilter::new(first, snapshot.offset)
@@ -381,6 +479,18 @@ impl Rest {
         not_before_committed(Some(end), snapshot)?;
         body_reaches(first, end, body)?;
         Ok(filter.with_end(end))
+    }
+}
+
+fn end_of_body(first: u64, length: u64) -> Result<u64, SessionError> {
+    let end = first.checked_add(length);
+    Ok(end.ok_or(ContentRangeError::Overflow)?)
+}
+
+fn within_declared(end: u64, snapshot: &Snapshot) -> Result<(), SessionError> {
+    match snapshot.total {
+        Some(declared) if end > declared => Err(SessionError::MoreThanDeclared { declared }),
+        _ => Ok(()),
     }
 }
 
@@ -527,6 +637,16 @@ impl BodyFilter {
         self.total
     }
 
+    /// Returns whether the request makes a commit if it completes. One that is not the last makes
+    /// none if its body has no new bytes, and it is unknown beforehand whether a streamed body has
+    /// some.
+    pub fn commits(&self) -> bool {
+        match self.remaining_hint() {
+            Some(remaining) => remaining > 0,
+            None => self.last,
+        }
+    }
+
     /// Returns the number of bytes still to be stored if the request completes, where it is known.
     pub fn remaining_hint(&self) -> Option<u64> {
         let end = self.end?.min(self.kept_end);
@@ -539,6 +659,7 @@ impl BodyFilter {
     /// # Errors
     ///
     /// [`LengthDisagrees`](SessionError::LengthDisagrees) when the body exceeds its range,
+    /// [`MoreThanDeclared`](SessionError::MoreThanDeclared) when it exceeds the declared size,
     /// [`TooLarge`](SessionError::TooLarge) when the media exceeds the size limit. Nothing of
     /// `data` is taken then.
     pub fn accept(&mut self, data: Bytes) -> Result<Bytes, SessionError> {
@@ -546,6 +667,9 @@ impl BodyFilter {
         let position = start.saturating_add(data.len() as u64);
         if let Some(end) = self.end.filter(|end| position > *end) {
             return Err(self.disagreement(position, end));
+        }
+        if let Some(declared) = self.total.filter(|total| position > *total) {
+            return Err(SessionError::MoreThanDeclared { declared });
         }
         if let Some(limit) = self.limit.filter(|limit| position > *limit) {
             return Err(SessionError::TooLarge { limit });

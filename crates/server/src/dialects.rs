@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use windlass_proto::dialect::{Dialect, Google, RequestHead};
+use http::HeaderMap;
+use windlass_proto::dialect::{Dialect, Google, XGoogUpload};
 
 /// The dialects of a server, in the order in which they are asked whether a request is theirs.
 #[derive(Debug)]
@@ -14,7 +15,10 @@ pub(crate) struct Dialects {
 }
 
 impl Dialects {
-    pub(crate) fn new(others: Vec<Arc<dyn Dialect>>) -> Self {
+    /// Those that come with the server, and `added` ones, which are asked first.
+    pub(crate) fn new(added: Vec<Arc<dyn Dialect>>) -> Self {
+        let mut others = added;
+        others.push(Arc::new(XGoogUpload));
         Self {
             others,
             google: Arc::new(Google),
@@ -49,9 +53,9 @@ impl Dialects {
     }
 
     /// The dialect of a request on an upload URI.
-    pub(crate) fn of(&self, request: &RequestHead<'_>) -> Arc<dyn Dialect> {
+    pub(crate) fn of(&self, headers: &HeaderMap) -> Arc<dyn Dialect> {
         let mut others = self.others.iter();
-        let claiming = others.find(|dialect| dialect.claims(request));
+        let claiming = others.find(|dialect| dialect.claims(headers));
         Arc::clone(claiming.unwrap_or(&self.google))
     }
 }

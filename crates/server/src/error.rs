@@ -102,6 +102,9 @@ pub(crate) enum Error {
     /// A finished upload cannot be cancelled.
     #[error("the upload is finished and cannot be cancelled; delete its resource instead")]
     AlreadyFinished,
+    /// The session that is to be cancelled has been cancelled before.
+    #[error("the upload has been cancelled before")]
+    AlreadyCancelled,
     /// The application has not started the server.
     #[error("the server has not been started by the application that embeds it")]
     NotStarted,
@@ -195,34 +198,37 @@ protocol_errors!(
 
 /// Returns the reply to `error` in a dialect.
 pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
+    let other = |reply| dialect.other_error(reply);
     match error {
         Error::Protocol(error) => dialect.protocol_error(error),
-        Error::Access(error) => access(error),
-        Error::Rejection(error) => rejection(error),
-        Error::Body(error) => body(error),
-        Error::FieldMask(_) => bad("invalidParameter").parameter("fields"),
+        Error::Access(error) => other(access(error)),
+        Error::Rejection(error) => other(rejection(error)),
+        Error::Body(error) => other(body(error)),
+        Error::FieldMask(_) => other(bad("invalidParameter").parameter("fields")),
         Error::NoSuchPath { .. } | Error::NoMedia => {
-            ErrorReply::json(StatusCode::NOT_FOUND, "notFound")
+            other(ErrorReply::json(StatusCode::NOT_FOUND, "notFound"))
         }
-        Error::MethodNotAllowed { .. } => {
-            ErrorReply::json(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed")
-        }
-        Error::WrongUrlForUpload => bad("wrongUrlForUpload").header("Content-Type"),
-        Error::NotUpload { .. } => bad("notUpload"),
-        Error::NotDownload { .. } => bad("invalidAltValue").parameter("alt"),
-        Error::MediaType { .. } => bad("badRequest").header("Content-Type"),
+        Error::MethodNotAllowed { .. } => other(ErrorReply::json(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "methodNotAllowed",
+        )),
+        Error::WrongUrlForUpload => other(bad("wrongUrlForUpload").header("Content-Type")),
+        Error::NotUpload { .. } => other(bad("notUpload")),
+        Error::NotDownload { .. } => other(bad("invalidAltValue").parameter("alt")),
+        Error::MediaType { .. } => other(bad("badRequest").header("Content-Type")),
         Error::OtherDialect => dialect.condition(Condition::OtherDialect),
         Error::SessionNotFound => dialect.condition(Condition::SessionNotFound),
         Error::Interrupted(error) => interrupted(dialect, error),
         Error::Superseded => dialect.condition(Condition::Superseded),
         Error::FinishPending => dialect.condition(Condition::FinishPending),
+        Error::AlreadyCancelled => dialect.condition(Condition::AlreadyCancelled),
         Error::AlreadyFinished => dialect.condition(Condition::AlreadyFinished),
         Error::MediaLost(_) => dialect.condition(Condition::MediaLost),
         Error::Busy | Error::Crowded | Error::Full(_) => unavailable(dialect, 1),
         Error::Draining | Error::NotStarted => unavailable(dialect, 2),
         Error::NoSpace => unavailable(dialect, 30),
-        Error::Ledger(error) => ledger(error),
-        Error::Vault(error) => vault(error),
+        Error::Ledger(error) => other(ledger(error)),
+        Error::Vault(error) => other(vault(error)),
     }
 }
 
@@ -298,7 +304,7 @@ fn interrupted(dialect: &dyn Dialect, error: &BodyError) -> ErrorReply {
         BodyError::Malformed
         | BodyError::NotGzip
         | BodyError::Expands { .. }
-        | BodyError::TooLong { .. } => body(error),
+        | BodyError::TooLong { .. } => dialect.other_error(body(error)),
     }
 }
 

@@ -25,7 +25,6 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 use windlass_proto::command::Command;
-use windlass_proto::content_range::ContentRange;
 
 use crate::capacity::{Capacity, Usage};
 use crate::lifecycle::Lifecycle;
@@ -69,10 +68,8 @@ impl UploadType {
             Command::Simple(_) => Self::Media,
             Command::Multipart(_) => Self::Multipart,
             Command::Start(_) => Self::Start,
-            Command::Session(session) => match session.request.content_range {
-                Ok(Some(ContentRange::Query { .. })) => Self::Query,
-                _ => Self::Append,
-            },
+            Command::Session(session) if session.request.is_query() => Self::Query,
+            Command::Session(_) => Self::Append,
             Command::Cancel { .. } => Self::Cancel,
         }
     }

@@ -72,6 +72,10 @@ pub(crate) async fn route(
     let stated = http_method.as_ref().unwrap_or(&head.method);
     let path = head.uri.path();
     let destination = Destination::of(path);
+    if let Destination::Upload { .. } = destination {
+        // First of all, so that every error has its reply in the dialect of the request.
+        *dialect = server.dialects.of(&head.headers);
+    }
     let query = Parameters::parse(head.uri.query());
     let access = access_to(&destination, query.as_ref().ok());
     context.principal = authenticate(server, head, context, stated, access).await?;
@@ -104,7 +108,6 @@ pub(crate) async fn route(
         headers: &head.headers,
         framing,
     };
-    *dialect = server.dialects.of(&upload_head);
     // A session is found by its `upload_id` alone, whether its method is still served or not.
     let method = match query.upload_id() {
         Some(_) => None,

@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use rustix::process::Signal;
-use windlass_testkit::checker::{Event, Google, Load, Record, Rule, Upload, Violation, Workload};
+use windlass_testkit::checker::{
+    Event, FarmDialects, Load, Record, Rule, Upload, Violation, Workload,
+};
 use windlass_testkit::rng::Rng;
 use windlass_testkit::strace;
 
@@ -160,7 +162,7 @@ impl Harness<'_> {
             uploads: Some(UPLOADS),
             ..Load::default()
         };
-        let mut workload = Workload::new(Google::farm(), load, seed);
+        let mut workload = Workload::new(FarmDialects, load, seed);
         let disk = LoggedDisk::new(&image, self.scratch)?;
         workload.set_stamp(disk.log_length()?);
         let mount = self.mount(disk.device())?;

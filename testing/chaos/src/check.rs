@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::thread::sleep;
 use std::time::Duration;
 
-use windlass_testkit::checker::{Google, Load, Workload};
+use windlass_testkit::checker::{FarmDialects, Load, Workload};
 
 use crate::outcome::Outcome;
 
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         clients: arguments.clients,
         ..Load::default()
     };
-    let mut workload = Workload::new(Google::farm(), load, arguments.seed);
+    let mut workload = Workload::new(FarmDialects, load, arguments.seed);
     workload.run_while(arguments.address, || {
         sleep(Duration::from_secs(arguments.seconds));
     });

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use rustix::process::Signal;
-use windlass_testkit::checker::{Google, Load, Rule, Violation, Workload};
+use windlass_testkit::checker::{FarmDialects, Load, Rule, Violation, Workload};
 use windlass_testkit::rng::Rng;
 
 use crate::outcome::{Outcome, progress};
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         clients: arguments.clients,
         ..Load::default()
     };
-    let mut workload = Workload::new(Google::farm(), load, arguments.seed);
+    let mut workload = Workload::new(FarmDialects, load, arguments.seed);
     let mut rng = Rng::new(arguments.seed);
     let (mut drains, mut violations) = (Drains::default(), Vec::new());
     let mut server = server_under_test.start(&data, &log)?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use windlass_testkit::checker::{Google, Load, Workload};
+use windlass_testkit::checker::{FarmDialects, Load, Workload};
 use windlass_testkit::rng::Rng;
 
 use crate::batches::{Batch, run_in_batches};
@@ -69,7 +69,7 @@ fn workload(arguments: &Arguments, seed: u64) -> Workload {
         clients: arguments.clients,
         ..Load::default()
     };
-    Workload::new(Google::farm(), load, seed)
+    Workload::new(FarmDialects, load, seed)
 }
 
 /// Where the server keeps its data, and where its log is.

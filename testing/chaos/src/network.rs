@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use rustix::process::Signal;
-use windlass_testkit::checker::{Google, Load, Rule, Violation, Workload};
+use windlass_testkit::checker::{FarmDialects, Load, Rule, Violation, Workload};
 use windlass_testkit::farm;
 use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
 use windlass_testkit::media::Media;
@@ -156,7 +156,7 @@ impl<'a> Harness<'a> {
             server_under_test,
             data,
             log,
-            workload: Workload::new(Google::farm(), load, arguments.seed),
+            workload: Workload::new(FarmDialects, load, arguments.seed),
             faults: 0,
         })
     }

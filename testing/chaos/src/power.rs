@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use windlass_testkit::checker::{Google, Load, Violation, Workload};
+use windlass_testkit::checker::{FarmDialects, Load, Violation, Workload};
 use windlass_testkit::rng::Rng;
 use windlass_testkit::strace;
 
@@ -59,7 +59,7 @@ fn cut_again_and_again(arguments: &Arguments, batch: &mut Batch) -> anyhow::Resu
         largest: 1 << 20,
         ..Load::default()
     };
-    let mut workload = Workload::new(Google::farm(), load, batch.seed);
+    let mut workload = Workload::new(FarmDialects, load, batch.seed);
     let mut rng = Rng::new(batch.seed);
     let scratch = Scratch::new(DISK)?;
     let mut machine = Machine::new(

@@ -46,3 +46,4 @@ mod start;
 mod takeover;
 mod tls;
 mod upkeep;
+mod x_goog_upload;

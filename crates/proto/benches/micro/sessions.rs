@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput};
-use windlass_proto::command::{BodyLength, SessionRequest};
+use windlass_proto::command::{BodyLength, SessionAction, SessionRequest};
 use windlass_proto::content_range::ContentRange;
 use windlass_proto::session::{BodyFilter, Rules, Snapshot, State, step};
 
@@ -25,7 +25,7 @@ pub(crate) fn benchmarks(criterion: &mut Criterion) {
     ];
     for (name, range, length) in requests {
         let request = SessionRequest {
-            content_range: ContentRange::parse(range.as_bytes()).map(Some),
+            action: SessionAction::Ranged(ContentRange::parse(range.as_bytes()).map(Some)),
             body: BodyLength::Exact(length),
         };
         group.bench_with_input(

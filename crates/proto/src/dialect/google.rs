@@ -3,12 +3,12 @@
 use http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES, LOCATION, PRAGMA, RANGE,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
+use super::head::Head;
 use super::{Condition, Dialect, Outcome, RequestHead};
 use crate::command::{
-    BodyLength, Command, ContentCoding, Framing, MultipartHead, SessionHead, SessionRequest,
-    SimpleHead, StartHead,
+    BodyLength, Command, Framing, SessionAction, SessionHead, SessionRequest, StartHead,
 };
 use crate::content_range::{CommittedRange, ContentRange, ContentRangeError};
 use crate::digest::{DigestMismatch, ExpectedDigests, ExpectedDigestsError};
@@ -19,7 +19,7 @@ use crate::header::{
 };
 use crate::metadata::MetadataError;
 use crate::parameters::UploadId;
-use crate::related::{Boundary, RelatedError};
+use crate::related::RelatedError;
 use crate::reply::{ErrorReply, ReplyHead};
 use crate::session::SessionError;
 use crate::upload_type::{UploadType, UploadTypeError};
@@ -42,7 +42,7 @@ impl Dialect for Google {
     }
 
     /// All requests that no other dialect claims are Google's.
-    fn claims(&self, _: &RequestHead<'_>) -> bool {
+    fn claims(&self, _: &HeaderMap) -> bool {
         true
     }
 
@@ -92,6 +92,7 @@ impl Dialect for Google {
             Condition::Interrupted | Condition::Superseded | Condition::FinishPending => {
                 ErrorReply::unavailable(1)
             }
+            Condition::AlreadyCancelled => session_error(&SessionError::Cancelled),
             Condition::MediaLost => ErrorReply::json(StatusCode::GONE, "gone"),
             Condition::Unavailable { retry_after } => ErrorReply::unavailable(retry_after),
         }
@@ -103,203 +104,92 @@ const SESSION_METHODS: &[Method] = &[Method::PUT, Method::POST, Method::DELETE];
 
 /// A request with an `upload_id` addresses a session, whatever `uploadType` says.
 fn command(request: &RequestHead<'_>) -> Result<Command, ProtocolError> {
-    let RequestHead {
-        http_method,
-        parameters,
-        headers,
-        framing,
-    } = *request;
-    let head = Head {
-        headers,
-        framing,
-        coding: ContentCoding::from_headers(headers)?,
-    };
-    if let Some(upload_id) = parameters.upload_id() {
-        return match *http_method {
-            Method::PUT | Method::POST => head.session(upload_id).map(Command::Session),
+    let head = Head::of(request)?;
+    if let Some(upload_id) = request.parameters.upload_id() {
+        return match *request.http_method {
+            Method::PUT | Method::POST => session(&head, upload_id).map(Command::Session),
             Method::DELETE => Ok(Command::Cancel { upload_id }),
             _ => Err(ProtocolError::MethodNotAllowed {
                 allowed: SESSION_METHODS,
             }),
         };
     }
-    if !UPLOAD_METHODS.contains(http_method) {
+    if !UPLOAD_METHODS.contains(request.http_method) {
         return Err(ProtocolError::MethodNotAllowed {
             allowed: UPLOAD_METHODS,
         });
     }
-    match UploadType::from_parameters(parameters)? {
-        UploadType::Media => head.simple().map(Command::Simple),
+    match UploadType::from_parameters(request.parameters)? {
+        UploadType::Media => {
+            let content_type = head.media_type(&CONTENT_TYPE, "Content-Type")?;
+            head.simple(content_type).map(Command::Simple)
+        }
         UploadType::Multipart => head.multipart().map(Command::Multipart),
-        UploadType::Resumable => head.start().map(Command::Start),
+        UploadType::Resumable => start(&head).map(Command::Start),
     }
 }
 
-/// The input of all commands.
-struct Head<'a> {
-    headers: &'a HeaderMap,
-    framing: Framing,
-    coding: ContentCoding,
+fn start(head: &Head<'_>) -> Result<StartHead, ProtocolError> {
+    if head.headers.contains_key(CONTENT_RANGE) && has_data(head) {
+        return Err(ProtocolError::DataOnStart);
+    }
+    Ok(StartHead {
+        content_type: head.media_type(&X_UPLOAD_CONTENT_TYPE, "X-Upload-Content-Type")?,
+        content_length: head.number(&X_UPLOAD_CONTENT_LENGTH, "X-Upload-Content-Length")?,
+        length: head.length().unwrap_or(BodyLength::Exact(0)),
+        expected: ExpectedDigests::from_goog_hash(head.headers)?,
+    })
 }
 
-impl Head<'_> {
-    fn simple(&self) -> Result<SimpleHead, ProtocolError> {
-        let expected = match self.coding {
-            ContentCoding::Identity => ExpectedDigests::from_headers(self.headers)?,
-            // Content-MD5 covers the coded bytes (RFC 1864), which are not stored.
-            ContentCoding::Gzip => ExpectedDigests::from_goog_hash(self.headers)?,
-        };
-        Ok(SimpleHead {
-            content_type: self.media_type(&CONTENT_TYPE, "Content-Type")?,
-            length: self.required_length()?,
-            expected,
-        })
-    }
+fn session(head: &Head<'_>, upload_id: UploadId) -> Result<SessionHead, ProtocolError> {
+    let content_range = content_range(head.headers);
+    let body = match content_range {
+        // A query without framing has no body, and needs none. A malformed range is refused in any
+        // case.
+        Ok(Some(ContentRange::Query { .. })) | Err(_) => {
+            head.length().unwrap_or(BodyLength::Exact(0))
+        }
+        Ok(_) => head.required_length()?,
+    };
+    Ok(SessionHead {
+        upload_id,
+        request: SessionRequest {
+            action: SessionAction::Ranged(content_range),
+            body,
+        },
+        no_308: no_308(head.headers),
+        expected: ExpectedDigests::from_goog_hash(head.headers)?,
+    })
+}
 
-    fn multipart(&self) -> Result<MultipartHead, ProtocolError> {
-        let content_type = self
+fn content_range(headers: &HeaderMap) -> Result<Option<ContentRange>, ContentRangeError> {
+    let mut values = headers.get_all(CONTENT_RANGE).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => ContentRange::parse(value.as_bytes()).map(Some),
+        (Some(_), Some(_)) => Err(ContentRangeError::Repeated),
+        (None, _) => Ok(None),
+    }
+}
+
+fn no_308(headers: &HeaderMap) -> bool {
+    let value = headers
+        .get(X_GUPLOADER_NO_308)
+        .map(|value| value.as_bytes().trim_ascii());
+    value.is_some_and(|value| {
+        ["yes", "true", "1"]
+            .iter()
+            .any(|yes| value.eq_ignore_ascii_case(yes.as_bytes()))
+    })
+}
+
+/// Returns whether a request that starts a session carries something other than metadata.
+fn has_data(head: &Head<'_>) -> bool {
+    let empty = matches!(head.framing, Framing::Absent | Framing::Length(0));
+    !empty
+        && head
             .headers
             .get(CONTENT_TYPE)
-            .ok_or(RelatedError::NotRelated)?;
-        Ok(MultipartHead {
-            boundary: Boundary::from_content_type(content_type.as_bytes())?,
-            length: self.required_length()?,
-            expected: ExpectedDigests::from_goog_hash(self.headers)?,
-        })
-    }
-
-    fn start(&self) -> Result<StartHead, ProtocolError> {
-        if self.headers.contains_key(CONTENT_RANGE) && self.has_data() {
-            return Err(ProtocolError::DataOnStart);
-        }
-        Ok(StartHead {
-            content_type: self.media_type(&X_UPLOAD_CONTENT_TYPE, "X-Upload-Content-Type")?,
-            content_length: self.declared_length()?,
-            length: self.length().unwrap_or(BodyLength::Exact(0)),
-            expected: ExpectedDigests::from_goog_hash(self.headers)?,
-        })
-    }
-
-    fn session(&self, upload_id: UploadId) -> Result<SessionHead, ProtocolError> {
-        let content_range = self.content_range();
-        let body = match content_range {
-            // A query without framing has no body, and needs none. A malformed range is refused in
-            // any case.
-            Ok(Some(ContentRange::Query { .. })) | Err(_) => {
-                self.length().unwrap_or(BodyLength::Exact(0))
-            }
-            Ok(_) => self.required_length()?,
-        };
-        Ok(SessionHead {
-            upload_id,
-            request: SessionRequest {
-                content_range,
-                body,
-            },
-            no_308: self.no_308(),
-            expected: ExpectedDigests::from_goog_hash(self.headers)?,
-        })
-    }
-
-    fn length(&self) -> Option<BodyLength> {
-        match (self.framing, self.coding) {
-            (Framing::Absent, _) => None,
-            (Framing::Length(0), _) => Some(BodyLength::Exact(0)),
-            (Framing::Length(length), ContentCoding::Identity) => Some(BodyLength::Exact(length)),
-            (Framing::Length(_) | Framing::Streamed, _) => Some(BodyLength::Unknown),
-        }
-    }
-
-    fn required_length(&self) -> Result<BodyLength, ProtocolError> {
-        self.length().ok_or(ProtocolError::LengthRequired)
-    }
-
-    fn content_range(&self) -> Result<Option<ContentRange>, ContentRangeError> {
-        let mut values = self.headers.get_all(CONTENT_RANGE).iter();
-        match (values.next(), values.next()) {
-            (Some(value), None) => ContentRange::parse(value.as_bytes()).map(Some),
-            (Some(_), Some(_)) => Err(ContentRangeError::Repeated),
-            (None, _) => Ok(None),
-        }
-    }
-
-    fn no_308(&self) -> bool {
-        let value = self
-            .headers
-            .get(X_GUPLOADER_NO_308)
-            .map(|value| value.as_bytes().trim_ascii());
-        value.is_some_and(|value| {
-            ["yes", "true", "1"]
-                .iter()
-                .any(|yes| value.eq_ignore_ascii_case(yes.as_bytes()))
-        })
-    }
-
-    /// Returns whether a request that starts a session carries something other than metadata.
-    fn has_data(&self) -> bool {
-        let empty = matches!(self.framing, Framing::Absent | Framing::Length(0));
-        !empty
-            && self
-                .headers
-                .get(CONTENT_TYPE)
-                .is_some_and(|value| !is_json(value.as_bytes()))
-    }
-
-    /// Reads `X-Upload-Content-Length`. An empty value counts as absent.
-    fn declared_length(&self) -> Result<Option<u64>, ProtocolError> {
-        let name = "X-Upload-Content-Length";
-        match self.text(&X_UPLOAD_CONTENT_LENGTH, name)? {
-            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                digits.parse().map(Some).map_err(|_| invalid(name))
-            }
-            Some(_) => Err(invalid(name)),
-            None => Ok(None),
-        }
-    }
-
-    fn media_type(
-        &self,
-        header: &HeaderName,
-        name: &'static str,
-    ) -> Result<Option<String>, ProtocolError> {
-        match self.text(header, name)? {
-            Some(text) if is_media_type(text) => Ok(Some(text.to_owned())),
-            Some(_) => Err(invalid(name)),
-            None => Ok(None),
-        }
-    }
-
-    /// Returns a header's value. An empty value counts as absent.
-    fn text(&self, header: &HeaderName, name: &'static str) -> Result<Option<&str>, ProtocolError> {
-        let Some(value) = self.headers.get(header) else {
-            return Ok(None);
-        };
-        let text = value.to_str().map_err(|_| invalid(name))?.trim_ascii();
-        Ok(Some(text).filter(|text| !text.is_empty()))
-    }
-}
-
-fn invalid(name: &'static str) -> ProtocolError {
-    ProtocolError::InvalidHeader { name }
-}
-
-/// Returns whether a text begins with `type/subtype` (RFC 9110, 8.3.1). Parameters are not checked.
-fn is_media_type(text: &str) -> bool {
-    let essence = text
-        .split_once(';')
-        .map_or(text, |(essence, _)| essence)
-        .trim_ascii_end();
-    essence
-        .split_once('/')
-        .is_some_and(|(main, sub)| is_token(main) && is_token(sub))
-}
-
-/// Returns whether a text is `1*tchar` (RFC 9110, 5.6.2).
-fn is_token(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+            .is_some_and(|value| !is_json(value.as_bytes()))
 }
 
 fn is_json(content_type: &[u8]) -> bool {
@@ -316,7 +206,7 @@ fn is_json(content_type: &[u8]) -> bool {
 /// carries `upload_id`.
 ///
 /// The status is exactly 200 and caching is forbidden, because several clients accept nothing else.
-fn started(location: HeaderValue, upload_id: HeaderValue) -> ReplyHead {
+pub(super) fn started(location: HeaderValue, upload_id: HeaderValue) -> ReplyHead {
     let mut reply = ReplyHead::empty(StatusCode::OK);
     let headers = &mut reply.headers;
     headers.insert(LOCATION, location);
@@ -370,7 +260,7 @@ fn cancelled() -> ReplyHead {
 }
 
 /// Adds the `upload_id` of the session, if it can be a header's value.
-fn name_session(reply: &mut ReplyHead, upload_id: &UploadId) {
+pub(super) fn name_session(reply: &mut ReplyHead, upload_id: &UploadId) {
     if let Ok(upload_id) = HeaderValue::try_from(upload_id.as_str()) {
         reply.headers.insert(X_GUPLOADER_UPLOADID, upload_id);
     }
@@ -384,11 +274,11 @@ fn client_closed_request() -> StatusCode {
     StatusCode::from_u16(499).expect("499 is a valid status")
 }
 
-fn bad(reason: &'static str) -> ErrorReply {
+pub(super) fn bad(reason: &'static str) -> ErrorReply {
     ErrorReply::json(StatusCode::BAD_REQUEST, reason)
 }
 
-fn protocol(error: &ProtocolError) -> ErrorReply {
+pub(super) fn protocol(error: &ProtocolError) -> ErrorReply {
     match error {
         ProtocolError::MethodNotAllowed { .. } => {
             ErrorReply::json(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed")
@@ -397,6 +287,7 @@ fn protocol(error: &ProtocolError) -> ErrorReply {
         ProtocolError::ParameterNotUtf8(error) => {
             bad("invalidParameter").parameter(error.name.clone())
         }
+        ProtocolError::UploadCommand(_) => bad("invalid").header("X-Goog-Upload-Command"),
         ProtocolError::UploadType(UploadTypeError::Missing) => {
             bad("required").parameter("uploadType")
         }
@@ -472,6 +363,7 @@ fn session_error(error: &SessionError) -> ErrorReply {
         | SessionError::Truncated { .. }
         | SessionError::EndsBeforeCommitted { .. }
         | SessionError::PastTotal { .. }
+        | SessionError::MoreThanDeclared { .. }
         | SessionError::QueryWithBody => {
             ErrorReply::text(StatusCode::BAD_REQUEST, "badRequest").header("Content-Range")
         }

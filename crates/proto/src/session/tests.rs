@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod chunk;
+mod explicit_end;
 mod life;
 mod model;
 mod query;
@@ -22,14 +23,14 @@ fn active(offset: u64, total: Option<u64>) -> Snapshot {
 
 fn request(range: &str, body: BodyLength) -> SessionRequest {
     SessionRequest {
-        content_range: ContentRange::parse(range.as_bytes()).map(Some),
+        action: SessionAction::Ranged(ContentRange::parse(range.as_bytes()).map(Some)),
         body,
     }
 }
 
 fn unranged(body: BodyLength) -> SessionRequest {
     SessionRequest {
-        content_range: Ok(None),
+        action: SessionAction::Ranged(Ok(None)),
         body,
     }
 }

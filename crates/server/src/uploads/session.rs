@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, TryFutureExt as _};
 use windlass_proto::command::SessionHead;
+use windlass_proto::error::ProtocolError;
 use windlass_proto::parameters::UploadId;
 use windlass_proto::session::{SessionError, Step, step};
 use windlass_store::{EndSession, Failpoint, NewSession, SessionId, SessionState};
@@ -145,18 +146,21 @@ async fn answer_without_lease(
     let (session, request) = server.sessions.read_session(id, target).await?;
     record.method(request.method_id());
     let rules = server.sessions.rules(&session, &request)?;
+    let is_foreign = session.dialect != target.dialect;
+    let report = async |body: &mut Option<RequestBody>| {
+        require_empty(body.as_mut().expect(BODY_PRESENT)).await?;
+        Ok(Some(SessionReply::Committed(session.progress.offset)))
+    };
     match step(&snapshot(&session), &rules, &head.request) {
         Ok(Step::Replay) => {
             let reply = server.sessions.replay(&session)?;
             Ok(Some(SessionReply::Final(reply)))
         }
-        Ok(Step::Report) => {
-            require_empty(body.as_mut().expect(BODY_PRESENT)).await?;
-            Ok(Some(SessionReply::Committed(session.progress.offset)))
-        }
+        Ok(Step::Report) => report(body).await,
         // Every dialect may ask about a session. Only that of the session may change it: the
         // dialects differ in what ends an upload.
-        _ if session.dialect != target.dialect => Err(Error::OtherDialect),
+        Ok(Step::Finish { .. }) if is_foreign && head.request.is_query() => report(body).await,
+        _ if is_foreign => Err(Error::OtherDialect),
         // Errors are answered at once, except two that need the lease: an error that ends the
         // session, and a gap, which a running older request may still fill.
         Err(error) if !error.ends_session() && !matches!(error, SessionError::Gap { .. }) => {
@@ -175,7 +179,7 @@ async fn answer_without_lease(
 /// Cancels a session.
 ///
 /// # Errors
-/// [`SessionError::Cancelled`] if it was cancelled earlier.
+/// [`Error::AlreadyCancelled`] if it was cancelled earlier.
 pub(crate) async fn cancel(
     server: &Arc<ServerState>,
     upload_id: &UploadId,
@@ -183,7 +187,8 @@ pub(crate) async fn cancel(
     record: &RequestRecord,
 ) -> Result<SessionReply, Error> {
     let id = session_id(upload_id.as_str());
-    let (session, request) = server.sessions.read_session(id, &target).await?;
+    let read = server.sessions.read_session(id, &target).await;
+    let (session, request) = read.map_err(already_cancelled)?;
     record.method(request.method_id());
     drop(request);
     if session.dialect != target.dialect {
@@ -193,7 +198,8 @@ pub(crate) async fn cancel(
     let server = Arc::clone(server);
     lifecycle
         .run_to_completion(Box::pin(async move {
-            let locked = server.sessions.lease(id, &target).await?;
+            let locked = server.sessions.lease(id, &target).await;
+            let locked = locked.map_err(already_cancelled)?;
             match locked.session.state {
                 SessionState::Active => {
                     let epoch = locked.session.epoch;
@@ -213,11 +219,19 @@ pub(crate) async fn cancel(
                 // All bytes are acknowledged, so the server will finish the upload.
                 SessionState::Finishing => Err(Error::FinishPending),
                 SessionState::Finished => Err(Error::AlreadyFinished),
-                SessionState::Cancelled => Err(SessionError::Cancelled.into()),
+                SessionState::Cancelled => Err(Error::AlreadyCancelled),
                 SessionState::Failed => Err(SessionError::Gone.into()),
             }
         }))
         .await
+}
+
+/// The error for a cancel whose session is refused with `error`.
+fn already_cancelled(error: Error) -> Error {
+    match error {
+        Error::Protocol(ProtocolError::Session(SessionError::Cancelled)) => Error::AlreadyCancelled,
+        error => error,
+    }
 }
 
 /// Finishes a session that was left in the state *finishing*, for example by a crash. Ends it

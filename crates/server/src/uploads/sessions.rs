@@ -90,7 +90,7 @@ impl Sessions {
                     // A chunk without new bytes makes no commit. If it used the cache, the ledger
                     // would not notice that another process has taken over or ended the session,
                     // and the reply would state an outdated offset.
-                    Ok(Step::Append(body_filter)) => body_filter.remaining_hint() != Some(0),
+                    Ok(Step::Append(body_filter)) => body_filter.commits(),
                     _ => false,
                 }
             })

@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use windlass_discovery::Api;
 use windlass_proto::command::{
-    BodyLength, Command, Framing, SessionHead, SessionRequest, StartHead,
+    BodyLength, Command, Framing, SessionAction, SessionHead, SessionRequest, StartHead,
 };
-use windlass_proto::content_range::ContentRange;
 use windlass_proto::dialect::{Condition, Dialect, Outcome, RequestHead};
 use windlass_proto::digest::ExpectedDigests;
 use windlass_proto::error::ProtocolError;
@@ -35,8 +34,8 @@ impl Dialect for Toy {
         "toy"
     }
 
-    fn claims(&self, request: &RequestHead<'_>) -> bool {
-        request.headers.contains_key("toy")
+    fn claims(&self, headers: &HeaderMap) -> bool {
+        headers.contains_key("toy")
     }
 
     fn command(&self, request: &RequestHead<'_>) -> Result<Command, ProtocolError> {
@@ -55,18 +54,19 @@ impl Dialect for Toy {
             }));
         }
         let upload_id = request.parameters.upload_id().ok_or(INVALID)?;
-        let end = offset + length;
-        let range = match verb {
+        let action = match verb {
             "stop" => return Ok(Command::Cancel { upload_id }),
-            "ask" => "bytes */*".to_owned(),
-            "put" => format!("bytes {offset}-{}/*", end.saturating_sub(1)),
-            "end" => format!("bytes {offset}-{}/{end}", end.saturating_sub(1)),
+            "ask" => SessionAction::Query,
+            "put" => SessionAction::Append { first: offset },
+            "end" => SessionAction::Finish {
+                first: Some(offset),
+            },
             _ => return Err(INVALID),
         };
         Ok(Command::Session(SessionHead {
             upload_id,
             request: SessionRequest {
-                content_range: ContentRange::parse(range.as_bytes()).map(Some),
+                action,
                 body: BodyLength::Exact(length),
             },
             no_308: false,

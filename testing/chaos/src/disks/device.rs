@@ -16,7 +16,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
-use windlass_testkit::checker::{Google, Load, Workload};
+use windlass_testkit::checker::{FarmDialects, Load, Workload};
 use windlass_testkit::rng::Rng;
 
 use super::latency_probe::LatencyProbe;
@@ -137,7 +137,7 @@ impl<'a> Rounds<'a> {
             faults,
             log: log.to_owned(),
             rng: Rng::new(arguments.seed),
-            workload: Workload::new(Google::farm(), load, arguments.seed),
+            workload: Workload::new(FarmDialects, load, arguments.seed),
             verdict: Verdict::default(),
             slowest_end: Duration::ZERO,
             noticed: 0,

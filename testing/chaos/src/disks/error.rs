@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use windlass_testkit::checker::{Google, Load, Workload};
+use windlass_testkit::checker::{FarmDialects, Load, Workload};
 use windlass_testkit::rng::Rng;
 use windlass_testkit::strace::{InjectionWatch, log_len, most_by_one_thread};
 
@@ -177,7 +177,7 @@ fn workload(seed: u64) -> Workload {
         uploads: Some(5),
         ..Load::default()
     };
-    Workload::new(Google::farm(), load, seed)
+    Workload::new(FarmDialects, load, seed)
 }
 
 /// What was seen so far.

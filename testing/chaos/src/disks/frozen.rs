@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use windlass_testkit::checker::{Google, Load, Workload};
+use windlass_testkit::checker::{FarmDialects, Load, Workload};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::rng::Rng;
@@ -106,7 +106,7 @@ impl Work {
         let media = Media::new(arguments.seed, 1 << 20);
         Self {
             rng: Rng::new(arguments.seed),
-            workload: Workload::new(Google::farm(), load, arguments.seed),
+            workload: Workload::new(FarmDialects, load, arguments.seed),
             questions: Questions {
                 address,
                 media,

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use windlass_testkit::checker::{Google, Load, Workload};
+use windlass_testkit::checker::{FarmDialects, Load, Workload};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::Request;
@@ -47,7 +47,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let mut verdict = Verdict::default();
     let scratch = Scratch::on_disk()?;
     let (data, log) = (scratch.path().join("data"), scratch.path().join("log"));
-    let mut workload = Workload::new(Google::farm(), Load::default(), arguments.seed);
+    let mut workload = Workload::new(FarmDialects, Load::default(), arguments.seed);
     let media = Media::new(arguments.seed, LONGEST + MORE);
     let session = under_the_limit(arguments, (&data, &log), media, &mut workload, &mut verdict)?;
     without_it(

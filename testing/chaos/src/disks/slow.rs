@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use windlass_testkit::checker::{Google, Load, Workload};
+use windlass_testkit::checker::{FarmDialects, Load, Workload};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 
@@ -77,7 +77,7 @@ fn crawl(arguments: &Arguments, delay: u64, verdict: &mut Verdict) -> anyhow::Re
         largest: 1 << 20,
         ..Load::default()
     };
-    let mut workload = Workload::new(Google::farm(), load, arguments.seed);
+    let mut workload = Workload::new(FarmDialects, load, arguments.seed);
     workload.set_patience(PATIENCE);
 
     let parked = farm::begin_declared(server.address(), 1 << 20);

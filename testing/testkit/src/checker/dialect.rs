@@ -1,8 +1,10 @@
 //! What differs between upload protocols.
 
+mod farm;
 mod google;
 mod resumable_308;
 mod tus;
+mod x_goog_upload;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,9 +16,11 @@ use crate::media::Media;
 use crate::oracle::Answer;
 use crate::raw::{Reply, Request};
 
+pub use farm::FarmDialects;
 pub use google::Google;
 pub use resumable_308::Resumable308;
 pub use tus::Tus;
+pub use x_goog_upload::XGoogUpload;
 
 /// Resources by the name they were uploaded under: of each, what [`Dialect::download`] wants.
 pub type Listing = HashMap<String, Vec<String>>;

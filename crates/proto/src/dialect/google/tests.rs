@@ -1,11 +1,13 @@
-use http::Version;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderName, Version};
 use proptest::prelude::*;
 
 use super::*;
-use crate::command::effective_method;
+use crate::command::{ContentCoding, MultipartHead, SimpleHead, effective_method};
+use crate::dialect::head::invalid;
 use crate::digest::{Crc32c, ExpectedDigestsError, Md5};
 use crate::parameters::Parameters;
+use crate::related::Boundary;
 
 mod dispatch;
 mod framing;

@@ -72,19 +72,28 @@ fn content_range() -> impl Strategy<Value = ContentRange> {
     ]
 }
 
+fn action() -> impl Strategy<Value = SessionAction> {
+    prop_oneof![
+        proptest::option::of(content_range()).prop_map(|range| SessionAction::Ranged(Ok(range))),
+        number().prop_map(|first| SessionAction::Append { first }),
+        proptest::option::of(number()).prop_map(|first| SessionAction::Finish { first }),
+        Just(SessionAction::Query),
+    ]
+}
+
 proptest! {
     #[test]
     fn any_numbers_are_handled_without_panic(
         offset in number(),
         total in proptest::option::of(number()),
         max_size in proptest::option::of(number()),
-        range in proptest::option::of(content_range()),
+        action in action(),
         body in proptest::option::of(number()),
         lenient in any::<bool>(),
     ) {
         let chunks = if lenient { ChunkRule::Lenient } else { ChunkRule::Strict };
         let body = body.map_or(BodyLength::Unknown, BodyLength::Exact);
-        let request = SessionRequest { content_range: Ok(range), body };
+        let request = SessionRequest { action, body };
         let step = step(&active(offset, total), &Rules { chunks, max_size }, &request);
         if let Ok(Step::Append(mut filter)) = step {
             let _ = filter.remaining_hint();

@@ -42,8 +42,12 @@ fn malformed_range_is_passed_to_the_session() {
         &[("content-range", "*/*")][..],
         &[("content-range", "*/*"), ("content-length", "5")],
     ] {
-        let range = session(fields).map(|head| head.request.content_range);
-        assert_eq!(range, Ok(Err(ContentRangeError::Unit)), "{fields:?}");
+        let range = session(fields).map(|head| head.request.action);
+        assert_eq!(
+            range,
+            Ok(SessionAction::Ranged(Err(ContentRangeError::Unit))),
+            "{fields:?}"
+        );
     }
 }
 
@@ -53,8 +57,11 @@ fn repeated_content_range_is_malformed() {
         ("content-range", "bytes */*"),
         ("content-range", "bytes */*"),
     ];
-    let range = session(&fields).map(|head| head.request.content_range);
-    assert_eq!(range, Ok(Err(ContentRangeError::Repeated)));
+    let range = session(&fields).map(|head| head.request.action);
+    assert_eq!(
+        range,
+        Ok(SessionAction::Ranged(Err(ContentRangeError::Repeated)))
+    );
 }
 
 #[test]

@@ -1,0 +1,361 @@
+//! The dialect of `X-Goog-Upload-Protocol` and `-Command` (docs/protocol.md, 2.12): Firebase's and
+//! Gemini's libraries, and the generated clients of 2026 for Java, PHP and Ruby.
+//!
+//! Every reply to its clients says in `X-Goog-Upload-Status` whether the upload goes on, except a
+//! reply that asks for another try: one client takes a chunk for stored whose reply says `active`,
+//! whatever its HTTP status.
+
+use http::header::{CONTENT_TYPE, LOCATION};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+
+use super::google;
+use super::head::{Head, invalid};
+use super::{Condition, Dialect, Outcome, RequestHead};
+use crate::command::{BodyLength, Command, SessionAction, SessionHead, SessionRequest, StartHead};
+use crate::digest::ExpectedDigests;
+use crate::error::ProtocolError;
+use crate::header::{
+    X_GOOG_UPLOAD_CHUNK_GRANULARITY, X_GOOG_UPLOAD_COMMAND, X_GOOG_UPLOAD_CONTENT_LENGTH,
+    X_GOOG_UPLOAD_CONTENT_TYPE, X_GOOG_UPLOAD_CONTROL_URL, X_GOOG_UPLOAD_HEADER_CONTENT_LENGTH,
+    X_GOOG_UPLOAD_HEADER_CONTENT_TYPE, X_GOOG_UPLOAD_OFFSET, X_GOOG_UPLOAD_PROTOCOL,
+    X_GOOG_UPLOAD_RAW_SIZE, X_GOOG_UPLOAD_SIZE_RECEIVED, X_GOOG_UPLOAD_STATUS, X_GOOG_UPLOAD_URL,
+};
+use crate::parameters::UploadId;
+use crate::reply::{ErrorReply, ReplyHead};
+use crate::session::{CHUNK_GRANULARITY, ChunkRule, Rules, SessionError};
+use crate::upload_command::{UploadCommand, UploadCommandError};
+
+#[cfg(test)]
+mod tests;
+
+/// The dialect `X-Goog-Upload`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct XGoogUpload;
+
+impl XGoogUpload {
+    /// The name that sessions remember.
+    pub const NAME: &'static str = "x-goog-upload";
+}
+
+const ACTIVE: HeaderValue = HeaderValue::from_static("active");
+const FINAL: HeaderValue = HeaderValue::from_static("final");
+const CANCELLED: HeaderValue = HeaderValue::from_static("cancelled");
+
+const START_METHODS: &[Method] = &[Method::POST, Method::PUT, Method::PATCH];
+const SESSION_METHODS: &[Method] = &[Method::POST, Method::PUT];
+
+impl Dialect for XGoogUpload {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn claims(&self, headers: &HeaderMap) -> bool {
+        headers.contains_key(X_GOOG_UPLOAD_PROTOCOL) || headers.contains_key(X_GOOG_UPLOAD_COMMAND)
+    }
+
+    fn command(&self, request: &RequestHead<'_>) -> Result<Command, ProtocolError> {
+        let head = Head::of(request)?;
+        if let Some(upload_id) = request.parameters.upload_id() {
+            allow(request.http_method, SESSION_METHODS)?;
+            return on_session(&head, upload_id);
+        }
+        allow(request.http_method, START_METHODS)?;
+        without_session(&head)
+    }
+
+    /// Chunks may have any size: the granularity is advice.
+    fn rules(&self, configured: Rules) -> Rules {
+        configured.with_chunks(ChunkRule::Lenient)
+    }
+
+    fn reply(&self, outcome: Outcome<'_>) -> ReplyHead {
+        match outcome {
+            Outcome::Started {
+                location,
+                upload_id,
+            } => started(location, upload_id),
+            Outcome::Committed {
+                offset, upload_id, ..
+            } => {
+                let mut reply = with_status(ReplyHead::empty(StatusCode::OK), ACTIVE);
+                add_received(&mut reply.headers, offset);
+                add_granularity(&mut reply.headers);
+                google::name_session(&mut reply, upload_id);
+                reply
+            }
+            // The clients know no other success than 200.
+            Outcome::Final {
+                content_type,
+                upload_id,
+                ..
+            } => {
+                let mut reply = with_status(ReplyHead::new(StatusCode::OK), FINAL);
+                reply.headers.insert(CONTENT_TYPE, content_type);
+                if let Some(upload_id) = upload_id {
+                    google::name_session(&mut reply, upload_id);
+                }
+                reply
+            }
+            Outcome::Cancelled => with_status(ReplyHead::empty(StatusCode::OK), CANCELLED),
+        }
+    }
+
+    fn protocol_error(&self, error: &ProtocolError) -> ErrorReply {
+        match error {
+            ProtocolError::Session(error) => session_error(error),
+            ProtocolError::MethodNotAllowed { .. }
+            | ProtocolError::PathNotUtf8
+            | ProtocolError::ParameterNotUtf8(_)
+            | ProtocolError::UploadType(_)
+            | ProtocolError::UploadCommand(_)
+            | ProtocolError::Alt(_)
+            | ProtocolError::LengthRequired
+            | ProtocolError::AmbiguousLength
+            | ProtocolError::TransferEncoding
+            | ProtocolError::ContentEncoding
+            | ProtocolError::InvalidHeader { .. }
+            | ProtocolError::DataOnStart
+            | ProtocolError::Related(_)
+            | ProtocolError::Metadata(_)
+            | ProtocolError::ExpectedDigests(_)
+            | ProtocolError::DigestMismatch(_) => refused(google::protocol(error), FINAL),
+        }
+    }
+
+    fn condition(&self, condition: Condition) -> ErrorReply {
+        match condition {
+            Condition::SessionNotFound => {
+                refused(ErrorReply::json(StatusCode::NOT_FOUND, "notFound"), FINAL)
+            }
+            Condition::OtherDialect | Condition::AlreadyFinished => {
+                refused(google::bad("badRequest"), FINAL)
+            }
+            Condition::AlreadyCancelled => refused(
+                ErrorReply::empty(StatusCode::OK, "clientClosedRequest"),
+                CANCELLED,
+            ),
+            Condition::MediaLost => refused(ErrorReply::json(StatusCode::GONE, "gone"), FINAL),
+            Condition::Interrupted | Condition::Superseded | Condition::FinishPending => {
+                ErrorReply::unavailable(1)
+            }
+            Condition::Unavailable { retry_after } => ErrorReply::unavailable(retry_after),
+        }
+    }
+
+    fn other_error(&self, reply: ErrorReply) -> ErrorReply {
+        if is_for_good(reply.status) {
+            refused(reply, FINAL)
+        } else {
+            reply
+        }
+    }
+}
+
+/// Whether another try gets the same answer.
+fn is_for_good(status: StatusCode) -> bool {
+    let passes = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
+    status.is_client_error() && !passes.contains(&status)
+}
+
+fn allow(method: &Method, allowed: &'static [Method]) -> Result<(), ProtocolError> {
+    if allowed.contains(method) {
+        Ok(())
+    } else {
+        Err(ProtocolError::MethodNotAllowed { allowed })
+    }
+}
+
+/// A request to the path of a method.
+fn without_session(head: &Head<'_>) -> Result<Command, ProtocolError> {
+    let protocol = Protocol::of(head)?;
+    match (command(head)?, protocol) {
+        (Some(UploadCommand::Start), Some(Protocol::Resumable) | None) => {
+            start(head).map(Command::Start)
+        }
+        (None, Some(Protocol::Multipart)) => head.multipart().map(Command::Multipart),
+        (None, Some(Protocol::Raw)) => {
+            let content_type = match declared_type(head)? {
+                Some(declared) => Some(declared),
+                None => head.media_type(&CONTENT_TYPE, "Content-Type")?,
+            };
+            head.simple(content_type).map(Command::Simple)
+        }
+        (None, Some(Protocol::Resumable) | None) => Err(UploadCommandError::Missing.into()),
+        (Some(UploadCommand::Start), Some(Protocol::Multipart | Protocol::Raw)) => {
+            Err(invalid("X-Goog-Upload-Protocol"))
+        }
+        (Some(_), _) => Err(UploadCommandError::OutsideSession.into()),
+    }
+}
+
+/// How the media comes.
+#[derive(Clone, Copy)]
+enum Protocol {
+    /// In a session.
+    Resumable,
+    /// In one request, after its metadata.
+    Multipart,
+    /// In one request, alone.
+    Raw,
+}
+
+impl Protocol {
+    fn of(head: &Head<'_>) -> Result<Option<Self>, ProtocolError> {
+        let name = "X-Goog-Upload-Protocol";
+        let Some(text) = head.text(&X_GOOG_UPLOAD_PROTOCOL, name)? else {
+            return Ok(None);
+        };
+        match text.to_ascii_lowercase().as_str() {
+            "resumable" => Ok(Some(Self::Resumable)),
+            "multipart" => Ok(Some(Self::Multipart)),
+            "raw" => Ok(Some(Self::Raw)),
+            _ => Err(invalid(name)),
+        }
+    }
+}
+
+fn command(head: &Head<'_>) -> Result<Option<UploadCommand>, ProtocolError> {
+    let text = head.text(&X_GOOG_UPLOAD_COMMAND, "X-Goog-Upload-Command")?;
+    Ok(text.map(UploadCommand::parse).transpose()?)
+}
+
+fn start(head: &Head<'_>) -> Result<StartHead, ProtocolError> {
+    Ok(StartHead {
+        content_type: declared_type(head)?,
+        content_length: declared_length(head)?,
+        length: head.length().unwrap_or(BodyLength::Exact(0)),
+        expected: ExpectedDigests::from_goog_hash(head.headers)?,
+    })
+}
+
+/// The type of the media. Its headers have an older and a newer name.
+fn declared_type(head: &Head<'_>) -> Result<Option<String>, ProtocolError> {
+    let newer = (
+        &X_GOOG_UPLOAD_HEADER_CONTENT_TYPE,
+        "X-Goog-Upload-Header-Content-Type",
+    );
+    let older = (&X_GOOG_UPLOAD_CONTENT_TYPE, "X-Goog-Upload-Content-Type");
+    match head.media_type(newer.0, newer.1)? {
+        Some(declared) => Ok(Some(declared)),
+        None => head.media_type(older.0, older.1),
+    }
+}
+
+/// The size of the media. Its headers have three names.
+fn declared_length(head: &Head<'_>) -> Result<Option<u64>, ProtocolError> {
+    let names = [
+        (
+            &X_GOOG_UPLOAD_HEADER_CONTENT_LENGTH,
+            "X-Goog-Upload-Header-Content-Length",
+        ),
+        (
+            &X_GOOG_UPLOAD_CONTENT_LENGTH,
+            "X-Goog-Upload-Content-Length",
+        ),
+        (&X_GOOG_UPLOAD_RAW_SIZE, "X-Goog-Upload-Raw-Size"),
+    ];
+    for (header, name) in names {
+        if let Some(length) = head.number(header, name)? {
+            return Ok(Some(length));
+        }
+    }
+    Ok(None)
+}
+
+/// A request to a session. The type of its body means nothing, and the protocol is not repeated by
+/// all clients.
+fn on_session(head: &Head<'_>, upload_id: UploadId) -> Result<Command, ProtocolError> {
+    let offset = head.number(&X_GOOG_UPLOAD_OFFSET, "X-Goog-Upload-Offset");
+    let action = match command(head)?.ok_or(UploadCommandError::Missing)? {
+        UploadCommand::Start => return Err(UploadCommandError::InsideSession.into()),
+        UploadCommand::Cancel => return Ok(Command::Cancel { upload_id }),
+        UploadCommand::Query => SessionAction::Query,
+        UploadCommand::Upload => SessionAction::Append {
+            first: offset?.ok_or(UploadCommandError::OffsetMissing)?,
+        },
+        UploadCommand::UploadAndFinalize => SessionAction::Finish {
+            first: Some(offset?.ok_or(UploadCommandError::OffsetMissing)?),
+        },
+        UploadCommand::Finalize => match (offset?, head.length()) {
+            (None, Some(BodyLength::Exact(1..))) => {
+                return Err(UploadCommandError::OffsetMissing.into());
+            }
+            (first, _) => SessionAction::Finish { first },
+        },
+    };
+    let has_data = matches!(
+        action,
+        SessionAction::Append { .. } | SessionAction::Finish { first: Some(_) }
+    );
+    let body = match head.length() {
+        Some(length) => length,
+        None if has_data => return Err(ProtocolError::LengthRequired),
+        None => BodyLength::Exact(0),
+    };
+    Ok(Command::Session(SessionHead {
+        upload_id,
+        request: SessionRequest { action, body },
+        no_308: false,
+        expected: ExpectedDigests::from_goog_hash(head.headers)?,
+    }))
+}
+
+fn started(location: HeaderValue, upload_id: HeaderValue) -> ReplyHead {
+    let mut reply = google::started(location.clone(), upload_id);
+    let headers = &mut reply.headers;
+    headers.remove(LOCATION);
+    headers.insert(X_GOOG_UPLOAD_CONTROL_URL, location.clone());
+    headers.insert(X_GOOG_UPLOAD_URL, location);
+    add_granularity(headers);
+    with_status(reply, ACTIVE)
+}
+
+fn add_granularity(headers: &mut HeaderMap) {
+    headers.insert(X_GOOG_UPLOAD_CHUNK_GRANULARITY, CHUNK_GRANULARITY.into());
+}
+
+fn add_received(headers: &mut HeaderMap, committed: u64) {
+    headers.insert(X_GOOG_UPLOAD_SIZE_RECEIVED, committed.into());
+}
+
+fn with_status(mut reply: ReplyHead, status: HeaderValue) -> ReplyHead {
+    reply.headers.insert(X_GOOG_UPLOAD_STATUS, status);
+    reply
+}
+
+fn refused(mut reply: ErrorReply, status: HeaderValue) -> ErrorReply {
+    reply.headers.insert(X_GOOG_UPLOAD_STATUS, status);
+    reply
+}
+
+/// The state that the session is in after the error is part of the reply, as in all others.
+fn session_error(error: &SessionError) -> ErrorReply {
+    let bad = |status| {
+        refused(
+            google::bad("badRequest").header("X-Goog-Upload-Offset"),
+            status,
+        )
+    };
+    match error {
+        SessionError::Cancelled => refused(google::bad("badRequest"), CANCELLED),
+        SessionError::Gone => refused(ErrorReply::json(StatusCode::GONE, "gone"), FINAL),
+        SessionError::TooLarge { .. } => refused(
+            ErrorReply::json(StatusCode::PAYLOAD_TOO_LARGE, "uploadTooLarge"),
+            FINAL,
+        ),
+        SessionError::Gap { committed, .. }
+        | SessionError::EndsBeforeCommitted { committed, .. } => {
+            let mut reply = bad(ACTIVE);
+            add_received(&mut reply.headers, *committed);
+            reply
+        }
+        SessionError::LengthDisagrees { .. }
+        | SessionError::Truncated { .. }
+        | SessionError::PastTotal { .. }
+        | SessionError::QueryWithBody => bad(ACTIVE),
+        SessionError::MoreThanDeclared { .. }
+        | SessionError::ContentRange(_)
+        | SessionError::ChunkTooSmall { .. }
+        | SessionError::TotalChanged { .. } => bad(FINAL),
+    }
+}
