@@ -23,7 +23,7 @@ mod html5;
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "dfareporting",
     built_in: |_| vec![served(own("v4")), served(own("v5"))],
-    from_document: |api, _| served(augmented(api, &own("v5"), &[GET])),
+    from_document: |api, _| served(augmented(crate::answering_created(api), &own("v5"), &[GET])),
 };
 
 const INSERT: &str = "dfareporting.creativeAssets.insert";

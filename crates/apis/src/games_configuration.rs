@@ -22,7 +22,13 @@ use crate::{ApiProvider, description};
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "gamesConfiguration",
     built_in: |_| vec![served(own())],
-    from_document: |api, _| served(augmented(api, &own(), &[UPLOAD, GET])),
+    from_document: |api, _| {
+        served(augmented(
+            crate::answering_created(api),
+            &own(),
+            &[UPLOAD, GET],
+        ))
+    },
 };
 
 const UPLOAD: &str = "gamesConfiguration.imageConfigurations.upload";

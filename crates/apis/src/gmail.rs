@@ -61,7 +61,7 @@ pub(crate) const PROVIDER: ApiProvider = ApiProvider {
             options,
         )]
     },
-    from_document: serve,
+    from_document: |api, options| serve(crate::answering_created(api), options),
 };
 
 /// Allowance for the JSON around an embedded message, in bytes: other fields, quotes, white space.

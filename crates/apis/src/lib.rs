@@ -13,6 +13,7 @@
 //! | `dfareporting` | Campaign Manager 360 | `dfareporting` |
 //! | `drive` | Google Drive | `drive` |
 //! | `games-configuration` | Play Games Services Publishing | `gamesConfiguration` |
+//! | `generative-language` | the files of the Gemini API | `generativelanguage` |
 //! | `gmail` | Gmail, with `lettre` and `mail-parser` | `gmail` |
 //! | `storage` | Google Cloud Storage | `storage` |
 //! | `youtube` | `YouTube` Data | `youtube` |
@@ -49,6 +50,8 @@ mod drive;
 mod farm;
 #[cfg(feature = "games-configuration")]
 mod games_configuration;
+#[cfg(feature = "generative-language")]
+mod generative_language;
 #[cfg(feature = "gmail")]
 pub mod gmail;
 #[cfg(any(
@@ -59,8 +62,13 @@ pub mod gmail;
 // Only creative assets use all of it.
 #[cfg_attr(not(feature = "dfareporting"), allow(dead_code))]
 mod inspect;
-#[cfg(any(feature = "drive", feature = "storage", feature = "youtube"))]
-// Each of the three uses a part of it.
+#[cfg(any(
+    feature = "drive",
+    feature = "generative-language",
+    feature = "storage",
+    feature = "youtube"
+))]
+// Each of them uses a part of it.
 #[cfg_attr(
     not(all(feature = "drive", feature = "storage", feature = "youtube")),
     allow(dead_code)
@@ -99,6 +107,8 @@ const PROVIDERS: &[ApiProvider] = &[
     farm::PROVIDER,
     #[cfg(feature = "games-configuration")]
     games_configuration::PROVIDER,
+    #[cfg(feature = "generative-language")]
+    generative_language::PROVIDER,
     #[cfg(feature = "gmail")]
     gmail::PROVIDER,
     #[cfg(feature = "storage")]
@@ -129,6 +139,19 @@ pub fn from_document(api: Api, options: &Options) -> ServedApi {
 
 fn provider(name: &str) -> Option<&'static ApiProvider> {
     PROVIDERS.iter().find(|provider| provider.name == name)
+}
+
+/// The API with 201 at the end of a resumable upload that was begun by POST, as Google's documents
+/// promise for it.
+#[cfg(any(
+    feature = "dfareporting",
+    feature = "games-configuration",
+    feature = "gmail"
+))]
+fn answering_created(api: Api) -> Api {
+    let mut settings = windlass_discovery::settings::Settings::clone(api.settings());
+    settings.created_status = windlass_discovery::settings::CreatedStatus::Created;
+    api.with_settings(settings)
 }
 
 /// Reads a description that is part of the binary.

@@ -64,6 +64,7 @@ impl ApiHandler for StorageKind {
         match call.method.id.as_str() {
             "storage.buckets.delete" => buckets::delete(call).await,
             "storage.buckets.get" => buckets::show(call).await,
+            "storage.buckets.getStorageLayout" => buckets::layout(call).await,
             "storage.buckets.insert" => buckets::insert(call).await,
             "storage.buckets.list" => buckets::list(call).await,
             "storage.buckets.patch" => buckets::patch(call).await,

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error as ThisError;
 use toml::de;
 
-pub(crate) use api::{ApiEntry, load};
+pub(crate) use api::{ApiCreatedStatus, ApiEntry, load};
 pub(crate) use api::{ApiError, ApiSource, UnknownApi};
 #[cfg(feature = "failpoints")]
 pub(crate) use sources::FAILPOINT_VARIABLE;
@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) data: PathBuf,
     /// The APIs to serve.
     pub(crate) apis: Vec<ApiEntry>,
+    /// The statuses that end resumable uploads, of APIs for which the default is not right.
+    pub(crate) created_status: Vec<ApiCreatedStatus>,
     /// The options of the built-in APIs.
     pub(crate) options: windlass_apis::Options,
     /// The file with the password of the mail relay.
@@ -192,6 +194,7 @@ impl Default for Settings {
             tls_key: None,
             data: PathBuf::from("./windlass-data"),
             apis: vec![ApiSource::BuiltIn("farm").into()],
+            created_status: Vec::new(),
             options: windlass_apis::Options::default(),
             auth_token: None,
             #[cfg(feature = "gmail")]

@@ -271,7 +271,7 @@ async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<Upload
     let parameters = Parameters::parse(upload.url.query()).map_err(Cause::from)?;
     let requested = upload
         .requested_type
-        .or_else(|| UploadType::from_parameters(&parameters).ok());
+        .or_else(|| UploadType::from_parameters(&parameters).ok().flatten());
     if requested == Some(UploadType::Resumable) {
         return Ok(UploadType::Resumable);
     }

@@ -27,7 +27,7 @@ pub struct Api {
 const NAME: &str = "{+name}";
 
 impl Api {
-    /// Checks a discovery document, with the default [`Settings`].
+    /// Checks a discovery document, with [`Settings::of_document`].
     ///
     /// Returns the first fault. [`lint`](crate::lint::lint) reports all of them.
     pub fn from_document(document: Document) -> Result<Self, Error> {
@@ -37,7 +37,7 @@ impl Api {
         }
         Ok(Self {
             document,
-            settings: Settings::default(),
+            settings: Settings::of_document(),
             name_prefixes: name_prefixes(&methods),
             methods,
         })

@@ -25,8 +25,8 @@ pub struct Settings {
 
 /// The status that ends a resumable upload begun by `POST`.
 ///
-/// The protocol promises 201, which is the default. Google's own services answer 200, and the Cloud
-/// Storage libraries accept nothing else.
+/// The protocol promises 201, which is the default of the short form. Google's own services answer 200,
+/// and the libraries of several of them accept nothing else: 200 is the default of a discovery document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(try_from = "u16")]
 pub enum CreatedStatus {
@@ -56,6 +56,14 @@ pub struct NotACreatedStatus {
 }
 
 impl Settings {
+    /// The settings of a published API whose document is all that is known of it.
+    pub fn of_document() -> Self {
+        Self {
+            created_status: CreatedStatus::Ok,
+            ..Self::default()
+        }
+    }
+
     /// The digests beyond CRC32C that resources show of the media that this method takes.
     pub fn digests_of(&self, method: &Method) -> &[Digest] {
         let of_method = self.digests.get(&method.id);

@@ -10,7 +10,7 @@ use crate::parameters::{InvalidAlt, NotUtf8};
 use crate::related::RelatedError;
 use crate::session::SessionError;
 use crate::upload_command::UploadCommandError;
-use crate::upload_type::UploadTypeError;
+use crate::upload_type::UnknownUploadType;
 
 /// A request that breaks a rule of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,9 +30,9 @@ pub enum ProtocolError {
     /// A parameter is not UTF-8.
     #[error(transparent)]
     ParameterNotUtf8(#[from] NotUtf8),
-    /// The upload type is missing or unknown.
+    /// The upload type is unknown.
     #[error(transparent)]
-    UploadType(#[from] UploadTypeError),
+    UploadType(#[from] UnknownUploadType),
     /// The header `X-Goog-Upload-Command` is missing, unknown or not for this URI.
     #[error(transparent)]
     UploadCommand(#[from] UploadCommandError),

@@ -92,7 +92,7 @@ pub enum Piece {
 /// Why a body is not a valid multipart upload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RelatedError {
-    /// The `Content-Type` is not multipart/related.
+    /// The `Content-Type` is neither multipart/related nor multipart/form-data.
     #[error("A multipart upload must have a Content-Type header of multipart/related.")]
     NotRelated,
     /// The `Content-Type` has no usable boundary.

@@ -18,34 +18,29 @@ pub enum UploadType {
     Resumable,
 }
 
-/// Why a request has no valid upload type.
+/// An `uploadType` or `upload_protocol` that is not one of the three types.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum UploadTypeError {
-    /// Neither `uploadType` nor `upload_protocol` is given.
-    #[error("Required parameter: uploadType")]
-    Missing,
-    /// The value is not one of the three types.
-    #[error(
-        "Invalid upload type \"{value}\": parameter uploadType must be media, multipart or resumable."
-    )]
-    Unknown {
-        /// The value received.
-        value: String,
-    },
+#[error(
+    "Invalid upload type \"{value}\": parameter uploadType must be media, multipart or resumable."
+)]
+pub struct UnknownUploadType {
+    /// The value received.
+    pub value: String,
 }
 
 impl UploadType {
-    /// Reads `uploadType`, or its synonym `upload_protocol`, which says `raw` for media.
-    pub fn from_parameters(parameters: &Parameters) -> Result<Self, UploadTypeError> {
+    /// Reads `uploadType`, or its synonym `upload_protocol`, which says `raw` for media; `None` if
+    /// neither is there.
+    pub fn from_parameters(parameters: &Parameters) -> Result<Option<Self>, UnknownUploadType> {
         let given = |name| parameters.first(name).filter(|value| !value.is_empty());
         match (given("uploadType"), given("upload_protocol")) {
-            (Some("media"), _) | (None, Some("raw")) => Ok(Self::Media),
-            (Some("multipart"), _) | (None, Some("multipart")) => Ok(Self::Multipart),
-            (Some("resumable"), _) | (None, Some("resumable")) => Ok(Self::Resumable),
-            (Some(value), _) | (None, Some(value)) => Err(UploadTypeError::Unknown {
+            (Some("media"), _) | (None, Some("raw")) => Ok(Some(Self::Media)),
+            (Some("multipart"), _) | (None, Some("multipart")) => Ok(Some(Self::Multipart)),
+            (Some("resumable"), _) | (None, Some("resumable")) => Ok(Some(Self::Resumable)),
+            (Some(value), _) | (None, Some(value)) => Err(UnknownUploadType {
                 value: value.to_owned(),
             }),
-            (None, None) => Err(UploadTypeError::Missing),
+            (None, None) => Ok(None),
         }
     }
 

@@ -14,7 +14,7 @@ use windlass_proto::parameters::{InvalidAlt, NotUtf8};
 use windlass_proto::related::RelatedError;
 use windlass_proto::reply::ErrorReply;
 use windlass_proto::session::SessionError;
-use windlass_proto::upload_type::UploadTypeError;
+use windlass_proto::upload_type::UnknownUploadType;
 use windlass_store::{LedgerError, MediaId, VaultError};
 
 use crate::auth::AccessError;
@@ -193,7 +193,7 @@ protocol_errors!(
     NotUtf8,
     RelatedError,
     SessionError,
-    UploadTypeError,
+    UnknownUploadType,
 );
 
 /// Returns the reply to `error` in a dialect.

@@ -1,6 +1,6 @@
 //! The methods of buckets.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use windlass_server::handler::{Answer, Call, Rejection};
 use windlass_server::patched_fields;
 
@@ -44,6 +44,23 @@ pub(super) async fn show(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         changes: Vec::new(),
         body: Some(bucket.show(call.base_url).into()),
+        ..Answer::default()
+    })
+}
+
+/// `buckets.getStorageLayout`: where a bucket is, and that it has no folders.
+pub(super) async fn layout(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let bucket = find(call, Access::Read).await?;
+    let shown = bucket.show(call.base_url);
+    let mut body = Map::new();
+    body.insert("kind".into(), "storage#storageLayout".into());
+    body.insert("bucket".into(), bucket.name().into());
+    for name in ["location", "locationType"] {
+        body.insert(name.into(), shown.get(name).cloned().unwrap_or_default());
+    }
+    body.insert("hierarchicalNamespace".into(), json!({"enabled": false}));
+    Ok(Answer {
+        body: Some(body.into()),
         ..Answer::default()
     })
 }

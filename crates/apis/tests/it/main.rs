@@ -3,6 +3,7 @@
 mod dfareporting;
 mod drive;
 mod games_configuration;
+mod generative_language;
 mod gmail;
 mod storage;
 mod world;

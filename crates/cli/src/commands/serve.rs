@@ -53,7 +53,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     read_relay_password(&mut merged.settings)?;
     #[cfg(feature = "failpoints")]
     arm_failpoint()?;
-    let apis = settings::load(&merged.settings.apis, &merged.settings.options)?;
+    let Settings {
+        apis,
+        options,
+        created_status,
+        ..
+    } = &merged.settings;
+    let apis = settings::load(apis, options, created_status)?;
     let certificate = load_certificate(&merged.settings)?;
     let authorize = load_authorization(&merged.settings)?;
     if args.check_config {

@@ -1,10 +1,12 @@
 //! The APIs to serve: where the description of each comes from, and the host on which it answers.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::{fmt, io};
 
 use thiserror::Error;
 use windlass_apis::Options;
+use windlass_discovery::settings::{CreatedStatus, Settings};
 use windlass_discovery::short_form::ShortFormError;
 use windlass_discovery::{Api, Error as DescriptionError};
 use windlass_server::{Conflict, Host, NotAHost, Registry, ServedApi};
@@ -51,6 +53,8 @@ pub(crate) enum ApiError {
         first: Box<ApiEntry>,
         second: Box<ApiEntry>,
     },
+    #[error("created_status names {name}, and no API of this name is served")]
+    NotServed { name: String },
     #[error(transparent)]
     Conflict(Conflict),
 }
@@ -62,7 +66,10 @@ impl ApiError {
             Self::Twice { .. } | Self::Conflict(_) => Some(
                 "give the APIs hosts of their own: `--api FILE@HOST`, or `FILE@HOST` in the key apis",
             ),
-            Self::Unreadable { .. } | Self::Toml(_) | Self::Description { .. } => None,
+            Self::Unreadable { .. }
+            | Self::Toml(_)
+            | Self::Description { .. }
+            | Self::NotServed { .. } => None,
         }
     }
 }
@@ -166,20 +173,71 @@ impl From<ApiSource> for ApiEntry {
     }
 }
 
+/// The status that ends resumable uploads to an API, written `NAME=200` or `NAME=201`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ApiCreatedStatus {
+    name: String,
+    status: CreatedStatus,
+}
+
+/// A text that states no such status.
+#[derive(Debug, Error)]
+#[error("`{text}` is not the name of an API with a status of 200 or 201, such as gmail=200")]
+pub(crate) struct NotAnApiCreatedStatus {
+    text: String,
+}
+
+impl FromStr for ApiCreatedStatus {
+    type Err = NotAnApiCreatedStatus;
+
+    fn from_str(text: &str) -> Result<Self, NotAnApiCreatedStatus> {
+        let parts = text.split_once('=').and_then(|(name, status)| {
+            let status = CreatedStatus::try_from(status.trim().parse::<u16>().ok()?).ok()?;
+            Some((name.trim(), status))
+        });
+        match parts {
+            Some((name, status)) if !name.is_empty() => Ok(Self {
+                name: name.to_owned(),
+                status,
+            }),
+            _ => Err(NotAnApiCreatedStatus {
+                text: text.to_owned(),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for ApiCreatedStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.name, self.status.status_code().as_u16())
+    }
+}
+
 /// Loads all APIs. APIs on the same host must differ in name or version and must not match the same
-/// requests.
-pub(crate) fn load(entries: &[ApiEntry], options: &Options) -> Result<Registry, ApiError> {
+/// requests. A status must be that of an API that is served.
+pub(crate) fn load(
+    entries: &[ApiEntry],
+    options: &Options,
+    created: &[ApiCreatedStatus],
+) -> Result<Registry, ApiError> {
     let mut served = Vec::new();
     // Of each API, the entry that it comes from.
     let mut sources = Vec::new();
     for entry in entries {
         for api in entry.source.load(options)? {
+            let api = with_created_status(api, created);
             sources.push(entry);
             served.push(match entry.host.clone() {
                 Some(host) => api.on(host),
                 None => api,
             });
         }
+    }
+    let is_served = |name: &str| served.iter().any(|served| served.api.name() == name);
+    if let Some(unserved) = created.iter().find(|created| !is_served(&created.name)) {
+        return Err(ApiError::NotServed {
+            name: unserved.name.clone(),
+        });
     }
     Registry::new(served).map_err(|conflict| match conflict {
         Conflict::SameName {
@@ -195,6 +253,19 @@ pub(crate) fn load(entries: &[ApiEntry], options: &Options) -> Result<Registry, 
         },
         conflict => ApiError::Conflict(conflict),
     })
+}
+
+fn with_created_status(served: ServedApi, created: &[ApiCreatedStatus]) -> ServedApi {
+    let name = served.api.name();
+    let Some(created) = created.iter().rev().find(|created| created.name == name) else {
+        return served;
+    };
+    let mut settings = Settings::clone(served.api.settings());
+    settings.created_status = created.status;
+    ServedApi {
+        api: served.api.with_settings(settings),
+        ..served
+    }
 }
 
 impl fmt::Display for ApiEntry {

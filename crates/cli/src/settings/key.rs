@@ -32,6 +32,9 @@ pub(super) const KEYS: &[Key] = &[
     Key::with_flag("tls_key", "tls-key", |all| ValueRef::File(&mut all.tls_key)),
     Key::with_flag("data", "data", |all| ValueRef::Directory(&mut all.data)),
     Key::with_flag("apis", "api", |all| ValueRef::Apis(&mut all.apis)),
+    Key::new("created_status", |all| {
+        ValueRef::CreatedStatuses(&mut all.created_status)
+    }),
     Key::with_flag("public_url", "public-url", |all| {
         ValueRef::Url(&mut all.server.public_url)
     }),

@@ -21,7 +21,7 @@ use windlass_discovery::byte_size::ByteSizeError;
 use windlass_server::config::ChunkRule;
 use windlass_store_local::Durability;
 
-use super::api::{ApiEntry, ApiEntryError};
+use super::api::{ApiCreatedStatus, ApiEntry, ApiEntryError, NotAnApiCreatedStatus};
 
 /// The longest duration that can be set, far below the limits of clock arithmetic.
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
@@ -52,6 +52,7 @@ pub(super) enum ValueRef<'a> {
     Directory(&'a mut PathBuf),
     File(&'a mut Option<PathBuf>),
     Apis(&'a mut Vec<ApiEntry>),
+    CreatedStatuses(&'a mut Vec<ApiCreatedStatus>),
     Url(&'a mut Option<String>),
     Switch(&'a mut bool),
     Log(&'a mut LogFilter),
@@ -99,6 +100,8 @@ pub(crate) enum ValueError {
     #[error(transparent)]
     Api(#[from] ApiEntryError),
     #[error(transparent)]
+    CreatedStatus(#[from] NotAnApiCreatedStatus),
+    #[error(transparent)]
     Log(#[from] NotALogFilter),
     #[cfg(feature = "gmail")]
     #[error(transparent)]
@@ -140,6 +143,10 @@ impl ValueRef<'_> {
         let text = raw.text();
         match self {
             ValueRef::Apis(apis) => *apis = parse_apis(&raw.texts(), base)?,
+            ValueRef::CreatedStatuses(statuses) => {
+                let parsed = raw.texts().into_iter().map(str::parse);
+                *statuses = parsed.collect::<Result<_, _>>()?;
+            }
             ValueRef::Address(address) => *address = parse_address(text?)?,
             ValueRef::OptionalAddress(address) => *address = Some(parse_address(text?)?),
             ValueRef::Directory(directory) => *directory = base.join(text?),
@@ -170,6 +177,9 @@ impl ValueRef<'_> {
         let text = |text: &dyn Display| Some(Value::String(text.to_string()).to_string());
         match self {
             ValueRef::Apis(apis) => Some(write_list(apis)),
+            ValueRef::CreatedStatuses(statuses) => {
+                (!statuses.is_empty()).then(|| write_list(statuses))
+            }
             ValueRef::Address(address) => text(address),
             ValueRef::OptionalAddress(address) => text(address.as_ref()?),
             ValueRef::Directory(directory) => text(&directory.display()),

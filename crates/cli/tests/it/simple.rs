@@ -138,10 +138,24 @@ fn upload_protocol_is_a_synonym_of_upload_type() {
 }
 
 #[test]
-fn an_upload_without_an_upload_type_is_refused_and_says_which_parameter_is_missing() {
+fn without_an_upload_type_the_body_is_the_media_or_a_document_of_two_parts() {
     for query in ["", "alt=json", "uploadType="] {
-        let reply = exchange(farm(), &simple(query).body("abc"));
-        assert_error(&reply, 400, "required", Some("uploadType"));
+        let reply = exchange(farm(), &simple(query).body("abc")).expect(200);
+        assert_eq!(reply.field("size"), "3");
+    }
+    for of in ["related", "form-data"] {
+        let body = "--b\r\nContent-Disposition: form-data; name=\"metadata\"\r\nContent-Type: \
+                    application/json\r\n\r\n{\"name\":\"ox\"}\r\n--b\r\nContent-Disposition: form-data; \
+                    name=\"file\"; filename=\"ox.png\"\r\nContent-Type: image/png\r\n\r\nmoo\r\n--b--\r\n";
+        for query in ["", "?uploadType=multipart"] {
+            let request = Request::new("POST", format!("{}{query}", farm::UPLOADS))
+                .header("Content-Type", format!("multipart/{of}; boundary=b"));
+            let reply = exchange(farm(), &request.body(body)).expect(200);
+            assert_eq!(
+                (reply.field("size"), reply.field("name")),
+                ("3".into(), "ox".into())
+            );
+        }
     }
 }
 

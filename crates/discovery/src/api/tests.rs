@@ -372,21 +372,29 @@ fn text_that_is_no_document_is_refused() {
 }
 
 #[test]
+fn published_document_answers_200_and_the_short_form_201() {
+    let published = compile(library()).unwrap();
+    assert_eq!(published.settings().created_status, CreatedStatus::Ok);
+    let short = Api::from_toml("name = \"a\"\nversion = \"v1\"\n[collections.b]\n").unwrap();
+    assert_eq!(short.settings().created_status, CreatedStatus::Created);
+}
+
+#[test]
 fn settings_travel_beside_the_document() {
     let settings = Settings {
-        created_status: CreatedStatus::Ok,
+        created_status: CreatedStatus::Created,
         ..Settings::default()
     };
     let api = compile(library()).unwrap();
     assert_eq!(
         api.settings().created_status.status_code(),
-        http::StatusCode::CREATED
+        http::StatusCode::OK
     );
     let document = api.document().clone();
     let api = api.with_settings(settings);
     assert_eq!(
         api.settings().created_status.status_code(),
-        http::StatusCode::OK
+        http::StatusCode::CREATED
     );
     assert_eq!(*api.document(), document);
 }

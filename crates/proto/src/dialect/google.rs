@@ -19,10 +19,10 @@ use crate::header::{
 };
 use crate::metadata::MetadataError;
 use crate::parameters::UploadId;
-use crate::related::RelatedError;
+use crate::related::{Boundary, RelatedError};
 use crate::reply::{ErrorReply, ReplyHead};
 use crate::session::SessionError;
-use crate::upload_type::{UploadType, UploadTypeError};
+use crate::upload_type::UploadType;
 
 #[cfg(test)]
 mod tests;
@@ -119,13 +119,24 @@ fn command(request: &RequestHead<'_>) -> Result<Command, ProtocolError> {
             allowed: UPLOAD_METHODS,
         });
     }
-    match UploadType::from_parameters(request.parameters)? {
+    let upload_type = UploadType::from_parameters(request.parameters)?;
+    match upload_type.unwrap_or_else(|| type_of_content(request.headers)) {
         UploadType::Media => {
             let content_type = head.media_type(&CONTENT_TYPE, "Content-Type")?;
             head.simple(content_type).map(Command::Simple)
         }
         UploadType::Multipart => head.multipart().map(Command::Multipart),
         UploadType::Resumable => start(&head).map(Command::Start),
+    }
+}
+
+/// The upload type of a request that states none, as Cloud Storage has it: the body is the media,
+/// unless it is a document of several parts.
+fn type_of_content(headers: &HeaderMap) -> UploadType {
+    let content_type = headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
+    match content_type.map(Boundary::from_content_type) {
+        Some(Ok(_)) => UploadType::Multipart,
+        Some(Err(_)) | None => UploadType::Media,
     }
 }
 
@@ -288,12 +299,7 @@ pub(super) fn protocol(error: &ProtocolError) -> ErrorReply {
             bad("invalidParameter").parameter(error.name.clone())
         }
         ProtocolError::UploadCommand(_) => bad("invalid").header("X-Goog-Upload-Command"),
-        ProtocolError::UploadType(UploadTypeError::Missing) => {
-            bad("required").parameter("uploadType")
-        }
-        ProtocolError::UploadType(UploadTypeError::Unknown { .. }) => {
-            bad("invalidParameter").parameter("uploadType")
-        }
+        ProtocolError::UploadType(_) => bad("invalidParameter").parameter("uploadType"),
         ProtocolError::Alt(_) => bad("invalidAltValue").parameter("alt"),
         ProtocolError::LengthRequired => ErrorReply::empty(StatusCode::LENGTH_REQUIRED, "required"),
         ProtocolError::AmbiguousLength => bad("badRequest").header("Content-Length"),

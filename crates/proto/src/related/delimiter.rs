@@ -230,8 +230,8 @@ impl Boundary {
     /// accepted.
     pub const MAX_LEN: usize = 256;
 
-    /// Parses the boundary of a `multipart/related` content type: bare, in double quotes, or in
-    /// single quotes. Single quotes are not part of the boundary, although RFC 2046 says they are
+    /// Parses the boundary of a `multipart/related` or `multipart/form-data` content type: bare, in
+    /// double quotes, or in single quotes. Single quotes are not part of the boundary, although RFC 2046 says they are
     /// (docs/protocol.md, 2.6).
     ///
     /// ```
@@ -243,10 +243,10 @@ impl Boundary {
     pub fn from_content_type(value: &[u8]) -> Result<Self, RelatedError> {
         let value = std::str::from_utf8(value).map_err(|_| RelatedError::NotRelated)?;
         let (essence, parameters) = value.split_once(';').unwrap_or((value, ""));
-        if !essence
-            .trim_ascii()
-            .eq_ignore_ascii_case("multipart/related")
-        {
+        // Forms of browsers have the same parts in the same order.
+        let types = ["multipart/related", "multipart/form-data"];
+        let is_known = |known: &&str| essence.trim_ascii().eq_ignore_ascii_case(known);
+        if !types.iter().any(is_known) {
             return Err(RelatedError::NotRelated);
         }
         let boundary = parameter(parameters, "boundary").ok_or(RelatedError::NoBoundary)?;

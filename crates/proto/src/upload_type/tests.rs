@@ -1,6 +1,6 @@
 use super::*;
 
-fn read(query: &str) -> Result<UploadType, UploadTypeError> {
+fn read(query: &str) -> Result<Option<UploadType>, UnknownUploadType> {
     UploadType::from_parameters(&Parameters::parse(Some(query)).unwrap())
 }
 
@@ -23,14 +23,14 @@ fn upload_type_has_a_name_and_a_synonym() {
         ),
     ];
     for (query, expected) in table {
-        assert_eq!(read(query), Ok(expected), "{query:?}");
+        assert_eq!(read(query), Ok(Some(expected)), "{query:?}");
     }
 }
 
 #[test]
-fn missing_upload_type_is_required() {
+fn upload_type_may_be_missing() {
     for query in ["", "alt=json", "uploadType=", "uploadtype=media"] {
-        assert_eq!(read(query), Err(UploadTypeError::Missing), "{query:?}");
+        assert_eq!(read(query), Ok(None), "{query:?}");
     }
 }
 
@@ -43,7 +43,7 @@ fn unknown_upload_type_is_refused() {
     ] {
         assert_eq!(
             read(query),
-            Err(UploadTypeError::Unknown {
+            Err(UnknownUploadType {
                 value: value.to_owned()
             }),
             "{query:?}"
@@ -58,6 +58,7 @@ fn written_upload_type_parses_to_itself() {
         UploadType::Multipart,
         UploadType::Resumable,
     ] {
-        assert_eq!(read(&format!("uploadType={upload_type}")), Ok(upload_type));
+        let read = read(&format!("uploadType={upload_type}"));
+        assert_eq!(read, Ok(Some(upload_type)));
     }
 }

@@ -87,6 +87,24 @@ async fn a_patch_adds_and_an_update_replaces() {
 }
 
 #[tokio::test]
+async fn layout_of_a_bucket_shows_its_location_and_no_folders() {
+    let storage = Storage::new().await;
+    let layout = storage
+        .call("GET", &format!("{BUCKET}/storageLayout"))
+        .await;
+    let expected = json!({
+        "kind": "storage#storageLayout",
+        "bucket": "barn",
+        "location": "US",
+        "locationType": "multi-region",
+        "hierarchicalNamespace": {"enabled": false},
+    });
+    assert_eq!(layout.resource(), expected);
+    let missing = storage.call("GET", "/storage/v1/b/shed/storageLayout");
+    missing.await.refusal(404, "notFound");
+}
+
+#[tokio::test]
 async fn versioning_and_retention_are_refused() {
     let storage = Storage::new().await;
     for body in [

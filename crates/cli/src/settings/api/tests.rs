@@ -130,12 +130,24 @@ fn load_all(files: &[(&str, &str)]) -> Result<String, (String, Option<&'static s
         ApiEntry::parse(&format!("{name}{host}"), dir.path()).expect("an entry")
     });
     let entries: Vec<_> = entries.collect();
-    let registry = load(&entries, &Options::default()).map_err(|error| {
+    let registry = load(&entries, &Options::default(), &[]).map_err(|error| {
         let text = error.to_string();
         let text = text.replace(&format!("{}/", dir.path().display()), "");
         (text, error.hint())
     });
     registry.map(|registry| format!("{registry:?}"))
+}
+
+#[test]
+fn status_of_an_api_that_is_not_served_is_refused() {
+    let farm = [ApiSource::BuiltIn("farm").into()];
+    let load = |text: &str| load(&farm, &Options::default(), &[text.parse().expect(text)]);
+    load("farm=200").expect("it is served");
+    let error = load("cows=200").expect_err("it is not served").to_string();
+    assert_eq!(
+        error,
+        "created_status names cows, and no API of this name is served"
+    );
 }
 
 #[test]

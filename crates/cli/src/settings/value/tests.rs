@@ -28,6 +28,11 @@ fn values_of_every_kind_are_read_and_written() {
             r#"["farm", "conf/a.toml", "/b.json@b.example"]"#,
         ),
         (
+            "created_status",
+            "gmail = 200,farm=201",
+            r#"["gmail=200", "farm=201"]"#,
+        ),
+        (
             "public_url",
             "https://up.example.com/base/",
             r#""https://up.example.com/base""#,
@@ -55,6 +60,13 @@ fn what_does_not_fit_is_refused_with_its_reason() {
     let cases = [
         ("listen", "localhost:8080", "not an IP address and a port"),
         ("listen", "", "empty"),
+        (
+            "created_status",
+            "gmail",
+            "`gmail` is not the name of an API with",
+        ),
+        ("created_status", "gmail=204", "a status of 200 or 201"),
+        ("created_status", "=200", "a status of 200 or 201"),
         ("apis", "fram", "no built-in API `fram` (there is "),
         ("gmail.me", "cow", "\"cow\" is not an address"),
         ("gmail.domains", "a b", "`a b` is not a domain"),

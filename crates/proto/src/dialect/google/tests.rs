@@ -7,7 +7,7 @@ use crate::command::{ContentCoding, MultipartHead, SimpleHead, effective_method}
 use crate::dialect::head::invalid;
 use crate::digest::{Crc32c, ExpectedDigestsError, Md5};
 use crate::parameters::Parameters;
-use crate::related::Boundary;
+use crate::upload_type::UnknownUploadType;
 
 mod dispatch;
 mod framing;

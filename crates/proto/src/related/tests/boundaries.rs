@@ -59,10 +59,15 @@ fn missing_or_invalid_boundary_is_refused() {
 }
 
 #[test]
+fn boundary_of_a_form_is_accepted() {
+    let boundary = Boundary::from_content_type(b"Multipart/Form-Data; boundary=b");
+    assert_eq!(boundary.unwrap().as_str(), "b");
+}
+
+#[test]
 fn other_content_type_is_refused() {
     for value in [
         &b""[..],
-        b"multipart/form-data; boundary=b",
         b"multipart/mixed; boundary=b",
         b"related",
         b"\xff",

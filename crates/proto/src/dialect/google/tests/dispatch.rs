@@ -65,13 +65,33 @@ fn other_methods_are_refused_with_the_allowed_ones() {
 }
 
 #[test]
-fn missing_or_unknown_upload_type_is_refused() {
-    let missing = read(&Method::POST, "", &[("content-length", "5")]);
-    assert_eq!(missing, Err(UploadTypeError::Missing.into()));
+fn without_an_upload_type_the_content_type_selects_the_command() {
+    let length = ("content-length", "5");
+    for content_type in [
+        "multipart/related; boundary=b",
+        "multipart/form-data; boundary=b",
+    ] {
+        let command = read(&Method::POST, "", &[length, ("content-type", content_type)]);
+        assert!(matches!(command, Ok(Command::Multipart(_))), "{command:?}");
+    }
+    for content_type in [
+        "image/png",
+        "multipart/related",
+        "multipart/mixed; boundary=b",
+    ] {
+        let command = read(&Method::POST, "", &[length, ("content-type", content_type)]);
+        assert!(matches!(command, Ok(Command::Simple(_))), "{command:?}");
+    }
+    let untyped = read(&Method::POST, "alt=json", &[length]);
+    assert!(matches!(untyped, Ok(Command::Simple(_))), "{untyped:?}");
+}
+
+#[test]
+fn unknown_upload_type_is_refused() {
     let unknown = read(&Method::POST, "uploadType=x", &[("content-length", "5")]);
     assert_eq!(
         unknown,
-        Err(UploadTypeError::Unknown {
+        Err(UnknownUploadType {
             value: "x".to_owned()
         }
         .into())
