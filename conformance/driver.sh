@@ -1,6 +1,20 @@
 # Sourced by the `run` of each folder, which then calls: drive FOLDER SCRIPT [BINARY [ARGUMENT...]]
 set -euo pipefail
 
+# Installs the packages of the folder's package.json under target/; NODE_PACKAGES is where they are.
+node_packages() {
+  local here place
+  here=$(cd "$1" && pwd)
+  place=${CARGO_TARGET_DIR:-$(cd "$here/../.." && pwd)/target}/conformance-$(basename "$here")-node
+  if ! cmp -s "$here/package.json" "$place/installed.json"; then
+    mkdir -p "$place"
+    cp "$here/package.json" "$place/package.json"
+    npm install --prefix "$place" --silent --no-audit --no-fund --no-package-lock || exit 2
+    cp "$here/package.json" "$place/installed.json"
+  fi
+  export NODE_PACKAGES=$place/node_modules
+}
+
 # Makes the folder's virtual environment under target/, and runs its script against the binary.
 drive() {
   local here root target binary venv

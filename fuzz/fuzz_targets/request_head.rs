@@ -8,7 +8,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use libfuzzer_sys::fuzz_target;
 use windlass_proto::command::{Command, Framing, effective_method};
-use windlass_proto::dialect::{Dialect as _, Google, RequestHead};
+use windlass_proto::dialect::{Dialect, Google, RequestHead, XGoogUpload};
 use windlass_proto::parameters::Parameters;
 use windlass_proto::session::{Rules, Snapshot, State, step};
 
@@ -36,13 +36,16 @@ fn judge(request_line: &[u8], headers: &HeaderMap) -> Option<()> {
             headers,
             framing,
         };
-        if let Ok(Command::Session(head)) = Google.command(&head) {
-            let session = Snapshot {
-                state: State::Active,
-                offset: 262_144,
-                total: Some(1_000_000),
-            };
-            let _ = step(&session, &Rules::default(), &head.request);
+        let dialects: [&dyn Dialect; 2] = [&Google, &XGoogUpload];
+        for dialect in dialects {
+            if let Ok(Command::Session(head)) = dialect.command(&head) {
+                let session = Snapshot {
+                    state: State::Active,
+                    offset: 262_144,
+                    total: Some(1_000_000),
+                };
+                let _ = step(&session, &Rules::default(), &head.request);
+            }
         }
     }
     Some(())
