@@ -12,6 +12,7 @@
 //! | always on | Farm, a small example | `farm` |
 //! | `dfareporting` | Campaign Manager 360 | `dfareporting` |
 //! | `drive` | Google Drive | `drive` |
+//! | `firebase-storage` | Cloud Storage for Firebase | `firebasestorage` |
 //! | `games-configuration` | Play Games Services Publishing | `gamesConfiguration` |
 //! | `generative-language` | the files of the Gemini API | `generativelanguage` |
 //! | `gmail` | Gmail, with `lettre` and `mail-parser` | `gmail` |
@@ -48,6 +49,8 @@ mod dfareporting;
 #[cfg(feature = "drive")]
 mod drive;
 mod farm;
+#[cfg(feature = "firebase-storage")]
+mod firebase_storage;
 #[cfg(feature = "games-configuration")]
 mod games_configuration;
 #[cfg(feature = "generative-language")]
@@ -64,6 +67,7 @@ pub mod gmail;
 mod inspect;
 #[cfg(any(
     feature = "drive",
+    feature = "firebase-storage",
     feature = "generative-language",
     feature = "storage",
     feature = "youtube"
@@ -105,6 +109,8 @@ const PROVIDERS: &[ApiProvider] = &[
     #[cfg(feature = "drive")]
     drive::PROVIDER,
     farm::PROVIDER,
+    #[cfg(feature = "firebase-storage")]
+    firebase_storage::PROVIDER,
     #[cfg(feature = "games-configuration")]
     games_configuration::PROVIDER,
     #[cfg(feature = "generative-language")]

@@ -52,10 +52,10 @@ impl Dialects {
         self.all().find(|dialect| dialect.name() == name)
     }
 
-    /// The dialect of a request on an upload URI.
-    pub(crate) fn of(&self, headers: &HeaderMap) -> Arc<dyn Dialect> {
+    /// The dialect that claims a request with these headers; `None` if it is Google's, which has the
+    /// rest.
+    pub(crate) fn claiming(&self, headers: &HeaderMap) -> Option<Arc<dyn Dialect>> {
         let mut others = self.others.iter();
-        let claiming = others.find(|dialect| dialect.claims(headers));
-        Arc::clone(claiming.unwrap_or(&self.google))
+        others.find(|dialect| dialect.claims(headers)).cloned()
     }
 }

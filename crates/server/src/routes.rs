@@ -71,10 +71,16 @@ pub(crate) async fn route(
     let http_method = effective_method(&head.method, &head.headers);
     let stated = http_method.as_ref().unwrap_or(&head.method);
     let path = head.uri.path();
-    let destination = Destination::of(path);
-    if let Destination::Upload { .. } = destination {
-        // First of all, so that every error has its reply in the dialect of the request.
-        *dialect = server.dialects.of(&head.headers);
+    let mut destination = Destination::of(path);
+    // First of all, so that every error has its reply in the dialect of the request.
+    match (&destination, server.dialects.claiming(&head.headers)) {
+        (Destination::Upload { .. }, Some(claiming)) => *dialect = claiming,
+        // Firebase's libraries upload to the path of the method itself.
+        (Destination::Call, Some(claiming)) => {
+            *dialect = claiming;
+            destination = Destination::Upload { plain: path };
+        }
+        _ => {}
     }
     let query = Parameters::parse(head.uri.query());
     let access = access_to(&destination, query.as_ref().ok());
@@ -326,6 +332,9 @@ impl Routed<'_> {
             } => {
                 self.record.method(&method.id);
                 self.authorize(method).await?;
+                if method.upload.is_none() {
+                    return Err(not_upload(method));
+                }
                 check_parameters(method, &parameters, self.query)?;
                 Ok(self.virtual_host.of(method))
             }
@@ -333,9 +342,7 @@ impl Routed<'_> {
             Found::Nothing => {
                 let mut methods = self.virtual_host.table.methods_at(plain);
                 Err(match methods.find(|method| method.upload.is_none()) {
-                    Some(method) => Error::NotUpload {
-                        method: method.id.clone(),
-                    },
+                    Some(method) => not_upload(method),
                     None => no_such(path),
                 })
             }
@@ -437,6 +444,12 @@ fn final_reply(dialect: &dyn Dialect, reply: FinalReply, upload_id: Option<&Uplo
     // That of a dialect that replies without the body would be wrong.
     head.headers.remove(CONTENT_LENGTH);
     reply::of_dialect(head, reply::full(reply.body))
+}
+
+fn not_upload(method: &Method) -> Error {
+    Error::NotUpload {
+        method: method.id.clone(),
+    }
 }
 
 fn no_such(path: &str) -> Error {

@@ -2,6 +2,7 @@
 
 mod dfareporting;
 mod drive;
+mod firebase_storage;
 mod games_configuration;
 mod generative_language;
 mod gmail;

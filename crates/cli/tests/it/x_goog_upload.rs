@@ -361,6 +361,23 @@ fn media_comes_in_one_request_raw_or_after_its_metadata() {
 }
 
 #[test]
+fn upload_may_go_to_the_plain_path_of_its_method() {
+    let start = Request::new("POST", farm::ANIMALS)
+        .header("X-Goog-Upload-Protocol", "resumable")
+        .header("X-Goog-Upload-Command", "start")
+        .header("X-Goog-Upload-Header-Content-Type", "image/png");
+    let upload = Upload::of(farm(), &start.body("{}"));
+    assert!(
+        upload.target.starts_with(farm::ANIMALS),
+        "{}",
+        upload.target
+    );
+    upload.upload(0..CHUNK);
+    let reply = upload.upload_and_finalize(CHUNK..MEDIA.len());
+    assert_final(farm(), &reply, MEDIA);
+}
+
+#[test]
 fn refused_start_is_final() {
     let table = [
         (start("not JSON"), 400),

@@ -1,0 +1,375 @@
+//! Cloud Storage for Firebase: objects, as the libraries of Firebase keep them.
+//!
+//! Buckets exist by being named. The libraries put the state of an upload into headers
+//! (`X-Goog-Upload-*`), and upload to the path of the objects itself, without `/upload`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+use windlass_discovery::Api;
+use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
+use windlass_server::{AccessError, ServedApi, patched_fields};
+use windlass_store::{Resource, ResourceChange};
+
+use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339, text};
+use crate::{ApiProvider, description};
+
+pub(crate) const PROVIDER: ApiProvider = ApiProvider {
+    name: "firebasestorage",
+    built_in: |_| {
+        let text = include_str!("firebase_storage/firebase_storage.toml");
+        vec![served(description(text))]
+    },
+    // The published document is about the administration of buckets, and has no objects.
+    from_document: |api, _| ServedApi::with_default_handler(api),
+};
+
+const INSERT: &str = "firebasestorage.objects.insert";
+
+/// Maximum length of the name of an object in bytes, as in the service.
+const LONGEST_NAME: usize = 1024;
+
+/// Maximum number of characters of all fields together that clients write.
+const LONGEST_FIELDS: usize = 16 * 1024;
+
+/// Maximum number of objects and prefixes on a page, as in the service.
+const MOST_RESULTS: usize = 1000;
+
+/// Number of rows that are read at a time.
+const ROWS: usize = 200;
+
+/// Fields that clients write, and the header that shows each with the media.
+const HEADERS: [(&str, HeaderName); 4] = [
+    ("cacheControl", CACHE_CONTROL),
+    ("contentDisposition", CONTENT_DISPOSITION),
+    ("contentEncoding", CONTENT_ENCODING),
+    ("contentLanguage", CONTENT_LANGUAGE),
+];
+
+fn served(api: Api) -> ServedApi {
+    ServedApi::new(api, Arc::new(FirebaseStorage))
+}
+
+#[derive(Debug)]
+struct FirebaseStorage;
+
+#[async_trait]
+impl ApiHandler for FirebaseStorage {
+    async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
+        name_of_upload(call)?;
+        written_fields(call).map(drop)
+    }
+
+    async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
+        match (call.method.id.as_str(), media) {
+            (INSERT, Some(media)) => insert(call, media).await,
+            ("firebasestorage.objects.get", _) => {
+                let object = named(call).await?;
+                call.check_conditions(&etag(&object))?;
+                Ok(answer(show(call, &object)))
+            }
+            ("firebasestorage.objects.list", _) => list(call).await,
+            ("firebasestorage.objects.patch", _) => patch(call).await,
+            ("firebasestorage.objects.delete", _) => Ok(Answer {
+                changes: vec![removing(&named(call).await?)],
+                ..Answer::default()
+            }),
+            _ => Err(call.not_implemented()),
+        }
+    }
+
+    /// The media of an object. A token of a download URL must be right; who may read without one is
+    /// not the handler's to say.
+    async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
+        let object = named(call).await?;
+        let fields = fields_of(&object);
+        match call.query.first("token") {
+            Some(token) if text(&fields, "downloadTokens") != Some(token) => {
+                Err(Rejection::Access(AccessError::Forbidden {
+                    problem: "the token of the download URL is not that of the object".to_owned(),
+                }))
+            }
+            _ => Ok(object),
+        }
+    }
+
+    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
+        let name = match call.method.id.as_str() {
+            INSERT => name_of_upload(call).ok()?,
+            "firebasestorage.objects.patch" | "firebasestorage.objects.delete" => object(call),
+            _ => return None,
+        };
+        Some(format!("{}/{name}", collection(call)))
+    }
+
+    fn media_headers(&self, resource: &Resource) -> HeaderMap {
+        let fields = fields_of(resource);
+        let shown = HEADERS.into_iter().filter_map(|(field, header)| {
+            let value = HeaderValue::from_str(text(&fields, field)?);
+            Some((header, value.ok()?))
+        });
+        shown.collect()
+    }
+}
+
+fn collection(call: &Call<'_>) -> String {
+    let bucket = call.path.value("bucket").unwrap_or_default();
+    format!("firebasestorage/{bucket}")
+}
+
+fn object<'a>(call: &Call<'a>) -> &'a str {
+    call.path.value("object").unwrap_or_default()
+}
+
+/// The name in the query, or in the metadata.
+fn name_of_upload<'a>(call: &Call<'a>) -> Result<&'a str, Rejection> {
+    let name = call.query.first("name").filter(|name| !name.is_empty());
+    let name = name
+        .or_else(|| text(call.metadata, "name").filter(|name| !name.is_empty()))
+        .ok_or_else(|| Rejection::MissingField {
+            field: "name".to_owned(),
+        })?;
+    if name.len() > LONGEST_NAME || name.contains(['\r', '\n']) || matches!(name, "." | "..") {
+        let problem = format!("must be 1 to {LONGEST_NAME} bytes without line ends");
+        return Err(Rejection::invalid_field("name", problem));
+    }
+    Ok(name)
+}
+
+/// The fields of the metadata that a client may write.
+fn written_fields(call: &Call<'_>) -> Result<Fields, Rejection> {
+    let mut fields = Fields::new();
+    for (name, value) in call.metadata {
+        let is_header = HEADERS.iter().any(|(field, _)| field == name);
+        let problem = match value {
+            Value::Null => None,
+            Value::String(text) if is_header || name == "contentType" => {
+                HeaderValue::from_str(text)
+                    .is_err()
+                    .then_some("must be a header value")
+            }
+            _ if is_header || name == "contentType" => Some("must be a string"),
+            Value::Object(metadata) if name == "metadata" => metadata
+                .values()
+                .any(|value| !value.is_string() && !value.is_null())
+                .then_some("must be an object of strings"),
+            _ if name == "metadata" => Some("must be an object of strings"),
+            _ => continue,
+        };
+        if let Some(problem) = problem {
+            return Err(Rejection::invalid_field(name.as_str(), problem));
+        }
+        if is_header || ["contentType", "metadata"].contains(&name.as_str()) {
+            fields.insert(name.clone(), value.clone());
+        }
+    }
+    Ok(fields)
+}
+
+/// Refuses fields that are too long together.
+fn check_length(fields: &Fields) -> Result<(), Rejection> {
+    let length = Value::Object(fields.clone()).to_string().len();
+    if length <= LONGEST_FIELDS {
+        return Ok(());
+    }
+    let problem = format!("all fields together are at most {LONGEST_FIELDS} bytes of JSON");
+    Err(Rejection::invalid_field("metadata", problem))
+}
+
+/// `objects.insert`: the object takes the place of one of the same name.
+async fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
+    let name = name_of_upload(call)?;
+    let mut fields = patched_fields(Fields::new(), written_fields(call)?);
+    fields.remove("contentType");
+    check_length(&fields)?;
+    let generation = (call.now.as_millis() * 1000).to_string();
+    fields.insert("generation".to_owned(), generation.into());
+    fields.insert("metageneration".to_owned(), 1.into());
+    fields.insert("downloadTokens".to_owned(), token(call).into());
+    let collection = collection(call);
+    let media = Some(media.media);
+    let (object, change) = match call.lookup.resource(&collection, name).await? {
+        None => {
+            let object = record::new(call, collection, name, &fields, media);
+            (object.clone(), ResourceChange::Insert(object))
+        }
+        Some(old) => {
+            let mut object = record::next(call, old, &fields, media);
+            (object.created, object.owner) = (call.now, call.owner());
+            (object.clone(), replacing(object))
+        }
+    };
+    Ok(Answer {
+        changes: vec![change],
+        ..answer(show(call, &object))
+    })
+}
+
+/// A token for download URLs, in the form of a UUID.
+fn token(call: &Call<'_>) -> String {
+    let id = call.fresh_id;
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..id.len()];
+    parts.map(|range| &id[range]).join("-")
+}
+
+/// `objects.patch`: null removes a field.
+async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let old = named(call).await?;
+    call.check_conditions(&etag(&old))?;
+    let mut fields = patched_fields(fields_of(&old), written_fields(call)?);
+    let mut media = old.media.clone();
+    if let (Some(Value::String(content_type)), Some(media)) =
+        (fields.remove("contentType"), &mut media)
+    {
+        media.content_type = content_type;
+    }
+    let changes = fields.get("metageneration").and_then(Value::as_u64);
+    fields.insert(
+        "metageneration".to_owned(),
+        (changes.unwrap_or(1) + 1).into(),
+    );
+    check_length(&fields)?;
+    let object = record::next(call, old, &fields, media);
+    Ok(Answer {
+        changes: vec![replacing(object.clone())],
+        ..answer(show(call, &object))
+    })
+}
+
+async fn named(call: &Call<'_>) -> Result<Resource, Rejection> {
+    let name = object(call);
+    let found = call.lookup.resource(&collection(call), name).await?;
+    found.ok_or_else(|| Rejection::NotFound {
+        what: "object".to_owned(),
+        id: name.to_owned(),
+    })
+}
+
+/// `objects.list`: in the order of names. Names that have the delimiter after the prefix are shown as
+/// one prefix.
+async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let parameter = |name| call.query.first(name).unwrap_or_default();
+    let (prefix, delimiter) = (parameter("prefix"), parameter("delimiter"));
+    let collection = collection(call);
+    let mut page = Page::new(most_results(call)?);
+    let mut after = parameter("pageToken").to_owned();
+    if after.as_str() < prefix {
+        after = prefix.to_owned();
+        // The rows after the prefix do not have the object of this very name.
+        if call.lookup.resource(&collection, prefix).await?.is_some() {
+            page.items.push(prefix.to_owned());
+        }
+    }
+    'pages: loop {
+        let start = (!after.is_empty()).then_some(after.as_str());
+        let rows = call.lookup.resources(&collection, start, ROWS).await?;
+        let is_last = rows.len() < ROWS;
+        for row in rows {
+            let Some(rest) = row.id.strip_prefix(prefix) else {
+                break 'pages;
+            };
+            if page.is_full() {
+                page.next = Some(after);
+                break 'pages;
+            }
+            let end = (!delimiter.is_empty()).then(|| rest.find(delimiter));
+            let Some(end) = end.flatten() else {
+                page.items.push(row.id.clone());
+                after = row.id;
+                continue;
+            };
+            let common = &row.id[..prefix.len() + end + delimiter.len()];
+            page.prefixes.push(common.to_owned());
+            // Past all names that begin so.
+            after = format!("{common}{}", char::MAX);
+            continue 'pages;
+        }
+        if is_last {
+            break;
+        }
+    }
+    Ok(answer(page.show(call)))
+}
+
+fn most_results(call: &Call<'_>) -> Result<usize, Rejection> {
+    let most = call.query.first("maxResults").unwrap_or("1000");
+    let most = most.parse().ok().filter(|most| *most > 0);
+    most.map(|most: usize| most.min(MOST_RESULTS))
+        .ok_or_else(|| Rejection::InvalidParameter {
+            parameter: "maxResults".to_owned(),
+            problem: "must be a number above 0".to_owned(),
+        })
+}
+
+/// A page of a list.
+struct Page {
+    /// Maximum number of prefixes and items.
+    most: usize,
+    prefixes: Vec<String>,
+    items: Vec<String>,
+    /// After which the next page begins, if there is one.
+    next: Option<String>,
+}
+
+impl Page {
+    fn new(most: usize) -> Self {
+        Self {
+            most,
+            prefixes: Vec::new(),
+            items: Vec::new(),
+            next: None,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.prefixes.len() + self.items.len() >= self.most
+    }
+
+    fn show(self, call: &Call<'_>) -> Fields {
+        let bucket = call.path.value("bucket").unwrap_or_default();
+        let item = |name| json!({"name": name, "bucket": bucket});
+        let items: Vec<_> = self.items.into_iter().map(item).collect();
+        let mut body = Fields::new();
+        body.insert("prefixes".to_owned(), self.prefixes.into());
+        body.insert("items".to_owned(), items.into());
+        if let Some(next) = self.next {
+            body.insert("nextPageToken".to_owned(), next.into());
+        }
+        body
+    }
+}
+
+/// An object as the API shows it.
+fn show(call: &Call<'_>, object: &Resource) -> Fields {
+    let mut shown = fields_of(object);
+    let metageneration = shown.get("metageneration").map(ToString::to_string);
+    let mut add = |name: &str, value: Value| shown.insert(name.to_owned(), value);
+    add("name", object.id.clone().into());
+    add(
+        "bucket",
+        call.path.value("bucket").unwrap_or_default().into(),
+    );
+    add("metageneration", metageneration.into());
+    if let Some(media) = &object.media {
+        add("contentType", media.content_type.clone().into());
+        add("size", media.length.to_string().into());
+        add("crc32c", media.digests.crc32c.to_string().into());
+        if let Some(md5) = media.digests.md5 {
+            add("md5Hash", md5.to_string().into());
+        }
+    }
+    add("etag", etag(object).into());
+    add("timeCreated", rfc3339(object.created).into());
+    add("updated", rfc3339(object.updated).into());
+    shown
+}
+
+fn answer(body: Fields) -> Answer {
+    Answer {
+        body: Some(body.into()),
+        ..Answer::default()
+    }
+}
