@@ -168,9 +168,8 @@ async fn objects_are_listed_with_prefixes_and_in_pages() {
             found.extend(prefixes.map(|prefix| format!("{}*", prefix.as_str().unwrap())));
             match page["nextPageToken"].as_str() {
                 Some(next) => {
-                    token = next
-                        .replace('/', "%2F")
-                        .replace('\u{10ffff}', "%F4%8F%BF%BF")
+                    let next = next.replace('/', "%2F");
+                    token = next.replace('\u{10ffff}', "%F4%8F%BF%BF");
                 }
                 None => break,
             }

@@ -133,7 +133,7 @@ fn command(request: &RequestHead<'_>) -> Result<Command, ProtocolError> {
 /// The upload type of a request that states none, as Cloud Storage has it: the body is the media,
 /// unless it is a document of several parts.
 fn type_of_content(headers: &HeaderMap) -> UploadType {
-    let content_type = headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
+    let content_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     match content_type.map(Boundary::from_content_type) {
         Some(Ok(_)) => UploadType::Multipart,
         Some(Err(_)) | None => UploadType::Media,
