@@ -3,11 +3,17 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use url::{Origin, Url};
 
 /// The URI of a resumable session. It is a credential for that session, so `Debug` and `Display`
 /// hide its query; [`reveal`](Self::reveal) returns the whole URI.
+///
+/// A client that has a [token](crate::Settings::token) sends it only to an origin that its user
+/// chose. If an upload started the session, this is the origin of the upload URL. If the URI was
+/// parsed from a text, it is the origin of the URI itself, so parse only texts that a user entered.
+/// To store a URI, use serde, which writes it as a string: a deserialized URI never receives a
+/// token, because its text does not show who chose the origin.
 ///
 /// ```
 /// use windlass_client::SessionUri;
@@ -16,13 +22,12 @@ use url::{Origin, Url};
 /// assert_eq!(session.to_string(), "https://up.example.com/upload/farm/v1/animals?..");
 /// assert!(session.reveal().ends_with("upload_id=secret"));
 /// ```
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(try_from = "Url", into = "Url")]
+#[derive(Clone, Serialize)]
+#[serde(into = "Url")]
 pub struct SessionUri {
     url: Url,
-    /// Origin of the upload URL, if a server issued this URI for an upload; `None` if the user
-    /// entered the URI. A token may be sent to this origin only.
-    upload_origin: Option<Origin>,
+    /// The origin to which a token may be sent; `None` for a deserialized URI.
+    token_origin: Option<Origin>,
 }
 
 /// A text that is not a session URI.
@@ -46,23 +51,18 @@ impl SessionUri {
         &self.url
     }
 
-    /// Sets the origin to which tokens may be sent: that of `url`, the upload URL for which the
-    /// server issued this URI.
-    pub(crate) fn with_upload_origin(self, url: &Url) -> Self {
+    /// Limits tokens to the origin of `upload_url`. A server chose this URI in its reply to that
+    /// URL, and may have named another origin.
+    pub(crate) fn issued_for(self, upload_url: &Url) -> Self {
         Self {
-            upload_origin: Some(url.origin()),
+            token_origin: Some(upload_url.origin()),
             ..self
         }
     }
 
-    /// Returns whether a token may be sent to the session: whether the session URI has the origin
-    /// of the upload URL, or the user entered it.
+    /// Returns whether a token may be sent to the session.
     pub(crate) fn may_receive_token(&self) -> bool {
-        match &self.upload_origin {
-            Some(upload_origin) => *upload_origin == self.url.origin(),
-            // The user entered the URI and so chose its origin.
-            None => true,
-        }
+        self.token_origin.as_ref() == Some(&self.url.origin())
     }
 }
 
@@ -72,12 +72,24 @@ impl TryFrom<Url> for SessionUri {
     fn try_from(url: Url) -> Result<Self, Self::Error> {
         if matches!(url.scheme(), "http" | "https") {
             Ok(Self {
+                token_origin: Some(url.origin()),
                 url,
-                upload_origin: None,
             })
         } else {
             Err(InvalidSessionUri::Scheme)
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for SessionUri {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Not by way of `Url`, whose errors quote the text.
+        let text = String::deserialize(deserializer)?;
+        let session: Self = text.parse().map_err(de::Error::custom)?;
+        Ok(Self {
+            token_origin: None,
+            ..session
+        })
     }
 }
 

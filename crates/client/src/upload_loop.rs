@@ -253,7 +253,7 @@ impl<'a> UploadDriver<'a> {
             return Err(Cause::Downgrade.into());
         }
         let session = SessionUri::try_from(session).map_err(Cause::SessionUri)?;
-        let session = session.with_upload_origin(&self.upload.url);
+        let session = session.issued_for(&self.upload.url);
         self.session = Some(session.clone());
         match (&mut self.locked, &self.upload.journal) {
             (Some(locked), _) => locked.new_session(session)?,

@@ -393,6 +393,32 @@ async fn token_is_not_sent_to_a_session_at_another_origin_for_status_or_cancel()
 }
 
 #[tokio::test(start_paused = true)]
+async fn token_is_sent_to_a_parsed_session_and_not_to_a_deserialized_one() {
+    let text = "http://elsewhere/session?upload_id=1";
+    let parsed: SessionUri = text.parse().expect("it is a session URI");
+    let written = serde_json::to_string(&parsed).expect("it is a string");
+    assert_eq!(written, format!("{text:?}"));
+    let deserialized: SessionUri = serde_json::from_str(&written).expect("it is a session URI");
+    for (session, trusted) in [(parsed, true), (deserialized, false)] {
+        assert_eq!(session.reveal(), text);
+        let script = Script::new([committed(2)]);
+        let token = TokenSource::fixed("secret").expect("it is a token");
+        let client = Client::with_transport(script.clone(), Some(token));
+        client.status(&session).await.expect("the server replies");
+        let sent = script.seen()[0].headers.contains_key("authorization");
+        assert_eq!(sent, trusted);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_of_a_malformed_session_hides_it() {
+    for text in ["\"no-secret\"", "\"ftp://h/secret\""] {
+        let error = serde_json::from_str::<SessionUri>(text).expect_err("it is no session URI");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn token_is_not_sent_to_a_journaled_session_at_another_origin() {
     let directory = tempfile::tempdir().expect("there is room");
     let file = directory.path().join("media");

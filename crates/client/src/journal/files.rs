@@ -473,7 +473,7 @@ fn not_a_record(error: serde_json::Error) -> Damage {
 fn session(text: &str, url: &str) -> Result<SessionUri, Damage> {
     let url = Url::parse(url).map_err(|_| Damage::Session(InvalidSessionUri::NotAUrl))?;
     let session: SessionUri = text.parse().map_err(Damage::Session)?;
-    Ok(session.with_upload_origin(&url))
+    Ok(session.issued_for(&url))
 }
 
 fn seconds(time: SystemTime) -> u64 {
