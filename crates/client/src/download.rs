@@ -72,11 +72,12 @@ pub struct DownloadProgress {
 pub struct Downloaded {
     /// Size of the media in bytes.
     pub size: u64,
-    /// Digest of the received media.
+    /// CRC32C of the received media.
     pub crc32c: Crc32c,
-    /// Whether `crc32c` was compared with a digest that the server or the caller stated. `false` if
-    /// none was stated.
+    /// Whether the CRC32C was compared with one that the server or the caller stated, and is equal.
     pub verified: bool,
+    /// Whether the MD5 was compared with one that the server stated, and is equal.
+    pub md5_verified: bool,
 }
 
 impl Download {
@@ -103,9 +104,13 @@ impl Download {
         self
     }
 
-    /// Sets the digest that the media must have, for instance the `crc32c` in its resource, the
-    /// JSON object with which the server describes it. A digest in the headers of the response is
-    /// checked in any case.
+    /// Sets the CRC32C that the media must have, for instance the `crc32c` in its resource, the JSON
+    /// object with which the server describes it.
+    ///
+    /// Digests in the headers of the response are checked in any case: CRC32C and MD5 in
+    /// `X-Goog-Hash`, and `Content-MD5`. Exceptions are malformed headers, and media that the server
+    /// stores in gzip and decodes for the download, because the digests are then those of the
+    /// encoded bytes.
     #[must_use]
     pub fn expect_crc32c(mut self, expected: Crc32c) -> Self {
         self.expected = Some(expected);

@@ -187,7 +187,9 @@ fn kind_of_download(error: &DownloadError) -> Kind {
         | DownloadError::Changed
         | DownloadError::Encoded { .. }
         | DownloadError::TooLong => Kind::Protocol,
-        DownloadError::Size { .. } | DownloadError::Crc32c { .. } => Kind::Mismatch,
+        DownloadError::Size { .. }
+        | DownloadError::Crc32c { .. }
+        | DownloadError::Md5 { .. } => Kind::Mismatch,
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use http::StatusCode;
-use windlass_proto::digest::Crc32c;
+use windlass_proto::digest::{Crc32c, Md5};
 use windlass_proto::transfer::Refusal;
 
 use crate::token::TokenError;
@@ -103,13 +103,21 @@ pub enum DownloadError {
         /// Number of bytes received.
         received: u64,
     },
-    /// The media does not have the stated digest.
+    /// The media does not have the stated CRC32C.
     #[error("the media has the CRC32C {received} instead of {expected}")]
     Crc32c {
-        /// Digest that the server or the caller states.
+        /// CRC32C that the server or the caller states.
         expected: Crc32c,
-        /// Digest of the received bytes.
+        /// CRC32C of the received bytes.
         received: Crc32c,
+    },
+    /// The media does not have the stated MD5.
+    #[error("the media has the MD5 {received} instead of {expected}")]
+    Md5 {
+        /// MD5 that the server states.
+        expected: Md5,
+        /// MD5 of the received bytes.
+        received: Md5,
     },
 }
 

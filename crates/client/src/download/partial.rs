@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use tokio::task::{JoinHandle, spawn_blocking};
 use url::Url;
-use windlass_proto::digest::{Crc32c, Crc32cHasher};
+use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5, Md5Sha256Hasher, Wanted};
 
 use super::response::{MediaHeaders, PartState};
 use super::{DownloadError, Downloaded};
@@ -54,10 +54,10 @@ pub(super) struct Partial {
 }
 
 /// A position in the media to which the part can be rewound.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Position {
     received: u64,
-    hasher: Crc32cHasher,
+    hasher: MediaHasher,
 }
 
 impl Partial {
@@ -86,7 +86,9 @@ impl Partial {
         let mut sink = Sink::new(file);
         let resumable = match resumable {
             Some((media_headers, received))
-                if sink.check_prefix(received).map_err(files.file_error())? =>
+                if sink
+                    .check_prefix(received, MediaHasher::of_media(&media_headers))
+                    .map_err(files.file_error())? =>
             {
                 Some((media_headers, received))
             }
@@ -167,7 +169,11 @@ impl Partial {
     /// Starts to receive the media with these headers at its first byte. Drops all bytes received
     /// before.
     pub(super) async fn begin(&mut self, media_headers: MediaHeaders) -> Result<(), DownloadError> {
-        self.rewind(&Position::default()).await?;
+        let start = Position {
+            received: 0,
+            hasher: MediaHasher::of_media(&media_headers),
+        };
+        self.rewind(&start).await?;
         self.owned = Owned::PartAndMetadata;
         self.request_full = false;
         self.media_headers = media_headers;
@@ -180,7 +186,7 @@ impl Partial {
         self.recorded = received;
         let received = ReceivedPrefix {
             length: received,
-            crc32c: hasher.value(),
+            crc32c: hasher.crc32c(),
         };
         let (files, media_headers) = (self.files.clone(), self.media_headers.clone());
         blocking(move || {
@@ -195,7 +201,7 @@ impl Partial {
     pub(super) async fn position(&mut self) -> Result<Position, DownloadError> {
         self.start_writing().await?;
         let sink = self.sink().await?;
-        let hasher = sink.hasher;
+        let hasher = sink.hasher.clone();
         self.writing = SinkState::Idle(sink);
         Ok(Position {
             received: self.received,
@@ -258,7 +264,7 @@ impl Partial {
         }
     }
 
-    /// Compares size and digest of the media with the stated ones, makes the media durable and
+    /// Compares size and digests of the media with the stated ones, makes the media durable and
     /// gives it the target's name. Media that differs is removed.
     pub(super) async fn finish(
         mut self,
@@ -266,12 +272,14 @@ impl Partial {
     ) -> Result<Downloaded, DownloadError> {
         self.flush().await?;
         let sink = self.sink().await?;
+        let md5 = sink.hasher.md5();
         let downloaded = Downloaded {
             size: self.received,
-            crc32c: sink.hasher.value(),
+            crc32c: sink.hasher.crc32c(),
             verified: expected.or(self.media_headers.crc32c).is_some(),
+            md5_verified: md5.is_some(),
         };
-        let checked = self.media_headers.check(&downloaded, expected);
+        let checked = self.media_headers.check(&downloaded, expected, md5);
         let files = self.files;
         blocking(move || {
             if let Err(error) = checked {
@@ -311,12 +319,13 @@ impl Partial {
 }
 
 impl MediaHeaders {
-    /// Compares a complete download with the size and digest in these headers and with the digest
-    /// that the caller expects.
+    /// Compares a complete download with the size and digests in these headers, and with the CRC32C
+    /// that the caller expects. `md5` is that of the received bytes, if it was computed.
     fn check(
         &self,
         downloaded: &Downloaded,
         expected: Option<Crc32c>,
+        md5: Option<Md5>,
     ) -> Result<(), DownloadError> {
         let received = downloaded.size;
         match self.size {
@@ -327,9 +336,14 @@ impl MediaHeaders {
         }
         let received = downloaded.crc32c;
         let stated = [expected, self.crc32c].into_iter().flatten();
-        match stated.into_iter().find(|expected| *expected != received) {
-            Some(expected) => Err(DownloadError::Crc32c { expected, received }),
-            None => Ok(()),
+        if let Some(expected) = stated.into_iter().find(|expected| *expected != received) {
+            return Err(DownloadError::Crc32c { expected, received });
+        }
+        match self.md5.zip(md5) {
+            Some((expected, received)) if expected != received => {
+                Err(DownloadError::Md5 { expected, received })
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -343,12 +357,46 @@ async fn blocking<T: Send + 'static>(
 /// Size of reads in bytes.
 const READ_LEN: usize = 1 << 20;
 
-/// The open part, with the digest of its bytes.
+/// Computes the digests of the received bytes: CRC32C, and MD5 if the server states one.
+#[derive(Debug, Clone)]
+struct MediaHasher {
+    crc32c: Crc32cHasher,
+    md5: Md5Sha256Hasher,
+}
+
+impl MediaHasher {
+    /// Starts at the first byte of the media with these headers.
+    fn of_media(media_headers: &MediaHeaders) -> Self {
+        Self {
+            crc32c: Crc32cHasher::default(),
+            md5: Md5Sha256Hasher::new(Wanted {
+                md5: media_headers.md5.is_some(),
+                sha256: false,
+            }),
+        }
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        self.crc32c.update(bytes);
+        self.md5.update(bytes);
+    }
+
+    fn crc32c(&self) -> Crc32c {
+        self.crc32c.value()
+    }
+
+    /// Returns the MD5 if the server states one.
+    fn md5(&self) -> Option<Md5> {
+        self.md5.clone().finish().0
+    }
+}
+
+/// The open part, with the digests of its bytes.
 #[derive(Debug)]
 struct Sink {
     file: File,
-    /// Digest of all bytes before the position of the file.
-    hasher: Crc32cHasher,
+    /// Digests of all bytes before the position of the file.
+    hasher: MediaHasher,
 }
 
 /// The sink, or the task that writes to it.
@@ -395,14 +443,17 @@ impl SinkState {
 impl Sink {
     /// Creates a sink at the first byte of the file. Existing bytes are not read.
     fn new(file: File) -> Self {
-        let hasher = Crc32cHasher::default();
+        let hasher = MediaHasher::of_media(&MediaHeaders::default());
         Self { file, hasher }
     }
 
-    /// Returns whether the file begins with bytes of this length and digest. If so, removes the
-    /// bytes after them and moves the position to their end.
-    fn check_prefix(&mut self, received: ReceivedPrefix) -> io::Result<bool> {
-        let mut hasher = Crc32cHasher::default();
+    /// Returns whether the file begins with bytes of this length and CRC32C. If so, removes the
+    /// bytes after them and moves the position to their end. `hasher` starts at the first byte.
+    fn check_prefix(
+        &mut self,
+        received: ReceivedPrefix,
+        mut hasher: MediaHasher,
+    ) -> io::Result<bool> {
         let mut buf = vec![0; READ_LEN];
         let mut first = (&self.file).take(received.length);
         let mut length = 0;
@@ -418,7 +469,7 @@ impl Sink {
         let is_there = received
             == ReceivedPrefix {
                 length,
-                crc32c: hasher.value(),
+                crc32c: hasher.crc32c(),
             };
         if is_there {
             self.truncate(length, hasher)?;
@@ -426,8 +477,8 @@ impl Sink {
         Ok(is_there)
     }
 
-    /// Truncates the file to `length` bytes, whose digest is in `hasher`.
-    fn truncate(&mut self, length: u64, hasher: Crc32cHasher) -> io::Result<()> {
+    /// Truncates the file to `length` bytes, whose digests are in `hasher`.
+    fn truncate(&mut self, length: u64, hasher: MediaHasher) -> io::Result<()> {
         self.file.set_len(length)?;
         self.file.seek(SeekFrom::Start(length))?;
         self.hasher = hasher;

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue};
-use windlass_proto::digest::{Crc32c, ExpectedDigests};
+use windlass_proto::digest::{Crc32c, ExpectedDigests, Md5};
 
 use crate::transport::Incoming;
 
@@ -38,6 +38,7 @@ pub(super) struct MediaHeaders {
     pub(super) etag: Option<HeaderValue>,
     pub(super) size: Option<u64>,
     pub(super) crc32c: Option<Crc32c>,
+    pub(super) md5: Option<Md5>,
     pub(super) content_type: Option<HeaderValue>,
 }
 
@@ -102,14 +103,28 @@ impl MediaHeaders {
     fn of(headers: &HeaderMap) -> Self {
         let etag = headers.get(ETAG).filter(|etag| is_strong(etag));
         let size = text(headers, CONTENT_LENGTH).and_then(number);
-        let transcoded = is_transcoded(headers);
-        let hash = ExpectedDigests::from_goog_hash(headers).ok();
+        let digests = stated_digests(headers);
         Self {
             etag: etag.cloned(),
             size,
-            crc32c: hash.and_then(|hash| hash.crc32c).filter(|_| !transcoded),
+            crc32c: digests.crc32c,
+            md5: digests.md5,
             content_type: headers.get(CONTENT_TYPE).cloned(),
         }
+    }
+}
+
+/// Returns the digests of the body that the head of a response with the whole media states. A
+/// malformed header is ignored, and `X-Goog-Hash` wins over `Content-MD5`.
+fn stated_digests(headers: &HeaderMap) -> ExpectedDigests {
+    if is_transcoded(headers) {
+        return ExpectedDigests::default();
+    }
+    let hash = ExpectedDigests::from_goog_hash(headers).unwrap_or_default();
+    let content_md5 = ExpectedDigests::from_content_md5(headers).unwrap_or_default();
+    ExpectedDigests {
+        md5: hash.md5.or(content_md5.md5),
+        ..hash
     }
 }
 
@@ -147,7 +162,7 @@ fn encoding(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Returns whether the server has decoded the media. Cloud Storage decodes media that is stored in
-/// gzip for clients that do not accept gzip. The stated digest is then that of the encoded bytes.
+/// gzip for clients that do not accept gzip. The stated digests are then those of the encoded bytes.
 fn is_transcoded(headers: &HeaderMap) -> bool {
     stored_encoding(headers) != IDENTITY && !headers.contains_key(CONTENT_ENCODING)
 }

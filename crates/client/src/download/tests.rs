@@ -5,7 +5,7 @@ use std::thread::sleep;
 
 use http::StatusCode;
 use tempfile::TempDir;
-use windlass_proto::digest::Crc32cHasher;
+use windlass_proto::digest::{Crc32cHasher, Md5, Md5Sha256Hasher, Wanted};
 
 use super::*;
 use server::{Fault, Seen, Server};
@@ -31,6 +31,18 @@ fn crc32c(bytes: &[u8]) -> Crc32c {
     hasher.update(bytes);
     hasher.value()
 }
+
+fn md5(bytes: &[u8]) -> Md5 {
+    let mut hasher = Md5Sha256Hasher::new(Wanted {
+        md5: true,
+        sha256: false,
+    });
+    hasher.update(bytes);
+    hasher.finish().0.unwrap()
+}
+
+/// The MD5 of other media.
+const OTHER_MD5: &str = "AAAAAAAAAAAAAAAAAAAAAA==";
 
 fn url() -> Url {
     "http://farm/animals/17?alt=media&key=secret"
@@ -100,17 +112,26 @@ fn assert_starts<const N: usize>(server: &Server, expected: [Option<usize>; N]) 
 #[tokio::test]
 async fn complete_media_is_downloaded_and_verified() {
     let media = media();
-    for (hash, verified) in [
-        (format!("crc32c={}", crc32c(&media)), true),
-        ("md5=AAAAAAAAAAAAAAAAAAAAAA==".to_owned(), false),
+    let (crc32c, md5) = (crc32c(&media), md5(&media));
+    for (header, value, verified, md5_verified) in [
+        ("x-goog-hash", format!("crc32c={crc32c}"), true, false),
+        (
+            "x-goog-hash",
+            format!("crc32c={crc32c},md5={md5}"),
+            true,
+            true,
+        ),
+        ("content-md5", md5.to_string(), false, true),
+        ("x-goog-hash", "md5=malformed".to_owned(), false, false),
     ] {
         let dir = DownloadDir::new();
-        let server = Server::new(media.clone()).describing(&[("x-goog-hash", &hash)]);
+        let server = Server::new(media.clone()).describing(&[(header, &value)]);
         let downloaded = dir.run(&server).await.unwrap();
         let expected = Downloaded {
             size: LENGTH as u64,
-            crc32c: crc32c(&media),
+            crc32c,
             verified,
+            md5_verified,
         };
         assert_eq!(downloaded, expected);
         dir.assert_complete(&media);
@@ -260,7 +281,7 @@ async fn media_with_another_digest_is_removed() {
     for (hash, expected) in [
         (format!("crc32c={stated}"), None),
         (format!("crc32c={}", crc32c(&media())), Some(Crc32c(5))),
-        ("md5=AAAAAAAAAAAAAAAAAAAAAA==".to_owned(), Some(Crc32c(5))),
+        (format!("md5={OTHER_MD5}"), Some(Crc32c(5))),
     ] {
         let dir = DownloadDir::new();
         let server = Server::new(media()).describing(&[("x-goog-hash", &hash)]);
@@ -275,14 +296,51 @@ async fn media_with_another_digest_is_removed() {
 }
 
 #[tokio::test]
-async fn digest_of_stored_gzip_is_ignored_for_decoded_media() {
+async fn media_with_another_md5_is_removed() {
+    let goog_hash = format!("crc32c={},md5={OTHER_MD5}", crc32c(&media()));
+    for header in [("x-goog-hash", &*goog_hash), ("content-md5", OTHER_MD5)] {
+        let dir = DownloadDir::new();
+        let server = Server::new(media()).describing(&[header]);
+        let error = dir.run(&server).await.unwrap_err();
+        assert!(matches!(error, DownloadError::Md5 { .. }), "{error:?}");
+        assert_eq!(crate::Error::from(error).kind(), crate::Kind::Mismatch);
+        dir.assert_names(&[]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn md5_covers_the_bytes_of_all_requests_and_runs() {
+    for stated in [md5(&media()).to_string(), OTHER_MD5.to_owned()] {
+        let dir = DownloadDir::new();
+        let hash = format!("md5={stated}");
+        let server = Server::new(media())
+            .describing(&[("etag", "\"v1\""), ("x-goog-hash", &hash)])
+            .failing([Fault::BreaksAfter(1_200_000)]);
+        let download = dir.download().schedule(no_waits());
+        download.run(&server, None, |_| {}).await.unwrap_err();
+        let server = server.failing([Fault::BreaksAfter(300_000)]);
+        match dir.run(&server).await {
+            Ok(downloaded) => assert!(downloaded.md5_verified && stated != OTHER_MD5),
+            Err(error) => {
+                assert!(matches!(error, DownloadError::Md5 { .. }), "{error:?}");
+                assert_eq!(stated, OTHER_MD5);
+            }
+        }
+        assert_starts(&server, [None, Some(1_200_000), Some(1_500_000)]);
+    }
+}
+
+#[tokio::test]
+async fn digests_of_stored_gzip_are_ignored_for_decoded_media() {
     let dir = DownloadDir::new();
-    let hash = format!("crc32c={}", Crc32c(5));
+    let hash = format!("crc32c={},md5={OTHER_MD5}", Crc32c(5));
     let server = Server::new(media()).describing(&[
         ("x-goog-hash", &hash),
+        ("content-md5", OTHER_MD5),
         ("x-goog-stored-content-encoding", "gzip"),
     ]);
-    assert!(!dir.run(&server).await.unwrap().verified);
+    let downloaded = dir.run(&server).await.unwrap();
+    assert!(!downloaded.verified && !downloaded.md5_verified);
 }
 
 #[tokio::test(start_paused = true)]

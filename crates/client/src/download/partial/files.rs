@@ -14,7 +14,7 @@ use http::HeaderValue;
 use serde::{Deserialize, Serialize};
 use tempfile::{NamedTempFile, TempPath};
 use url::Url;
-use windlass_proto::digest::{Crc32c, Md5Sha256Hasher, Sha256, Wanted};
+use windlass_proto::digest::{Crc32c, Md5, Md5Sha256Hasher, Sha256, Wanted};
 
 use super::super::response::{MediaHeaders, is_strong};
 use super::super::{DownloadError, with_suffix};
@@ -277,6 +277,7 @@ pub(super) struct PartMetadata {
     etag: Option<String>,
     size: Option<u64>,
     crc32c: Option<Crc32c>,
+    md5: Option<Md5>,
     content_type: Option<String>,
     /// The bytes received when this was written.
     received: Option<ReceivedPrefix>,
@@ -309,6 +310,7 @@ impl PartMetadata {
             etag: media_headers.etag.as_ref().and_then(text),
             size: media_headers.size,
             crc32c: media_headers.crc32c,
+            md5: media_headers.md5,
             content_type: media_headers.content_type.as_ref().and_then(text),
             received: Some(received),
         }
@@ -355,6 +357,7 @@ impl PartMetadata {
             etag: Some(etag),
             size: self.size,
             crc32c: self.crc32c,
+            md5: self.md5,
             content_type: content_type.and_then(|text| HeaderValue::try_from(text).ok()),
         };
         is_strong.then_some((media_headers, received))
