@@ -18,7 +18,7 @@ use crate::source::{Media, Source};
 use crate::token::{AuthenticatedTransport, TokenSource};
 use crate::transport::{Body, HttpTransport, Reply, Request, Timeouts, Transport};
 use crate::upload::{Upload, Uploaded};
-use crate::upload_loop::UploadDriver;
+use crate::upload_loop::{Deadline, UploadDriver};
 
 /// Maximum size in bytes of media that is uploaded in one request by default. Google's documents
 /// recommend "5 MB or less".
@@ -117,13 +117,15 @@ impl Client {
     /// Dropping the future stops the upload. A started session stays on the server and, if there is
     /// a journal, in the journal.
     pub async fn upload(&self, upload: Upload, source: Source) -> Result<Uploaded, Error> {
-        let mut media = source.open().await?;
-        if let Some(locked) = unfinished(&upload, &media).await? {
-            return self.resume_with(&upload, media, locked).await;
+        let deadline = Deadline::after(upload.timeout);
+        let mut media = deadline.limit(source.open()).await?;
+        if let Some(locked) = deadline.limit(unfinished(&upload, &media)).await? {
+            return self.resume_with(&upload, media, locked, deadline).await;
         }
-        let upload_type = choose_upload_type(&upload, &mut media).await?;
+        let choice = choose_upload_type(&upload, &mut media);
+        let upload_type = deadline.limit(choice).await?;
         UploadDriver::start(&self.0, &upload, upload_type, media)
-            .run()
+            .run(deadline)
             .await
     }
 
@@ -139,8 +141,10 @@ impl Client {
     ///
     /// The same as of [`upload`](Self::upload).
     pub async fn resume(&self, upload: Upload, locked: LockedRecord) -> Result<Uploaded, Error> {
-        let media = Source::path(locked.record().source.path()).open().await?;
-        self.resume_with(&upload, media, locked).await
+        let deadline = Deadline::after(upload.timeout);
+        let source = Source::path(locked.record().source.path());
+        let media = deadline.limit(source.open()).await?;
+        self.resume_with(&upload, media, locked, deadline).await
     }
 
     async fn resume_with(
@@ -148,10 +152,12 @@ impl Client {
         upload: &Upload,
         media: Media,
         locked: LockedRecord,
+        deadline: Deadline,
     ) -> Result<Uploaded, Error> {
-        media.check_identity(&locked.record().source).await?;
+        let check = media.check_identity(&locked.record().source);
+        deadline.limit(check).await?;
         UploadDriver::resume(&self.0, upload, media, locked)
-            .run()
+            .run(deadline)
             .await
     }
 

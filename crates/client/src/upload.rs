@@ -266,7 +266,10 @@ impl Upload {
         }
     }
 
-    /// Limits the duration of the whole upload. Default: no limit.
+    /// Limits the duration of a call of [`Client::upload`](crate::Client::upload) or
+    /// [`Client::resume`](crate::Client::resume), the opening and reading of the media included.
+    /// Default: no limit. A session that was started stays on the server and, if there is a
+    /// journal, in the journal.
     #[must_use]
     pub fn timeout(self, limit: Duration) -> Self {
         Self {

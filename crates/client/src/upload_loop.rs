@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 use url::Url;
 use windlass_proto::transfer::{self, Action, Event, Transfer, retry_after};
 use windlass_proto::upload_type::UploadType;
@@ -31,6 +31,32 @@ mod requests;
 
 /// Interval of progress reports while a request is being sent.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The end of the time that the caller allows for an upload.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadline(Option<(Instant, Duration)>);
+
+impl Deadline {
+    /// Creates a deadline that ends `limit` from now, or never.
+    pub(crate) fn after(limit: Option<Duration>) -> Self {
+        let deadline = limit.and_then(|limit| Some((Instant::now().checked_add(limit)?, limit)));
+        Self(deadline)
+    }
+
+    /// Runs a step of the upload. Drops it when the time is over.
+    pub(crate) async fn limit<T, E: Into<Error>>(
+        self,
+        step: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Error> {
+        let Some((end, limit)) = self.0 else {
+            return step.await.map_err(Into::into);
+        };
+        match timeout_at(end, step).await {
+            Ok(done) => done.map_err(Into::into),
+            Err(_) => Err(Cause::Timeout(limit).into()),
+        }
+    }
+}
 
 /// One running upload.
 pub(crate) struct UploadDriver<'a> {
@@ -98,14 +124,8 @@ impl<'a> UploadDriver<'a> {
     }
 
     /// Runs the upload to its end, and then updates or removes its journal record.
-    pub(crate) async fn run(mut self) -> Result<Uploaded, Error> {
-        let done = match self.upload.timeout {
-            None => self.run_actions().await,
-            Some(limit) => timeout(limit, self.run_actions())
-                .await
-                .unwrap_or_else(|_| Err(Cause::Timeout(limit).into())),
-        };
-        match done {
+    pub(crate) async fn run(mut self, deadline: Deadline) -> Result<Uploaded, Error> {
+        match deadline.limit(self.run_actions()).await {
             Ok(uploaded) => {
                 self.remove_record();
                 Ok(uploaded)

@@ -179,6 +179,19 @@ async fn timeout_error_names_the_session_to_continue() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn timeout_covers_the_reading_of_the_media_before_the_first_request() {
+    let (reader, _writer) = tokio::io::duplex(16);
+    let client = Client::with_transport(Script::new([]), None);
+    let url = "http://h/upload".parse().expect("it is a URL");
+    let upload = Upload::new(url).expect("it is http");
+    let upload = upload.timeout(Duration::from_secs(90));
+    let uploading = client.upload(upload, Source::reader(reader));
+    let ended = tokio::time::timeout(Duration::from_secs(3600), uploading).await;
+    let error = ended.expect("it ends").expect_err("no media arrives");
+    assert_eq!(error.kind(), Kind::Timeout);
+}
+
+#[tokio::test(start_paused = true)]
 async fn unencrypted_session_of_an_encrypted_upload_is_refused() {
     let plain = vec![(LOCATION, "http://h/session?upload_id=1".into())];
     let script = Script::new([Answer::Replies(200, plain, "")]);
