@@ -12,7 +12,7 @@ use windlass_proto::upload_type::UploadType;
 
 use crate::download::{Download, DownloadProgress, Downloaded};
 use crate::error::{Cause, Error};
-use crate::journal::LockedRecord;
+use crate::journal::{JournalError, LockedRecord};
 use crate::session_uri::SessionUri;
 use crate::source::{Media, Source};
 use crate::token::{AuthenticatedTransport, TokenSource};
@@ -143,8 +143,10 @@ impl Client {
     pub async fn resume(&self, upload: Upload, locked: LockedRecord) -> Result<Uploaded, Error> {
         let deadline = Deadline::after(upload.timeout);
         let source = Source::path(locked.record().source.path());
-        let media = deadline.limit(source.open()).await?;
-        self.resume_with(&upload, media, locked, deadline).await
+        match deadline.limit(source.open()).await {
+            Ok(media) => self.resume_with(&upload, media, locked, deadline).await,
+            Err(error) => Err(error.with_record(locked.record())),
+        }
     }
 
     async fn resume_with(
@@ -155,7 +157,9 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Uploaded, Error> {
         let check = media.check_identity(&locked.record().source);
-        deadline.limit(check).await?;
+        if let Err(error) = deadline.limit(check).await {
+            return Err(error.with_record(locked.record()));
+        }
         UploadDriver::resume(&self.0, upload, media, locked)
             .run(deadline)
             .await
@@ -265,9 +269,13 @@ async fn unfinished(upload: &Upload, media: &Media) -> Result<Option<LockedRecor
         return Ok(None);
     };
     // The last one is the newest.
-    match journal.find(&upload.key(&source))?.pop() {
-        Some(record) => Ok(Some(journal.lock(&record.id)?)),
-        None => Ok(None),
+    let Some(record) = journal.find(&upload.key(&source))?.pop() else {
+        return Ok(None);
+    };
+    match journal.lock(&record.id) {
+        Ok(locked) => Ok(Some(locked)),
+        Err(error @ JournalError::InUse { .. }) => Err(Error::new(error).with_record(&record)),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -9,7 +9,7 @@ use windlass_proto::transfer::{Failure, InvalidChunkSize};
 
 use crate::checksum::Mismatch;
 use crate::download::DownloadError;
-use crate::journal::{JournalError, RecordId};
+use crate::journal::{JournalError, Record, RecordId};
 use crate::session_uri::{InvalidSessionUri, SessionUri};
 use crate::source::SourceError;
 use crate::token::TokenError;
@@ -202,7 +202,8 @@ impl Error {
         }))
     }
 
-    /// Adds the session and the id of the journal's record with which a later attempt can continue.
+    /// Adds the session and the id of the upload's record in the journal, with which a later attempt
+    /// can continue.
     pub(crate) fn with_resume_info(
         mut self,
         session: Option<SessionUri>,
@@ -213,8 +214,15 @@ impl Error {
         self
     }
 
-    /// Returns whether a later attempt can continue the session.
-    pub(crate) fn session_survives(&self) -> bool {
+    /// Adds the session and the id of a record, which stays in the journal.
+    pub(crate) fn with_record(self, record: &Record) -> Self {
+        self.with_resume_info(Some(record.session.clone()), Some(record.id.clone()))
+    }
+
+    /// Returns whether the session and the record are kept, because a later attempt may continue
+    /// them. They are kept if the file has changed: it may become again what it was, for instance
+    /// when it was moved away for a moment.
+    pub(crate) fn keeps_session(&self) -> bool {
         match &self.0.cause {
             Cause::Upload { failure, .. } => failure.session_survives(),
             Cause::Mismatch(_) | Cause::ChangedDuringUpload(_) => false,
@@ -269,14 +277,22 @@ impl Error {
     }
 
     /// Returns the session in which a later attempt can continue, if any. It is a credential.
+    ///
+    /// After [`Kind::SourceChanged`] a later attempt succeeds only with the file as it was. To
+    /// upload the file as it is now, [cancel](crate::Client::cancel) the session and
+    /// [ignore](crate::Upload::ignore_journal) the journal.
     pub fn session(&self) -> Option<&SessionUri> {
         self.0.session.as_ref()
     }
 
-    /// Returns the id of the journal's record with which a later attempt can continue the upload;
-    /// `None` if there is no record.
+    /// Returns the id of the upload's record in the journal, with which a later attempt can
+    /// continue; `None` if there is no such record. See [`session`](Self::session) for a file that
+    /// has changed. After [`Kind::Busy`] another holder of the record may finish the upload first.
     pub fn upload(&self) -> Option<&RecordId> {
-        self.0.record_id.as_ref()
+        match &self.0.cause {
+            Cause::Journal(JournalError::InUse { id }) => Some(id),
+            _ => self.0.record_id.as_ref(),
+        }
     }
 }
 

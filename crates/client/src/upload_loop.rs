@@ -130,7 +130,7 @@ impl<'a> UploadDriver<'a> {
                 self.remove_record();
                 Ok(uploaded)
             }
-            Err(error) if error.session_survives() => {
+            Err(error) if error.keeps_session() => {
                 self.write_progress();
                 let record_id = self.record_id();
                 Err(error.with_resume_info(self.session.clone(), record_id))

@@ -350,6 +350,41 @@ async fn journal_keeps_an_upload_only_if_it_can_continue() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn error_before_an_upload_continues_names_its_session_and_record() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let file = directory.path().join("media");
+    std::fs::write(&file, b"Llama").expect("the directory is ours");
+    let journal = Journal::open(directory.path().join("journal")).expect("the directory is ours");
+    let upload = || resumable().journal(journal.clone());
+    let client = Client::with_transport(Script::new([started(), Answer::Hangs]), None);
+    let given_up = upload().timeout(Duration::from_secs(1));
+    let error = client.upload(given_up, Source::path(&file)).await;
+    let id = error.expect_err("the server hangs").upload().cloned();
+    let id = id.expect("there is a record");
+
+    let held = journal.lock(&id).expect("it is not locked");
+    let busy = client.upload(upload(), Source::path(&file)).await;
+    drop(held);
+    std::fs::write(&file, b"Llamas").expect("the directory is ours");
+    let changed = client.upload(upload(), Source::path(&file)).await;
+    std::fs::remove_file(&file).expect("the directory is ours");
+    let locked = journal.lock(&id).expect("it is not locked");
+    let gone = client.resume(upload(), locked).await;
+    for (result, kind) in [
+        (busy, Kind::Busy),
+        (changed, Kind::SourceChanged),
+        (gone, Kind::Source),
+    ] {
+        let error = result.expect_err("it does not continue");
+        assert_eq!(error.kind(), kind, "{error}");
+        assert_eq!(error.upload(), Some(&id), "{error}");
+        let session = error.session().expect("there is a session");
+        assert!(session.reveal().ends_with("upload_id=1"));
+    }
+    assert_eq!(journal.entries().expect("it can be read").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn another_process_queries_first_and_sends_the_rest() {
     let directory = tempfile::tempdir().expect("there is room");
     let file = directory.path().join("media");
