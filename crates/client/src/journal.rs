@@ -275,7 +275,7 @@ pub struct LockedRecord {
     record: Record,
     files: Files,
     lock: Lock,
-    /// When the progress was last written.
+    /// When this process last wrote the progress.
     progress_written: Option<Instant>,
 }
 
@@ -304,8 +304,9 @@ impl LockedRecord {
         &self.record
     }
 
-    /// Records the number of committed bytes. Writes it at most once per second, without a sync: it
-    /// is for display only, because an upload that continues queries the server.
+    /// Records the number of committed bytes. Writes it without a sync, unless the progress was
+    /// written less than a second ago; it is then not written later either. The number is for
+    /// display only, because an upload that continues queries the server.
     pub(crate) fn set_committed(&mut self, offset: u64) -> Result<(), JournalError> {
         self.record.committed = offset;
         self.record.updated = now();
@@ -328,13 +329,12 @@ impl LockedRecord {
         self.record.session = session;
         self.record.committed = 0;
         self.record.updated = now();
-        self.progress_written = None;
         // Removed first: after a crash, the progress of the old session must not be read as that of
         // the new one.
         self.files.remove_progress()?;
         self.files.write_durably(&self.record)?;
         // The file of the record has no field for `updated`; the file of the progress has.
-        self.files.write_progress(&self.record)
+        self.write_progress()
     }
 
     /// Removes the record durably, because the upload is finished or cannot be continued.

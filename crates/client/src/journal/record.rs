@@ -34,8 +34,9 @@ pub struct Record {
     pub source: SourceIdentity,
     /// Size of the media in bytes.
     pub total: u64,
-    /// Last known number of bytes that the server has committed. It may be a second old when the
-    /// process ends. The server has the authoritative number.
+    /// Number of bytes that a reply of the server reported as committed, for display. It may be less
+    /// than in the last reply: a reply within a second of the last one recorded is not recorded,
+    /// unless the upload fails after it. The server has the authoritative number.
     pub committed: u64,
     /// Size of chunks in bytes, if the caller fixed it.
     pub chunk_size: Option<u64>,

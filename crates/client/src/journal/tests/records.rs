@@ -51,6 +51,13 @@ async fn progress_is_written_at_most_once_per_second() {
     locked.set_committed(400).unwrap();
     locked.write_progress().unwrap();
     assert_eq!(written(), 400);
+    locked.new_session(SESSION.parse().unwrap()).unwrap();
+    assert_eq!(written(), 0);
+    locked.set_committed(100).unwrap();
+    assert_eq!(written(), 0);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    locked.set_committed(200).unwrap();
+    assert_eq!(written(), 200);
     assert_eq!(
         journal
             .lock(&locked.record().id.clone())
