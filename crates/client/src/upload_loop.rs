@@ -372,15 +372,16 @@ impl<'a> UploadDriver<'a> {
     }
 
     fn report_sending(&mut self, request: &transfer::Request) {
-        let state = match request {
-            transfer::Request::Data(chunk)
-                if self.counter.sent() >= chunk.end && chunk.total == Some(chunk.end) =>
-            {
-                State::Finishing
-            }
-            _ => state_of(request),
+        let is_last = match request {
+            transfer::Request::SingleRequest => true,
+            transfer::Request::Data(chunk) => chunk.total == Some(chunk.end),
+            transfer::Request::Start | transfer::Request::Query { .. } => false,
         };
-        self.report(state);
+        self.report(if is_last && self.counter.sent() >= self.end_of(request) {
+            State::Finishing
+        } else {
+            state_of(request)
+        });
     }
 
     fn report(&mut self, state: State) {

@@ -1,12 +1,13 @@
 //! Whole uploads over a transport with scripted replies, on a paused clock.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use http::StatusCode;
 use http::header::{LOCATION, RETRY_AFTER};
 
 use super::*;
-use crate::{Entry, Journal, Kind};
+use crate::{Entry, Journal, Kind, State};
 
 mod script;
 
@@ -189,6 +190,34 @@ async fn timeout_covers_the_reading_of_the_media_before_the_first_request() {
     let ended = tokio::time::timeout(Duration::from_secs(3600), uploading).await;
     let error = ended.expect("it ends").expect_err("no media arrives");
     assert_eq!(error.kind(), Kind::Timeout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn finishing_is_reported_when_all_media_is_sent() {
+    for upload_type in [
+        UploadType::Media,
+        UploadType::Multipart,
+        UploadType::Resumable,
+    ] {
+        let script = match upload_type {
+            UploadType::Resumable => Script::new([started(), Answer::Hangs]),
+            _ => Script::new([Answer::Hangs]),
+        };
+        let states = Arc::new(Mutex::new(Vec::new()));
+        let reported = Arc::clone(&states);
+        let upload = resumable()
+            .upload_type(upload_type)
+            .timeout(Duration::from_secs(1))
+            .on_progress(move |progress| {
+                let mut states = reported.lock().expect("no test panicked");
+                states.push(progress.state.clone());
+            });
+        let hangs = run(&script, upload, b"Llama").await;
+        hangs.expect_err("the server hangs");
+        let states = states.lock().expect("no test panicked");
+        assert!(states.contains(&State::Sending), "{states:?}");
+        assert_eq!(states.last(), Some(&State::Finishing), "{upload_type:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
