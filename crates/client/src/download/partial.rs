@@ -247,21 +247,23 @@ impl Partial {
     /// Ends an unfinished download. The files are left for a later run. If no bytes were received,
     /// the files that this run created are removed. An error here is only logged, because the
     /// caller already has the error that ended the download.
-    pub(super) async fn abandon(mut self) {
-        let Ok(sink) = self.sink().await else {
-            return;
-        };
+    pub(super) async fn abandon(self) {
+        if let Err(error) = self.wait_and_remove_empty().await {
+            tracing::debug!(%error, "cannot write the part, or remove an empty one");
+        }
+    }
+
+    async fn wait_and_remove_empty(mut self) -> Result<(), DownloadError> {
+        let sink = self.sink().await?;
         if self.received > 0 {
-            return;
+            return Ok(());
         }
         let Self { files, owned, .. } = self;
-        let removed = blocking(move || {
+        blocking(move || {
             let removed = files.remove(owned, &sink.file);
             removed.map_err(files.file_error())
-        });
-        if let Err(error) = removed.await {
-            tracing::debug!(%error, "cannot remove an empty part");
-        }
+        })
+        .await
     }
 
     /// Compares size and digests of the media with the stated ones, makes the media durable and
