@@ -282,17 +282,10 @@ impl Media {
             Ok(inner) => return inner,
             Err(error) => error,
         };
-        match self.path() {
-            Some(path) => SourceError::Read { path, source },
-            None => SourceError::ReadStream { source },
-        }
-    }
-
-    fn path(&self) -> Option<PathBuf> {
         match &self.0 {
-            Inner::File(file) => Some(file.path().to_owned()),
-            Inner::Bytes(_) => None,
-            Inner::Stream(stream) => stream.path().map(ToOwned::to_owned),
+            Inner::File(file) => file.cannot_read(source),
+            Inner::Bytes(_) => SourceError::ReadStream { source },
+            Inner::Stream(stream) => stream.cannot_read_kept(source),
         }
     }
 }
@@ -365,7 +358,7 @@ pub enum SourceError {
         source: io::Error,
     },
     /// The bytes of a reader cannot be written to, or read from, the spill file.
-    #[error("cannot spill the media to {}", directory.display())]
+    #[error("cannot use a spill file in {}", directory.display())]
     Spill {
         /// Directory of the spill file.
         directory: PathBuf,

@@ -135,7 +135,7 @@ impl FileMedia {
         })
     }
 
-    fn cannot_read(&self, source: io::Error) -> SourceError {
+    pub(super) fn cannot_read(&self, source: io::Error) -> SourceError {
         SourceError::Read {
             path: self.path.clone(),
             source,

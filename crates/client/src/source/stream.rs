@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -85,10 +85,6 @@ impl StreamMedia {
             ended: false,
             exceeds_stated: false,
         })
-    }
-
-    pub(super) fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
     }
 
     pub(super) fn total(&self) -> Option<u64> {
@@ -182,6 +178,14 @@ impl StreamMedia {
             return Err(SourceError::LengthDisagrees { stated, found });
         }
         Ok(())
+    }
+
+    /// Converts an error of the kept bytes, which [`read`](Self::read) returned.
+    pub(super) fn cannot_read_kept(&self, source: io::Error) -> SourceError {
+        match &self.kept {
+            Retained::Window(_) => self.cannot_read(source),
+            Retained::Spill(spill) => spill.failed(source),
+        }
     }
 
     fn cannot_read(&self, source: io::Error) -> SourceError {
@@ -329,10 +333,14 @@ impl Spill {
                 self.pending = Bytes::new();
                 Ok(())
             }
-            Err(source) => Err(SourceError::Spill {
-                directory: self.directory.clone(),
-                source,
-            }),
+            Err(source) => Err(self.failed(source)),
+        }
+    }
+
+    fn failed(&self, source: io::Error) -> SourceError {
+        SourceError::Spill {
+            directory: self.directory.clone(),
+            source,
         }
     }
 }

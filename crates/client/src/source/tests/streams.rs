@@ -239,8 +239,17 @@ async fn missing_spill_directory_is_named() {
     let error = source.open().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot spill the media to /nowhere/at/all"
+        "cannot use a spill file in /nowhere/at/all"
     );
+}
+
+#[tokio::test]
+async fn unreadable_spill_file_is_a_spill_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = Source::reader(tokio::io::empty()).spilled_to(directory.path());
+    let media = source.open().await.unwrap();
+    let error = media.cannot_read(io::Error::other("a bad sector"));
+    assert!(matches!(&error, SourceError::Spill { directory: named, .. } if named == directory.path()));
 }
 
 #[test]
