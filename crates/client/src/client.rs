@@ -11,11 +11,11 @@ use windlass_proto::transfer::{self, Failure, Refusal, SessionStatus};
 use windlass_proto::upload_type::UploadType;
 
 use crate::download::{Download, DownloadProgress, Downloaded};
-use crate::error::{Cause, Error};
+use crate::error::{Error, ErrorCause};
 use crate::journal::{JournalError, LockedRecord};
 use crate::session_uri::SessionUri;
 use crate::source::{Media, Source};
-use crate::token::{AuthenticatedTransport, TokenSource};
+use crate::token::{TokenSource, TransportAndToken};
 use crate::transport::{Body, HttpTransport, Reply, Request, Timeouts, Transport};
 use crate::upload::{Upload, Uploaded};
 use crate::upload_loop::{Deadline, UploadDriver};
@@ -27,7 +27,7 @@ const MAX_SINGLE_REQUEST: u64 = 5 * 1024 * 1024;
 /// Uploads and downloads media, and manages upload sessions. Cheap to clone; clones share
 /// connections and tokens.
 #[derive(Debug, Clone)]
-pub struct Client(Arc<AuthenticatedTransport>);
+pub struct Client(Arc<TransportAndToken>);
 
 /// Settings of a client.
 #[derive(Debug, Clone, Default)]
@@ -95,7 +95,7 @@ impl Client {
     /// Creates a client that sends its requests over `transport`. See [`Settings::token`] for
     /// `token`.
     pub fn with_transport(transport: Arc<dyn Transport>, token: Option<TokenSource>) -> Self {
-        Self(Arc::new(AuthenticatedTransport::new(transport, token)))
+        Self(Arc::new(TransportAndToken::new(transport, token)))
     }
 
     /// Uploads media.
@@ -215,7 +215,7 @@ impl Client {
         on_progress: impl Fn(DownloadProgress) + Send + Sync,
     ) -> Result<Downloaded, Error> {
         let transport = &self.0;
-        let done = download.run(transport.inner(), transport.token(), on_progress);
+        let done = download.run(transport.transport(), transport.token(), on_progress);
         Ok(done.await?)
     }
 
@@ -238,10 +238,10 @@ impl Client {
         };
         Ok(self
             .0
-            .inner()
+            .transport()
             .send(request)
             .await
-            .map_err(Cause::Transport)?)
+            .map_err(ErrorCause::Transport)?)
     }
 }
 
@@ -282,7 +282,7 @@ async fn unfinished(upload: &Upload, media: &Media) -> Result<Option<LockedRecor
 /// Returns the upload type: the one set by the caller, else the one in the URL, else one that
 /// depends on the size of the media.
 async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<UploadType, Error> {
-    let parameters = Parameters::parse(upload.url.query()).map_err(Cause::from)?;
+    let parameters = Parameters::parse(upload.url.query()).map_err(ErrorCause::from)?;
     let requested = upload
         .requested_type
         .or_else(|| UploadType::from_parameters(&parameters).ok().flatten());
@@ -291,7 +291,7 @@ async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<Upload
     }
     let size = readable_size(media).await?;
     match (requested, size) {
-        (Some(_), None) => Err(Cause::TooLongForOneRequest.into()),
+        (Some(_), None) => Err(ErrorCause::TooLongForOneRequest.into()),
         (Some(requested), Some(_)) => Ok(requested),
         (None, Some(size)) if size <= MAX_SINGLE_REQUEST && upload.metadata.is_some() => {
             Ok(UploadType::Multipart)
@@ -324,7 +324,7 @@ fn as_transfer_reply(reply: &Reply) -> transfer::Reply<'_> {
 /// Returns the error for a reply with an unexpected status.
 fn refused(reply: &Reply) -> Error {
     let failure = Failure::Refused(Refusal::of(&as_transfer_reply(reply)));
-    Cause::Upload {
+    ErrorCause::Upload {
         failure,
         last_error: None,
     }

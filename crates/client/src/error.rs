@@ -24,7 +24,7 @@ pub struct Error(Box<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    cause: Cause,
+    cause: ErrorCause,
     session: Option<SessionUri>,
     record_id: Option<RecordId>,
 }
@@ -65,9 +65,9 @@ pub enum Kind {
     Target,
 }
 
-/// The cause of an [`Error`]. [`Cause::kind`] maps it to its kind.
+/// The cause of an [`Error`]. [`ErrorCause::kind`] maps it to its kind.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Cause {
+pub(crate) enum ErrorCause {
     #[error("the URL of an upload must begin with http:// or https://")]
     Scheme,
     #[error(transparent)]
@@ -117,7 +117,7 @@ pub(crate) enum Cause {
     Download(#[from] DownloadError),
 }
 
-impl Cause {
+impl ErrorCause {
     /// Returns whether the server's certificate is not trusted.
     fn is_untrusted(&self) -> bool {
         let transport_error = match self {
@@ -187,14 +187,14 @@ fn kind_of_download(error: &DownloadError) -> Kind {
         | DownloadError::Changed
         | DownloadError::Encoded { .. }
         | DownloadError::TooLong => Kind::Protocol,
-        DownloadError::Size { .. }
-        | DownloadError::Crc32c { .. }
-        | DownloadError::Md5 { .. } => Kind::Mismatch,
+        DownloadError::Size { .. } | DownloadError::Crc32c { .. } | DownloadError::Md5 { .. } => {
+            Kind::Mismatch
+        }
     }
 }
 
 impl Error {
-    pub(crate) fn new(cause: impl Into<Cause>) -> Self {
+    pub(crate) fn new(cause: impl Into<ErrorCause>) -> Self {
         Self(Box::new(Inner {
             cause: cause.into(),
             session: None,
@@ -224,8 +224,8 @@ impl Error {
     /// when it was moved away for a moment.
     pub(crate) fn keeps_session(&self) -> bool {
         match &self.0.cause {
-            Cause::Upload { failure, .. } => failure.session_survives(),
-            Cause::Mismatch(_) | Cause::ChangedDuringUpload(_) => false,
+            ErrorCause::Upload { failure, .. } => failure.session_survives(),
+            ErrorCause::Mismatch(_) | ErrorCause::ChangedDuringUpload(_) => false,
             _ => true,
         }
     }
@@ -238,8 +238,8 @@ impl Error {
     /// Returns the status of the reply that caused the error, if any.
     pub fn status(&self) -> Option<StatusCode> {
         match &self.0.cause {
-            Cause::Upload { failure, .. } => failure.refusal().map(|refusal| refusal.status),
-            Cause::Download(error) => error.status(),
+            ErrorCause::Upload { failure, .. } => failure.refusal().map(|refusal| refusal.status),
+            ErrorCause::Download(error) => error.status(),
             _ => None,
         }
     }
@@ -247,8 +247,8 @@ impl Error {
     /// Returns the `reason` of Google's error object, if the server sent one.
     pub fn reason(&self) -> Option<&str> {
         match &self.0.cause {
-            Cause::Upload { failure, .. } => failure.refusal()?.reason.as_deref(),
-            Cause::Download(error) => error.reason(),
+            ErrorCause::Upload { failure, .. } => failure.refusal()?.reason.as_deref(),
+            ErrorCause::Download(error) => error.reason(),
             _ => None,
         }
     }
@@ -290,13 +290,13 @@ impl Error {
     /// has changed. After [`Kind::Busy`] another holder of the record may finish the upload first.
     pub fn upload(&self) -> Option<&RecordId> {
         match &self.0.cause {
-            Cause::Journal(JournalError::InUse { id }) => Some(id),
+            ErrorCause::Journal(JournalError::InUse { id }) => Some(id),
             _ => self.0.record_id.as_ref(),
         }
     }
 }
 
-impl<C: Into<Cause>> From<C> for Error {
+impl<C: Into<ErrorCause>> From<C> for Error {
     fn from(cause: C) -> Self {
         Self::new(cause)
     }

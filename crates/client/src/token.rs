@@ -51,7 +51,7 @@ const CLOUD_PLATFORM: &str = "https://www.googleapis.com/auth/cloud-platform";
 pub struct TokenSource(Arc<Inner>);
 
 struct Inner {
-    kind: SourceKind,
+    kind: TokenSourceKind,
     /// Locked during a fetch, so that concurrent callers wait for one fetch.
     cached: Mutex<Cached>,
     /// Number of completed refreshes. Shows a caller that has waited for the lock whether another
@@ -59,7 +59,7 @@ struct Inner {
     refreshes: AtomicU64,
 }
 
-enum SourceKind {
+enum TokenSourceKind {
     Fixed(String),
     Environment(String),
     File(PathBuf),
@@ -152,7 +152,7 @@ impl TokenSource {
     pub fn fixed(token: impl Into<String>) -> Result<Self, TokenError> {
         let token = token.into();
         let is_token = bearer(&token).is_some();
-        let kind = SourceKind::Fixed(token);
+        let kind = TokenSourceKind::Fixed(token);
         if is_token {
             Ok(Self::of(kind))
         } else {
@@ -162,19 +162,19 @@ impl TokenSource {
 
     /// Reads the token from a file, which contains nothing else.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self::of(SourceKind::File(path.into()))
+        Self::of(TokenSourceKind::File(path.into()))
     }
 
     /// Reads the token from an environment variable. It cannot be refreshed when a server refuses
     /// it.
     pub fn environment(name: impl Into<String>) -> Self {
-        Self::of(SourceKind::Environment(name.into()))
+        Self::of(TokenSourceKind::Environment(name.into()))
     }
 
     /// Runs a command with `sh -c` and uses its standard output as the token, for instance `gcloud
     /// auth print-access-token`. The command has 30 seconds and no standard input.
     pub fn command(command: impl Into<String>) -> Self {
-        Self::of(SourceKind::Command(command.into()))
+        Self::of(TokenSourceKind::Command(command.into()))
     }
 
     /// Uses Google's application default credentials for these scopes. They are, in this order: the
@@ -183,7 +183,7 @@ impl TokenSource {
     /// looked up when a token is needed.
     pub fn google(scopes: &[&str]) -> Self {
         let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
-        Self::of(SourceKind::Google(scopes))
+        Self::of(TokenSourceKind::Google(scopes))
     }
 
     /// Parses the form of a source that is used on a command line.
@@ -220,7 +220,7 @@ impl TokenSource {
         }
     }
 
-    fn of(kind: SourceKind) -> Self {
+    fn of(kind: TokenSourceKind) -> Self {
         Self(Arc::new(Inner {
             kind,
             cached: Mutex::new(Cached::Nothing),
@@ -242,7 +242,7 @@ impl TokenSource {
     pub(crate) fn can_refresh(&self) -> bool {
         !matches!(
             self.0.kind,
-            SourceKind::Fixed(_) | SourceKind::Environment(_)
+            TokenSourceKind::Fixed(_) | TokenSourceKind::Environment(_)
         )
     }
 
@@ -275,7 +275,7 @@ impl fmt::Debug for TokenSource {
     }
 }
 
-impl SourceKind {
+impl TokenSourceKind {
     /// Returns the cached token, or fetches one and caches it.
     async fn cached_or_fetched(&self, cached: &mut Cached) -> Result<HeaderValue, TokenError> {
         if let Cached::Token(token) = cached {
@@ -318,7 +318,7 @@ impl SourceKind {
 }
 
 /// Shows the kind of the source. Hides tokens, and commands, whose arguments may be secret.
-impl fmt::Display for SourceKind {
+impl fmt::Display for TokenSourceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(_) => f.write_str("literal"),
@@ -408,17 +408,17 @@ fn first_line(stderr_text: &str) -> Option<String> {
 }
 
 /// A transport and the token source for its requests.
-pub(crate) struct AuthenticatedTransport {
+pub(crate) struct TransportAndToken {
     transport: Arc<dyn Transport>,
     token: Option<TokenSource>,
 }
 
-impl AuthenticatedTransport {
+impl TransportAndToken {
     pub(crate) fn new(transport: Arc<dyn Transport>, token: Option<TokenSource>) -> Self {
         Self { transport, token }
     }
 
-    pub(crate) fn inner(&self) -> &dyn Transport {
+    pub(crate) fn transport(&self) -> &dyn Transport {
         &*self.transport
     }
 
@@ -463,9 +463,9 @@ impl AuthenticatedTransport {
     }
 }
 
-impl fmt::Debug for AuthenticatedTransport {
+impl fmt::Debug for TransportAndToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AuthenticatedTransport")
+        f.debug_struct("TransportAndToken")
             .field("transport", &self.transport)
             .field("token", &self.token)
             .finish()

@@ -11,7 +11,7 @@ use windlass_proto::transfer::{ChunkSize, Chunking, RetryPolicy};
 use windlass_proto::upload_type::UploadType;
 
 use crate::checksum::Verified;
-use crate::error::{Cause, Error};
+use crate::error::{Error, ErrorCause};
 use crate::journal::{Journal, NewRecord, Record, UploadKey};
 use crate::progress::{Progress, ProgressCallback};
 use crate::rate_limit::RateLimit;
@@ -100,7 +100,7 @@ impl Upload {
     /// The scheme of the URL is neither `http` nor `https`.
     pub fn new(url: Url) -> Result<Self, Error> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(Cause::Scheme.into());
+            return Err(ErrorCause::Scheme.into());
         }
         Ok(Self {
             requested_type: None,
@@ -126,15 +126,16 @@ impl Upload {
     ///
     /// A field of the record is invalid.
     pub fn of_record(record: &Record) -> Result<Self, Error> {
-        let url = Url::parse(&record.url).map_err(|_| Cause::Scheme)?;
+        let url = Url::parse(&record.url).map_err(|_| ErrorCause::Scheme)?;
         let mut upload = Self::new(url)?;
-        upload.http_method = HttpMethod::parse(&record.http_method).ok_or(Cause::HttpMethod)?;
+        upload.http_method =
+            HttpMethod::parse(&record.http_method).ok_or(ErrorCause::HttpMethod)?;
         upload.metadata.clone_from(&record.metadata);
         if let Some(content_type) = &record.content_type {
             upload = upload.content_type(content_type)?;
         }
         if let Some(bytes) = record.chunk_size {
-            let size = ChunkSize::new(bytes).map_err(Cause::ChunkSize)?;
+            let size = ChunkSize::new(bytes).map_err(ErrorCause::ChunkSize)?;
             upload.chunking = Chunking::Fixed(size);
         }
         Ok(upload)
@@ -203,9 +204,9 @@ impl Upload {
     ///
     /// The value does not serialize to a JSON object.
     pub fn metadata(self, metadata: &impl Serialize) -> Result<Self, Error> {
-        let metadata = serde_json::to_value(metadata).map_err(Cause::Metadata)?;
+        let metadata = serde_json::to_value(metadata).map_err(ErrorCause::Metadata)?;
         if !metadata.is_object() {
-            return Err(Cause::MetadataNotAnObject.into());
+            return Err(ErrorCause::MetadataNotAnObject.into());
         }
         Ok(Self {
             metadata: Some(metadata),
@@ -220,11 +221,11 @@ impl Upload {
     ///
     /// The text is not `type/subtype`, with or without parameters.
     pub fn content_type(self, content_type: &str) -> Result<Self, Error> {
-        let value = HeaderValue::from_str(content_type).map_err(|_| Cause::ContentType)?;
+        let value = HeaderValue::from_str(content_type).map_err(|_| ErrorCause::ContentType)?;
         let essence = content_type.split(';').next().unwrap_or_default().trim();
         let halves = essence.split_once('/');
         if !halves.is_some_and(|(main, sub)| !main.is_empty() && !sub.is_empty()) {
-            return Err(Cause::ContentType.into());
+            return Err(ErrorCause::ContentType.into());
         }
         Ok(Self {
             content_type: Some(value),

@@ -17,13 +17,13 @@ use windlass_proto::upload_type::UploadType;
 use crate::checksum::{
     RunningChecksum, StatedProperties, Verified, compare, media_crc32c, media_md5,
 };
-use crate::error::{Cause, Error};
+use crate::error::{Error, ErrorCause};
 use crate::journal::{JournalError, LockedRecord, RecordId};
 use crate::progress::{ByteCounter, Progress, RateMeter, State};
 use crate::session_uri::SessionUri;
 use crate::source::Media;
 use crate::system::{now, random};
-use crate::token::AuthenticatedTransport;
+use crate::token::TransportAndToken;
 use crate::transport::{Reply, TransportError};
 use crate::upload::{Upload, Uploaded};
 
@@ -53,14 +53,14 @@ impl Deadline {
         };
         match timeout_at(end, step).await {
             Ok(done) => done.map_err(Into::into),
-            Err(_) => Err(Cause::Timeout(limit).into()),
+            Err(_) => Err(ErrorCause::Timeout(limit).into()),
         }
     }
 }
 
 /// One running upload.
 pub(crate) struct UploadDriver<'a> {
-    transport: &'a AuthenticatedTransport,
+    transport: &'a TransportAndToken,
     upload: &'a Upload,
     upload_type: UploadType,
     media: Media,
@@ -83,7 +83,7 @@ pub(crate) struct UploadDriver<'a> {
 impl<'a> UploadDriver<'a> {
     /// Starts an upload.
     pub(crate) fn start(
-        transport: &'a AuthenticatedTransport,
+        transport: &'a TransportAndToken,
         upload: &'a Upload,
         upload_type: UploadType,
         media: Media,
@@ -109,7 +109,7 @@ impl<'a> UploadDriver<'a> {
 
     /// Continues an upload of the journal.
     pub(crate) fn resume(
-        transport: &'a AuthenticatedTransport,
+        transport: &'a TransportAndToken,
         upload: &'a Upload,
         media: Media,
         locked: LockedRecord,
@@ -187,7 +187,7 @@ impl<'a> UploadDriver<'a> {
                 Action::Finished => return self.finished().await,
                 Action::Failed(failure) => {
                     let last_error = self.last_error.take();
-                    return Err(Cause::Upload {
+                    return Err(ErrorCause::Upload {
                         failure,
                         last_error,
                     }
@@ -204,7 +204,7 @@ impl<'a> UploadDriver<'a> {
         let outgoing = self.outgoing(&request, url.clone()).await?;
         self.report(state_of(&request));
         let transport = self.transport;
-        let mut sending = std::pin::pin!(transport.inner().send(outgoing));
+        let mut sending = std::pin::pin!(transport.transport().send(outgoing));
         let mut tick = interval(REPORT_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let outcome = loop {
@@ -268,11 +268,11 @@ impl<'a> UploadDriver<'a> {
     async fn started(&mut self, url: &Url, location: &str) -> Result<(), Error> {
         let session = url
             .join(location)
-            .map_err(|_| Cause::SessionUri(crate::InvalidSessionUri::NotAUrl))?;
+            .map_err(|_| ErrorCause::SessionUri(crate::InvalidSessionUri::NotAUrl))?;
         if url.scheme() == "https" && session.scheme() != "https" {
-            return Err(Cause::Downgrade.into());
+            return Err(ErrorCause::Downgrade.into());
         }
-        let session = SessionUri::try_from(session).map_err(Cause::SessionUri)?;
+        let session = SessionUri::try_from(session).map_err(ErrorCause::SessionUri)?;
         let session = session.issued_for(&self.upload.url);
         self.session = Some(session.clone());
         match (&mut self.locked, &self.upload.journal) {
@@ -314,7 +314,7 @@ impl<'a> UploadDriver<'a> {
         self.media
             .check_unchanged()
             .await
-            .map_err(Cause::ChangedDuringUpload)?;
+            .map_err(ErrorCause::ChangedDuringUpload)?;
         let body = self
             .final_reply
             .take()

@@ -31,7 +31,7 @@ const WRITE_BYTES: usize = 1 << 20;
 
 /// Number of received bytes after which the metadata is written again. A process that is killed
 /// loses about this many bytes.
-const METADATA_INTERVAL: u64 = 2 << 20;
+const SIDECAR_INTERVAL: u64 = 2 << 20;
 
 /// The received bytes, and the headers of the response that they belong to.
 #[derive(Debug)]
@@ -174,14 +174,14 @@ impl Partial {
             hasher: MediaHasher::of_media(&media_headers),
         };
         self.rewind(&start).await?;
-        self.owned = Owned::PartAndMetadata;
+        self.owned = Owned::PartAndSidecar;
         self.request_full = false;
         self.media_headers = media_headers;
-        self.write_metadata().await
+        self.write_sidecar().await
     }
 
     /// Writes the metadata for the bytes received so far.
-    async fn write_metadata(&mut self) -> Result<(), DownloadError> {
+    async fn write_sidecar(&mut self) -> Result<(), DownloadError> {
         let Position { received, hasher } = self.position().await?;
         self.recorded = received;
         let received = ReceivedPrefix {
@@ -191,7 +191,7 @@ impl Partial {
         let (files, media_headers) = (self.files.clone(), self.media_headers.clone());
         blocking(move || {
             files
-                .write_metadata(&media_headers, received)
+                .write_sidecar(&media_headers, received)
                 .map_err(files.file_error())
         })
         .await
@@ -232,8 +232,8 @@ impl Partial {
         self.buffered.push(piece);
         if self.buffered_len >= WRITE_BYTES {
             self.start_writing().await?;
-            if self.received - self.recorded >= METADATA_INTERVAL {
-                self.write_metadata().await?;
+            if self.received - self.recorded >= SIDECAR_INTERVAL {
+                self.write_sidecar().await?;
             }
         }
         Ok(())
@@ -241,7 +241,7 @@ impl Partial {
 
     /// Writes all received bytes, without a sync, and the metadata.
     pub(super) async fn flush(&mut self) -> Result<(), DownloadError> {
-        self.write_metadata().await
+        self.write_sidecar().await
     }
 
     /// Ends an unfinished download. The files are left for a later run. If no bytes were received,
@@ -285,7 +285,7 @@ impl Partial {
         let files = self.files;
         blocking(move || {
             if let Err(error) = checked {
-                let removed = files.remove(Owned::PartAndMetadata, &sink.file);
+                let removed = files.remove(Owned::PartAndSidecar, &sink.file);
                 removed.map_err(files.file_error())?;
                 return Err(error);
             }

@@ -89,7 +89,7 @@ impl Response {
         if let Some(encoding) = encoding(headers) {
             return Self::Encoded(encoding);
         }
-        match (part.resume_etag, ContentRange::of(headers)) {
+        match (part.resume_etag, ResponseRange::of(headers)) {
             (Some(etag), Some(range)) if range.follows(part, etag, headers) => Self::Continuation {
                 end: range.end,
                 total: range.total,
@@ -175,14 +175,14 @@ fn stored_encoding(headers: &HeaderMap) -> &str {
 }
 
 /// The values of `Content-Range: bytes FIRST-LAST/TOTAL`.
-struct ContentRange {
+struct ResponseRange {
     start: u64,
     /// Offset after the last byte.
     end: u64,
     total: Option<u64>,
 }
 
-impl ContentRange {
+impl ResponseRange {
     fn of(headers: &HeaderMap) -> Option<Self> {
         let range = text(headers, CONTENT_RANGE)?.strip_prefix("bytes ")?;
         let (range, total) = range.split_once('/')?;

@@ -175,8 +175,8 @@ async fn another_run_continues_the_same_media() {
     assert!(matches!(error, DownloadError::Connection(_)), "{error:?}");
     dir.assert_names(&["cow.jpg.part", "cow.jpg.part.json"]);
     assert_eq!(fs::metadata(dir.part()).unwrap().len(), 1_200_000);
-    let part_metadata = fs::read_to_string(with_suffix(&dir.target(), ".part.json")).unwrap();
-    assert!(!part_metadata.contains("secret"), "{part_metadata}");
+    let sidecar = fs::read_to_string(with_suffix(&dir.target(), ".part.json")).unwrap();
+    assert!(!sidecar.contains("secret"), "{sidecar}");
 
     let downloaded = dir.run(&server).await.unwrap();
     assert_eq!(downloaded.crc32c, crc32c(&media()));
@@ -193,8 +193,8 @@ async fn metadata_is_readable_by_its_owner_only() {
     let server = Server::new(media()).failing([Fault::BreaksAfter(1000)]);
     let download = dir.download().schedule(no_waits());
     download.run(&server, None, |_| {}).await.unwrap_err();
-    let part_metadata = fs::metadata(with_suffix(&dir.target(), ".part.json")).unwrap();
-    assert_eq!(part_metadata.permissions().mode() & 0o777, 0o600);
+    let sidecar = fs::metadata(with_suffix(&dir.target(), ".part.json")).unwrap();
+    assert_eq!(sidecar.permissions().mode() & 0o777, 0o600);
 }
 
 #[tokio::test(start_paused = true)]

@@ -162,7 +162,7 @@ fn scopes_are_the_given_ones_or_cloud_platform() {
         ),
     ] {
         match &TokenSource::parse(text).unwrap().0.kind {
-            SourceKind::Google(scopes) => assert_eq!(*scopes, expected),
+            TokenSourceKind::Google(scopes) => assert_eq!(*scopes, expected),
             other => panic!("{other}"),
         }
     }

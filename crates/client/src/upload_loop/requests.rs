@@ -22,7 +22,7 @@ use crate::progress::ByteCounter;
 use crate::rate_limit::RateLimit;
 use crate::source::Media;
 use crate::system::random;
-use crate::token::AuthenticatedTransport;
+use crate::token::TransportAndToken;
 use crate::transport::{Body, Request};
 use crate::upload::{HttpMethod, Upload};
 
@@ -31,7 +31,7 @@ const OCTET_STREAM: HeaderValue = HeaderValue::from_static("application/octet-st
 
 /// Returns the parameters of the transfer.
 pub(super) fn plan(
-    transport: &AuthenticatedTransport,
+    transport: &TransportAndToken,
     upload: &Upload,
     upload_type: UploadType,
     media: &Media,

@@ -24,7 +24,7 @@ use super::super::{DownloadError, with_suffix};
 pub(super) struct Files {
     target: PathBuf,
     part: PathBuf,
-    part_metadata: PathBuf,
+    sidecar: PathBuf,
     /// Digest of the URL.
     url: Sha256,
     overwrite: bool,
@@ -45,7 +45,7 @@ pub(super) struct OpenPart {
 pub(super) enum Owned {
     Nothing,
     Part,
-    PartAndMetadata,
+    PartAndSidecar,
 }
 
 impl Files {
@@ -53,7 +53,7 @@ impl Files {
         Self {
             target: target.to_owned(),
             part: with_suffix(target, ".part"),
-            part_metadata: with_suffix(target, ".part.json"),
+            sidecar: with_suffix(target, ".part.json"),
             url: sha256(url),
             overwrite,
         }
@@ -127,37 +127,34 @@ impl Files {
     ) -> Result<Option<(MediaHeaders, ReceivedPrefix)>, DownloadError> {
         let stat = part.metadata().map_err(self.file_error())?;
         let part_is_empty = stat.len() == 0;
-        match PartMetadata::read(&self.part_metadata).map_err(self.file_error())? {
-            MetadataFile::NotAFile => Err(not_a_file(&self.part_metadata)),
-            MetadataFile::Valid(part_metadata) if part_metadata.is_for_url(self.url) => {
-                Ok(part_metadata.resumable())
-            }
+        match Sidecar::read(&self.sidecar).map_err(self.file_error())? {
+            SidecarFile::NotAFile => Err(not_a_file(&self.sidecar)),
+            SidecarFile::Valid(sidecar) if sidecar.is_for_url(self.url) => Ok(sidecar.resumable()),
             _ if self.overwrite => Ok(None),
-            MetadataFile::Unrecognized => Err(DownloadError::UnrelatedFile {
-                path: self.part_metadata.clone(),
+            SidecarFile::Unrecognized => Err(DownloadError::UnrelatedFile {
+                path: self.sidecar.clone(),
             }),
             // An empty part has nothing to lose.
-            MetadataFile::Valid(_) | MetadataFile::Missing if part_is_empty => Ok(None),
-            MetadataFile::Valid(_) => Err(DownloadError::OtherUrl {
+            SidecarFile::Valid(_) | SidecarFile::Missing if part_is_empty => Ok(None),
+            SidecarFile::Valid(_) => Err(DownloadError::OtherUrl {
                 path: self.part.clone(),
             }),
-            MetadataFile::Missing => Err(DownloadError::UnrelatedFile {
+            SidecarFile::Missing => Err(DownloadError::UnrelatedFile {
                 path: self.part.clone(),
             }),
         }
     }
 
-    pub(super) fn write_metadata(
+    pub(super) fn write_sidecar(
         &self,
         media_headers: &MediaHeaders,
         received: ReceivedPrefix,
     ) -> io::Result<()> {
-        PartMetadata::new(self.url, media_headers, received)
-            .write(&self.part_metadata, self.directory())
+        Sidecar::new(self.url, media_headers, received).write(&self.sidecar, self.directory())
     }
 
-    fn remove_metadata(&self) -> io::Result<()> {
-        match std::fs::remove_file(&self.part_metadata) {
+    fn remove_sidecar(&self) -> io::Result<()> {
+        match std::fs::remove_file(&self.sidecar) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -168,8 +165,8 @@ impl Files {
         if owned != Owned::Nothing && is_at(part, &self.part)? {
             std::fs::remove_file(&self.part)?;
         }
-        if owned == Owned::PartAndMetadata {
-            self.remove_metadata()?;
+        if owned == Owned::PartAndSidecar {
+            self.remove_sidecar()?;
         }
         Ok(())
     }
@@ -198,7 +195,7 @@ impl Files {
                 _ => self.file_error()(failure.error),
             });
         }
-        self.remove_metadata().map_err(self.file_error())?;
+        self.remove_sidecar().map_err(self.file_error())?;
         // Some systems cannot open directories, so the rename cannot be synced there.
         match File::open(self.directory()) {
             Ok(directory) => directory.sync_all().map_err(self.file_error()),
@@ -267,11 +264,11 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 }
 
 /// Maximum size of the metadata file in bytes.
-const MAX_METADATA: u64 = 64 << 10;
+const MAX_SIDECAR: u64 = 64 << 10;
 
 /// The content of `TARGET.part.json`: identifies the bytes in the part and their media.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct PartMetadata {
+pub(super) struct Sidecar {
     /// Digest of the URL and not the URL, because a URL may contain secrets.
     url_sha256: Sha256,
     etag: Option<String>,
@@ -293,17 +290,17 @@ pub(super) struct ReceivedPrefix {
 
 /// The state of `TARGET.part.json`.
 #[derive(Debug)]
-pub(super) enum MetadataFile {
+pub(super) enum SidecarFile {
     /// No file, or an empty one.
     Missing,
-    Valid(Box<PartMetadata>),
+    Valid(Box<Sidecar>),
     /// A file that no download wrote.
     Unrecognized,
     /// A link, a directory or another special file.
     NotAFile,
 }
 
-impl PartMetadata {
+impl Sidecar {
     pub(super) fn new(url: Sha256, media_headers: &MediaHeaders, received: ReceivedPrefix) -> Self {
         Self {
             url_sha256: url,
@@ -316,22 +313,22 @@ impl PartMetadata {
         }
     }
 
-    pub(super) fn read(path: &Path) -> io::Result<MetadataFile> {
+    pub(super) fn read(path: &Path) -> io::Result<SidecarFile> {
         let file = match open_file(OpenOptions::new().read(true), path) {
             Ok(Some(file)) => file,
-            Ok(None) => return Ok(MetadataFile::NotAFile),
+            Ok(None) => return Ok(SidecarFile::NotAFile),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(MetadataFile::Missing);
+                return Ok(SidecarFile::Missing);
             }
             Err(error) => return Err(error),
         };
         let mut json = Vec::new();
-        file.take(MAX_METADATA).read_to_end(&mut json)?;
+        file.take(MAX_SIDECAR).read_to_end(&mut json)?;
         Ok(match serde_json::from_slice(&json) {
-            Ok(part_metadata) => MetadataFile::Valid(Box::new(part_metadata)),
+            Ok(sidecar) => SidecarFile::Valid(Box::new(sidecar)),
             // After a power failure the file may exist without its content.
-            Err(_) if json.is_empty() => MetadataFile::Missing,
-            Err(_) => MetadataFile::Unrecognized,
+            Err(_) if json.is_empty() => SidecarFile::Missing,
+            Err(_) => SidecarFile::Unrecognized,
         })
     }
 

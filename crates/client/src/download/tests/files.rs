@@ -5,7 +5,7 @@ use super::*;
 const PRECIOUS: &[u8] = b"precious";
 
 impl DownloadDir {
-    fn part_metadata(&self) -> PathBuf {
+    fn sidecar(&self) -> PathBuf {
         with_suffix(&self.target(), ".part.json")
     }
 }
@@ -102,19 +102,19 @@ async fn part_with_changed_bytes_restarts() {
 #[tokio::test]
 async fn metadata_is_written_during_the_download() {
     let dir = DownloadDir::new();
-    let part_metadata = dir.part_metadata();
+    let sidecar = dir.sidecar();
     let server = Server::new(media()).failing([Fault::BreaksAfter(2_200_000)]);
     let kept = std::sync::Mutex::new(None);
     let watch = |progress: DownloadProgress| {
         if progress.received == 2_200_000 {
             kept.lock()
                 .unwrap()
-                .get_or_insert_with(|| fs::read(&part_metadata).unwrap());
+                .get_or_insert_with(|| fs::read(&sidecar).unwrap());
         }
     };
     let download = dir.download().schedule(no_waits());
     download.run(&server, None, watch).await.unwrap_err();
-    fs::write(&part_metadata, kept.into_inner().unwrap().unwrap()).unwrap();
+    fs::write(&sidecar, kept.into_inner().unwrap().unwrap()).unwrap();
     dir.run(&server).await.unwrap();
     let range = server.log()[1]
         .range
@@ -155,10 +155,10 @@ async fn foreign_file_named_like_the_part_is_not_touched() {
 #[tokio::test]
 async fn foreign_file_named_like_the_metadata_is_not_touched() {
     let dir = DownloadDir::new();
-    fs::write(dir.part_metadata(), PRECIOUS).unwrap();
+    fs::write(dir.sidecar(), PRECIOUS).unwrap();
     let error = dir.run(&Server::new(media())).await.unwrap_err();
-    assert!(matches!(error, DownloadError::UnrelatedFile { path } if path == dir.part_metadata()));
-    assert_eq!(fs::read(dir.part_metadata()).unwrap(), PRECIOUS);
+    assert!(matches!(error, DownloadError::UnrelatedFile { path } if path == dir.sidecar()));
+    assert_eq!(fs::read(dir.sidecar()).unwrap(), PRECIOUS);
     dir.assert_names(&["cow.jpg.part.json"]);
 }
 
@@ -167,11 +167,11 @@ async fn files_are_replaced_only_when_media_arrives() {
     for (server, requests) in servers_without_media() {
         let dir = DownloadDir::new();
         fs::write(dir.part(), PRECIOUS).unwrap();
-        fs::write(dir.part_metadata(), PRECIOUS).unwrap();
+        fs::write(dir.sidecar(), PRECIOUS).unwrap();
         let download = dir.download().overwrite(true);
         download.run(&server, None, |_| {}).await.unwrap_err();
         assert_eq!(server.log().len(), requests);
-        for file in [dir.part(), dir.part_metadata()] {
+        for file in [dir.part(), dir.sidecar()] {
             assert_eq!(fs::read(file).unwrap(), PRECIOUS);
         }
         download

@@ -249,7 +249,9 @@ async fn unreadable_spill_file_is_a_spill_error() {
     let source = Source::reader(tokio::io::empty()).spilled_to(directory.path());
     let media = source.open().await.unwrap();
     let error = media.cannot_read(io::Error::other("a bad sector"));
-    assert!(matches!(&error, SourceError::Spill { directory: named, .. } if named == directory.path()));
+    assert!(
+        matches!(&error, SourceError::Spill { directory: named, .. } if named == directory.path())
+    );
 }
 
 #[test]
