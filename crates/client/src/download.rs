@@ -8,9 +8,10 @@
 //!
 //! Not supported: several connections for one download, and targets that are not files.
 
-use std::fmt;
+use std::error::Error as StdError;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fmt, io};
 
 use futures_util::StreamExt as _;
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, IF_RANGE, LOCATION, RANGE};
@@ -18,24 +19,21 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tokio::time::sleep;
 use url::Url;
 use windlass_proto::backoff::{Backoff, Schedule};
-use windlass_proto::digest::Crc32c;
-use windlass_proto::transfer::{self, Refusal, retry_after};
+use windlass_proto::digest::{Crc32c, Md5};
+use windlass_proto::transfer::Refusal;
 
-use crate::rate_limit::RateLimit;
+use crate::progress::RateLimit;
+use crate::random;
 use crate::session_uri::Redacted;
-use crate::system::{now, random};
-use crate::token::TokenSource;
+use crate::token::{TokenError, TokenSource};
 use crate::transport::{Body, Incoming, Request, Transport, TransportError};
 use partial::Partial;
-use response::Response;
+use response::{AttemptError, Response};
 
-mod error;
 mod partial;
 mod response;
 #[cfg(test)]
 mod tests;
-
-pub use error::DownloadError;
 
 /// Maximum number of consecutive redirections.
 const MAX_REDIRECTIONS: usize = 5;
@@ -238,7 +236,7 @@ impl Run<'_> {
                 path: self.partial.path().to_owned(),
             })),
             Response::Encoded(encoding) => Err(DownloadError::Encoded { encoding }.into()),
-            Response::Refused => Err(refused(incoming).await),
+            Response::Refused => Err(response::refused(incoming).await),
         }
     }
 
@@ -362,28 +360,6 @@ impl Run<'_> {
     }
 }
 
-/// Reads a refusal and returns its error.
-async fn refused(incoming: Incoming) -> AttemptError {
-    let reply = match incoming.collect().await {
-        Ok(reply) => reply,
-        Err(error) => return error.into(),
-    };
-    let retry_after = retry_after(&reply.headers, now());
-    let refusal = Refusal::of(&transfer::Reply {
-        status: reply.status,
-        headers: &reply.headers,
-        body: &reply.body,
-        retry_after,
-    });
-    let is_transient = is_transient(&refusal);
-    let error = DownloadError::Refused(Box::new(refusal));
-    if is_transient {
-        AttemptError::Transient { error, retry_after }
-    } else {
-        AttemptError::Permanent(error)
-    }
-}
-
 /// Returns the target of a redirection. A redirection from HTTPS to HTTP is refused.
 fn redirected(url: &Url, headers: &HeaderMap) -> Result<Url, DownloadError> {
     let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
@@ -402,61 +378,139 @@ fn with_suffix(target: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The error of a failed attempt, and whether to retry.
-enum AttemptError {
-    /// A retry cannot help.
-    Permanent(DownloadError),
-    /// A retry may help, after a wait.
-    Transient {
-        error: DownloadError,
-        retry_after: Option<Duration>,
+/// Why a download failed. No variant shows the query of a URL, which may hold credentials.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DownloadError {
+    /// The target exists and must not be replaced.
+    #[error("{} already exists", path.display())]
+    Exists {
+        /// The target.
+        path: PathBuf,
+    },
+    /// Another process downloads to the same target.
+    #[error("another process is writing {}", path.display())]
+    InUse {
+        /// The file that the process writes.
+        path: PathBuf,
+    },
+    /// A file that no download created has the name `TARGET.part` or `TARGET.part.json`. A download
+    /// writes the received bytes to the former, and to the latter what it needs to continue later.
+    #[error("{} is in the way: no download created it", path.display())]
+    UnrelatedFile {
+        /// The file, which was not changed.
+        path: PathBuf,
+    },
+    /// `TARGET.part` belongs to a download of another URL.
+    #[error("{} is in the way: it belongs to a download of another URL", path.display())]
+    OtherUrl {
+        /// The file, which was not changed.
+        path: PathBuf,
+    },
+    /// A link, a directory or another special file has the name `TARGET.part` or
+    /// `TARGET.part.json`. It is never replaced.
+    #[error("{} is in the way: it is not a regular file", path.display())]
+    NotAFile {
+        /// The path, which was not changed.
+        path: PathBuf,
+    },
+    /// A file cannot be read or written.
+    #[error("{} cannot be written", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Cause of the error.
+        #[source]
+        source: io::Error,
+    },
+    /// No token is available.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The connection cannot be established, or breaks repeatedly.
+    #[error("{0}")]
+    Connection(#[source] Box<dyn StdError + Send + Sync>),
+    /// The server refuses the request.
+    #[error("the server refused the request: {0}")]
+    Refused(Box<Refusal>),
+    /// The server redirects too often.
+    #[error("the server redirects too often")]
+    TooManyRedirections,
+    /// A redirection has no valid target, a target that is neither HTTP nor HTTPS, or leads from
+    /// HTTPS to HTTP.
+    #[error("the server redirects to an address that is not followed")]
+    BadRedirection,
+    /// The media differs from that of the previous request, each time it is requested.
+    #[error("the media changes each time that it is requested")]
+    Changed,
+    /// The response is neither the media nor a newer version of it: it is an HTML page, or it lacks
+    /// an `ETag`, which the media had.
+    #[error(
+        "the response is not the media, but perhaps the login page of a network; {} has the bytes received before",
+        path.display()
+    )]
+    NotTheMedia {
+        /// The file with the bytes received so far.
+        path: PathBuf,
+    },
+    /// The media is encoded although no encoding was requested. The digests that the server states
+    /// would not match the received bytes.
+    #[error("the server encodes the media ({encoding}) although no encoding was requested")]
+    Encoded {
+        /// The encoding that the server states.
+        encoding: String,
+    },
+    /// The body is longer than the head announces.
+    #[error("the server sent more bytes than it announced")]
+    TooLong,
+    /// The media does not have the stated size.
+    #[error("received {received} bytes instead of {expected}")]
+    Size {
+        /// Size that the server states.
+        expected: u64,
+        /// Number of bytes received.
+        received: u64,
+    },
+    /// The media does not have the stated CRC32C.
+    #[error("the media has the CRC32C {received} instead of {expected}")]
+    Crc32c {
+        /// CRC32C that the server or the caller states.
+        expected: Crc32c,
+        /// CRC32C of the received bytes.
+        received: Crc32c,
+    },
+    /// The media does not have the stated MD5.
+    #[error("the media has the MD5 {received} instead of {expected}")]
+    Md5 {
+        /// MD5 that the server states.
+        expected: Md5,
+        /// MD5 of the received bytes.
+        received: Md5,
     },
 }
 
-/// An error that `?` converts is permanent, unless it is a [`TransportError`]: that type has its
-/// own conversion below and none into a [`DownloadError`].
-impl<E: Into<DownloadError>> From<E> for AttemptError {
-    fn from(error: E) -> Self {
-        Self::Permanent(error.into())
+impl DownloadError {
+    fn connection(error: TransportError) -> Self {
+        Self::Connection(error.into())
     }
-}
 
-impl From<TransportError> for AttemptError {
-    fn from(error: TransportError) -> Self {
-        match error {
-            TransportError::Connect { .. }
-            | TransportError::Broken { .. }
-            | TransportError::Silent { .. } => Self::transient(DownloadError::connection(error)),
-            TransportError::SetUp(_)
-            | TransportError::Untrusted { .. }
-            | TransportError::Media(_)
-            | TransportError::ReplyTooLong { .. } => {
-                Self::Permanent(DownloadError::connection(error))
-            }
+    /// Returns whether the error is a refusal that may be temporary.
+    pub(crate) fn is_transient_refusal(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if response::is_transient(refusal))
+    }
+
+    /// Returns the status of the response that the download failed with, if any.
+    pub fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Refused(refusal) => Some(refusal.status),
+            _ => None,
         }
     }
-}
 
-impl AttemptError {
-    fn transient(error: DownloadError) -> Self {
-        Self::Transient {
-            error,
-            retry_after: None,
+    /// Returns the `reason` of Google's error object, if the server sent one.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Refused(refusal) => refusal.reason.as_deref(),
+            _ => None,
         }
     }
-}
-
-/// Returns whether a refusal may be temporary.
-fn is_transient(refusal: &Refusal) -> bool {
-    let is_rate_limit = matches!(
-        refusal.reason.as_deref(),
-        Some("rateLimitExceeded" | "userRateLimitExceeded")
-    );
-    let status = refusal.status;
-    status.is_server_error()
-        || matches!(
-            status,
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
-        )
-        || status == StatusCode::FORBIDDEN && is_rate_limit
 }

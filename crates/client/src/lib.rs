@@ -31,16 +31,16 @@
 //! [`windlass_proto::transfer`] decides which request is sent next, without I/O. It follows the
 //! rules of Google's documents (docs/protocol.md, 5).
 
+use std::time::SystemTime;
+
 mod checksum;
 mod client;
 mod download;
 mod error;
 mod journal;
 mod progress;
-mod rate_limit;
 mod session_uri;
 mod source;
-mod system;
 mod token;
 pub mod transport;
 mod upload;
@@ -54,8 +54,7 @@ pub use journal::{
     Damage, Entry, InvalidRecordId, Journal, JournalError, LockedRecord, NewRecord, Record,
     RecordId, UploadKey,
 };
-pub use progress::{Progress, State};
-pub use rate_limit::RateLimit;
+pub use progress::{Progress, RateLimit, State};
 pub use session_uri::{InvalidSessionUri, SessionUri};
 pub use source::{Change, Source, SourceError, SourceIdentity};
 pub use token::{InvalidTokenSource, TokenError, TokenSource};
@@ -67,3 +66,14 @@ pub use windlass_proto::transfer::{
     Cause, ChunkSize, Chunking, Failure, Refusal, RetryPolicy, Wait,
 };
 pub use windlass_proto::upload_type::UploadType;
+
+/// Returns the time of day. Waits use tokio's clock instead, which tests control.
+#[expect(clippy::disallowed_methods, reason = "this is the clock")]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+/// Returns 32 random bits.
+fn random() -> u32 {
+    getrandom::u32().expect("the system has random numbers")
+}

@@ -13,8 +13,7 @@ use windlass_proto::upload_type::UploadType;
 use crate::checksum::Verified;
 use crate::error::{Error, ErrorCause};
 use crate::journal::{Journal, NewRecord, Record, UploadKey};
-use crate::progress::{Progress, ProgressCallback};
-use crate::rate_limit::RateLimit;
+use crate::progress::{Progress, ProgressCallback, RateLimit};
 use crate::session_uri::{Redacted, SessionUri};
 use crate::source::SourceIdentity;
 

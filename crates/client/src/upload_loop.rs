@@ -22,10 +22,10 @@ use crate::journal::{JournalError, LockedRecord, RecordId};
 use crate::progress::{ByteCounter, Progress, RateMeter, State};
 use crate::session_uri::SessionUri;
 use crate::source::Media;
-use crate::system::{now, random};
 use crate::token::TransportAndToken;
 use crate::transport::{Reply, TransportError};
 use crate::upload::{Upload, Uploaded};
+use crate::{now, random};
 
 mod requests;
 

@@ -1,12 +1,16 @@
 //! Classification of the responses to a download's requests.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use windlass_proto::digest::{Crc32c, ExpectedDigests, Md5};
+use windlass_proto::transfer::{self, Refusal, retry_after};
 
-use crate::transport::Incoming;
+use super::DownloadError;
+use crate::now;
+use crate::transport::{Incoming, TransportError};
 
 /// The name of the encoding that changes nothing.
 const IDENTITY: &str = "identity";
@@ -225,4 +229,85 @@ fn text(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
 fn number(digits: &str) -> Option<u64> {
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
     u64::from_str(digits).ok().filter(|_| is_number)
+}
+
+/// The error of a failed attempt, and whether to retry.
+pub(super) enum AttemptError {
+    /// A retry cannot help.
+    Permanent(DownloadError),
+    /// A retry may help, after a wait.
+    Transient {
+        error: DownloadError,
+        retry_after: Option<Duration>,
+    },
+}
+
+/// An error that `?` converts is permanent, unless it is a [`TransportError`]: that type has its
+/// own conversion below and none into a [`DownloadError`].
+impl<E: Into<DownloadError>> From<E> for AttemptError {
+    fn from(error: E) -> Self {
+        Self::Permanent(error.into())
+    }
+}
+
+impl From<TransportError> for AttemptError {
+    fn from(error: TransportError) -> Self {
+        match error {
+            TransportError::Connect { .. }
+            | TransportError::Broken { .. }
+            | TransportError::Silent { .. } => Self::transient(DownloadError::connection(error)),
+            TransportError::SetUp(_)
+            | TransportError::Untrusted { .. }
+            | TransportError::Media(_)
+            | TransportError::ReplyTooLong { .. } => {
+                Self::Permanent(DownloadError::connection(error))
+            }
+        }
+    }
+}
+
+impl AttemptError {
+    pub(super) fn transient(error: DownloadError) -> Self {
+        Self::Transient {
+            error,
+            retry_after: None,
+        }
+    }
+}
+
+/// Returns whether a refusal may be temporary.
+pub(super) fn is_transient(refusal: &Refusal) -> bool {
+    let is_rate_limit = matches!(
+        refusal.reason.as_deref(),
+        Some("rateLimitExceeded" | "userRateLimitExceeded")
+    );
+    let status = refusal.status;
+    status.is_server_error()
+        || matches!(
+            status,
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
+        )
+        || status == StatusCode::FORBIDDEN && is_rate_limit
+}
+
+/// Reads a refusal and returns its error.
+pub(super) async fn refused(incoming: Incoming) -> AttemptError {
+    let reply = match incoming.collect().await {
+        Ok(reply) => reply,
+        Err(error) => return error.into(),
+    };
+    let retry_after = retry_after(&reply.headers, now());
+    let refusal = Refusal::of(&transfer::Reply {
+        status: reply.status,
+        headers: &reply.headers,
+        body: &reply.body,
+        retry_after,
+    });
+    let is_transient = is_transient(&refusal);
+    let error = DownloadError::Refused(Box::new(refusal));
+    if is_transient {
+        AttemptError::Transient { error, retry_after }
+    } else {
+        AttemptError::Permanent(error)
+    }
 }
