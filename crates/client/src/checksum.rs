@@ -1,4 +1,4 @@
-//! Checksums of the sent media, and their comparison with the values that the server states.
+//! Digests of the sent media, and their comparison with those that the resource states.
 
 use std::io;
 use std::ops::Range;
@@ -10,10 +10,14 @@ use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5, Md5Sha256Hasher, Wanted}
 
 use crate::source::{Media, SourceError};
 
-/// The CRC32C of one contiguous range of the media, the *covered* range, which this process has
-/// sent. A gap before the sent bytes starts a new range, for instance when an upload of an earlier
-/// process continues at its committed offset. The body of the current request has a clone, which
-/// shares the state.
+/// The CRC32C of the bytes that this process has sent, computed while it sends them.
+///
+/// They are one range of the media, the *covered* range. It begins at the first byte, or, if an
+/// earlier process began the upload, at the offset that was committed then. If later bytes do not
+/// follow this range, because the server has meanwhile committed bytes of the earlier process, the
+/// range starts again with them.
+///
+/// The body of the current request has a clone, which shares the state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunningChecksum(Arc<Mutex<CoveredRange>>);
 
@@ -24,8 +28,8 @@ struct CoveredRange {
 }
 
 impl RunningChecksum {
-    /// Adds bytes that begin at `offset`. A retry after a broken request sends bytes again that are
-    /// already covered; these are ignored. Bytes after a gap start a new range.
+    /// Adds bytes that begin at `offset`. Bytes that are covered already are ignored: a retry sends
+    /// them again.
     pub(crate) fn update(&self, offset: u64, bytes: &[u8]) {
         let mut covered = self.lock();
         if offset > covered.range.end {
@@ -53,8 +57,7 @@ impl RunningChecksum {
     }
 }
 
-/// The properties of the media that the server's resource states. The resource is the JSON object
-/// with which the server describes the stored media. A missing or malformed field is `None`.
+/// The properties of the media that a resource states. A missing or malformed field is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StatedProperties {
     pub(crate) size: Option<u64>,
@@ -80,15 +83,15 @@ impl StatedProperties {
     }
 }
 
-/// The properties that were compared with the server's and found equal.
+/// The properties of the sent media that were compared with those in the resource, and are equal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
-    /// Whether the size was compared and is equal.
+    /// Whether the size was compared.
     pub size: bool,
-    /// Whether the CRC32C was compared and is equal.
+    /// Whether the CRC32C was compared.
     pub crc32c: bool,
-    /// Whether the MD5 was compared and is equal.
+    /// Whether the MD5 was compared.
     pub md5: bool,
 }
 
@@ -100,7 +103,7 @@ pub struct Verified {
 pub struct Mismatch {
     /// Name of the property: `size`, `crc32c` or `md5`.
     pub what: &'static str,
-    /// Value that the server states.
+    /// Value in the resource.
     pub theirs: String,
     /// Value of the sent media.
     pub ours: String,
@@ -162,7 +165,8 @@ pub(crate) async fn media_md5(media: &Media, size: u64) -> Result<Option<Md5>, S
     Ok(hasher.finish().0.filter(|_| complete))
 }
 
-/// Reads a range again. Returns `false` for a stream in a window, which may have dropped it.
+/// Reads a range again and calls `take` with its bytes. Returns `false` for a stream with a window,
+/// which may have dropped them.
 async fn read_again(
     media: &Media,
     range: Range<u64>,

@@ -20,8 +20,8 @@ use crate::transport::{Body, HttpTransport, Reply, Request, Timeouts, Transport}
 use crate::upload::{Upload, Uploaded};
 use crate::upload_loop::{Deadline, UploadDriver};
 
-/// Maximum size in bytes of media that is uploaded in one request by default. Google's documents
-/// recommend "5 MB or less".
+/// Maximum size in bytes of media that is uploaded in a single request by default. Google's
+/// documents recommend "5 MB or less".
 const MAX_SINGLE_REQUEST: u64 = 5 * 1024 * 1024;
 
 /// Uploads and downloads media, and manages upload sessions. Cheap to clone; clones share
@@ -35,9 +35,12 @@ pub struct Client(Arc<TransportAndToken>);
 pub struct Settings {
     /// Timeouts of connections and requests.
     pub timeouts: Timeouts,
-    /// Source of bearer tokens. Requests have no token by default. A token is sent only to the
-    /// origin of the URL that the caller gave, and not to other origins to which the server refers
-    /// (by the URI of a session, or by a redirection).
+    /// Source of bearer tokens. By default requests have no token.
+    ///
+    /// A token is sent only to the origin (scheme, host and port) of the URL of the upload or
+    /// download. A server may name another origin, in the URI of a session or in a redirection;
+    /// requests to it have no token. [`SessionUri`] says when [`status`](Client::status) and
+    /// [`cancel`](Client::cancel) send one.
     pub token: Option<TokenSource>,
 }
 
@@ -63,18 +66,17 @@ impl Settings {
 pub enum Status {
     /// The session accepts more bytes.
     Active {
-        /// Number of committed bytes: the server has stored them durably and has reported this
-        /// number.
+        /// Number of committed bytes.
         committed: u64,
     },
-    /// The session is finished.
+    /// The session is finished: all media is committed.
     Finished {
         /// The resource in the server's reply, which describes the stored media; `None` if the body
         /// is not JSON.
         resource: Option<Value>,
     },
-    /// The server does not know the session: it never existed, has expired, or has failed
-    /// permanently.
+    /// The server does not know the session, because it never existed or has expired, or the
+    /// session has failed permanently.
     Lost,
     /// The session was cancelled.
     Cancelled,
@@ -86,36 +88,38 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The HTTP client cannot be set up.
+    /// The HTTP client cannot be set up. No cause is known.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let transport = HttpTransport::new(settings.timeouts)?;
         Ok(Self::with_transport(Arc::new(transport), settings.token))
     }
 
-    /// Creates a client that sends its requests over `transport`. See [`Settings::token`] for
-    /// `token`.
+    /// Creates a client that sends its requests over `transport`. For `token` see
+    /// [`Settings::token`].
     pub fn with_transport(transport: Arc<dyn Transport>, token: Option<TokenSource>) -> Self {
         Self(Arc::new(TransportAndToken::new(transport, token)))
     }
 
     /// Uploads media.
     ///
-    /// With a [journal](Upload::journal), continues the newest unfinished upload with the same
-    /// [key](crate::UploadKey): path of the file, URL, HTTP method, content type and metadata. The
-    /// content of the file is not part of the key.
+    /// If the upload has a [journal](Upload::journal) and the journal has an unfinished upload with
+    /// the same [key](crate::UploadKey), continues it. The key consists of the path of the file,
+    /// the URL, the HTTP method, the content type and the metadata. Of several such uploads the
+    /// newest is continued.
     ///
     /// # Errors
     ///
-    /// The upload failed and retries did not help, or cannot help. If a later attempt can continue
-    /// the upload, [`Error::session`] is its session URI and [`Error::upload`] the id of its record
-    /// in the journal.
+    /// The upload failed, and a retry cannot help or the retries are used up; [`Error::kind`] says
+    /// why. If a later call can continue the upload, [`Error::session`] is its session URI and
+    /// [`Error::upload`] is the id of its record in the journal.
     ///
-    /// An upload that is continued also fails if the file has changed since the upload began.
+    /// An upload of a file that has changed since the upload began fails with
+    /// [`Kind::SourceChanged`](crate::Kind::SourceChanged). Its record stays in the journal.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops the upload. A started session stays on the server and, if there is
-    /// a journal, in the journal.
+    /// Dropping the future stops the upload. A session that was started stays on the server, and
+    /// its record stays in the journal. The number of bytes that have arrived is unknown.
     pub async fn upload(&self, upload: Upload, source: Source) -> Result<Uploaded, Error> {
         let deadline = Deadline::after(upload.timeout);
         let mut media = deadline.limit(source.open()).await?;
@@ -129,9 +133,11 @@ impl Client {
             .await
     }
 
-    /// Continues the upload of a journal's record, which the caller has
-    /// [locked](crate::Journal::lock). The media is read from the file that the record names.
-    /// [`Upload::of_record`] returns the matching `upload`.
+    /// Continues the upload of a record, which the caller has [locked](crate::Journal::lock) in a
+    /// journal. The media is read from the file that the record names.
+    ///
+    /// `upload` must have the URL, HTTP method, metadata and content type of the record, as
+    /// [`Upload::of_record`] has: if the session is lost, they start a new one.
     ///
     /// # Errors
     ///
@@ -172,6 +178,10 @@ impl Client {
     ///
     /// The server does not reply, or its reply does not state a session's state. The query is not
     /// retried.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the session.
     pub async fn status(&self, session: &SessionUri) -> Result<Status, Error> {
         let query = ContentRange::Query { total: None };
         let mut headers = HeaderMap::new();
@@ -180,14 +190,18 @@ impl Client {
         Status::of(&reply)
     }
 
-    /// Cancels a session and deletes its data. Returns [`Status::Cancelled`] if the session is now
-    /// cancelled, even if it was cancelled earlier, and [`Status::Lost`] if the server does not
-    /// know it.
+    /// Cancels a session. The server deletes the media that it has received. Returns
+    /// [`Status::Cancelled`] if the session was cancelled now or earlier, and [`Status::Lost`] if
+    /// the server does not know it.
     ///
     /// # Errors
     ///
     /// The server does not reply, or its reply says that the session was not cancelled, for
-    /// instance because it is finished.
+    /// instance because it is finished. The request is not retried.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the session may be cancelled or not.
     pub async fn cancel(&self, session: &SessionUri) -> Result<Status, Error> {
         let reply = self
             .send_to_session(Method::DELETE, session, HeaderMap::new())
@@ -199,23 +213,28 @@ impl Client {
         }
     }
 
-    /// Downloads media into a file. An unfinished download of an earlier run is continued.
+    /// Downloads media to a file. Calls `on_progress` whenever bytes have arrived and before each
+    /// wait; it must not block.
+    ///
+    /// An interrupted download of the same URL to the same file is continued if the server stated a
+    /// strong `ETag` for the media and still has the same media. Otherwise the download starts at
+    /// the first byte.
     ///
     /// # Errors
     ///
-    /// The download failed and retries did not help, or cannot help; the media does not have the
-    /// expected digest; or the file cannot be written.
+    /// The download failed, and a retry cannot help or the retries are used up; the media has
+    /// another size or digest than stated; or a file cannot be written. [`Error::kind`] says which.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future interrupts the download; a later one continues it.
+    /// Dropping the future interrupts the download. The received bytes stay on disk, except the
+    /// last ones, at most a few MiB.
     pub async fn download(
         &self,
         download: &Download,
         on_progress: impl Fn(DownloadProgress) + Send + Sync,
     ) -> Result<Downloaded, Error> {
-        let transport = &self.0;
-        let done = download.run(transport.transport(), transport.token(), on_progress);
+        let done = download.run(self.0.transport(), self.0.token(), on_progress);
         Ok(done.await?)
     }
 
@@ -260,7 +279,8 @@ impl Status {
     }
 }
 
-/// Finds and locks the newest unfinished upload with the same key, if the journal has one.
+/// Finds and locks the newest unfinished upload with the same [key](Upload::key), if the journal
+/// has one.
 async fn unfinished(upload: &Upload, media: &Media) -> Result<Option<LockedRecord>, Error> {
     let (Some(journal), false) = (&upload.journal, upload.ignore_journal) else {
         return Ok(None);
@@ -289,7 +309,7 @@ async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<Upload
     if requested == Some(UploadType::Resumable) {
         return Ok(UploadType::Resumable);
     }
-    let size = readable_size(media).await?;
+    let size = single_request_size(media).await?;
     match (requested, size) {
         (Some(_), None) => Err(ErrorCause::TooLongForOneRequest.into()),
         (Some(requested), Some(_)) => Ok(requested),
@@ -301,10 +321,13 @@ async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<Upload
     }
 }
 
-/// Returns the size of the media if all of it can be read now. Of a stream, only buffered bytes can
-/// be read, so a stated length does not suffice: the stream must end within [`MAX_SINGLE_REQUEST`]
-/// bytes and within its window. One byte more is requested, because only that shows the end.
-async fn readable_size(media: &mut Media) -> Result<Option<u64>, Error> {
+/// Returns the size of media that can be sent in a single request; `None` for other media.
+///
+/// A file and bytes in memory can be, whatever their size. A stream can be if it ends within
+/// [`MAX_SINGLE_REQUEST`] bytes and within its window, because the request must be repeatable. It
+/// is read into the window up to its end, even if its length was stated. The request for one byte
+/// more shows whether it ends.
+async fn single_request_size(media: &mut Media) -> Result<Option<u64>, Error> {
     if media.is_stream() {
         let filled = media.fill(MAX_SINGLE_REQUEST + 1).await?;
         return Ok(filled.ended.then_some(filled.end));

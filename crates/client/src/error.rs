@@ -18,14 +18,16 @@ use crate::transport::TransportError;
 /// Why a call of the client failed.
 ///
 /// `Display` shows the error and [`source`](std::error::Error::source) its cause. URLs are shown
-/// without their queries, because session URIs are credentials.
+/// without their queries, which may contain credentials.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     cause: ErrorCause,
+    /// The session in which a later attempt can continue.
     session: Option<SessionUri>,
+    /// The record with which a later attempt can continue.
     record_id: Option<RecordId>,
 }
 
@@ -33,21 +35,27 @@ struct Inner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// An argument is invalid: a URL, a size, metadata.
+    /// An argument is invalid: a URL, a size, metadata, or an upload type that the media does not
+    /// permit.
     Usage,
-    /// The media cannot be read.
+    /// The media cannot be read, or the server needs bytes of a stream again that are no longer
+    /// kept.
     Source,
-    /// The media has changed since the upload began.
+    /// The file has changed since its upload began.
     SourceChanged,
-    /// The journal cannot be read or written.
+    /// The journal, or a record of it, cannot be used.
     Journal,
-    /// Another process works on this upload.
+    /// The upload or the download is in use: by another process, or by another
+    /// [`LockedRecord`](crate::LockedRecord) or download of this process.
     Busy,
     /// No token is available.
     Token,
-    /// The connection cannot be established, or keeps breaking.
+    /// There is no usable connection: it cannot be established, keeps breaking or stalling, or the
+    /// server's certificate is invalid. Also: a reply is too long, the server keeps committing
+    /// almost nothing of what it is sent, a download gets something other than the media (for
+    /// instance the login page of a network), or the HTTP client cannot be set up.
     Connection,
-    /// The server is overloaded or out of order.
+    /// The server replies that it is overloaded or has an internal error, and retries did not help.
     Unavailable,
     /// The call exceeded its time limit.
     Timeout,
@@ -57,15 +65,16 @@ pub enum Kind {
     Cancelled,
     /// The server lost the upload's sessions too often.
     SessionLost,
-    /// The server violates the protocol.
+    /// The server violates the protocol. In downloads also: it redirects where it must not be
+    /// followed, or sends media that is encoded or that does not continue the received bytes.
     Protocol,
     /// The media on the server, or the downloaded media, differs from the expected media.
     Mismatch,
-    /// The target of a download cannot be written.
+    /// The target of a download exists or cannot be written, or other files are in the way.
     Target,
 }
 
-/// The cause of an [`Error`]. [`ErrorCause::kind`] maps it to its kind.
+/// What an [`Error`] says. [`kind`](Self::kind) maps it to its [`Kind`].
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ErrorCause {
     #[error("the URL of an upload must begin with http:// or https://")]
@@ -118,7 +127,7 @@ pub(crate) enum ErrorCause {
 }
 
 impl ErrorCause {
-    /// Returns whether the server's certificate is not trusted.
+    /// Returns whether the server's certificate is invalid.
     fn is_untrusted(&self) -> bool {
         let transport_error = match self {
             Self::Transport(error) => Some(error),
@@ -162,7 +171,7 @@ fn kind_of_failure(failure: &Failure) -> Kind {
         Failure::GaveUp { .. } if failure.refusal().is_some() => Kind::Unavailable,
         Failure::GaveUp { .. } => Kind::Connection,
         Failure::SessionsLost { .. } => Kind::SessionLost,
-        // The server needs earlier bytes again, which the source no longer has.
+        // The server needs earlier bytes again, which the window of the stream no longer has.
         Failure::SessionRewound { .. } => Kind::Source,
         // The server replied with success before all media was sent, so it has other media.
         Failure::PrematureSuccess { .. } => Kind::Mismatch,
@@ -202,8 +211,8 @@ impl Error {
         }))
     }
 
-    /// Adds the session and the id of the upload's record in the journal, with which a later attempt
-    /// can continue.
+    /// Adds the session and the id of the upload's record in the journal, with which a later
+    /// attempt can continue.
     pub(crate) fn with_resume_info(
         mut self,
         session: Option<SessionUri>,
@@ -214,7 +223,7 @@ impl Error {
         self
     }
 
-    /// Adds the session and the id of a record, which stays in the journal.
+    /// Adds the session and the id of a record that stays in the journal.
     pub(crate) fn with_record(self, record: &Record) -> Self {
         self.with_resume_info(Some(record.session.clone()), Some(record.id.clone()))
     }
@@ -253,8 +262,8 @@ impl Error {
         }
     }
 
-    /// Returns whether the same call may succeed later. `false` for a server whose certificate is
-    /// not trusted.
+    /// Returns whether the same call may succeed later, without a change of arguments, files or
+    /// tokens. `false` for an invalid certificate.
     pub fn is_retryable(&self) -> bool {
         match self.kind() {
             Kind::Connection if self.0.cause.is_untrusted() => false,
@@ -279,8 +288,8 @@ impl Error {
     /// Returns the session in which a later attempt can continue, if any. It is a credential.
     ///
     /// After [`Kind::SourceChanged`] a later attempt succeeds only with the file as it was. To
-    /// upload the file as it is now, [cancel](crate::Client::cancel) the session and
-    /// [ignore](crate::Upload::ignore_journal) the journal.
+    /// upload the file as it is now, [cancel](crate::Client::cancel) the session,
+    /// [remove](crate::Journal::remove) the record and start again.
     pub fn session(&self) -> Option<&SessionUri> {
         self.0.session.as_ref()
     }

@@ -17,19 +17,24 @@
 //! # }
 //! ```
 //!
-//! An [`Upload`] describes the target and the options, a [`Source`] provides the media, and a
-//! [`Client`] performs the upload. Small media is sent in one request. Larger media is sent in a
-//! resumable session, which survives broken connections, overload, lost replies and lost sessions.
-//! With a [`Journal`], an upload also survives the end of the process. At the end the size and
-//! checksums that the server states are compared with those of the sent media. [`Download`]
-//! downloads media into a file, and continues an interrupted download as well.
+//! An [`Upload`] holds the URL, the metadata and the options of an upload. A [`Source`] provides
+//! the media. A [`Client`] performs the upload.
+//!
+//! By default, media of up to 5 MiB is sent in a single request. Larger media is sent to a
+//! *session* on the server, in one request or in several. Such a *resumable* upload survives broken
+//! connections, overload, lost replies and lost sessions. If the source is a regular file and the
+//! upload has a [`Journal`], it also survives the end of the process. When an upload is finished,
+//! the size and the digests that the server states are compared with those of the sent media.
 //!
 //! *Committed* bytes are those that the server has stored durably and has reported as such. They
-//! are never sent again, unless the server loses them. When all bytes are committed, the server
+//! are not sent again, unless the server loses them. When all bytes are committed, the server
 //! replies with a *resource*: a JSON object that describes the stored media.
 //!
-//! [`windlass_proto::transfer`] decides which request is sent next, without I/O. It follows the
-//! rules of Google's documents (docs/protocol.md, 5).
+//! A [`Download`] writes media to a file. It can continue an interrupted download.
+//!
+//! This crate sends requests, reads files and waits. Which request is sent next, and after which
+//! wait, is decided by [`windlass_proto::transfer`], which does no I/O. The rules are in section 5
+//! of `docs/protocol.md` in the repository.
 
 use std::time::SystemTime;
 

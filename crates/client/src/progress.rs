@@ -1,4 +1,4 @@
-//! Progress of an upload.
+//! The progress of uploads, and the rate of uploads and downloads: measured and limited.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,16 +18,18 @@ use crate::journal::RecordId;
 pub struct Progress {
     /// Number of committed bytes: the server has stored them durably and has reported this number.
     pub committed: u64,
-    /// Offset after the last byte handed to the network. Bytes between `committed` and this offset
-    /// are on their way, or were lost with a connection.
+    /// Offset after the last byte that the last request has taken from the source; at least
+    /// `committed`. Bytes between `committed` and this offset may be in a buffer of this machine,
+    /// on their way, at the server, or lost with a connection.
     pub sent: u64,
-    /// Size of the media, if it is known.
+    /// Size of the media in bytes, if it is known.
     pub total: Option<u64>,
-    /// Bytes sent per second, over the last five seconds.
+    /// Average number of bytes per second that requests took from the source over the last five
+    /// seconds. Bytes that are sent again count again.
     pub rate: u64,
     /// State of the upload.
     pub state: State,
-    /// Id of the journal's record of the upload, once it has one.
+    /// Id of the upload's record in the journal, once it has one.
     pub upload: Option<RecordId>,
 }
 
@@ -41,7 +43,7 @@ pub enum State {
     Reading,
     /// Media is being sent.
     Sending,
-    /// All media is sent; the reply is awaited.
+    /// The last request is sent, and its reply is awaited.
     Finishing,
     /// The server is being queried for the number of committed bytes.
     Querying,
@@ -49,7 +51,8 @@ pub enum State {
     Waiting(Wait),
     /// A new token is being fetched.
     RefreshingToken,
-    /// The properties that the server states are being compared with those of the sent media.
+    /// The size and digests in the resource are being compared with those of the sent media. The
+    /// media may be read again for that.
     Checking,
 }
 
@@ -83,17 +86,17 @@ impl fmt::Debug for ProgressCallback {
     }
 }
 
-/// Counts the bytes handed to the network. The body of the current request has a clone, which
-/// shares the counters.
+/// Counts the bytes of media that requests take from the source. The body of the current request
+/// has a clone, which shares the counters.
 // All accesses are relaxed, because no other data is published through the counters.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ByteCounter(Arc<Counters>);
 
 #[derive(Debug, Default)]
 struct Counters {
-    /// Offset after the last byte handed to the network.
+    /// Offset after the last byte that the last request has taken.
     sent: AtomicU64,
-    /// Number of all bytes handed to the network, retries included.
+    /// Number of bytes that all requests have taken. Bytes that are sent again count again.
     transferred: AtomicU64,
 }
 
@@ -103,7 +106,7 @@ impl ByteCounter {
         self.0.sent.store(offset, Ordering::Relaxed);
     }
 
-    /// Adds bytes that were handed to the network.
+    /// Adds bytes that the request has taken.
     pub(crate) fn add(&self, bytes: u64) {
         self.0.sent.fetch_add(bytes, Ordering::Relaxed);
         self.0.transferred.fetch_add(bytes, Ordering::Relaxed);
@@ -148,19 +151,20 @@ impl RateMeter {
     }
 }
 
-/// A rate limit in bytes per second. Uploads and downloads that use clones of it share the rate.
+/// A limit of the rate at which media is sent and received. Uploads and downloads that use clones
+/// of it share the rate.
 #[derive(Debug, Clone)]
 pub struct RateLimit(Arc<Bucket>);
 
 #[derive(Debug)]
 struct Bucket {
     bytes_per_second: u64,
-    /// When all bytes reserved so far will have been transferred at the rate.
+    /// When all bytes reserved so far will have passed at the rate. `None` before the first.
     free_at: Mutex<Option<Instant>>,
 }
 
 impl RateLimit {
-    /// Creates a limit in bytes per second.
+    /// Creates a limit of this number of bytes per second.
     pub fn new(bytes_per_second: NonZeroU64) -> Self {
         Self(Arc::new(Bucket {
             bytes_per_second: bytes_per_second.get(),
@@ -168,14 +172,13 @@ impl RateLimit {
         }))
     }
 
-    /// Returns the maximum length of a piece in bytes: the bytes of a tenth of a second, at least
-    /// one.
-    pub(crate) fn max_piece(&self) -> usize {
-        let piece = (self.0.bytes_per_second / 10).max(1);
-        usize::try_from(piece).unwrap_or(usize::MAX)
+    /// Returns the number of bytes that may pass in a tenth of a second, but at least one.
+    pub(crate) fn max_slice(&self) -> usize {
+        let slice = (self.0.bytes_per_second / 10).max(1);
+        usize::try_from(slice).unwrap_or(usize::MAX)
     }
 
-    /// Reserves the transfer of `bytes` bytes, and returns the wait before it may begin.
+    /// Reserves the passage of `bytes` bytes, and returns the wait before they may pass.
     pub(crate) fn reserve(&self, bytes: usize) -> Duration {
         let now = Instant::now();
         let nanos = u128::from(bytes as u64) * 1_000_000_000 / u128::from(self.0.bytes_per_second);

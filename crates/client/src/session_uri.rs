@@ -9,11 +9,18 @@ use url::{Origin, Url};
 /// The URI of a resumable session. It is a credential for that session, so `Debug` and `Display`
 /// hide its query; [`reveal`](Self::reveal) returns the whole URI.
 ///
-/// A client that has a [token](crate::Settings::token) sends it only to an origin that its user
-/// chose. If an upload started the session, this is the origin of the upload URL. If the URI was
-/// parsed from a text, it is the origin of the URI itself, so parse only texts that a user entered.
-/// To store a URI, use serde, which writes it as a string: a deserialized URI never receives a
-/// token, because its text does not show who chose the origin.
+/// # Tokens
+///
+/// [`Client::status`](crate::Client::status) and [`Client::cancel`](crate::Client::cancel) send the
+/// client's token to a session only if the user chose the session's origin (scheme, host and port):
+///
+/// - The URI in an [`Error`](crate::Error::session) or in a record of a journal was chosen by a
+///   server. It receives the token if it has the origin of the upload URL.
+/// - A URI that was parsed receives the token. So parse only a text that a user entered.
+/// - A URI that was deserialized never receives the token, because its text does not show who chose
+///   its origin. Serde writes a URI as a string.
+///
+/// A session rarely needs the token, because its URI is a credential.
 ///
 /// ```
 /// use windlass_client::SessionUri;

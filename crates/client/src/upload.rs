@@ -47,7 +47,7 @@ impl HttpMethod {
     }
 }
 
-/// The description of an upload: target, metadata and options.
+/// The description of an upload: URL, HTTP method, metadata and options.
 ///
 /// ```
 /// # fn main() -> Result<(), windlass_client::Error> {
@@ -61,7 +61,7 @@ impl HttpMethod {
 /// # }
 /// ```
 ///
-/// `Debug` hides the query of the URL, which may hold a key, and the metadata.
+/// `Debug` hides the query of the URL, which may contain an API key, and the metadata.
 #[derive(Clone)]
 pub struct Upload {
     pub(crate) url: Url,
@@ -92,7 +92,7 @@ impl fmt::Debug for Upload {
 }
 
 impl Upload {
-    /// Describes an upload by POST to a media upload URI (`.../upload/...`).
+    /// Describes an upload by POST to the URL of an upload method (`.../upload/...`).
     ///
     /// # Errors
     ///
@@ -118,12 +118,13 @@ impl Upload {
         })
     }
 
-    /// Describes the upload of a journal's record, which [`Client::resume`](crate::Client::resume)
-    /// continues.
+    /// Describes the upload of a journal's record, for [`Client::resume`](crate::Client::resume).
+    /// URL, HTTP method, metadata, content type and a fixed chunk size are those of the record. All
+    /// other options have their defaults.
     ///
     /// # Errors
     ///
-    /// A field of the record is invalid.
+    /// One of these fields is invalid.
     pub fn of_record(record: &Record) -> Result<Self, Error> {
         let url = Url::parse(&record.url).map_err(|_| ErrorCause::Scheme)?;
         let mut upload = Self::new(url)?;
@@ -140,7 +141,7 @@ impl Upload {
         Ok(upload)
     }
 
-    /// Returns the key under which the journal finds this upload of a file.
+    /// Returns the key by which the journal finds this upload of the file `source`.
     pub fn key(&self, source: &SourceIdentity) -> UploadKey {
         UploadKey::new(
             source,
@@ -183,12 +184,18 @@ impl Upload {
         }
     }
 
-    /// Sets the upload type. By default, media of up to 5 MiB is uploaded in one request, as
-    /// multipart if there is metadata, and larger media is resumable. A parameter `uploadType` in
-    /// the URL also sets the type.
+    /// Sets the upload type. It wins over a parameter `uploadType` in the URL.
     ///
-    /// An upload in one request is repeated if the request breaks. If only the reply was lost, a
+    /// If there is neither, media of up to 5 MiB is uploaded in a single request, as multipart if
+    /// there is metadata, and larger media is resumable. A stream is also resumable if it is longer
+    /// than its [window](crate::Source::with_window). To find out, up to 5 MiB of a stream are read
+    /// before the first request.
+    ///
+    /// If a single request breaks, it is sent again as a whole. If only the reply was lost, a
     /// repeated POST creates a second resource. A resumable upload does not.
+    ///
+    /// An upload in a single request has no record in the [journal](Self::journal). It fails for a
+    /// stream that is longer than 5 MiB, or than its window.
     #[must_use]
     pub fn upload_type(self, upload_type: UploadType) -> Self {
         Self {
@@ -214,11 +221,12 @@ impl Upload {
     }
 
     /// Sets the content type of the media. By default a resumable upload states none, and an upload
-    /// in one request states `application/octet-stream`.
+    /// in a single request states `application/octet-stream`.
     ///
     /// # Errors
     ///
-    /// The text is not `type/subtype`, with or without parameters.
+    /// The text is not `type/subtype`, with or without parameters, or has characters that a header
+    /// cannot have.
     pub fn content_type(self, content_type: &str) -> Result<Self, Error> {
         let value = HeaderValue::from_str(content_type).map_err(|_| ErrorCause::ContentType)?;
         let essence = content_type.split(';').next().unwrap_or_default().trim();
@@ -232,15 +240,18 @@ impl Upload {
         })
     }
 
-    /// Sets how the media of a resumable upload is split into requests. By default all of it is
-    /// sent in one request, and in chunks if requests break repeatedly. Chunks of a stream are
-    /// never larger than its [window](crate::Source::with_window).
+    /// Sets how the media of a resumable upload is split into requests to its session.
+    ///
+    /// By default a request has all media that is left, and chunks are sent only if two requests in
+    /// a row break. A stream is always sent in chunks: by default of at most 8 MiB, and never
+    /// larger than its [window](crate::Source::with_window).
     #[must_use]
     pub fn chunking(self, chunking: Chunking) -> Self {
         Self { chunking, ..self }
     }
 
-    /// Sets when and how often failed requests are retried.
+    /// Sets when and how often failed requests are retried. By default an upload fails after six
+    /// attempts without progress; the waits between them last about half a minute in all.
     #[must_use]
     pub fn retry_policy(self, retry_policy: RetryPolicy) -> Self {
         Self {
@@ -249,15 +260,19 @@ impl Upload {
         }
     }
 
-    /// Sets whether the properties that the server states are compared with those of the sent
-    /// media. Default: true. The CRC32C costs almost nothing; if the server states an MD5, a file
-    /// is read once more.
+    /// Sets whether the size, CRC32C and MD5 that the server states are compared with those of the
+    /// sent media. Default: true.
+    ///
+    /// The CRC32C is computed while bytes are sent, which costs almost nothing. Bytes that an
+    /// earlier process sent are read again for it, at the end. If the server states an MD5, all
+    /// media is read again; of a stream with a [window](crate::Source::with_window) the MD5 is not
+    /// compared.
     #[must_use]
     pub fn verify(self, verify: bool) -> Self {
         Self { verify, ..self }
     }
 
-    /// Limits the rate at which media is sent. Default: no limit.
+    /// Limits the rate at which media is sent, by all requests of the upload. Default: no limit.
     #[must_use]
     pub fn rate_limit(self, limit: RateLimit) -> Self {
         Self {
@@ -268,8 +283,10 @@ impl Upload {
 
     /// Limits the duration of a call of [`Client::upload`](crate::Client::upload) or
     /// [`Client::resume`](crate::Client::resume), the opening and reading of the media included.
-    /// Default: no limit. A session that was started stays on the server and, if there is a
-    /// journal, in the journal.
+    /// Default: no limit.
+    ///
+    /// A call that exceeds it fails with [`Kind::Timeout`](crate::Kind::Timeout). A session that
+    /// was started stays on the server, and its record stays in the journal.
     #[must_use]
     pub fn timeout(self, limit: Duration) -> Self {
         Self {
@@ -278,9 +295,9 @@ impl Upload {
         }
     }
 
-    /// Records a resumable upload of a file in a journal, so that it survives the end of the
-    /// process: a later upload with the same [key](Self::key) continues it. By default nothing is
-    /// recorded.
+    /// Records a resumable upload of a regular file in a journal, so that it survives the end of
+    /// the process: a later upload with the same [key](Self::key) continues it. By default nothing
+    /// is recorded. Other uploads are never recorded.
     #[must_use]
     pub fn journal(self, journal: Journal) -> Self {
         Self {
@@ -290,7 +307,7 @@ impl Upload {
     }
 
     /// Starts a new upload even if the journal has an unfinished one with the same
-    /// [key](Self::key).
+    /// [key](Self::key). The new one is recorded as well, and the unfinished one stays.
     #[must_use]
     pub fn ignore_journal(self) -> Self {
         Self {
@@ -299,8 +316,9 @@ impl Upload {
         }
     }
 
-    /// Sets a progress callback. It is called at each change of state, and ten times per second
-    /// while a request is being sent. It must not block.
+    /// Sets a callback for the progress. It is called at each change of [`State`](crate::State),
+    /// and ten times per second while a request is being sent or its reply is awaited. It must not
+    /// block.
     #[must_use]
     pub fn on_progress(self, callback: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         Self {
@@ -310,7 +328,7 @@ impl Upload {
     }
 }
 
-/// The result of an upload.
+/// The result of a finished upload.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Uploaded {
@@ -321,8 +339,8 @@ pub struct Uploaded {
     pub upload_type: UploadType,
     /// Size of the media in bytes.
     pub size: u64,
-    /// The properties that were compared with the server's and found equal.
+    /// The properties of the media that were compared with those in the resource, and are equal.
     pub verified: Verified,
-    /// Number of times that the upload restarted in a new session.
+    /// Number of times that the server lost the session and the upload restarted in a new one.
     pub restarts: u32,
 }

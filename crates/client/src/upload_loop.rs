@@ -3,8 +3,8 @@
 //! A [`Transfer`] is the state machine of the protocol and decides the next [`Action`]. The loop
 //! executes the action and reports its result to the transfer.
 //!
-//! Here and in [`requests`], `transfer::Request` and `transfer::Reply` are those of the state
-//! machine. `Request` and [`Reply`] are those of the transport.
+//! Here and in [`requests`], `transfer::Request` says what to send, and `Request` is the HTTP
+//! request that does it. `transfer::Reply` borrows from [`Reply`], the HTTP reply.
 
 use std::time::Duration;
 
@@ -65,23 +65,25 @@ pub(crate) struct UploadDriver<'a> {
     upload_type: UploadType,
     media: Media,
     transfer: Transfer,
-    /// The current session, once it is started.
+    /// The current session; `None` before it has started and after it was lost.
     session: Option<SessionUri>,
     /// The journal's record, if the upload has one.
     locked: Option<LockedRecord>,
+    /// Counts the bytes that requests have taken from the media.
     counter: ByteCounter,
     rate_meter: RateMeter,
+    /// CRC32C of these bytes.
     checksum: RunningChecksum,
-    /// Boundary of a multipart body.
+    /// Boundary of the multipart body of a single request.
     boundary: String,
-    /// The most recent transport error; cleared when a reply arrives.
+    /// The transport error of the last request, if that request got no reply.
     last_error: Option<TransportError>,
     /// The reply that finished the upload.
     final_reply: Option<Reply>,
 }
 
 impl<'a> UploadDriver<'a> {
-    /// Starts an upload.
+    /// Creates the driver of a new upload.
     pub(crate) fn start(
         transport: &'a TransportAndToken,
         upload: &'a Upload,
@@ -107,7 +109,7 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
-    /// Continues an upload of the journal.
+    /// Creates the driver of an upload that continues the one of a journal's record.
     pub(crate) fn resume(
         transport: &'a TransportAndToken,
         upload: &'a Upload,
@@ -123,7 +125,7 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
-    /// Runs the upload to its end, and then updates or removes its journal record.
+    /// Runs the upload to its end, and then updates or removes its record in the journal.
     pub(crate) async fn run(mut self, deadline: Deadline) -> Result<Uploaded, Error> {
         match deadline.limit(self.run_actions()).await {
             Ok(uploaded) => {
@@ -164,6 +166,7 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
+    /// Executes the actions of the transfer until the upload is finished or has failed.
     async fn run_actions(&mut self) -> Result<Uploaded, Error> {
         loop {
             match self.transfer.poll() {
@@ -203,8 +206,8 @@ impl<'a> UploadDriver<'a> {
         let url = self.url(&request);
         let outgoing = self.outgoing(&request, url.clone()).await?;
         self.report(state_of(&request));
-        let transport = self.transport;
-        let mut sending = std::pin::pin!(transport.transport().send(outgoing));
+        let transport = self.transport.transport();
+        let mut sending = std::pin::pin!(transport.send(outgoing));
         let mut tick = interval(REPORT_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let outcome = loop {
@@ -215,8 +218,8 @@ impl<'a> UploadDriver<'a> {
                 _ = tick.tick() => self.report_sending(&request),
             }
         };
-        // A reply may arrive before the whole body is sent. A success then does not mean that the
-        // server has all media. The transfer must know this before it gets the outcome.
+        // A reply may arrive before the whole body is sent. The transfer must know this before it
+        // gets the outcome: a success then does not mean that the server has all media.
         if self.counter.sent() < self.end_of(&request) {
             self.transfer.cut_short();
         }
@@ -237,6 +240,7 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
+    /// Reports a reply to the transfer, and executes its effect. `url` is that of the request.
     async fn replied(&mut self, url: &Url, reply: Reply) -> Result<(), Error> {
         self.last_error = None;
         let seen = transfer::Reply {
@@ -288,8 +292,9 @@ impl<'a> UploadDriver<'a> {
         Ok(())
     }
 
-    /// Releases media that will not be sent again, and records the progress. The recorded offset is
-    /// for display only, because an upload that continues queries the server for the offset.
+    /// Drops the media before the transfer's offset [`kept_from`](Transfer::kept_from), which will
+    /// not be sent again, and records the progress. The recorded offset is for display only,
+    /// because an upload that continues queries the server for the offset.
     fn committed(&mut self, offset: u64) {
         self.media.release(self.transfer.kept_from());
         if let Some(Err(error)) = self
@@ -301,7 +306,8 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
-    /// Returns the offset after the last byte of media that a request should send.
+    /// Returns the offset after the last byte of media that a request is to send; 0 if it sends
+    /// none.
     fn end_of(&self, request: &transfer::Request) -> u64 {
         match request {
             transfer::Request::SingleRequest => self.media_size(),
@@ -310,6 +316,7 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
+    /// Checks the media after the upload is finished, and returns the result.
     async fn finished(&mut self) -> Result<Uploaded, Error> {
         self.media
             .check_unchanged()
@@ -338,6 +345,7 @@ impl<'a> UploadDriver<'a> {
         })
     }
 
+    /// Compares the media with the properties that the resource states.
     async fn verify(&mut self, stated: &StatedProperties, size: u64) -> Result<Verified, Error> {
         let mut verified = Verified {
             size: compare("size", stated.size, &size)?,
@@ -358,8 +366,7 @@ impl<'a> UploadDriver<'a> {
         Ok(verified)
     }
 
-    /// Returns the URL of a request: the session URI for queries and data, which are sent only
-    /// within a session, and otherwise the upload URL.
+    /// Returns the URL of a request: the session URI for a query or data, else the upload URL.
     fn url(&self, request: &transfer::Request) -> Url {
         let is_to_session = matches!(
             request,
@@ -371,6 +378,7 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
+    /// Reports the progress while a request is being sent or its reply is awaited.
     fn report_sending(&mut self, request: &transfer::Request) {
         let is_last = match request {
             transfer::Request::SingleRequest => true,

@@ -1,5 +1,5 @@
-//! The HTTP requests of an upload (docs/protocol.md, 2.3 to 2.8). Media in their bodies is counted,
-//! hashed and limited to a rate.
+//! The HTTP requests of an upload (docs/protocol.md, 2.3 to 2.8). The media in their bodies is
+//! counted, added to a checksum and limited to a rate while the transport takes it.
 
 use std::io;
 
@@ -28,7 +28,7 @@ use crate::upload::{HttpMethod, Upload};
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const OCTET_STREAM: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// Returns the parameters of the transfer.
+/// Returns the plan of a transfer: how it may divide the media, and when it retries.
 pub(super) fn plan(
     transport: &TransportAndToken,
     upload: &Upload,
@@ -49,8 +49,8 @@ pub(super) fn plan(
         .with_refreshable_token(transport.can_refresh())
 }
 
-/// Returns the URL of a request that starts an upload: the caller's, with the parameter
-/// `uploadType`. An existing `uploadType` is replaced, as is its synonym `upload_protocol`
+/// Returns the URL of a start or of a single request: the caller's, with the parameter
+/// `uploadType`. An `uploadType` of the caller is replaced, as is its synonym `upload_protocol`
 /// (docs/protocol.md, 5.3).
 pub(super) fn upload_url(url: &Url, upload_type: UploadType) -> Url {
     let query = url.query().unwrap_or_default();
@@ -153,15 +153,15 @@ impl UploadDriver<'_> {
         let metadata = self.upload.metadata.as_ref().unwrap_or(&Value::Null);
         let (head, tail) = related_envelope(&self.boundary, metadata, &self.content_type());
         let length = total + (head.len() + tail.len()) as u64;
-        let piece = |bytes: Bytes| futures_util::stream::iter([Ok(bytes)]);
+        let once = |bytes: Bytes| iter([Ok(bytes)]);
         Body::Stream {
             length,
-            stream: piece(head).chain(stream).chain(piece(tail)).boxed(),
+            stream: once(head).chain(stream).chain(once(tail)).boxed(),
         }
     }
 
-    /// Returns the size of media that is sent in one request. It is known: media of unknown size is
-    /// never sent in one request.
+    /// Returns the size of the media of a single request. It is known: media of unknown size is
+    /// never sent in a single request.
     pub(super) fn media_size(&self) -> u64 {
         self.transfer
             .total()
@@ -169,6 +169,7 @@ impl UploadDriver<'_> {
             .unwrap_or_default()
     }
 
+    /// Returns the bytes `first..end` of the media as the body of a request.
     fn media_stream(&self, first: u64, end: u64) -> MediaStream {
         let stream = self.media.read(first..end);
         let observer = BodyObserver {
@@ -180,14 +181,14 @@ impl UploadDriver<'_> {
     }
 }
 
-pub(super) type MediaStream = BoxStream<'static, io::Result<Bytes>>;
+type MediaStream = BoxStream<'static, io::Result<Bytes>>;
 
-/// Counts and hashes the media in a body as it is sent.
-pub(super) struct BodyObserver {
+/// Counts the media that the transport takes from a body, and adds it to a checksum.
+struct BodyObserver {
     /// Offset of the next byte in the media.
-    pub(super) offset: u64,
-    pub(super) counter: ByteCounter,
-    pub(super) checksum: Option<RunningChecksum>,
+    offset: u64,
+    counter: ByteCounter,
+    checksum: Option<RunningChecksum>,
 }
 
 impl BodyObserver {
@@ -201,7 +202,7 @@ impl BodyObserver {
 }
 
 /// Adds a rate limit, a counter and a checksum to a stream.
-pub(super) fn observed(
+fn observed(
     stream: MediaStream,
     mut observer: BodyObserver,
     limit: Option<RateLimit>,
@@ -219,12 +220,12 @@ pub(super) fn observed(
         .boxed()
 }
 
-/// Delays pieces according to the limit. Pieces are split so that each takes at most a tenth of a
-/// second.
+/// Delays the bytes of a stream, so that they pass at the rate. Splits them into slices that take a
+/// tenth of a second each, but have at least one byte.
 fn limited(stream: MediaStream, limit: RateLimit) -> MediaStream {
-    let largest = limit.max_piece();
+    let max_slice = limit.max_slice();
     stream
-        .flat_map(move |bytes| iter(pieces(bytes, largest)))
+        .flat_map(move |bytes| iter(slices(bytes, max_slice)))
         .then(move |bytes| {
             let len = bytes.as_ref().map_or(0, Bytes::len);
             let delay = limit.reserve(len);
@@ -236,20 +237,22 @@ fn limited(stream: MediaStream, limit: RateLimit) -> MediaStream {
         .boxed()
 }
 
-fn pieces(bytes: io::Result<Bytes>, largest: usize) -> Vec<io::Result<Bytes>> {
+/// Splits bytes, without a copy, into slices of at most `max_slice` bytes.
+fn slices(bytes: io::Result<Bytes>, max_slice: usize) -> Vec<io::Result<Bytes>> {
     let mut bytes = match bytes {
         Ok(bytes) => bytes,
         Err(error) => return vec![Err(error)],
     };
-    let mut pieces = Vec::with_capacity(bytes.len().div_ceil(largest));
-    while bytes.len() > largest {
-        pieces.push(Ok(bytes.split_to(largest)));
+    let mut slices = Vec::with_capacity(bytes.len().div_ceil(max_slice));
+    while bytes.len() > max_slice {
+        slices.push(Ok(bytes.split_to(max_slice)));
     }
-    pieces.push(Ok(bytes));
-    pieces
+    slices.push(Ok(bytes));
+    slices
 }
 
-/// Returns a boundary with 128 random bits, so that it does not occur in the media.
+/// Returns a boundary of a multipart body. It has 128 random bits, so that it does not occur in the
+/// media.
 pub(super) fn boundary() -> String {
     let words: [u32; 4] = std::array::from_fn(|_| random());
     words.iter().fold("windlass-".to_owned(), |text, word| {
@@ -258,13 +261,13 @@ pub(super) fn boundary() -> String {
 }
 
 /// Returns the `Content-Type` of a multipart upload.
-pub(super) fn related_type(boundary: &str) -> HeaderValue {
+fn related_type(boundary: &str) -> HeaderValue {
     HeaderValue::try_from(format!("multipart/related; boundary={boundary}"))
         .expect("a boundary of hexadecimal digits fits in a header")
 }
 
-/// Returns the text before and after the media of a multipart upload (RFC 2387).
-pub(super) fn related_envelope(
+/// Returns the bytes before and after the media in the body of a multipart upload (RFC 2387).
+fn related_envelope(
     boundary: &str,
     metadata: &Value,
     content_type: &HeaderValue,
@@ -326,7 +329,7 @@ mod tests {
             .collect()
             .await;
         assert_eq!(transferred.concat(), media);
-        assert!(transferred.iter().all(|piece| piece.len() <= 500));
+        assert!(transferred.iter().all(|slice| slice.len() <= 500));
         let took = began.elapsed();
         assert!(
             took >= Duration::from_millis(1900) && took <= Duration::from_secs(2),
