@@ -1,9 +1,10 @@
 //! Sources of media: files, bytes in memory, and streams that can be read only once.
 //!
-//! The caller creates a [`Source`]. Opening it returns a [`Media`], from which an upload reads
-//! ranges of bytes. Bytes that the server did not commit are read a second time. Any range of a
-//! file can be read again. Of a stream, only the last few mebibytes are kept (the *window*), unless
-//! the stream is [spilled](Source::spilled_to) to a disk.
+//! The caller creates a [`Source`]. An upload opens it and gets a [`Media`], from which it reads
+//! ranges of bytes. It reads a range again if the server did not commit what was sent. Any range of
+//! a file, or of bytes in memory, can be read again. Of a stream, only the last bytes are kept (the
+//! *window*, 8 MiB by default), unless all its bytes are copied to a [file](Source::spilled_to)
+//! (the *spill*).
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -51,16 +52,16 @@ enum SourceKind {
 
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 
-/// Default size of a window in bytes. It holds a few chunks, and is little memory for most
-/// programs.
+/// Default size of a window in bytes. It is also the default maximum of a stream's chunks.
 const DEFAULT_WINDOW: u64 = 8 << 20;
 
 impl Source {
     /// Reads a file.
     ///
-    /// A path that is not a regular file (a FIFO, `/dev/stdin`, a device) is read like a
+    /// A path that is not a regular file (a FIFO, a terminal, a device) is read like a
     /// [`reader`](Self::reader). So is a file that reports a size of zero but has content, like
-    /// those in `/proc`. Opening a FIFO waits until a writer opens it.
+    /// those in `/proc`. Opening a FIFO occupies a thread of the runtime's blocking pool until a
+    /// writer opens it, even if the upload is dropped or its time limit is over.
     pub fn path(path: impl Into<PathBuf>) -> Self {
         Self::new(SourceKind::Path(path.into()))
     }
@@ -74,22 +75,26 @@ impl Source {
     /// download.
     ///
     /// Its length is unknown until its end, unless [`with_length`](Self::with_length) states it.
-    /// Only the last bytes are kept, in a [window](Self::with_window).
+    /// Only the last bytes are kept, in a [window](Self::with_window), unless they are
+    /// [spilled](Self::spilled_to).
     pub fn reader(reader: impl AsyncRead + Send + Unpin + 'static) -> Self {
         Self::new(SourceKind::Reader(Box::new(reader)))
     }
 
-    /// States the length of the media in bytes. Media of another length is an error. To detect it,
-    /// a reader is read to its end.
+    /// States the length of the media in bytes. An upload of media with another length fails
+    /// ([`SourceError::LengthDisagrees`]).
+    ///
+    /// To detect longer media, one byte more is read from a reader, so the last bytes are sent only
+    /// when the reader has ended.
     #[must_use]
     pub fn with_length(mut self, length: u64) -> Self {
         self.length = Some(length);
         self
     }
 
-    /// Sets the size of the window: the number of bytes of a reader that are kept so that they can
-    /// be sent again. It bounds the bytes that are sent but not committed. Default: 8 MiB; rounded
-    /// up to a multiple of 256 KiB. Ignored for sources that can be read again.
+    /// Sets the size in bytes of the window: the last bytes of a reader, which are kept in memory
+    /// so that they can be sent again. Chunks are never larger than the window. Default: 8 MiB.
+    /// Rounded up to a multiple of 256 KiB. Ignored for sources that can be read again.
     ///
     /// There is no upper bound. Memory is allocated as the window fills, and freed as bytes are
     /// committed.
@@ -103,8 +108,9 @@ impl Source {
     }
 
     /// Keeps all bytes of a reader in an unnamed file in `directory` (the *spill file*), instead of
-    /// a window in memory. An upload can then even restart at the first byte. The file takes as
-    /// much space as the media, and the operating system removes it when the process ends.
+    /// a window in memory. An upload can then restart at the first byte if its session is lost. The
+    /// file takes as much space as the media. It exists as long as the upload runs; the operating
+    /// system also removes it when the process is killed.
     #[must_use]
     pub fn spilled_to(mut self, directory: impl Into<PathBuf>) -> Self {
         self.spill = Some(directory.into());
@@ -131,7 +137,8 @@ impl fmt::Debug for Source {
     }
 }
 
-/// An open source, from which ranges of bytes can be read. A stream has only the kept bytes.
+/// An open source, from which ranges of bytes can be read: of a stream, those in its window or
+/// spill.
 pub(crate) struct Media(Inner);
 
 enum Inner {
@@ -141,7 +148,7 @@ enum Inner {
 }
 
 impl Source {
-    /// Opens the source. Opening a FIFO waits for its other end.
+    /// Opens the source. For a FIFO, waits until a writer opens it.
     pub(crate) async fn open(self) -> Result<Media, SourceError> {
         let keep = match self.spill {
             Some(directory) => Retention::All(directory),
@@ -172,8 +179,8 @@ impl Source {
 }
 
 impl Media {
-    /// Returns the number of bytes, if known. For a stream of unknown length it is known at the
-    /// end.
+    /// Returns the number of bytes of the media. For a stream without a stated length it is known
+    /// once the stream has been read to its end.
     pub(crate) fn total(&self) -> Option<u64> {
         match &self.0 {
             Inner::File(file) => Some(file.size()),
@@ -195,13 +202,12 @@ impl Media {
         matches!(self.0, Inner::Stream(_))
     }
 
-    /// Reads from a stream until `upto` bytes of the media have been read in total, the window and
-    /// one byte more are full, or the stream ends. Other media is always complete.
+    /// Reads from a stream into its window or spill, up to offset `upto` of the media. Other media
+    /// needs no filling: all of it is available at once.
     ///
-    /// The one byte beyond the window tells whether the media continues after a chunk as large as
-    /// the window. If `upto` is beyond that byte and the stream has not ended, [`Filled::end`] is
-    /// less than `upto`. Bytes must then be [released](Self::release) before the next call can read
-    /// more.
+    /// Returns earlier if the stream ends. Also returns earlier if the window is full and holds one
+    /// byte more, which shows whether the media continues after a chunk as large as the window.
+    /// More can then be read only after bytes were [released](Self::release).
     ///
     /// # Cancel safety
     ///
@@ -215,12 +221,13 @@ impl Media {
         Ok(Filled { end, ended: true })
     }
 
-    /// Returns a stream of exactly these bytes.
+    /// Returns a stream of exactly these bytes. It must be polled inside a tokio runtime, and reads
+    /// a file only when it is polled.
     ///
-    /// It ends with an error if they are not available: `UnexpectedEof` after the end of the media
-    /// or of the filled bytes, or an error that contains a [`SourceError::NoLongerBuffered`] if
-    /// they were released. A file is read one piece ahead. Nothing is read before the first poll,
-    /// which must happen inside a tokio runtime.
+    /// It ends with an error if the bytes are not available: `UnexpectedEof` if some are beyond the
+    /// end of the media or beyond what was [filled](Self::fill), or an error that contains a
+    /// [`SourceError::NoLongerBuffered`] if some were [released](Self::release).
+    /// [`cannot_read`](Self::cannot_read) converts it.
     pub(crate) fn read(&self, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
         match &self.0 {
             Inner::File(file) => file.read(range),
@@ -237,7 +244,8 @@ impl Media {
         }
     }
 
-    /// Returns the identity of a file, by which it is recognised later; `None` for other media.
+    /// Returns the identity of a regular file, by which it is recognised later; `None` for other
+    /// media.
     pub(crate) async fn identity(&self) -> Result<Option<SourceIdentity>, SourceError> {
         match &self.0 {
             Inner::File(file) => file.identity().await.map(Some),
@@ -245,8 +253,9 @@ impl Media {
         }
     }
 
-    /// Checks that a file has not changed since it was opened: compares its size, its modification
-    /// time, and the file that now has its name. Takes two `stat` calls.
+    /// Checks that a regular file has not changed since it was opened: compares its size, its
+    /// modification time, and the file that now has its name. Takes two `stat` calls. Other media
+    /// is not checked.
     ///
     /// Does not detect a write after which a program has restored the modification time.
     /// [`SourceIdentity::difference`] detects such a write in the first or last 64 KiB.
@@ -276,7 +285,7 @@ impl Media {
         }
     }
 
-    /// Converts an error of the stream that [`read`](Self::read) returned.
+    /// Converts an error from the stream of [`read`](Self::read).
     pub(crate) fn cannot_read(&self, error: io::Error) -> SourceError {
         let source = match error.downcast::<SourceError>() {
             Ok(inner) => return inner,
@@ -319,7 +328,7 @@ fn slice(bytes: &Bytes, range: &Range<u64>) -> io::Result<Bytes> {
     }
 }
 
-/// Why media cannot be read.
+/// Why media cannot be read, or an upload of it cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
@@ -337,7 +346,7 @@ pub enum SourceError {
         /// The directory.
         path: PathBuf,
     },
-    /// The path is not a regular file, so it cannot be identified when an upload continues.
+    /// The path is not a regular file, so it has no [identity](SourceIdentity).
     #[error("{} is not a regular file", path.display())]
     NotAFile {
         /// The path.
@@ -365,10 +374,10 @@ pub enum SourceError {
         /// Cause of the error.
         source: io::Error,
     },
-    /// The media has changed since the upload began.
+    /// A file has changed since its upload began.
     #[error("{} has changed since the upload began: {change}", path.display())]
     Changed {
-        /// Path of the media.
+        /// Path of the file.
         path: PathBuf,
         /// The change.
         change: Change,
@@ -381,7 +390,7 @@ pub enum SourceError {
         /// Actual length in bytes; for a reader that continues, one more than stated.
         found: u64,
     },
-    /// Bytes must be sent again, but were dropped from the window.
+    /// Bytes of a stream must be sent again, but were dropped from its window.
     #[error(
         "the media is needed again from byte {wanted}, but it is buffered only from byte {kept_from}"
     )]

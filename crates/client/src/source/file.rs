@@ -21,7 +21,7 @@ use super::{SourceError, positioned};
 pub(super) struct FileMedia {
     /// Path as the caller gave it.
     path: PathBuf,
-    /// Absolute path without symbolic links.
+    /// Absolute path without symbolic links; with them if the file has no name any more.
     canonical: PathBuf,
     file: Arc<File>,
     state: FileState,
@@ -29,12 +29,13 @@ pub(super) struct FileMedia {
 
 /// An opened path.
 pub(super) enum Opened {
+    /// A regular file, any range of which can be read.
     Regular(FileMedia),
-    /// A file that is read like a stream.
+    /// A file that is read like a stream: not a regular one, or one that does not report its size.
     Other(File),
 }
 
-/// Opens a path.
+/// Opens a path. For a FIFO, waits until a writer opens it.
 pub(super) async fn open(path: PathBuf) -> Result<Opened, SourceError> {
     let opened = path.clone();
     let opened = spawn_blocking(move || open_blocking(opened)).await;
@@ -157,13 +158,13 @@ fn change(opened: &FileState, file: &File, path: &Path) -> io::Result<Option<Cha
     Ok(opened.difference(&now))
 }
 
-/// The identity of a file when its upload begins. It is compared with that of the file with which
-/// the upload continues.
+/// The identity of a regular file when its upload begins. When the upload continues, the file must
+/// still have this identity.
 ///
-/// It consists of `stat` fields and a checksum of the first and the last 64 KiB, so its cost does
-/// not depend on the size of the file. It does not show a change of the bytes between them after
-/// which a program has restored the modification time. Only the comparison of digests at the end of
-/// the upload detects such a change.
+/// It consists of size, modification time, inode and device, and of a CRC32C of the first and the
+/// last 64 KiB. So its cost does not depend on the size of the file. There is one change that it
+/// does not show: a program writes to the middle of the file, and then restores the modification
+/// time. Only the comparison of digests at the end of the upload detects that.
 ///
 /// The identity can be serialized, even if the path is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -171,12 +172,12 @@ pub struct SourceIdentity {
     #[serde(with = "path_format")]
     path: PathBuf,
     file: FileState,
-    /// Checksum of the first [`END_BYTES`] bytes followed by the last [`END_BYTES`] bytes; of all
+    /// CRC32C of the first [`END_BYTES`] bytes followed by the last [`END_BYTES`] bytes; of all
     /// bytes once, if these overlap.
     ends_crc32c: Crc32c,
 }
 
-/// A change of a file.
+/// How a file has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
@@ -191,9 +192,9 @@ pub enum Change {
         /// Current size in bytes.
         is: u64,
     },
-    /// Its modification time has changed.
+    /// Its modification time has changed, and its size has not.
     Modified,
-    /// Its first or last bytes have changed, although its modification time has not.
+    /// Its first or last 64 KiB have changed, and its size and modification time have not.
     Content,
 }
 
@@ -212,12 +213,12 @@ struct ModificationTime {
     nanoseconds: u32,
 }
 
-/// Number of bytes at each end of a file that the checksum covers.
+/// Number of bytes at each end of a file that the CRC32C covers.
 const END_BYTES: u64 = 64 << 10;
 
 impl SourceIdentity {
-    /// Returns the identity of a file. A path that is not a regular file is not opened, so a FIFO
-    /// loses no bytes.
+    /// Returns the identity of a file. A path that is not a regular file is not opened, because
+    /// that would disturb the writer of a FIFO.
     ///
     /// # Errors
     ///
@@ -234,7 +235,8 @@ impl SourceIdentity {
         })
     }
 
-    /// Returns the path without symbolic links.
+    /// Returns the absolute path. It has no symbolic links, unless the file had no name any more
+    /// when it was opened, like a deleted file at `/dev/stdin`.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -244,7 +246,7 @@ impl SourceIdentity {
         self.file.size
     }
 
-    /// Returns the modification time.
+    /// Returns the modification time; 1970 if the system's clock cannot represent it.
     pub fn modified(&self) -> SystemTime {
         let ModificationTime {
             seconds,
@@ -270,7 +272,8 @@ impl SourceIdentity {
         self.file.inode
     }
 
-    /// Returns the checksum of the first and last 64 KiB.
+    /// Returns the CRC32C of the first 64 KiB followed by the last 64 KiB; of all bytes once, if
+    /// these overlap.
     pub fn ends_crc32c(&self) -> Crc32c {
         self.ends_crc32c
     }
@@ -278,11 +281,11 @@ impl SourceIdentity {
     /// Returns how the file with the identity `now` differs from the one with this identity; `None`
     /// if an upload may continue with it.
     ///
-    /// Size, modification time and checksum are compared. Device and inode numbers alone make no
-    /// difference: devices are renumbered at a reboot or a mount, and inodes at a mount of some
-    /// network file systems and by a restored backup. The inode only decides which change is
-    /// reported: a file that differs and has another inode was replaced. The path is not compared
-    /// here; it is part of the [key](crate::UploadKey) by which the journal finds an upload.
+    /// Size, modification time and CRC32C are compared. A file that differs and has another inode
+    /// was [replaced](Change::Replaced). Another inode or device alone is no difference: devices
+    /// are renumbered at a reboot or a mount, and inodes at a mount of some network file systems
+    /// and by a restored backup. The path is not compared either: it is part of the
+    /// [key](crate::UploadKey) by which the journal finds an upload.
     pub fn difference(&self, now: &Self) -> Option<Change> {
         let ends = (self.ends_crc32c != now.ends_crc32c).then_some(Change::Content);
         let change = self.file.difference(&now.file).or(ends)?;
@@ -295,13 +298,13 @@ impl SourceIdentity {
 }
 
 impl FileState {
-    /// Returns whether two states are of the same file. One of them must be of an open file, so
-    /// that its inode cannot be reused.
+    /// Returns whether two states are of the same file. One of them must be of an open file: the
+    /// inode of a deleted file can be reused.
     pub(super) fn is_the_same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// Returns the change between two states.
+    /// Returns the change of size or modification time between this state and `now`.
     pub(super) fn difference(&self, now: &Self) -> Option<Change> {
         if self.size != now.size {
             return Some(Change::Resized {
@@ -340,7 +343,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// Computes the checksum of a file's ends. If the file is truncated meanwhile, the checksum covers
+/// Computes the CRC32C of a file's ends. If the file is truncated meanwhile, the CRC32C covers
 /// fewer bytes; the changed size shows that.
 fn ends_crc32c(file: &Arc<File>, size: u64) -> io::Result<Crc32c> {
     let head = 0..END_BYTES.min(size);

@@ -1,10 +1,14 @@
 //! Positioned reads of a file, fast and with little memory.
 //!
-//! Bytes in the page cache are read on the current thread, in pieces so small that they stay in the
-//! CPU cache until they are sent. Other bytes are read on the blocking pool, in pieces so large
-//! that the overhead of the pool does not matter. While one of these pieces is being sent, the next
-//! one is read, so at most three pieces are in memory. Buffers are not filled with zeros before a
-//! read.
+//! Bytes in the page cache are read on the current thread, by reads so small that the bytes stay in
+//! the CPU cache until they are sent. Other bytes are read on the blocking pool, by reads so large
+//! that the overhead of the pool does not matter.
+//!
+//! While the result of a read on the pool is being sent, the next read runs. So the results of at
+//! most three reads are in memory: the one that is being read, the one from which the connection
+//! takes bytes, and the end of an earlier one in the connection's buffer.
+//!
+//! Buffers are not filled with zeros before a read.
 
 use std::fs::File;
 use std::io;
@@ -18,14 +22,15 @@ use rustix::io::Errno;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 /// Size of reads on the blocking pool in bytes.
-pub(super) const PIECE: u64 = 1 << 20;
+pub(super) const UNCACHED_READ: u64 = 1 << 20;
 
 /// Size of reads from the page cache in bytes.
-const CACHED_PIECE: u64 = 256 << 10;
+const CACHED_READ: u64 = 256 << 10;
 
-/// Returns exactly these bytes of a file, in pieces.
+/// Returns exactly these bytes of a file. Each item of the stream is the result of one read.
 ///
-/// If the stream is dropped during a read, that read completes on its own.
+/// If the stream is dropped during a read on the blocking pool, that read completes in the
+/// background.
 pub(super) fn stream(file: Arc<File>, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
     let ahead = ReadAhead {
         file,
@@ -33,8 +38,8 @@ pub(super) fn stream(file: Arc<File>, range: Range<u64>) -> BoxStream<'static, i
         reading: None,
     };
     stream::unfold(ahead, |mut ahead| async {
-        let piece = ahead.next().await?;
-        Some((piece, ahead))
+        let read = ahead.next().await?;
+        Some((read, ahead))
     })
     .boxed()
 }
@@ -43,27 +48,27 @@ struct ReadAhead {
     file: Arc<File>,
     /// The bytes whose read has not started.
     rest: Range<u64>,
-    /// The running read of the next piece.
+    /// The read that is running on the blocking pool.
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
 impl ReadAhead {
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         if self.reading.is_none() {
-            if let Some(cached_piece) = self.cached_piece() {
-                return Some(cached_piece);
+            if let Some(cached) = self.read_cached() {
+                return Some(cached);
             }
             self.begin();
         }
-        let piece = self.reading.as_mut()?.await;
+        let read = self.reading.as_mut()?.await;
         self.reading = None;
-        match piece.map_err(io::Error::from).flatten() {
-            Ok(piece) => {
-                // A cached piece is read when it is needed, since that takes no wait.
+        match read.map_err(io::Error::from).flatten() {
+            Ok(bytes) => {
+                // Cached bytes are read when they are needed, since that takes no wait.
                 if self.next_cached().is_none() {
                     self.begin();
                 }
-                Some(Ok(piece))
+                Some(Ok(bytes))
             }
             Err(error) => {
                 self.rest = 0..0;
@@ -72,21 +77,21 @@ impl ReadAhead {
         }
     }
 
-    /// Reads the next piece if it is in the page cache.
-    fn cached_piece(&mut self) -> Option<io::Result<Bytes>> {
-        let piece = self.next_cached()?;
-        self.rest.start = piece.end;
-        let read = read_exact(&self.file, piece);
+    /// Reads the next bytes if they are in the page cache.
+    fn read_cached(&mut self) -> Option<io::Result<Bytes>> {
+        let range = self.next_cached()?;
+        self.rest.start = range.end;
+        let read = read_exact(&self.file, range);
         if read.is_err() {
             self.rest = 0..0;
         }
         Some(read)
     }
 
-    /// Returns the range of the next piece if it is in the page cache.
+    /// Returns the range of the next [`CACHED_READ`] bytes if they are in the page cache.
     fn next_cached(&self) -> Option<Range<u64>> {
-        self.rest_up_to(CACHED_PIECE)
-            .filter(|piece| is_cached(&self.file, piece))
+        self.rest_up_to(CACHED_READ)
+            .filter(|range| is_cached(&self.file, range))
     }
 
     fn rest_up_to(&self, limit: u64) -> Option<Range<u64>> {
@@ -94,19 +99,20 @@ impl ReadAhead {
         (!self.rest.is_empty()).then(|| start..end.min(start.saturating_add(limit)))
     }
 
-    /// Starts to read the next piece on the blocking pool.
+    /// Starts to read the next bytes on the blocking pool.
     fn begin(&mut self) {
-        let Some(piece) = self.rest_up_to(PIECE) else {
+        let Some(range) = self.rest_up_to(UNCACHED_READ) else {
             return;
         };
-        self.rest.start = piece.end;
+        self.rest.start = range.end;
         let file = Arc::clone(&self.file);
-        self.reading = Some(spawn_blocking(move || read_exact(&file, piece)));
+        self.reading = Some(spawn_blocking(move || read_exact(&file, range)));
     }
 }
 
 /// Returns whether both ends of a range are in the page cache. The bytes between them then almost
-/// always are, too, because the kernel reads files ahead and caches them in order.
+/// always are, too, because the kernel reads files ahead and caches them in order. If they are not,
+/// the read blocks the thread until the disk has delivered them.
 #[cfg(target_os = "linux")]
 fn is_cached(file: &File, range: &Range<u64>) -> bool {
     use rustix::io::{ReadWriteFlags, preadv2};
@@ -119,36 +125,36 @@ fn is_cached(file: &File, range: &Range<u64>) -> bool {
     cached_at(range.end - 1) && cached_at(range.start)
 }
 
-/// Returns `false`, because other systems than Linux cannot tell. All reads use the blocking pool.
+/// Returns `false`: other systems than Linux cannot tell. All reads then use the blocking pool.
 #[cfg(not(target_os = "linux"))]
 fn is_cached(_: &File, _: &Range<u64>) -> bool {
     false
 }
 
-/// Reads exactly these bytes. Blocks.
+/// Reads exactly these bytes. Blocks the thread until they are read.
 fn read_exact(file: &File, range: Range<u64>) -> io::Result<Bytes> {
     let wanted = range.end - range.start;
-    let piece = read_available(file, range)?;
-    if piece.len() as u64 == wanted {
-        Ok(piece)
+    let bytes = read_available(file, range)?;
+    if bytes.len() as u64 == wanted {
+        Ok(bytes)
     } else {
         Err(io::ErrorKind::UnexpectedEof.into())
     }
 }
 
-/// Reads these bytes, or fewer at the end of the file. Blocks.
+/// Reads these bytes, or fewer at the end of the file. Blocks the thread until they are read.
 pub(super) fn read_available(file: &File, range: Range<u64>) -> io::Result<Bytes> {
     let len = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
-    let mut piece = Vec::with_capacity(len);
-    while piece.len() < len {
-        let at = range.start + piece.len() as u64;
-        match rustix::io::pread(file, spare_capacity(&mut piece), at) {
+    let mut bytes = Vec::with_capacity(len);
+    while bytes.len() < len {
+        let at = range.start + bytes.len() as u64;
+        match rustix::io::pread(file, spare_capacity(&mut bytes), at) {
             Ok(0) => break,
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
     // The capacity of the vector, and so the read, may be larger than requested.
-    piece.truncate(len);
-    Ok(piece.into())
+    bytes.truncate(len);
+    Ok(bytes.into())
 }

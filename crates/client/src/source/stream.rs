@@ -1,5 +1,5 @@
-//! Media that can be read only once, and its kept bytes: a window in memory, or all bytes in a
-//! file.
+//! Media that can be read only once, and the bytes of it that are kept to be sent again: the last
+//! ones in memory (the window), or all of them in a file (the spill).
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,16 +17,16 @@ use tokio::task::spawn_blocking;
 
 use super::{Reader, SourceError, positioned};
 
-/// The result of [`Media::fill`](super::Media::fill).
+/// How far media was read by [`Media::fill`](super::Media::fill).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Filled {
-    /// Number of bytes read in total. Those that were not released can be sent.
+    /// Offset after the last byte that was read.
     pub(crate) end: u64,
-    /// Whether the media is known to end at `end`.
+    /// Whether the media ends there. `false` if that is not known yet.
     pub(crate) ended: bool,
 }
 
-/// The bytes of a stream to keep, and their place.
+/// Which bytes of a stream are kept, and where.
 pub(super) enum Retention {
     /// The last bytes, at most this number, in memory.
     Window(u64),
@@ -36,12 +36,12 @@ pub(super) enum Retention {
 
 /// A reader and its kept bytes.
 ///
-/// Bytes are read into `block`, and are moved from there to `kept`, a block at a time. At every
-/// await point each byte that was read is in `block` or in `kept`, so dropping [`fill`](Self::fill)
-/// loses no bytes.
+/// Bytes are read into `block`. When it is full, and at the end of [`fill`](Self::fill), they are
+/// moved to `kept`. At every await point each byte that was read is in `block` or in `kept`, so
+/// dropping `fill` loses no bytes.
 pub(super) struct StreamMedia {
     reader: SyncWrapper<Reader>,
-    /// Path of the reader, if it was opened by path.
+    /// Path of the reader, if the caller gave a path. For errors.
     path: Option<PathBuf>,
     /// Length in bytes that the caller stated.
     stated: Option<u64>,
@@ -52,7 +52,7 @@ pub(super) struct StreamMedia {
     read: u64,
     /// Whether the reader has ended.
     ended: bool,
-    /// Whether the reader had more bytes than stated.
+    /// Whether the reader has more bytes than stated.
     exceeds_stated: bool,
 }
 
@@ -61,8 +61,8 @@ enum Retained {
     Spill(Spill),
 }
 
-/// Size of memory blocks in bytes.
-pub(super) const BLOCK: usize = 256 << 10;
+/// Size of a block in bytes.
+const BLOCK: usize = 256 << 10;
 
 impl StreamMedia {
     pub(super) async fn new(
@@ -98,6 +98,7 @@ impl StreamMedia {
         }
     }
 
+    /// See [`Media::fill`](super::Media::fill).
     pub(super) async fn fill(&mut self, upto: u64) -> Result<Filled, SourceError> {
         let upto = upto.min(self.fill_limit());
         while !self.ended && self.read < upto {
@@ -151,6 +152,7 @@ impl StreamMedia {
         Ok(())
     }
 
+    /// Moves the bytes of the block to the kept ones.
     async fn keep_block(&mut self) -> Result<(), SourceError> {
         match &mut self.kept {
             Retained::Window(window) => {
@@ -161,7 +163,7 @@ impl StreamMedia {
         }
     }
 
-    /// Checks that the reader has the stated length. Reads one more byte if that is needed.
+    /// Checks that the reader has the stated length. After that many bytes, reads one byte more.
     async fn check_length(&mut self) -> Result<(), SourceError> {
         let Some(stated) = self.stated else {
             return Ok(());
@@ -196,18 +198,20 @@ impl StreamMedia {
     }
 }
 
-/// The last bytes of a stream in memory, from offset `first` to offset `end`: at most `size` bytes,
-/// and one byte read ahead. The memory use is higher by one or two blocks, because a block is freed
-/// as a whole.
-pub(super) struct Window {
+/// The last bytes of a stream in memory: at most `size` bytes, and one byte read ahead. The memory
+/// use is higher by one or two blocks, because a block is freed as a whole.
+struct Window {
     size: u64,
+    /// Offset of the first byte.
     first: u64,
+    /// Offset after the last byte.
     end: u64,
+    /// The bytes. Each piece is a block or a part of one.
     pieces: VecDeque<Bytes>,
 }
 
 impl Window {
-    pub(super) fn new(size: u64) -> Self {
+    fn new(size: u64) -> Self {
         Self {
             size,
             first: 0,
@@ -216,16 +220,16 @@ impl Window {
         }
     }
 
-    pub(super) fn size(&self) -> u64 {
+    fn size(&self) -> u64 {
         self.size
     }
 
     /// Returns the offset at which the window is full.
-    pub(super) fn reach(&self) -> u64 {
+    fn reach(&self) -> u64 {
         self.first.saturating_add(self.size)
     }
 
-    pub(super) fn push(&mut self, piece: Bytes) {
+    fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
             self.end += piece.len() as u64;
             self.pieces.push_back(piece);
@@ -233,7 +237,7 @@ impl Window {
     }
 
     /// Drops the bytes before this offset.
-    pub(super) fn release(&mut self, before: u64) {
+    fn release(&mut self, before: u64) {
         let before = before.min(self.end);
         while self.first < before {
             let Some(piece) = self.pieces.front_mut() else {
@@ -250,7 +254,7 @@ impl Window {
     }
 
     /// Returns exactly these bytes, in pieces.
-    pub(super) fn pieces(&self, range: Range<u64>) -> io::Result<Vec<Bytes>> {
+    fn pieces(&self, range: Range<u64>) -> io::Result<Vec<Bytes>> {
         if range.is_empty() {
             return Ok(Vec::new());
         }
@@ -282,19 +286,19 @@ fn slice_len(len: u64) -> usize {
 }
 
 /// All bytes of a stream, in a file without a name (the spill file).
-pub(super) struct Spill {
+struct Spill {
     directory: PathBuf,
     file: Arc<File>,
     /// Number of bytes written.
     written: u64,
-    /// Bytes to be written at offset `written`. If a future is dropped, they are written a second
-    /// time, perhaps while the first write still runs. That does no harm, because both write the
-    /// same bytes at the same offset.
+    /// Bytes to be written at offset `written`. If [`push`](Self::push) is dropped while it writes
+    /// them, they are written again, perhaps while the first write still runs. That does no harm,
+    /// because both write the same bytes at the same offset.
     pending: Bytes,
 }
 
 impl Spill {
-    pub(super) async fn create(directory: PathBuf) -> Result<Self, SourceError> {
+    async fn create(directory: PathBuf) -> Result<Self, SourceError> {
         let within = directory.clone();
         let created = spawn_blocking(move || tempfile::tempfile_in(within)).await;
         match created.map_err(io::Error::from).flatten() {
@@ -308,9 +312,9 @@ impl Spill {
         }
     }
 
-    /// Writes a whole block. If the future is dropped, the unwritten bytes stay in `block` or in
-    /// `pending`.
-    pub(super) async fn push(&mut self, block: &mut BytesMut) -> Result<(), SourceError> {
+    /// Writes the bytes of `block`. If the future is dropped, the unwritten bytes stay in `block`
+    /// or in `pending`.
+    async fn push(&mut self, block: &mut BytesMut) -> Result<(), SourceError> {
         while !(self.pending.is_empty() && block.is_empty()) {
             if self.pending.is_empty() {
                 self.pending = block.split().freeze();
@@ -320,7 +324,7 @@ impl Spill {
         Ok(())
     }
 
-    pub(super) fn read(&self, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
+    fn read(&self, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
         positioned::stream(Arc::clone(&self.file), range)
     }
 

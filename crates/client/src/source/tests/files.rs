@@ -2,12 +2,12 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-use super::super::positioned::PIECE;
+use super::super::positioned::UNCACHED_READ;
 use super::*;
 
 #[tokio::test]
 async fn range_of_a_file_is_read_exactly() {
-    let bytes = some_media(3 * usize::try_from(PIECE).unwrap() + 17);
+    let bytes = some_media(3 * usize::try_from(UNCACHED_READ).unwrap() + 17);
     let end = bytes.len() as u64;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("media");
@@ -19,10 +19,10 @@ async fn range_of_a_file_is_read_exactly() {
         0..1,
         0..end,
         end - 1..end,
-        5..PIECE,
-        5..PIECE + 5,
-        PIECE..2 * PIECE,
-        PIECE - 1..2 * PIECE + 1,
+        5..UNCACHED_READ,
+        5..UNCACHED_READ + 5,
+        UNCACHED_READ..2 * UNCACHED_READ,
+        UNCACHED_READ - 1..2 * UNCACHED_READ + 1,
     ] {
         let wanted =
             &bytes[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()];
