@@ -1,18 +1,18 @@
 //! The journal: a directory with records of unfinished uploads, so that a later process can
 //! continue them.
 //!
-//! A journal is a directory that belongs to a single user. The upload with the id `mzxw6ytb` has
-//! these files:
+//! A journal is a directory that belongs to a single user. The upload whose record has the id
+//! `mzxw6ytb` has these files:
 //!
 //! ```text
-//! mzxw6ytb.upload.json     The record: the target, the session, the metadata and the identity of
-//!                          the file. Written durably before the first byte of media is sent, and
-//!                          replaced atomically and durably.
+//! mzxw6ytb.upload.json     The record: upload URL, session, metadata, identity of the file and
+//!                          more. Written durably before the first byte of media is sent, and
+//!                          replaced atomically and durably if a new session starts.
 //! mzxw6ytb.upload.offset   The progress, for display. Replaced atomically but never synced, so a
 //!                          power failure may damage it. No upload depends on it, because the
 //!                          server has the authoritative offset.
-//! mzxw6ytb.upload.lock     Locked (flock) by the process that works on the upload. The operating
-//!                          system unlocks it when that process dies.
+//! mzxw6ytb.upload.lock     Locked (flock) by the holder of the record, which works on the upload.
+//!                          The operating system unlocks it when the holder's process dies.
 //! mzxw6ytb.upload.new      The next version of the record or the progress, before the rename.
 //! ```
 //!
@@ -23,18 +23,19 @@
 //! Other programs may have files in the directory. A file without a record is removed only if it
 //! has one of these names and begins like a file of the journal.
 //!
-//! A session URI is a credential, and the URL may contain a key. Files are therefore readable by
-//! their owner only (0600), as are the directories that the journal creates (0700). An existing
-//! directory is not changed, and is refused if it belongs to another user or if others may write to
-//! it: a record that another user wrote could direct this user's files to another server. For the
-//! same reason, a record that belongs to another user is not used.
+//! A session URI is a credential, and the upload URL may contain an API key. Files are therefore
+//! readable by their owner only (0600), as are the directories that the journal creates (0700). An
+//! existing directory is not changed, and is refused if it belongs to another user or if others may
+//! write to it: a record that another user wrote could direct this user's files to another server.
+//! For the same reason, a record that belongs to another user is not used.
 //!
 //! Records are JSON with a `version`. A record of another version is reported as damaged, and
 //! neither used nor removed. Unknown fields are ignored, and are lost when the record is rewritten.
 //! A field that must not be ignored requires a new version.
 //!
-//! All functions block: usually for less than a millisecond, and if they write durably, for a few
-//! syncs of small files. The journal does not access the network.
+//! All functions block the thread: those that write durably for a few syncs of small files, those
+//! that read all records for about ten microseconds a record, the others for less than a
+//! millisecond.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -54,11 +55,14 @@ mod tests;
 
 pub use record::{Entry, InvalidRecordId, NewRecord, Record, RecordId, UploadKey};
 
-/// A directory of unfinished uploads.
+/// A directory with records of unfinished uploads.
 ///
-/// Any number of processes may use it at the same time. At most one of them at a time has an upload
-/// [locked](Self::lock). If two processes [create](Self::create) records of the same upload at the
-/// same moment, the journal has two uploads.
+/// Any number of processes, and of clones in one process, may use it at the same time. A record can
+/// be [locked](Self::lock) by one of them at a time, and only its holder works on the upload. Two
+/// processes that start the same upload at the same time [create](Self::create) two records, and so
+/// two uploads.
+///
+/// All methods block the thread while they read or write files.
 #[derive(Debug, Clone)]
 pub struct Journal {
     directory: PathBuf,
@@ -67,15 +71,15 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens a journal and creates missing directories.
+    /// Opens a journal, and creates its directory and missing parents.
     ///
-    /// Removes the files of uploads without a record. A process leaves them if it is killed while
-    /// it creates or removes the record. Other files are not changed.
+    /// Removes the files of uploads that have no record. A process leaves such files if it is
+    /// killed while it creates or removes the record. Other files are not changed.
     ///
     /// # Errors
     ///
-    /// The directory cannot be used, belongs to a user other than the effective one, or is writable
-    /// by others.
+    /// The directory cannot be created or listed, belongs to a user other than the effective one of
+    /// this process, or is writable by others.
     pub fn open(directory: impl Into<PathBuf>) -> Result<Self, JournalError> {
         Self::open_as(files::this_user(), directory.into())
     }
@@ -91,8 +95,9 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Returns the default directory: `$XDG_STATE_HOME/windlass/uploads`, or
-    /// `~/.local/state/windlass/uploads`. `None` for a user without a home directory.
+    /// Returns the default directory: `$XDG_STATE_HOME/windlass/uploads` if that variable is an
+    /// absolute path, else `~/.local/state/windlass/uploads`. `None` if the variable is not, and
+    /// the user has no home directory.
     pub fn default_directory() -> Option<PathBuf> {
         state_directory(env::var_os("XDG_STATE_HOME"), env::home_dir())
             .map(|state| state.join("windlass/uploads"))
@@ -103,8 +108,12 @@ impl Journal {
         &self.directory
     }
 
-    /// Lists the unfinished uploads, oldest first, and then the records that cannot be read. Files
-    /// with other names are ignored.
+    /// Returns the unfinished uploads, oldest first, and after them the records that cannot be
+    /// used.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be listed.
     pub fn entries(&self) -> Result<Vec<Entry>, JournalError> {
         let (mut records, mut damaged) = (Vec::new(), Vec::new());
         for id in self.recorded_ids()? {
@@ -128,7 +137,12 @@ impl Journal {
     /// Finds the unfinished uploads with this key, oldest first.
     /// [`Client::upload`](crate::Client::upload) continues the last of them, which is the newest.
     ///
-    /// Reads all records, about ten microseconds each. Takes no locks and writes nothing.
+    /// Reads all records, which takes about ten microseconds each. Ignores those that cannot be
+    /// used. Takes no locks and writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be listed.
     pub fn find(&self, key: &UploadKey) -> Result<Vec<Record>, JournalError> {
         let mut found = Vec::new();
         for id in self.recorded_ids()? {
@@ -150,6 +164,10 @@ impl Journal {
     }
 
     /// Creates and locks a record. It survives a power failure once this returns.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be written, synced or locked, or no random id can be drawn.
     pub fn create(&self, new: NewRecord) -> Result<LockedRecord, JournalError> {
         loop {
             let id = RecordId::random()?;
@@ -163,12 +181,15 @@ impl Journal {
         }
     }
 
-    /// Locks an upload in order to continue it.
+    /// Locks a record, so that its upload can be [continued](crate::Client::resume).
     ///
     /// # Errors
     ///
-    /// [`InUse`](JournalError::InUse) while another process, or another [`LockedRecord`] of this
-    /// process, has the lock.
+    /// - [`InUse`](JournalError::InUse) while another process, or another [`LockedRecord`] of this
+    ///   process, has the lock.
+    /// - [`NotFound`](JournalError::NotFound) if there is no such record.
+    /// - [`Damaged`](JournalError::Damaged) if the record cannot be used.
+    /// - Others if a file cannot be read or locked.
     pub fn lock(&self, id: &RecordId) -> Result<LockedRecord, JournalError> {
         let files = self.files(id);
         let lock = Self::acquire(&files)?;
@@ -184,13 +205,18 @@ impl Journal {
         }
     }
 
-    /// Removes an upload. Its session stays on the server until it expires.
+    /// Removes a record. The session of its upload stays on the server until it expires;
+    /// [`Client::cancel`](crate::Client::cancel) ends it.
     ///
     /// A damaged record is removed as well, but not a record of another version.
     ///
     /// # Errors
     ///
-    /// [`InUse`](JournalError::InUse) while another process has the lock.
+    /// - [`InUse`](JournalError::InUse) while another process, or a [`LockedRecord`] of this
+    ///   process, has the lock.
+    /// - [`NotFound`](JournalError::NotFound) if there is no such record.
+    /// - [`Damaged`](JournalError::Damaged) if the record has another version.
+    /// - Others if a file cannot be locked or removed.
     pub fn remove(&self, id: &RecordId) -> Result<(), JournalError> {
         let files = self.files(id);
         let lock = Self::acquire(&files)?;
@@ -203,7 +229,7 @@ impl Journal {
         }
     }
 
-    /// Locks an upload that exists.
+    /// Locks the files of an upload that has a record.
     fn acquire(files: &Files) -> Result<Lock, JournalError> {
         let not_found = || JournalError::NotFound {
             id: files.id.clone(),
@@ -225,8 +251,8 @@ impl Journal {
         Err(not_found())
     }
 
-    /// Removes the files of an upload without a record. Skips them if the lock is taken: another
-    /// process is about to create or to remove the record.
+    /// Removes the files of an upload, if it has no record. Skips them if the lock is taken: its
+    /// holder is about to create or to remove the record.
     fn sweep(&self, id: &RecordId) -> Result<(), JournalError> {
         let files = self.files(id);
         let leftovers = || {
@@ -251,23 +277,22 @@ impl Journal {
     }
 }
 
-/// Returns the user's directory for state. A relative `$XDG_STATE_HOME` is ignored, as the XDG Base
-/// Directory Specification requires.
+/// Returns the user's directory for state: `xdg`, which is `$XDG_STATE_HOME`, or one below `home`.
+/// A relative `xdg` is ignored, as the XDG Base Directory Specification requires.
 fn state_directory(xdg: Option<OsString>, home: Option<PathBuf>) -> Option<PathBuf> {
     let xdg = xdg.map(PathBuf::from).filter(|path| path.is_absolute());
     let home = home.filter(|path| path.is_absolute());
     xdg.or_else(|| home.map(|home| home.join(".local/state")))
 }
 
-/// Returns the time for records, in whole seconds. It is shown to users and has no other effect.
+/// Returns the time for records, in whole seconds. It is shown to users, and decides which record
+/// is older.
 fn now() -> SystemTime {
     let since = crate::now().duration_since(UNIX_EPOCH);
     UNIX_EPOCH + Duration::from_secs(since.unwrap_or_default().as_secs())
 }
 
-/// An unfinished upload, locked until this is dropped.
-///
-/// The operating system releases the lock of a process that dies.
+/// A record of an unfinished upload, locked until this is dropped or the process dies.
 #[derive(Debug)]
 pub struct LockedRecord {
     record: Record,
@@ -315,14 +340,14 @@ impl LockedRecord {
         Ok(())
     }
 
-    /// Writes the progress now, because the process stops working on the unfinished upload.
+    /// Writes the progress now, without a sync.
     pub(crate) fn write_progress(&mut self) -> Result<(), JournalError> {
         self.files.write_progress(&self.record)?;
         self.progress_written = Some(Instant::now());
         Ok(())
     }
 
-    /// Replaces the session durably, because the upload restarts in a new one.
+    /// Replaces the session durably, because the upload restarts in this one.
     pub(crate) fn new_session(&mut self, session: SessionUri) -> Result<(), JournalError> {
         self.record.session = session;
         self.record.committed = 0;
@@ -336,6 +361,10 @@ impl LockedRecord {
     }
 
     /// Removes the record durably, because the upload is finished or cannot be continued.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be removed, or the directory not synced. The record may then still be there.
     pub fn finish(self) -> Result<(), JournalError> {
         self.files.remove_all(self.lock)
     }
@@ -344,10 +373,11 @@ impl LockedRecord {
 /// Why an operation of the journal failed.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The directory cannot be created, listed or synced.
+    /// The directory, or one of its parents, cannot be created or synced, or the directory cannot
+    /// be listed.
     #[error("cannot use the journal {}", directory.display())]
     Directory {
-        /// The journal's directory, or one of its parents.
+        /// The journal's directory.
         directory: PathBuf,
         /// Cause of the error.
         source: io::Error,
@@ -403,13 +433,13 @@ pub enum JournalError {
     /// The operating system provides no random numbers.
     #[error("cannot create a random id for the upload")]
     Random(#[source] getrandom::Error),
-    /// The journal has no upload with this id. It may have been finished.
+    /// The journal has no record with this id. Its upload may have been finished.
     #[error("the journal has no unfinished upload {id}")]
     NotFound {
         /// The id.
         id: RecordId,
     },
-    /// Another process has locked the upload.
+    /// Another process, or another [`LockedRecord`] of this process, has locked the record.
     #[error("another process is working on the upload {id}")]
     InUse {
         /// The id.
@@ -430,7 +460,7 @@ pub enum JournalError {
 /// Errors of the format show only positions, because the content may be secret.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
-    /// The file cannot be read.
+    /// The file of the record cannot be read.
     #[error("it cannot be read ({0})")]
     Unreadable(io::Error),
     /// The file belongs to another user. That user could have redirected the upload.
@@ -457,7 +487,7 @@ pub enum Damage {
         /// The supported version.
         known: u64,
     },
-    /// The session URI is not valid.
+    /// The session URI or the upload URL is not valid.
     #[error("{0}")]
     Session(InvalidSessionUri),
 }

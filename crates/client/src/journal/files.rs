@@ -125,8 +125,7 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Returns the ids in the names of the files with the wanted roles. Files with other names are
-/// ignored.
+/// Returns the ids in the names of the files with the wanted roles. Other files are ignored.
 pub(super) fn ids(
     directory: &Path,
     wanted: impl Fn(Role) -> bool,
@@ -161,11 +160,11 @@ impl Files {
         }
     }
 
-    /// Takes the lock; `None` if another process has it.
+    /// Takes the lock; `None` if another process, or another [`Lock`] of this process, has it.
     ///
-    /// Between open and lock, another process may have removed the lock file. A lock on a removed
-    /// file is worthless, because the next process creates and locks another file. So the lock
-    /// counts only if the file still has its name.
+    /// Between open and lock, its holder may have removed the lock file. A lock on a removed file
+    /// is worthless, because the next process creates and locks another file. So the lock counts
+    /// only if the file still has its name.
     pub(super) fn take_lock(&self) -> Result<Option<Lock>, JournalError> {
         let cannot_lock = |source| JournalError::Lock {
             path: self.lock.clone(),
@@ -197,7 +196,7 @@ impl Files {
             })
     }
 
-    /// Returns whether the files of an upload without a record may be removed. Each of them must
+    /// Returns whether the files of an upload that has no record may be removed. Each of them must
     /// look like a file of the journal, because other programs may have files with the same names.
     pub(super) fn are_leftovers(&self) -> io::Result<bool> {
         for path in [&self.progress, &self.lock, &self.new] {
@@ -311,7 +310,7 @@ fn private_options() -> OpenOptions {
     options
 }
 
-/// Returns whether a file looks like one that a killed process of this user left.
+/// Returns whether a file looks like one that a killed process of `user` left.
 fn is_leftover(path: &Path, user: u32) -> io::Result<bool> {
     let metadata = path.symlink_metadata()?;
     if !metadata.is_file() || metadata.uid() != user {
@@ -386,9 +385,8 @@ struct Versioned {
 /// The first bytes of the JSON of a record, and of the progress.
 const PREFIXES: [&[u8]; 2] = [b"{\n  \"version\": ", b"{\"committed\":"];
 
-/// Returns whether `beginning`, the first bytes of a file, can be from a file of the journal. After
-/// a kill or a power failure such a file may be empty, be truncated, or have zeros from some byte
-/// on.
+/// Returns whether a file that begins with these bytes may be one of the journal. After a kill or a
+/// power failure such a file may be empty, be truncated, or have zeros from some byte on.
 fn may_be_journal_text(beginning: &[u8]) -> bool {
     let zeros = beginning.iter().position(|byte| *byte == 0);
     let text = &beginning[..zeros.unwrap_or(beginning.len())];

@@ -20,25 +20,25 @@ use crate::{SessionUri, SourceIdentity};
 pub struct Record {
     /// Id in the journal.
     pub id: RecordId,
-    /// The upload URL as the caller set it. It may contain a key.
+    /// The upload URL as the caller set it. It may contain an API key.
     pub url: String,
-    /// The session that receives the media.
+    /// The session to which the media is uploaded.
     pub session: SessionUri,
-    /// The method that started the session: `POST`, `PUT` or `PATCH`.
+    /// The HTTP method that started the session: `POST`, `PUT` or `PATCH`.
     pub http_method: String,
     /// Content type of the media, if the caller set one.
     pub content_type: Option<String>,
-    /// The metadata, needed if a new session must be started.
+    /// The metadata, if the caller set some. It is sent again if a new session is started.
     pub metadata: Option<Value>,
     /// Identity of the file when the upload began.
     pub source: SourceIdentity,
     /// Size of the media in bytes.
     pub total: u64,
-    /// Number of bytes that a reply of the server reported as committed, for display. It may be less
-    /// than in the last reply: a reply within a second of the last one recorded is not recorded,
-    /// unless the upload fails after it. The server has the authoritative number.
+    /// Number of bytes that a reply of the server reported as committed, for display. It may be
+    /// less than in the last reply: a reply within a second of the last one recorded is not
+    /// recorded, unless the upload fails after it. The server has the authoritative number.
     pub committed: u64,
-    /// Size of chunks in bytes, if the caller fixed it.
+    /// Size of chunks in bytes, if the caller set a fixed one.
     pub chunk_size: Option<u64>,
     /// When the upload began, in whole seconds.
     pub started: SystemTime,
@@ -67,7 +67,7 @@ pub struct NewRecord {
     pub chunk_size: Option<u64>,
 }
 
-/// An entry of the journal.
+/// An entry of a journal.
 #[derive(Debug)]
 pub enum Entry {
     /// An unfinished upload.
@@ -83,11 +83,12 @@ pub enum Entry {
     },
 }
 
-/// The key under which an upload is found: the path of its file, its URL and HTTP method, its
+/// The key by which a journal finds an upload: the path of its file, its URL and HTTP method, its
 /// content type and its metadata.
 ///
-/// The order of the metadata's fields is irrelevant. An upload of a changed file has the same key;
-/// [`SourceIdentity::difference`] detects the change.
+/// The order of the metadata's fields is irrelevant. The content of the file is not part of the
+/// key: an upload of a file that has changed has the same key, and [`SourceIdentity::difference`]
+/// detects the change.
 #[derive(Clone, PartialEq)]
 pub struct UploadKey {
     path: PathBuf,
@@ -148,7 +149,7 @@ impl Record {
         (self.started, self.id.clone())
     }
 
-    /// Returns the key under which this upload is found.
+    /// Returns the key by which this upload is found.
     pub fn key(&self) -> UploadKey {
         UploadKey::new(
             &self.source,
@@ -203,7 +204,8 @@ fn without_secrets(url: &str) -> String {
     Url::parse(url).map_or_else(|_| "..".to_owned(), |url| Redacted(&url).to_string())
 }
 
-/// The id of an unfinished upload in its journal: eight characters, `a` to `z` and `2` to `7`.
+/// The id of a record in its journal, and so of an unfinished upload: eight characters, `a` to `z`
+/// and `2` to `7`.
 ///
 /// It is not secret, because it gives access to nothing without the journal. It is not the
 /// protocol's `upload_id`.
