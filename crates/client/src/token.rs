@@ -1,4 +1,4 @@
-//! Bearer tokens (RFC 6750), their sources, and the transport that sends them.
+//! Bearer tokens (RFC 6750) and their sources.
 //!
 //! Tokens never appear in `Debug` output, errors or logs.
 //!
@@ -45,14 +45,15 @@ const CLOUD_PLATFORM: &str = "https://www.googleapis.com/auth/cloud-platform";
 /// A source of bearer tokens. Cheap to clone; clones share the token, and concurrent callers share
 /// one fetch.
 ///
-/// A token is fetched when it is first needed and kept until a server refuses it. Tokens from
-/// Google are fetched again shortly before they expire.
+/// A token is fetched when it is first needed, within 30 seconds, and kept until a server refuses
+/// it (401). Tokens from Google are also fetched again shortly before they expire.
 #[derive(Clone)]
 pub struct TokenSource(Arc<Inner>);
 
 struct Inner {
     kind: TokenSourceKind,
-    /// Locked during a fetch, so that concurrent callers wait for one fetch.
+    /// The token, if it was fetched. Locked during a fetch, so that concurrent callers wait for one
+    /// fetch.
     cached: Mutex<Cached>,
     /// Number of completed refreshes. Shows a caller that has waited for the lock whether another
     /// caller refreshed the token in the meantime.
@@ -85,7 +86,7 @@ pub enum TokenError {
         /// The source.
         token_source: String,
     },
-    /// The environment variable is not set.
+    /// The environment variable is not set, or its value is not UTF-8.
     #[error("the environment variable {name} is not set")]
     NotSet {
         /// Name of the variable.
@@ -109,7 +110,7 @@ pub enum TokenError {
         /// First line of the command's standard error, or its exit status.
         message: String,
     },
-    /// The source took too long.
+    /// The source provided no token within the time limit.
     #[error("{token_source} provided no token within {} s", limit.as_secs())]
     Timeout {
         /// The source.
@@ -160,7 +161,7 @@ impl TokenSource {
         }
     }
 
-    /// Reads the token from a file, which contains nothing else.
+    /// Reads the token from a file, which contains nothing else except white space around it.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self::of(TokenSourceKind::File(path.into()))
     }
@@ -172,21 +173,21 @@ impl TokenSource {
     }
 
     /// Runs a command with `sh -c` and uses its standard output as the token, for instance `gcloud
-    /// auth print-access-token`. The command has 30 seconds and no standard input.
+    /// auth print-access-token`. The command has no standard input, and is killed after 30 seconds.
     pub fn command(command: impl Into<String>) -> Self {
         Self::of(TokenSourceKind::Command(command.into()))
     }
 
-    /// Uses Google's application default credentials for these scopes. They are, in this order: the
-    /// service account that `GOOGLE_APPLICATION_CREDENTIALS` names, the user of `gcloud auth
-    /// application-default login`, the machine's own account, or the output of `gcloud`. They are
-    /// looked up when a token is needed.
+    /// Uses Google's application default credentials for these scopes. They are the first of these
+    /// that exists when a token is needed: the service account in the file that
+    /// `GOOGLE_APPLICATION_CREDENTIALS` names, the user of `gcloud auth application-default login`,
+    /// the machine's own account, the user of `gcloud auth login`.
     pub fn google(scopes: &[&str]) -> Self {
         let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
         Self::of(TokenSourceKind::Google(scopes))
     }
 
-    /// Parses the form of a source that is used on a command line.
+    /// Parses the form of a source that is used on a command line. Nothing is read or run yet.
     ///
     /// | text | source |
     /// |---|---|
@@ -195,6 +196,10 @@ impl TokenSource {
     /// | `command:COMMAND`, `cmd:COMMAND` | [`command`](Self::command) |
     /// | `google`, `google:SCOPE,SCOPE` | [`google`](Self::google), for all of Google Cloud unless scopes are given |
     /// | `literal:TOKEN` | [`fixed`](Self::fixed) |
+    ///
+    /// # Errors
+    ///
+    /// The text has none of these forms. The error does not show it, because it may be a token.
     pub fn parse(text: &str) -> Result<Self, InvalidTokenSource> {
         if text == "google" {
             return Ok(Self::google(&[CLOUD_PLATFORM]));
@@ -246,8 +251,8 @@ impl TokenSource {
         )
     }
 
-    /// Fetches a new token after a server has refused the current one. Returns `false` if the
-    /// source always returns the same token. Concurrent callers share one fetch.
+    /// Fetches a new token after a server has refused the current one. Returns `false`, and fetches
+    /// nothing, if the source always returns the same token. Concurrent callers share one fetch.
     ///
     /// # Cancel safety
     ///
@@ -407,7 +412,8 @@ fn first_line(stderr_text: &str) -> Option<String> {
     Some(shown.take(MAX_MESSAGE_LEN).collect())
 }
 
-/// A transport and the token source for its requests.
+/// A transport, and the source of the tokens for its requests. It adds no token to a request by
+/// itself: the caller asks for one where a token may be sent.
 pub(crate) struct TransportAndToken {
     transport: Arc<dyn Transport>,
     token: Option<TokenSource>,
@@ -426,13 +432,13 @@ impl TransportAndToken {
         self.token.as_ref()
     }
 
-    /// Returns whether a refresh can return another token than a refused one.
+    /// Returns whether a refresh can return another token than the refused one.
     pub(crate) fn can_refresh(&self) -> bool {
         self.token.as_ref().is_some_and(TokenSource::can_refresh)
     }
 
-    /// Returns the value of `Authorization`, if there is a token source. The caller has checked
-    /// that the token may be sent.
+    /// Returns the value of the `Authorization` header; `None` if there is no token source. The
+    /// caller has checked that the token may be sent.
     pub(crate) async fn authorization(&self) -> Result<Option<HeaderValue>, TokenError> {
         match &self.token {
             Some(token) => Ok(Some(token.token().await?)),
@@ -440,8 +446,9 @@ impl TransportAndToken {
         }
     }
 
-    /// Returns the value of `Authorization` for a request to `url`; `None` if `url` has another
-    /// origin than `caller_url`, the URL that the caller set.
+    /// Returns the value of the `Authorization` header for a request to `url`; `None` if there is
+    /// no token source, or if `url` has another origin than `caller_url`, the URL that the caller
+    /// set.
     pub(crate) async fn authorization_for(
         &self,
         caller_url: &Url,
@@ -454,7 +461,7 @@ impl TransportAndToken {
         }
     }
 
-    /// Fetches a new token.
+    /// Fetches a new token, if there is a token source.
     pub(crate) async fn refresh(&self) -> Result<(), TokenError> {
         if let Some(token) = &self.token {
             token.refresh().await?;

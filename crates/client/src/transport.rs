@@ -1,7 +1,8 @@
-//! The interface of a transport, which sends one HTTP request and returns its reply.
+//! The interface of a transport, which sends an HTTP request and returns its reply.
 //!
-//! [`Client::new`](crate::Client::new) uses HTTP over TCP and TLS;
-//! [`Client::with_transport`](crate::Client::with_transport) accepts any other implementation.
+//! [`Client::new`](crate::Client::new) uses a transport over TCP and TLS.
+//! [`Client::with_transport`](crate::Client::with_transport) takes any implementation of
+//! [`Transport`].
 
 use std::time::Duration;
 use std::{fmt, io};
@@ -26,9 +27,9 @@ const MAX_REPLY: u64 = 4 << 20;
 pub struct Request {
     /// HTTP method.
     pub method: Method,
-    /// Target URL.
+    /// URL, possibly with credentials in its query.
     pub url: Url,
-    /// Header fields without `Host` and `Content-Length`, which the transport adds.
+    /// Header fields, without `Host` and `Content-Length`: the transport adds these.
     pub headers: HeaderMap,
     /// Body.
     pub body: Body,
@@ -40,7 +41,8 @@ pub enum Body {
     Empty,
     /// Bytes in memory.
     Bytes(Bytes),
-    /// A stream of exactly `length` bytes. An error of the stream aborts the request.
+    /// A stream of exactly `length` bytes. An error of the stream aborts the request, and
+    /// [`TransportError::Media`] returns the error.
     Stream {
         /// Number of bytes.
         length: u64,
@@ -55,10 +57,10 @@ pub struct Incoming {
     pub status: StatusCode,
     /// Header fields.
     pub headers: HeaderMap,
-    /// Host and port of the server, for errors.
+    /// Host of the server, with the port if the URL has one. For errors.
     pub host: String,
     /// Body. If the connection ends before the announced number of bytes, the last item is an
-    /// error. If the stream is dropped, the rest of the request's body is not sent.
+    /// error. If this stream is dropped, the rest of the request's body is not sent.
     pub body: BoxStream<'static, Result<Bytes, TransportError>>,
 }
 
@@ -89,7 +91,8 @@ pub enum TransportError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The server's certificate is not valid for the host. A retry does not help, and
+    /// The server's certificate is invalid: for instance it has expired, is for another host, or is
+    /// from an unknown authority. No request was sent. A retry does not help, and
     /// [`Error::is_retryable`](crate::Error::is_retryable) returns `false`.
     #[error("{host} is not trusted")]
     Untrusted {
@@ -113,13 +116,14 @@ pub enum TransportError {
     Silent {
         /// Host and port.
         host: String,
-        /// The time limit in seconds.
+        /// The time limit in seconds, rounded down.
         seconds: u64,
     },
-    /// The stream of the request's body failed: the media cannot be read.
+    /// The stream of the request's body failed, or has another length than stated: the media cannot
+    /// be read.
     #[error("the media cannot be read")]
     Media(#[source] io::Error),
-    /// The reply exceeds the maximum size.
+    /// The body of the reply exceeds the maximum size.
     #[error("the reply of {host} exceeds the limit of {limit} bytes")]
     ReplyTooLong {
         /// Host and port.
@@ -129,20 +133,22 @@ pub enum TransportError {
     },
 }
 
-/// Sends HTTP requests. Implementations do not follow redirections.
+/// Sends HTTP requests. An implementation does not follow redirections and does not retry.
 ///
 /// # Cancel safety
 ///
-/// Dropping a future or an [`Incoming`] closes the connection. The number of bytes that arrived is
-/// then unknown.
+/// If a future of this trait is dropped, or an [`Incoming`] whose body was not read to its end, the
+/// exchange is aborted. How much of the request has arrived is then unknown.
 #[async_trait]
 pub trait Transport: Send + Sync + fmt::Debug {
-    /// Sends a request and reads the reply, of at most 4 MiB. A reply may arrive before the body is
-    /// sent; the rest of the body is then not sent.
+    /// Sends a request and reads the whole reply. A body of the reply of more than 4 MiB is an
+    /// error. If the reply arrives before the whole body of the request is sent, the rest is not
+    /// sent.
     async fn send(&self, request: Request) -> Result<Reply, TransportError>;
 
-    /// Sends a request and returns when the head of the reply has arrived. The default
-    /// implementation waits for the whole reply.
+    /// Sends a request and returns when the head of the reply has arrived. Downloads use it. The
+    /// default implementation calls [`send`](Self::send), so it waits for the whole reply, and
+    /// downloads are limited to its maximum size.
     async fn open(&self, request: Request) -> Result<Incoming, TransportError> {
         let host = host_and_port(&request.url);
         let reply = self.send(request).await?;
@@ -160,7 +166,7 @@ impl Incoming {
     ///
     /// # Errors
     ///
-    /// The connection breaks, or the reply exceeds 4 MiB.
+    /// The connection breaks or stalls, or the body exceeds 4 MiB.
     pub async fn collect(mut self) -> Result<Reply, TransportError> {
         let mut body = BytesMut::new();
         while let Some(piece) = self.body.try_next().await? {
@@ -191,8 +197,8 @@ impl Body {
     }
 }
 
-/// Hides the query of the URL, which may contain a key, and the header fields, which may contain a
-/// token.
+/// Hides the path and the query of the URL, which may contain credentials, and the header fields,
+/// which may contain a token.
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
@@ -220,7 +226,7 @@ impl fmt::Debug for Incoming {
     }
 }
 
-/// Returns host and port for errors.
+/// Returns the host, and the port if the URL has one. For errors.
 fn host_and_port(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     match url.port() {
@@ -231,22 +237,24 @@ fn host_and_port(url: &Url) -> String {
 
 /// The time limits of connections.
 ///
-/// The time in which the *source* of the media provides no bytes does not count, so a slow pipe
-/// does not cause a timeout.
+/// The time in which a request waits for bytes from the source of the media does not count, so a
+/// slow pipe does not cause a timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// Limit for establishing a connection: name resolution, TCP, proxy, TLS. Default: 10 s.
+    /// Limit for establishing a connection, with name resolution, proxy and TLS. Default: 10 s.
     pub connect: Duration,
-    /// Limit for sending one piece of a body, of at most 64 KiB, and for receiving one piece of a
-    /// reply. Default: 60 s. With it, a connection of a few KiB per second stays alive. If a server
-    /// stops reading a body for a minute, a new connection is more likely to succeed than a longer
-    /// wait. On Linux, a connection whose peer acknowledges nothing for this time is closed as
-    /// well.
+    /// Limit for the time in which a connection takes no bytes of a request's body, or delivers no
+    /// bytes of a reply's body. Default: 60 s.
+    ///
+    /// A body is given to the connection in slices of at most 64 KiB, so the default permits a rate
+    /// of little more than 1 KiB per second. On Linux, a connection is also closed if the peer
+    /// acknowledges no data for this time.
     pub idle: Duration,
-    /// Limit from the end of the request to the beginning of its reply. Default: 120 s. Longer than
-    /// `idle`, because this time includes the transfer of bytes that the operating system has
-    /// buffered, and the server's work after the last byte.
+    /// Limit from the last byte of the request to the beginning of its reply. Default: 120 s.
+    ///
+    /// The default is longer than that of `idle`, because in this time the operating system sends
+    /// the bytes that it has buffered, and the server does its work after the last byte.
     pub reply: Duration,
 }
 

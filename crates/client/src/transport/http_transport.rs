@@ -4,9 +4,10 @@
 //! not retry, because the upload loop first queries the server. It does not decompress, has no
 //! cookies, and sets no time limit for a whole request.
 //!
-//! Media is not copied: a `Bytes` of the body is written to the socket by vectored writes, or into
-//! TLS records. It is split, without a copy, into pieces of [`PIECE`] bytes, so that progress is
-//! visible on a slow connection.
+//! The body of a request is given to the HTTP library in slices of at most [`MAX_SLICE`] bytes, so
+//! that a slow connection can be told from a stalled one. They share the memory of the media.
+//! Without TLS they are written to the socket by vectored writes, so no byte is copied before the
+//! kernel does. With TLS they are encrypted into records.
 
 use std::error::Error as StdError;
 use std::io;
@@ -30,8 +31,8 @@ use body::{OutgoingBody, RequestProgress, StopOnDrop};
 
 mod body;
 
-/// Maximum size in bytes of the pieces in which a body is given to the connection.
-const PIECE: usize = 64 << 10;
+/// Maximum size in bytes of the slices in which a body is given to the connection.
+const MAX_SLICE: usize = 64 << 10;
 
 /// Time after which an idle connection is closed. Many servers close theirs after 60 s or more, and
 /// a request on a connection that the server is closing fails.
@@ -49,6 +50,7 @@ pub(crate) struct HttpTransport(Arc<Connections>);
 struct Connections {
     timeouts: Timeouts,
     tls: ClientConfig,
+    /// The pool. It is replaced after a connection was silent.
     client: Mutex<reqwest::Client>,
 }
 
@@ -57,7 +59,7 @@ impl HttpTransport {
     ///
     /// # Errors
     ///
-    /// [`TransportError::SetUp`], which these settings are not expected to cause.
+    /// [`TransportError::SetUp`]: the HTTP client cannot be created. No cause is known.
     pub(crate) fn new(timeouts: Timeouts) -> Result<Self, TransportError> {
         Self::with_tls(timeouts, tls_with_system_roots())
     }
@@ -114,9 +116,10 @@ impl Transport for HttpTransport {
     }
 }
 
-/// Why a request failed, or the reading of its reply.
+/// Why a request, or the reading of its reply, failed.
 enum ExchangeError {
     Http(reqwest::Error),
+    /// There was no progress for this time.
     Silent(Duration),
 }
 
@@ -136,6 +139,7 @@ impl Connections {
         }
     }
 
+    /// Converts an error. After a silent connection, replaces the pool.
     fn classify(&self, failure: ExchangeError, host: String) -> TransportError {
         let error = match failure {
             ExchangeError::Silent(limit) => return self.silent(host, limit),
@@ -166,7 +170,7 @@ struct BodyReader {
     connections: Arc<Connections>,
     host: String,
     response: reqwest::Response,
-    /// Stops the request's body when this reader is dropped.
+    /// Stops the body of the request when this reader is dropped.
     _guard: StopOnDrop,
 }
 
@@ -241,8 +245,8 @@ fn is_certificate_error(error: &(dyn StdError + 'static)) -> bool {
         || error.source().is_some_and(is_certificate_error)
 }
 
-/// Returns whether the operating system closed the connection because the peer acknowledged
-/// nothing.
+/// Returns whether the operating system closed the connection because the peer acknowledged no data
+/// for too long (`TCP_USER_TIMEOUT`).
 fn timed_out(error: &reqwest::Error) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -257,11 +261,11 @@ fn timed_out(error: &reqwest::Error) -> bool {
 }
 
 /// Returns a TLS configuration that trusts the system's root certificates. On Linux,
-/// `SSL_CERT_FILE` and `SSL_CERT_DIR` select them. A client on a system without root certificates,
-/// for instance a small container, can still use plain HTTP.
+/// `SSL_CERT_FILE` and `SSL_CERT_DIR` select them. On a system without root certificates, for
+/// instance in a small container, it trusts no server, and the client can use plain HTTP only.
 ///
-/// The configuration does not use rustls's process-wide default provider, and does not set it: only
-/// the program that uses this library may choose it.
+/// The configuration has its own cryptography provider. It neither uses nor sets rustls's provider
+/// for the process, which only the program may choose.
 fn tls_with_system_roots() -> ClientConfig {
     match tls_builder().with_platform_verifier() {
         Ok(builder) => configure(builder),

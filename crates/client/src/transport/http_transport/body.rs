@@ -12,15 +12,15 @@ use futures_util::stream::BoxStream;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, sleep_until};
 
-use super::PIECE;
+use super::MAX_SLICE;
 use crate::transport::Timeouts;
 
-/// A request's body. Splits it into pieces of at most [`PIECE`] bytes, without a copy, and records
-/// in [`RequestProgress`] when the connection takes one.
+/// A request's body. Splits it into slices of at most [`MAX_SLICE`] bytes, without a copy, and
+/// records in [`RequestProgress`] when the connection takes one.
 pub(super) struct OutgoingBody {
     /// In a `Mutex` only because a body must be `Sync` and the stream is not. Never locked.
     stream: Mutex<BoxStream<'static, io::Result<Bytes>>>,
-    /// Rest of the last piece from `stream`.
+    /// The rest of the last item of `stream`.
     piece: Bytes,
     /// Number of bytes that the connection has not taken yet.
     left: u64,
@@ -42,6 +42,7 @@ impl OutgoingBody {
         }
     }
 
+    /// Polls the stream for its next item.
     fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         self.progress.advanced(Awaited::Stream);
         let stream = self.stream.get_mut();
@@ -85,15 +86,15 @@ impl Body for OutgoingBody {
                 }
             }
         }
-        let len = self.piece.len().min(PIECE);
-        let piece = self.piece.split_to(len);
+        let len = self.piece.len().min(MAX_SLICE);
+        let slice = self.piece.split_to(len);
         self.left -= len as u64;
         self.progress.advanced(if self.left == 0 {
             Awaited::Reply
         } else {
             Awaited::Write
         });
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+        Poll::Ready(Some(Ok(Frame::data(slice))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -105,8 +106,8 @@ impl Body for OutgoingBody {
     }
 }
 
-/// The progress of one request: the event that it waits for, and since when. The request and its
-/// body share it, because the connection's own task polls the body.
+/// The progress of one request: the event that it waits for, and since when. The future of the
+/// request and its body share it, because a task of the connection polls the body.
 #[derive(Debug)]
 pub(super) struct RequestProgress {
     timeouts: Timeouts,
@@ -122,24 +123,24 @@ struct State {
     is_stopped: bool,
     /// Wakes the body when the request is over.
     waker: Option<Waker>,
-    /// The error with which the stream of the body ended. The HTTP library does not return it
-    /// unchanged.
+    /// The error with which the stream of the body ended. Kept here, because the HTTP library does
+    /// not return it unchanged.
     stream_error: Option<io::Error>,
 }
 
 /// The event that a request waits for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Awaited {
-    /// The connection takes the first piece of the body.
+    /// A connection is established and asks for the first bytes of the body.
     Connection,
-    /// The stream of the body provides the next piece.
+    /// The stream of the body provides the next bytes.
     Stream,
-    /// The connection takes the next piece.
+    /// The connection has taken a slice, and asks for the next one.
     Write,
-    /// The reply begins. The connection has taken the whole request.
+    /// The connection has taken the whole request, and the reply begins.
     Reply,
-    /// A connection is established and the reply begins. An empty body is never polled, so the end
-    /// of the first step is not visible.
+    /// A connection is established, and the reply begins. For a request without a body: the
+    /// connection never asks for one, so the end of the first step is not visible.
     ConnectionAndReply,
 }
 
@@ -198,7 +199,7 @@ impl RequestProgress {
         }
     }
 
-    /// Completes when the awaited event exceeds its time limit, and returns that limit.
+    /// Completes when the awaited event has exceeded its time limit, and returns that limit.
     pub(super) async fn silence(&self) -> Duration {
         loop {
             let (limit, since) = {
@@ -206,9 +207,8 @@ impl RequestProgress {
                 (self.limit(state.awaited), state.since)
             };
             let now = Instant::now();
-            // The awaited event may change during the sleep. The wait for a new event then begins
-            // after `now`, and each limit is at least as long as this interval. So the sleep ends
-            // before the new limit is exceeded.
+            // The request may come to wait for another event during the sleep. That wait begins
+            // after `now`. Its limit is `idle`, `reply` or more, so it ends after this check.
             let next_check = now + self.timeouts.idle.min(self.timeouts.reply);
             let wake_at = match limit {
                 Some(limit) if now >= since + limit => return limit,
@@ -219,6 +219,7 @@ impl RequestProgress {
         }
     }
 
+    /// Returns the time limit of an event.
     fn limit(&self, awaited: Awaited) -> Option<Duration> {
         let Timeouts {
             connect,
@@ -239,8 +240,8 @@ impl RequestProgress {
     }
 }
 
-/// Stops the body when dropped, because the request is over: its reply was read, or the caller no
-/// longer waits for it.
+/// Stops the body of a request when dropped. The request is then over: its reply was read, or the
+/// caller no longer waits for it.
 #[derive(Debug)]
 pub(super) struct StopOnDrop(pub(super) Arc<RequestProgress>);
 

@@ -11,12 +11,12 @@ use super::*;
 
 /// Environment variable with the URL to which the second process sends its request. It is set only
 /// there.
-const TARGET: &str = "WINDLASS_TEST_TARGET";
+const URL: &str = "WINDLASS_TEST_URL";
 
 /// Runs the test in a second process and asserts that it passes.
-async fn run_again<const N: usize>(test: &str, target: &str, variables: [(&str, &str); N]) {
+async fn run_again<const N: usize>(test: &str, url: &str, variables: [(&str, &str); N]) {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", test]).env(TARGET, target);
+    command.args(["--exact", test]).env(URL, url);
     for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
         command
             .env_remove(name)
@@ -35,12 +35,12 @@ async fn run_again<const N: usize>(test: &str, target: &str, variables: [(&str, 
 
 /// Returns whether this is the second process. If so, sends the request first.
 async fn is_second_process() -> bool {
-    let Ok(target) = env::var(TARGET) else {
+    let Ok(url) = env::var(URL) else {
         return false;
     };
     let transport = HttpTransport::new(long_timeouts()).unwrap();
-    let target = target.parse().unwrap();
-    let reply = transport.send(put(&target, media(5))).await.unwrap();
+    let url = url.parse().unwrap();
+    let reply = transport.send(put(&url, media(5))).await.unwrap();
     assert_eq!(reply.body, "hello");
     true
 }
