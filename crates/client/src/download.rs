@@ -1,10 +1,11 @@
 //! Resumable downloads.
 //!
-//! The media is written to `TARGET.part` (the *part*). `TARGET.part.json` (the *metadata*)
-//! identifies the media and the bytes received so far. A broken download, of this process or of an
-//! earlier one, continues with `Range` and `If-Range` (RFC 9110, 13.1.5 and 14.2) if the media has
-//! a strong `ETag`. The target file appears only when the media is complete and has the digests
-//! that the server and the caller stated, if any.
+//! The *target* is the file that the caller names. Media is received into `TARGET.part` (the
+//! *part*). `TARGET.part.json` (the *sidecar*) identifies the media and the bytes received so far.
+//! A download that broke, in this process or in an earlier one, continues with `Range` and
+//! `If-Range` (RFC 9110, 13.1.5 and 14.2) if the server stated a strong `ETag`. The part gets the
+//! name of the target when the media is complete and has the size, the CRC32C and the MD5 that were
+//! stated, if any.
 //!
 //! Not supported: several connections for one download, and targets that are not files.
 
@@ -41,7 +42,9 @@ const MAX_REDIRECTIONS: usize = 5;
 /// Maximum `Retry-After` that is waited for. The download fails at once if a server states more.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// The description of a download. `Debug` hides the query of the URL, which may hold credentials.
+/// The description of a download: URL, file and options.
+///
+/// `Debug` hides the query of the URL, which may contain credentials.
 #[derive(Clone)]
 pub struct Download {
     url: Url,
@@ -56,11 +59,12 @@ pub struct Download {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DownloadProgress {
-    /// Number of bytes received, those of earlier runs included.
+    /// Number of bytes received, including those of earlier runs that are continued.
     pub received: u64,
-    /// Size of the media, if the server states it.
+    /// Size of the media in bytes, if the server states it.
     pub total: Option<u64>,
-    /// Wait before the next attempt, if the last one failed.
+    /// Length of the wait that begins now, after an attempt that failed; `None` while bytes are
+    /// received.
     pub waiting: Option<Duration>,
 }
 
@@ -79,7 +83,9 @@ pub struct Downloaded {
 }
 
 impl Download {
-    /// Describes a download to the file `target`, which must not exist yet.
+    /// Describes a download of `url` to the file `target`. It must not exist, unless
+    /// [`overwrite`](Self::overwrite) permits it. The bytes are received into a file of the same
+    /// name with the suffix `.part`.
     pub fn new(url: Url, target: impl Into<PathBuf>) -> Self {
         Self {
             url,
@@ -93,29 +99,30 @@ impl Download {
 
     /// Sets whether existing files are replaced. Default: false.
     ///
-    /// The target is replaced when the media is complete. A `TARGET.part` or `TARGET.part.json`
-    /// that another program or a download of another URL wrote is replaced when a response with
-    /// media arrives.
+    /// The target is replaced when the media is complete. Files with the names `TARGET.part` and
+    /// `TARGET.part.json` that another program, or a download of another URL, wrote are replaced
+    /// when a response with media arrives. Links and directories of these names are never replaced.
     #[must_use]
     pub fn overwrite(mut self, overwrite: bool) -> Self {
         self.overwrite = overwrite;
         self
     }
 
-    /// Sets the CRC32C that the media must have, for instance the `crc32c` in its resource, the JSON
-    /// object with which the server describes it.
+    /// Sets the CRC32C that the media must have, for instance the `crc32c` in its resource, the
+    /// JSON object with which the server describes it.
     ///
-    /// Digests in the headers of the response are checked in any case: CRC32C and MD5 in
-    /// `X-Goog-Hash`, and `Content-MD5`. Exceptions are malformed headers, and media that the server
-    /// stores in gzip and decodes for the download, because the digests are then those of the
-    /// encoded bytes.
+    /// In any case, the media must have the digests in the headers of the response: CRC32C and MD5
+    /// in `X-Goog-Hash`, else the MD5 in `Content-MD5`. Malformed headers are ignored. So are all
+    /// digests of media that the server stores in gzip and decodes for the download: they are those
+    /// of the encoded bytes.
     #[must_use]
     pub fn expect_crc32c(mut self, expected: Crc32c) -> Self {
         self.expected = Some(expected);
         self
     }
 
-    /// Sets the waits between attempts. Progress resets them to the first.
+    /// Sets the waits between attempts. By default a download fails after six attempts without
+    /// progress; the waits between them last about half a minute in all.
     #[must_use]
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = schedule;
@@ -129,12 +136,13 @@ impl Download {
         self
     }
 
-    /// Runs the download. The token is sent only to the origin of the URL, not to the targets of
-    /// redirections.
+    /// Runs the download. The token is sent only to the origin of the URL, and not to other origins
+    /// to which the server redirects.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future interrupts the download; a later run continues it.
+    /// Dropping the future interrupts the download. A later run continues it if the server stated a
+    /// strong `ETag`. It receives bytes again that the sidecar does not cover, at most a few MiB.
     pub(crate) async fn run(
         &self,
         transport: &dyn Transport,
@@ -173,7 +181,7 @@ struct Run<'run> {
     transport: &'run dyn Transport,
     token: Option<&'run TokenSource>,
     /// Whether the token may be refreshed after a 401. A refresh clears this, so that a second 401
-    /// in a row is final. A response with media sets it again.
+    /// in a row is final. A response with media sets it.
     can_refresh: bool,
     partial: Partial,
     progress: &'run (dyn Fn(DownloadProgress) + Send + Sync),
@@ -297,7 +305,7 @@ impl Run<'_> {
         }
     }
 
-    /// Receives a body that ends at offset `end` of the media.
+    /// Receives a body that ends at offset `end` of the media, if that is known.
     async fn receive(&mut self, incoming: Incoming, end: Option<u64>) -> Result<(), AttemptError> {
         self.can_refresh = self.token.is_some();
         let position = self.partial.position().await?;
@@ -306,8 +314,7 @@ impl Run<'_> {
             self.report(None);
             match body.next().await {
                 Some(Ok(piece)) if self.exceeds(end, &piece) => {
-                    // The head states a wrong length, so it may state a wrong start of the range,
-                    // too.
+                    // The head states a wrong end of the body, so the start may be wrong, too.
                     self.partial.rewind(&position).await?;
                     self.partial.request_full();
                     break Err(AttemptError::transient(DownloadError::TooLong));
@@ -336,8 +343,8 @@ impl Run<'_> {
         }
     }
 
-    /// Checks that no bytes are missing. A server may send fewer bytes than requested; a retry then
-    /// requests the rest.
+    /// Checks that no bytes are missing after a complete body. A server may send fewer bytes than
+    /// requested; a retry then requests the rest.
     fn check_complete(&self) -> Result<(), AttemptError> {
         let received = self.partial.received();
         match self.partial.total() {
@@ -360,7 +367,7 @@ impl Run<'_> {
     }
 }
 
-/// Returns the target of a redirection. A redirection from HTTPS to HTTP is refused.
+/// Returns the URL to which the server redirects. A redirection from HTTPS to HTTP is refused.
 fn redirected(url: &Url, headers: &HeaderMap) -> Result<Url, DownloadError> {
     let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
     let to = location.and_then(|location| url.join(location).ok());
@@ -371,53 +378,60 @@ fn redirected(url: &Url, headers: &HeaderMap) -> Result<Url, DownloadError> {
     }
 }
 
-/// Appends a suffix such as `.part` to the name of the target.
+/// Appends a suffix such as `.part` to the name of the target file.
 fn with_suffix(target: &Path, suffix: &str) -> PathBuf {
     let mut name = target.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// Why a download failed. No variant shows the query of a URL, which may hold credentials.
+/// Why a download failed. No variant shows the query of a URL, which may contain credentials.
+///
+/// Bytes are received into `TARGET.part`. `TARGET.part.json` holds what is needed to continue
+/// later.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DownloadError {
-    /// The target exists and must not be replaced.
+    /// The target exists, and [`Download::overwrite`] does not permit to replace it.
     #[error("{} already exists", path.display())]
     Exists {
         /// The target.
         path: PathBuf,
     },
-    /// Another process downloads to the same target.
+    /// Another process, or another download of this process, has the same target, or has just
+    /// finished with it.
     #[error("another process is writing {}", path.display())]
     InUse {
-        /// The file that the process writes.
+        /// `TARGET.part`.
         path: PathBuf,
     },
-    /// A file that no download created has the name `TARGET.part` or `TARGET.part.json`. A download
-    /// writes the received bytes to the former, and to the latter what it needs to continue later.
+    /// A file is in the way, and [`Download::overwrite`] does not permit to replace it: a
+    /// `TARGET.part.json` that no download wrote, or a `TARGET.part` with content but without a
+    /// `TARGET.part.json`. Also: during the download, `TARGET.part` was removed or replaced.
     #[error("{} is in the way: no download created it", path.display())]
     UnrelatedFile {
-        /// The file, which was not changed.
+        /// The path. A file there was not changed.
         path: PathBuf,
     },
-    /// `TARGET.part` belongs to a download of another URL.
+    /// `TARGET.part` belongs to a download of another URL, and [`Download::overwrite`] does not
+    /// permit to replace it.
     #[error("{} is in the way: it belongs to a download of another URL", path.display())]
     OtherUrl {
-        /// The file, which was not changed.
+        /// `TARGET.part`. It was not changed.
         path: PathBuf,
     },
     /// A link, a directory or another special file has the name `TARGET.part` or
     /// `TARGET.part.json`. It is never replaced.
     #[error("{} is in the way: it is not a regular file", path.display())]
     NotAFile {
-        /// The path, which was not changed.
+        /// The path. What is there was not changed.
         path: PathBuf,
     },
-    /// A file cannot be read or written.
+    /// A file cannot be read, written, renamed, removed or synced.
     #[error("{} cannot be written", path.display())]
     File {
-        /// The file.
+        /// `TARGET.part`, also if the error is one of `TARGET.part.json`, of the target or of their
+        /// directory.
         path: PathBuf,
         /// Cause of the error.
         #[source]
@@ -426,24 +440,28 @@ pub enum DownloadError {
     /// No token is available.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The connection cannot be established, or breaks repeatedly.
+    /// The transport failed: the connection cannot be established, keeps breaking or stalling, or
+    /// has an invalid certificate; or the text of a refusal is too long. Holds a
+    /// [`TransportError`](crate::transport::TransportError).
     #[error("{0}")]
     Connection(#[source] Box<dyn StdError + Send + Sync>),
     /// The server refuses the request.
     #[error("the server refused the request: {0}")]
     Refused(Box<Refusal>),
-    /// The server redirects too often.
+    /// The server redirects more than five times in a row.
     #[error("the server redirects too often")]
     TooManyRedirections,
-    /// A redirection has no valid target, a target that is neither HTTP nor HTTPS, or leads from
+    /// A redirection has no valid URL, leads to one that is neither HTTP nor HTTPS, or leads from
     /// HTTPS to HTTP.
     #[error("the server redirects to an address that is not followed")]
     BadRedirection,
-    /// The media differs from that of the previous request, each time it is requested.
-    #[error("the media changes each time that it is requested")]
+    /// A response does not continue the bytes received before, presumably because the media has
+    /// changed. The next attempt requests the whole media; this is the error if none is left.
+    #[error("the response does not continue the bytes received before: the media may have changed")]
     Changed,
-    /// The response is neither the media nor a newer version of it: it is an HTML page, or it lacks
-    /// an `ETag`, which the media had.
+    /// Bytes were received before, and the response is neither the same media nor a newer version
+    /// of it: it lacks an `ETag`, which the media had, or it is an HTML page, which the media was
+    /// not.
     #[error(
         "the response is not the media, but perhaps the login page of a network; {} has the bytes received before",
         path.display()
@@ -452,20 +470,20 @@ pub enum DownloadError {
         /// The file with the bytes received so far.
         path: PathBuf,
     },
-    /// The media is encoded although no encoding was requested. The digests that the server states
-    /// would not match the received bytes.
+    /// The media is encoded although no encoding was requested. The stated digests would not match
+    /// the received bytes.
     #[error("the server encodes the media ({encoding}) although no encoding was requested")]
     Encoded {
         /// The encoding that the server states.
         encoding: String,
     },
-    /// The body is longer than the head announces.
+    /// The body of a response is longer than its head states.
     #[error("the server sent more bytes than it announced")]
     TooLong,
-    /// The media does not have the stated size.
+    /// The media does not have the stated size: the body ended too early.
     #[error("received {received} bytes instead of {expected}")]
     Size {
-        /// Size that the server states.
+        /// Size in bytes that the server states.
         expected: u64,
         /// Number of bytes received.
         received: u64,

@@ -1,14 +1,15 @@
-//! The files of an unfinished download: `TARGET.part` with the bytes received so far, and
-//! `TARGET.part.json` with the metadata that identifies them.
+//! The files of an unfinished download: the part (`TARGET.part`) with the bytes received so far,
+//! and the sidecar (`TARGET.part.json`), which identifies them.
 //!
-//! Bytes are buffered and written in large blocks on the blocking pool; at most two blocks are in
-//! memory. The files of an earlier run stay unchanged until a response with media is accepted,
-//! except that bytes that the metadata does not cover are removed from the part.
+//! Bytes are collected in memory, about 1 MiB at a time, and then written on the blocking pool,
+//! while the next ones are collected.
+//!
+//! The files of an earlier run are not changed until a response with media arrives, except that
+//! bytes that the sidecar does not cover are removed from the part.
 //!
 //! Nothing is synced before the media is complete, so the part may have any content after a power
-//! failure. The metadata therefore records the length and digest of the received bytes. A later run
-//! compares the part with them. It continues after these bytes if the part begins with them, and
-//! otherwise starts at the first byte.
+//! failure. The sidecar therefore has the length and the CRC32C of the received bytes. A later run
+//! continues after these bytes if the part begins with them. Otherwise it starts at the first byte.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -29,8 +30,8 @@ mod files;
 /// Number of bytes that are buffered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Number of received bytes after which the metadata is written again. A process that is killed
-/// loses about this many bytes.
+/// Number of received bytes after which the sidecar is written again. If the process is killed, a
+/// later run has to receive about this many bytes again.
 const SIDECAR_INTERVAL: u64 = 2 << 20;
 
 /// The received bytes, and the headers of the response that they belong to.
@@ -41,7 +42,7 @@ pub(super) struct Partial {
     media_headers: MediaHeaders,
     /// Number of bytes received, including those in `buffered`.
     received: u64,
-    /// Number of bytes that the metadata on disk covers.
+    /// Number of bytes that the sidecar on disk covers.
     recorded: u64,
     /// Whether the next request is for the whole media, because a request for the rest failed to
     /// return it.
@@ -62,8 +63,8 @@ pub(super) struct Position {
 
 impl Partial {
     /// Opens the files of an earlier run, or creates the part. Existing files are not changed
-    /// before [`begin`](Self::begin), except that bytes that the metadata does not cover are
-    /// removed from the part.
+    /// before [`begin`](Self::begin), except that bytes that the sidecar does not cover are removed
+    /// from a part that can be continued.
     pub(super) async fn open(
         target: &Path,
         url: &Url,
@@ -180,7 +181,7 @@ impl Partial {
         self.write_sidecar().await
     }
 
-    /// Writes the metadata for the bytes received so far.
+    /// Writes the sidecar for the bytes received so far.
     async fn write_sidecar(&mut self) -> Result<(), DownloadError> {
         let Position { received, hasher } = self.position().await?;
         self.recorded = received;
@@ -239,14 +240,14 @@ impl Partial {
         Ok(())
     }
 
-    /// Writes all received bytes, without a sync, and the metadata.
+    /// Writes all received bytes and the sidecar, without a sync.
     pub(super) async fn flush(&mut self) -> Result<(), DownloadError> {
         self.write_sidecar().await
     }
 
-    /// Ends an unfinished download. The files are left for a later run. If no bytes were received,
-    /// the files that this run created are removed. An error here is only logged, because the
-    /// caller already has the error that ended the download.
+    /// Ends an unfinished download. Waits for a running write. If bytes were received, the files
+    /// are left for a later run; otherwise those that this run created or replaced are removed. An
+    /// error here is only logged, because the caller already has the error that ended the download.
     pub(super) async fn abandon(self) {
         if let Err(error) = self.wait_and_remove_empty().await {
             tracing::debug!(%error, "cannot write the part, or remove an empty one");
@@ -267,7 +268,7 @@ impl Partial {
     }
 
     /// Compares size and digests of the media with the stated ones, makes the media durable and
-    /// gives it the target's name. Media that differs is removed.
+    /// renames the part to the target. Media that differs is removed.
     pub(super) async fn finish(
         mut self,
         expected: Option<Crc32c>,
@@ -356,7 +357,7 @@ async fn blocking<T: Send + 'static>(
     spawn_blocking(work).await.expect("the work does not panic")
 }
 
-/// Size of reads in bytes.
+/// Size in bytes of the reads of the part.
 const READ_LEN: usize = 1 << 20;
 
 /// Computes the digests of the received bytes: CRC32C, and MD5 if the server states one.
@@ -401,10 +402,11 @@ struct Sink {
     hasher: MediaHasher,
 }
 
-/// The sink, or the task that writes to it.
+/// Where the sink is.
 #[derive(Debug)]
 enum SinkState {
     Idle(Box<Sink>),
+    /// In a task that writes to it.
     Busy(JoinHandle<io::Result<Box<Sink>>>),
     /// [`sink`](Self::sink) has taken the sink out. This is permanent after a failed write, which
     /// loses the sink.

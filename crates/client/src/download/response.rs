@@ -1,4 +1,5 @@
-//! Classification of the responses to a download's requests.
+//! What a response or an error means for a download: whether there is media in it, and whether a
+//! retry may help.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -24,7 +25,7 @@ pub(super) enum Response {
     Continuation { end: u64, total: Option<u64> },
     /// No bytes are missing.
     Complete,
-    /// A 206 or 416 that does not fit the received bytes, for instance because the media has
+    /// A 206 or 416 that does not continue the received bytes, for instance because the media has
     /// changed.
     NotAContinuation,
     /// Something other than the media, for instance the login page of a network.
@@ -35,7 +36,7 @@ pub(super) enum Response {
     Refused,
 }
 
-/// The values of the header fields that describe the whole media.
+/// What the head of a response with the whole media states about the media.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct MediaHeaders {
     /// The `ETag` if it is strong. A weak one does not guarantee equal bytes.
@@ -149,9 +150,9 @@ fn is_html(content_type: &HeaderValue) -> bool {
         .any(|html| essence.eq_ignore_ascii_case(html))
 }
 
-/// Returns the encoding that the server added to the media, if any. An encoding in which the server
-/// stores the media does not count, because size, ranges and digests are then those of the received
-/// bytes.
+/// Returns the encoding of the body that has to be undone to get the media as it is stored, if any.
+/// The stated size, ranges and digests are those of the stored media. If the media itself is stored
+/// in an encoding and sent as it is stored, nothing has to be undone.
 fn encoding(headers: &HeaderMap) -> Option<String> {
     let stored_encoding = stored_encoding(headers);
     let encodings = headers.get_all(CONTENT_ENCODING).into_iter();
@@ -166,7 +167,8 @@ fn encoding(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Returns whether the server has decoded the media. Cloud Storage decodes media that is stored in
-/// gzip for clients that do not accept gzip. The stated digests are then those of the encoded bytes.
+/// gzip for clients that do not accept gzip. The stated digests are then those of the encoded
+/// bytes.
 fn is_transcoded(headers: &HeaderMap) -> bool {
     stored_encoding(headers) != IDENTITY && !headers.contains_key(CONTENT_ENCODING)
 }
@@ -178,7 +180,8 @@ fn stored_encoding(headers: &HeaderMap) -> &str {
     encoding.unwrap_or(IDENTITY)
 }
 
-/// The values of `Content-Range: bytes FIRST-LAST/TOTAL`.
+/// The `Content-Range: bytes FIRST-LAST/TOTAL` of a 206. Clients of uploads send another header of
+/// this name.
 struct ResponseRange {
     start: u64,
     /// Offset after the last byte.
@@ -217,6 +220,7 @@ fn size_of_unsatisfied(headers: &HeaderMap) -> Option<u64> {
     number(text(headers, CONTENT_RANGE)?.strip_prefix("bytes */")?)
 }
 
+/// Returns whether an `ETag` is strong: equal ones then guarantee equal bytes.
 pub(super) fn is_strong(etag: &HeaderValue) -> bool {
     let etag = etag.as_bytes();
     etag.len() >= 2 && etag.starts_with(b"\"") && etag.ends_with(b"\"")
@@ -231,7 +235,7 @@ fn number(digits: &str) -> Option<u64> {
     u64::from_str(digits).ok().filter(|_| is_number)
 }
 
-/// The error of a failed attempt, and whether to retry.
+/// The error of a failed attempt, and whether a retry may help.
 pub(super) enum AttemptError {
     /// A retry cannot help.
     Permanent(DownloadError),
@@ -242,8 +246,8 @@ pub(super) enum AttemptError {
     },
 }
 
-/// An error that `?` converts is permanent, unless it is a [`TransportError`]: that type has its
-/// own conversion below and none into a [`DownloadError`].
+/// Makes an error permanent. A [`TransportError`] is not converted here but below, because there is
+/// no conversion from it to [`DownloadError`].
 impl<E: Into<DownloadError>> From<E> for AttemptError {
     fn from(error: E) -> Self {
         Self::Permanent(error.into())

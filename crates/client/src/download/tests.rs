@@ -1,4 +1,4 @@
-//! Downloads from a server in memory, with a paused clock.
+//! Downloads from a server in memory.
 
 use std::fs;
 use std::thread::sleep;
@@ -186,7 +186,7 @@ async fn another_run_continues_the_same_media() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn metadata_is_readable_by_its_owner_only() {
+async fn sidecar_is_readable_by_its_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let dir = DownloadDir::new();

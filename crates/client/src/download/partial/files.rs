@@ -1,10 +1,9 @@
-//! The paths of a download's files, and their ownership.
+//! The paths of a download's files, their ownership, and the format of the sidecar.
 //!
-//! The *part* is `TARGET.part`, with the received bytes. The *metadata* is `TARGET.part.json`.
-//!
-//! Other programs may have files whose names end in `.part`. So files that no download of the same
-//! URL created are neither written nor removed, unless the caller allows their replacement. Links
-//! are not followed.
+//! Other programs may have files whose names end in `.part`. So a part or a sidecar that no
+//! download of the same URL wrote is neither changed nor removed, unless the caller permits its
+//! replacement. Exceptions are an empty sidecar, and an empty part with its sidecar: they have
+//! nothing to lose. Links are not followed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
@@ -30,17 +29,17 @@ pub(super) struct Files {
     overwrite: bool,
 }
 
-/// The open and locked part.
+/// The open part, which is locked if the file system supports locks.
 #[derive(Debug)]
 pub(super) struct OpenPart {
     pub(super) file: File,
     pub(super) owned: Owned,
     /// The headers of the media to which its bytes belong, and the length and digest of those
-    /// bytes, if the download can be continued.
+    /// bytes, if the sidecar permits to continue the download.
     pub(super) resumable: Option<(MediaHeaders, ReceivedPrefix)>,
 }
 
-/// The files that this run created and may remove.
+/// The files that this run created or replaced, and so may remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owned {
     Nothing,
@@ -63,8 +62,8 @@ impl Files {
         &self.part
     }
 
-    /// Opens and locks the part without changing any file. No other process writes to it while it
-    /// is open.
+    /// Opens and locks the part, and creates it if it does not exist. Changes no other file. If the
+    /// file system supports locks, no other download writes to the part while it is open.
     pub(super) fn open(&self) -> Result<OpenPart, DownloadError> {
         if !self.overwrite && self.target.symlink_metadata().is_ok() {
             return Err(self.exists());
@@ -102,11 +101,11 @@ impl Files {
     fn lock(&self, file: &File) -> Result<(), DownloadError> {
         let is_locked = match file.try_lock() {
             // Some file systems do not support locks. The download is then not protected against a
-            // second process.
+            // second one.
             Ok(()) | Err(TryLockError::Error(_)) => true,
             Err(TryLockError::WouldBlock) => false,
         };
-        // Between open and lock, another process may have renamed the file to the target.
+        // Between open and lock, another download may have renamed the file to the target.
         if is_locked && is_at(file, &self.part).map_err(self.file_error())? {
             return Ok(());
         }
@@ -115,12 +114,12 @@ impl Files {
         })
     }
 
-    /// Reads the metadata. Returns the headers of the media and the received bytes if the download
+    /// Reads the sidecar. Returns the headers of the media and the received bytes if the download
     /// can be continued, and `None` if it must start at the first byte.
     ///
     /// # Errors
     ///
-    /// The part or the metadata does not belong to a download of this URL and may not be replaced.
+    /// The part or the sidecar does not belong to a download of this URL and must not be replaced.
     fn resumable(
         &self,
         part: &File,
@@ -134,7 +133,7 @@ impl Files {
             SidecarFile::Unrecognized => Err(DownloadError::UnrelatedFile {
                 path: self.sidecar.clone(),
             }),
-            // An empty part has nothing to lose.
+            // An empty part has nothing to lose, whatever its sidecar says.
             SidecarFile::Valid(_) | SidecarFile::Missing if part_is_empty => Ok(None),
             SidecarFile::Valid(_) => Err(DownloadError::OtherUrl {
                 path: self.part.clone(),
@@ -216,7 +215,7 @@ impl Files {
         }
     }
 
-    /// Returns a function that converts an I/O error of the part.
+    /// Returns a function that converts an I/O error of any of the files. The error names the part.
     pub(super) fn file_error(&self) -> impl Fn(io::Error) -> DownloadError + use<> {
         let path = self.part.clone();
         move |source| DownloadError::File {
@@ -263,10 +262,10 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Maximum size of the metadata file in bytes.
+/// Maximum size of the sidecar in bytes.
 const MAX_SIDECAR: u64 = 64 << 10;
 
-/// The content of `TARGET.part.json`: identifies the bytes in the part and their media.
+/// The content of the sidecar: identifies the media and the bytes of it in the part.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Sidecar {
     /// Digest of the URL and not the URL, because a URL may contain secrets.
@@ -280,7 +279,7 @@ pub(super) struct Sidecar {
     received: Option<ReceivedPrefix>,
 }
 
-/// Length and digest of the received bytes. A later run compares the beginning of the part with
+/// Length and CRC32C of the received bytes. A later run compares the beginning of the part with
 /// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ReceivedPrefix {
@@ -288,7 +287,7 @@ pub(super) struct ReceivedPrefix {
     pub(super) crc32c: Crc32c,
 }
 
-/// The state of `TARGET.part.json`.
+/// What has the name of the sidecar.
 #[derive(Debug)]
 pub(super) enum SidecarFile {
     /// No file, or an empty one.
@@ -361,7 +360,7 @@ impl Sidecar {
     }
 }
 
-/// Returns the digest that identifies a URL in the metadata.
+/// Returns the digest that identifies a URL in the sidecar.
 pub(super) fn sha256(url: &Url) -> Sha256 {
     let mut hasher = Md5Sha256Hasher::new(Wanted {
         md5: false,

@@ -66,7 +66,7 @@ async fn target_created_during_the_download_is_kept() {
 /// A modification of the stored bytes.
 type Damage = fn(&mut Vec<u8>);
 
-/// Without a sync, a file system may leave zeros after a power failure, or bytes that the metadata
+/// Without a sync, a file system may leave zeros after a power failure, or bytes that the sidecar
 /// does not cover.
 #[tokio::test]
 async fn part_with_changed_bytes_restarts() {
@@ -97,10 +97,10 @@ async fn part_with_changed_bytes_restarts() {
     }
 }
 
-/// Simulates a killed process: after the download has broken, the metadata is replaced by the
+/// Simulates a killed process: after the download has broken, the sidecar is replaced by the
 /// version that was on disk before the break. It covers fewer bytes than the part has.
 #[tokio::test]
-async fn metadata_is_written_during_the_download() {
+async fn sidecar_is_written_during_the_download() {
     let dir = DownloadDir::new();
     let sidecar = dir.sidecar();
     let server = Server::new(media()).failing([Fault::BreaksAfter(2_200_000)]);
@@ -122,7 +122,7 @@ async fn metadata_is_written_during_the_download() {
         .expect("the download continues");
     assert_ne!(
         range, "bytes=2200000-",
-        "bytes that the metadata does not cover are requested again"
+        "bytes that the sidecar does not cover are requested again"
     );
     dir.assert_complete(&media());
 }
@@ -153,7 +153,7 @@ async fn foreign_file_named_like_the_part_is_not_touched() {
 }
 
 #[tokio::test]
-async fn foreign_file_named_like_the_metadata_is_not_touched() {
+async fn foreign_file_named_like_the_sidecar_is_not_touched() {
     let dir = DownloadDir::new();
     fs::write(dir.sidecar(), PRECIOUS).unwrap();
     let error = dir.run(&Server::new(media())).await.unwrap_err();

@@ -14,16 +14,18 @@ use crate::transport::{Reply, TransportError};
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) media: Bytes,
-    /// Headers of responses that carry media.
+    /// Headers of the responses with media, except `Content-Length` and `Content-Range`.
     pub(super) describe: Vec<(&'static str, String)>,
-    /// Faults of the requests, in order. Later requests succeed.
+    /// Faults of the next requests, the last one first. Requests after these succeed.
     faults: Mutex<Vec<Fault>>,
-    /// Path, `Range` and `Authorization` of all requests.
+    /// All requests, in order.
     log: Mutex<Vec<Seen>>,
 }
 
+/// What goes wrong with a request.
 #[derive(Debug, Clone)]
 pub(super) enum Fault {
+    /// Nothing.
     None,
     /// No connection is established.
     Unreachable,
@@ -35,10 +37,11 @@ pub(super) enum Fault {
     IgnoresRange,
     /// Responds with this status, these headers and this body.
     Reply(u16, Vec<(&'static str, String)>, Bytes),
-    /// Responds with a 206 with this `Content-Range` and at most this many bytes.
+    /// Responds with a 206 with this `Content-Range` and this many last bytes of the media.
     Range(String, usize),
 }
 
+/// The URL and some headers of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) url: String,
@@ -57,6 +60,7 @@ impl Server {
         }
     }
 
+    /// Sets the faults of the next requests, the first one first.
     pub(super) fn failing(self, faults: impl IntoIterator<Item = Fault>) -> Self {
         let mut faults: Vec<_> = faults.into_iter().collect();
         faults.reverse();
@@ -64,6 +68,7 @@ impl Server {
         self
     }
 
+    /// Sets the headers of the responses with media, in place of an `ETag`.
     pub(super) fn describing(mut self, headers: &[(&'static str, &str)]) -> Self {
         let owned = headers
             .iter()
