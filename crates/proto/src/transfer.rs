@@ -178,7 +178,9 @@ impl Transfer {
         self.plan.media.total.or(seen)
     }
 
-    /// Returns the offset before which no media is requested again.
+    /// Returns the offset before which the transfer never sends media again, so the caller may drop
+    /// that media. It is 0 if the source can provide all media again, and else the highest offset
+    /// that the server has committed in this session.
     pub fn kept_from(&self) -> u64 {
         match self.plan.media.window {
             Some(_) => self.furthest,
@@ -191,7 +193,8 @@ impl Transfer {
         self.restarts
     }
 
-    /// Reports that media up to offset `end` is available; `ended` if the media ends there.
+    /// Reports the result of [`Action::Fill`]: the media up to offset `end` is available for
+    /// sending. `ended` says that the media is known to end there.
     pub fn filled(&mut self, end: u64, ended: bool) {
         self.buffered = Buffered { end, ended };
         let over = matches!(self.phase, Phase::Finished | Phase::Failed(_));
@@ -200,7 +203,7 @@ impl Transfer {
         }
     }
 
-    /// Reports that the wait is over, or was cut short.
+    /// Reports that the wait is over, or was ended early.
     pub fn waited(&mut self) {
         if let Phase::Waiting(_, kind) = self.phase {
             self.phase = Phase::Active(kind);
@@ -214,8 +217,9 @@ impl Transfer {
         }
     }
 
-    /// Reports that the body of the current request was not sent completely, so it cannot have
-    /// finished the upload. Call this before [`replied`](Self::replied) or [`broke`](Self::broke).
+    /// Reports that the body of the current request was not sent completely, because the connection
+    /// broke or the reply arrived first. The request then cannot have finished the upload, whatever
+    /// the reply says. Call this before [`replied`](Self::replied) or [`broke`](Self::broke).
     pub fn cut_short(&mut self) {
         self.cut_short = true;
     }
