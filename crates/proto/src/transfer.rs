@@ -32,18 +32,17 @@ use http::StatusCode;
 
 use crate::backoff::Backoff;
 use crate::content_range::CHUNK_GRANULARITY;
+use exchange::ReplyClass;
 use plan::ChunkSizer;
-use reply::ReplyClass;
 
-mod action;
+mod exchange;
 mod plan;
-mod reply;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Cause, Chunk, Event, Failure, Request, Wait};
+pub use exchange::{Action, Cause, Chunk, Event, Failure, Request, Wait};
+pub use exchange::{Refusal, Reply, SessionStatus, retry_after};
 pub use plan::{ChunkSize, Chunking, InvalidChunkSize, Media, Plan, RetryPolicy};
-pub use reply::{Refusal, Reply, SessionStatus, retry_after};
 
 /// One upload, from its first request to its end.
 #[derive(Debug, Clone)]
