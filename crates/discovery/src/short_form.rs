@@ -18,7 +18,6 @@
 mod collection;
 mod fields;
 mod method;
-mod name;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Display;
@@ -35,9 +34,8 @@ use crate::template::without_leading_slash;
 pub use crate::error::ShortFormError;
 
 use collection::{CollectionCompiler, CollectionForm};
-use fields::Field;
+use fields::{Field, FieldName, Identifier, MethodName, SchemaName};
 use method::MethodForm;
-use name::{FieldName, Identifier, MethodName, SchemaName};
 
 /// Reads the short form and compiles it.
 ///

@@ -11,8 +11,8 @@ use crate::schema::Schema;
 use crate::settings::Digest;
 
 use super::Fields;
+use super::fields::{Identifier, OwnFieldName};
 use super::method::MediaForm;
-use super::name::{Identifier, OwnFieldName};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -8,8 +8,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 use toml::Spanned;
 
-use super::fields::ParameterForm;
-use super::name::{FieldName, SchemaName};
+use super::fields::{FieldName, ParameterForm, SchemaName};
 use crate::byte_size::ByteSize;
 use crate::document::{
     MediaUploadDescription, MethodDescription, ParameterDescription, UploadProtocol,
