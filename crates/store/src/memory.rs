@@ -7,13 +7,27 @@
 //!
 //! Absent: a limit on memory, and any disk.
 
-mod ledger;
+// The ledger is below.
 mod vault;
 
-pub use ledger::MemoryLedger;
-pub use vault::{MemoryVault, UnsyncedWrite};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+use std::sync::{Mutex, MutexGuard};
 
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::ledger::{
+    ChangeSet, EndSession, Expected, FinishSession, Ledger, LedgerError, OffsetCommit,
+    ResourceChange,
+};
+use crate::records::{
+    Epoch, MediaId, MediaLocation, MediaRef, NewSession, Progress, Resource, Session, SessionId,
+    SessionState, Timestamp,
+};
 use crate::vault::Space;
+
+pub use vault::{MemoryVault, UnsyncedWrite};
 
 /// Space that both report as shared.
 const SPACE: Space = Space {
@@ -21,3 +35,446 @@ const SPACE: Space = Space {
     total: 1 << 40,
     disk: 0,
 };
+
+/// A [`Ledger`] in memory. Changes are durable as soon as they are applied; leases are not.
+#[derive(Debug, Default)]
+pub struct MemoryLedger {
+    tables: Mutex<Tables>,
+}
+
+impl MemoryLedger {
+    /// Returns an empty ledger.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Simulates a power cut: leases that no change has made durable are lost.
+    pub fn crash(&self) {
+        self.tables().leases.clear();
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables
+            .lock()
+            .expect("changes check first and then cannot fail")
+    }
+}
+
+#[async_trait]
+impl Ledger for MemoryLedger {
+    async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
+        self.tables().start(session)
+    }
+
+    async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+        Ok(self.tables().session(id))
+    }
+
+    async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+        Ok(self.tables().lease(id))
+    }
+
+    async fn commit_offset(
+        &self,
+        id: SessionId,
+        epoch: Epoch,
+        commit: OffsetCommit,
+    ) -> Result<(), LedgerError> {
+        self.tables().commit_offset(id, epoch, commit)
+    }
+
+    async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
+        self.tables().end(id, epoch, end)
+    }
+
+    async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError> {
+        self.tables().apply(changes)
+    }
+
+    async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {
+        let key = (collection.to_owned(), id.to_owned());
+        Ok(self.tables().resources.get(&key).cloned())
+    }
+
+    async fn resources(
+        &self,
+        collection: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Resource>, LedgerError> {
+        let from = match after {
+            Some(id) => Bound::Excluded((collection.to_owned(), id.to_owned())),
+            None => Bound::Included((collection.to_owned(), String::new())),
+        };
+        let tables = self.tables();
+        let rest = tables.resources.range((from, Bound::Unbounded));
+        let of_collection = rest.take_while(|((add_reference, _), _)| add_reference == collection);
+        Ok(of_collection.take(limit).map(|(_, r)| r.clone()).collect())
+    }
+
+    async fn small_media(&self, id: MediaId) -> Result<Option<Bytes>, LedgerError> {
+        Ok(self.tables().small_media.get(&id).cloned())
+    }
+
+    async fn finishing(
+        &self,
+        after: Option<SessionId>,
+        limit: usize,
+    ) -> Result<Vec<SessionId>, LedgerError> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let tables = self.tables();
+        let finishing = tables
+            .sessions
+            .range((from, Bound::Unbounded))
+            .filter(|(_, session)| session.state == SessionState::Finishing);
+        Ok(finishing.take(limit).map(|(id, _)| *id).collect())
+    }
+
+    async fn expire(&self, now: Timestamp, limit: usize) -> Result<usize, LedgerError> {
+        Ok(self.tables().expire(now, limit))
+    }
+
+    async fn garbage(
+        &self,
+        after: Option<MediaId>,
+        limit: usize,
+    ) -> Result<Vec<MediaId>, LedgerError> {
+        let tables = self.tables();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let listed = tables.garbage.range((from, Bound::Unbounded));
+        Ok(listed.take(limit).copied().collect())
+    }
+
+    async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError> {
+        let mut tables = self.tables();
+        for id in ids {
+            tables.garbage.remove(id);
+        }
+        Ok(())
+    }
+
+    async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
+        let tables = self.tables();
+        let unknown = |id: &&MediaId| !tables.is_referenced(**id) && !tables.garbage.contains(id);
+        Ok(ids.iter().filter(unknown).copied().collect())
+    }
+
+    async fn space(&self) -> Result<Space, LedgerError> {
+        Ok(SPACE)
+    }
+
+    async fn check(&self) -> Result<(), LedgerError> {
+        Ok(())
+    }
+}
+
+/// The rows. Each change checks all conditions before it changes a row.
+#[derive(Debug, Default)]
+struct Tables {
+    sessions: BTreeMap<SessionId, Session>,
+    resources: BTreeMap<(String, String), Resource>,
+    small_media: BTreeMap<MediaId, Bytes>,
+    garbage: BTreeSet<MediaId>,
+    /// Epochs that are in force and not yet in the rows of their sessions.
+    leases: HashMap<SessionId, Epoch>,
+    /// Number of sessions and resources that reference a media.
+    references: HashMap<MediaRef, usize>,
+}
+
+impl Tables {
+    fn start(&mut self, new: NewSession) -> Result<(), LedgerError> {
+        if self.sessions.contains_key(&new.id) {
+            return Err(LedgerError::Conflict);
+        }
+        self.sessions.insert(new.id, new.into());
+        Ok(())
+    }
+
+    fn session(&self, id: SessionId) -> Option<Session> {
+        let mut session = self.sessions.get(&id)?.clone();
+        if let Some(epoch) = self.leases.get(&id) {
+            session.epoch = *epoch;
+        }
+        Some(session)
+    }
+
+    fn lease(&mut self, id: SessionId) -> Option<Session> {
+        let mut session = self.session(id)?;
+        if is_open(session.state) {
+            session.epoch = Epoch(session.epoch.0 + 1);
+            self.leases.insert(id, session.epoch);
+        }
+        Some(session)
+    }
+
+    /// Returns the session if it is open and its newest lease is `epoch`.
+    fn leased(&self, id: SessionId, epoch: Epoch) -> Result<Session, LedgerError> {
+        self.session(id)
+            .filter(|session| session.epoch == epoch && is_open(session.state))
+            .ok_or(LedgerError::Fenced)
+    }
+
+    fn leased_to_finish(&self, finish: &FinishSession) -> Result<Session, LedgerError> {
+        let session = self.leased(finish.id, finish.epoch)?;
+        if finish.progress.offset < session.progress.offset {
+            return Err(LedgerError::Fenced);
+        }
+        Ok(session)
+    }
+
+    fn commit_offset(
+        &mut self,
+        id: SessionId,
+        epoch: Epoch,
+        commit: OffsetCommit,
+    ) -> Result<(), LedgerError> {
+        let mut session = self.leased(id, epoch)?;
+        if session.progress.offset != commit.from || commit.progress.offset < commit.from {
+            return Err(LedgerError::Fenced);
+        }
+        if let (Some(media), Some(bytes)) = (commit.progress.media, commit.small_media) {
+            self.small_media.insert(media.id, bytes);
+        }
+        let before = session.progress.media;
+        session.progress = commit.progress;
+        session.state = commit.state;
+        session.expires = commit.expires.unwrap_or(session.expires);
+        self.put_session(session);
+        self.release(before);
+        Ok(())
+    }
+
+    fn end(&mut self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
+        let mut session = self.leased(id, epoch)?;
+        let media = session.progress.media.take();
+        session.progress.extent = None;
+        session.context = Vec::new();
+        session.state = match end {
+            EndSession::Cancelled => SessionState::Cancelled,
+            EndSession::Failed => SessionState::Failed,
+        };
+        self.put_session(session);
+        self.release(media);
+        Ok(())
+    }
+
+    fn apply(&mut self, changes: ChangeSet) -> Result<(), LedgerError> {
+        let leased = match &changes.finish {
+            Some(finish) => Some(self.leased_to_finish(finish)?),
+            None => None,
+        };
+        self.check_expected(&changes.expect)?;
+        let versions_after = self.check_versions(&changes.resources)?;
+        self.check_empty(&changes.expect_empty, &versions_after)?;
+        self.check_media(&changes)?;
+
+        let mut loose: Vec<_> = changes.new_media().map(Some).collect();
+        if let Some((id, bytes)) = changes.small_media {
+            self.small_media.insert(id, bytes);
+        }
+        for change in changes.resources {
+            loose.push(self.change_resource(change));
+        }
+        if let (Some(session), Some(finish)) = (leased, changes.finish) {
+            loose.push(session.progress.media);
+            self.put_session(finished(session, finish));
+        }
+        for media in loose {
+            self.release(media);
+        }
+        Ok(())
+    }
+
+    /// Checks the rows that the caller has only read.
+    fn check_expected(&self, expected: &[Expected]) -> Result<(), LedgerError> {
+        let is_as_expected = |expected: &Expected| {
+            let key = (expected.collection.clone(), expected.id.clone());
+            let resource = self.resources.get(&key);
+            resource.map(|resource| resource.version) == expected.version
+        };
+        if expected.iter().all(is_as_expected) {
+            Ok(())
+        } else {
+            Err(LedgerError::Conflict)
+        }
+    }
+
+    /// Checks that collections are empty after the changes. `changed` has the versions that the
+    /// changed resources have then.
+    fn check_empty(
+        &self,
+        collections: &[String],
+        changed: &HashMap<(&str, &str), Option<u64>>,
+    ) -> Result<(), LedgerError> {
+        for collection in collections {
+            let from = Bound::Included((collection.clone(), String::new()));
+            let before = self
+                .resources
+                .range((from, Bound::Unbounded))
+                .map(|(key, _)| key);
+            let mut unchanged = before
+                .take_while(|(of, _)| of == collection)
+                .filter(|(of, id)| !changed.contains_key(&(of.as_str(), id.as_str())));
+            let mut written = changed.iter().filter(|(_, version)| version.is_some());
+            if unchanged.next().is_some() || written.any(|((of, _), _)| of == collection) {
+                return Err(LedgerError::Conflict);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the versions that the changes expect, in order, without changing a row. Returns the
+    /// versions that the changed resources have afterwards.
+    fn check_versions<'a>(
+        &self,
+        changes: &'a [ResourceChange],
+    ) -> Result<HashMap<(&'a str, &'a str), Option<u64>>, LedgerError> {
+        let mut after: HashMap<(&str, &str), Option<u64>> = HashMap::new();
+        for change in changes {
+            let (collection, id, expected, next) = match change {
+                ResourceChange::Insert(new) => (&new.collection, &new.id, None, Some(new.version)),
+                ResourceChange::Replace { resource, expected } => {
+                    let Resource {
+                        collection,
+                        id,
+                        version,
+                        ..
+                    } = resource;
+                    (collection, id, Some(*expected), Some(*version))
+                }
+                ResourceChange::Delete {
+                    collection,
+                    id,
+                    expected,
+                } => (collection, id, Some(*expected), None),
+            };
+            let version = after.entry((collection, id)).or_insert_with(|| {
+                let key = (collection.clone(), id.clone());
+                self.resources.get(&key).map(|resource| resource.version)
+            });
+            if *version != expected {
+                return Err(LedgerError::Conflict);
+            }
+            *version = next;
+        }
+        Ok(after)
+    }
+
+    /// Refuses media that no row references, since it may be deleted at any moment.
+    fn check_media(&self, changes: &ChangeSet) -> Result<(), LedgerError> {
+        let mut references = changes.resources.iter().filter_map(ResourceChange::media);
+        let is_there = |media: MediaRef| {
+            self.references.contains_key(&media) || changes.new_media().any(|new| new == media)
+        };
+        if references.all(is_there) {
+            Ok(())
+        } else {
+            Err(LedgerError::Conflict)
+        }
+    }
+
+    /// Makes a change that has been checked. Returns the media that the resource referenced before.
+    fn change_resource(&mut self, change: ResourceChange) -> Option<MediaRef> {
+        let (key, new) = match change {
+            ResourceChange::Insert(resource) | ResourceChange::Replace { resource, .. } => {
+                let key = (resource.collection.clone(), resource.id.clone());
+                (key, Some(resource))
+            }
+            ResourceChange::Delete { collection, id, .. } => ((collection, id), None),
+        };
+        self.add_reference(new.as_ref().and_then(media_of));
+        let old = match new {
+            Some(resource) => self.resources.insert(key, resource),
+            None => self.resources.remove(&key),
+        };
+        let media = old.as_ref().and_then(media_of);
+        self.remove_reference(media);
+        media
+    }
+
+    fn expire(&mut self, now: Timestamp, limit: usize) -> usize {
+        let dead: Vec<SessionId> = self
+            .sessions
+            .values()
+            .filter(|session| session.expires < now && session.state != SessionState::Finishing)
+            .take(limit)
+            .map(|session| session.id)
+            .collect();
+        for id in &dead {
+            let session = self.sessions.remove(id).expect("it was found above");
+            self.leases.remove(id);
+            self.remove_reference(session.progress.media);
+            self.release(session.progress.media);
+        }
+        dead.len()
+    }
+
+    /// Writes the row of a session, which makes its epoch durable, too.
+    fn put_session(&mut self, session: Session) {
+        self.leases.remove(&session.id);
+        self.add_reference(session.progress.media);
+        if let Some(old) = self.sessions.insert(session.id, session) {
+            self.remove_reference(old.progress.media);
+        }
+    }
+
+    fn add_reference(&mut self, media: Option<MediaRef>) {
+        if let Some(media) = media {
+            *self.references.entry(media).or_default() += 1;
+        }
+    }
+
+    fn remove_reference(&mut self, media: Option<MediaRef>) {
+        let Some(media) = media else { return };
+        let is_referenced = self
+            .references
+            .get_mut(&media)
+            .expect("it was named before");
+        *is_referenced -= 1;
+        if *is_referenced == 0 {
+            self.references.remove(&media);
+        }
+    }
+
+    fn is_referenced(&self, id: MediaId) -> bool {
+        [MediaLocation::Ledger, MediaLocation::Vault]
+            .iter()
+            .any(|&location| self.references.contains_key(&MediaRef { id, location }))
+    }
+
+    /// Deletes media, or puts it on the garbage list, if nothing references it any more.
+    fn release(&mut self, media: Option<MediaRef>) {
+        let Some(media) = media else { return };
+        if self.references.contains_key(&media) {
+            return;
+        }
+        match media.location {
+            MediaLocation::Ledger => drop(self.small_media.remove(&media.id)),
+            MediaLocation::Vault => {
+                self.garbage.insert(media.id);
+            }
+        }
+    }
+}
+
+/// Returns a session in its finished state. Its media belongs to the resource.
+fn finished(session: Session, finish: FinishSession) -> Session {
+    Session {
+        state: SessionState::Finished,
+        progress: Progress {
+            media: None,
+            extent: None,
+            ..finish.progress
+        },
+        reply: Some(finish.reply),
+        ..session
+    }
+}
+
+fn is_open(state: SessionState) -> bool {
+    matches!(state, SessionState::Active | SessionState::Finishing)
+}
+
+fn media_of(resource: &Resource) -> Option<MediaRef> {
+    resource.media.as_ref().map(|media| media.at)
+}
