@@ -1,5 +1,5 @@
-//! The files of a data directory besides the ledger and the media: locks, the identity of the
-//! vault, and the marks of a backup.
+//! The data directory: how it is opened, why it is refused, and its files besides the ledger and the
+//! media: locks, the identity of the vault, and the marks of a backup.
 //!
 //! **Identity.** A store has an identity, which is created with it. The ledger holds it, and so
 //! does the file `identity` in the vault. A disk that is not mounted leaves an empty directory in
@@ -20,12 +20,166 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use windlass_store::Cause;
 use windlass_store::metrics::StoreMetrics;
 
 use crate::filesystem;
 use crate::reserve::Reserve;
 use crate::sync_health::JournalHealth;
-use crate::{Durability, IdentityMismatch, OpenError};
+
+/// Options of [`LocalStore::open`](crate::LocalStore::open).
+///
+/// ```
+/// use windlass_store_local::{Durability, Options};
+///
+/// let scratch = Options::default().durability(Durability::Os);
+/// assert!(!scratch.page_cache);
+/// ```
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Options {
+    /// What an acknowledged byte survives. The default is [`Durability::Disk`].
+    pub durability: Durability,
+    /// Whether all media is written through the page cache. The default is `false`: large writes
+    /// bypass it where the file system supports that. With [`Durability::Os`] none does.
+    pub page_cache: bool,
+    /// Whether to open a store on a file system that is known to lose synced bytes, with a warning
+    /// instead of an error. The default is `false`.
+    pub allow_unsafe_filesystem: bool,
+    /// The handles that the store records its metrics into. The default is registered nowhere.
+    pub metrics: StoreMetrics,
+}
+
+impl Options {
+    /// Sets [`Options::durability`].
+    #[must_use]
+    pub const fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Sets [`Options::page_cache`].
+    #[must_use]
+    pub const fn page_cache(mut self, page_cache: bool) -> Self {
+        self.page_cache = page_cache;
+        self
+    }
+
+    /// Sets [`Options::allow_unsafe_filesystem`].
+    #[must_use]
+    pub const fn allow_unsafe_filesystem(mut self, allow: bool) -> Self {
+        self.allow_unsafe_filesystem = allow;
+        self
+    }
+
+    /// Sets [`Options::metrics`].
+    #[must_use]
+    pub fn metrics(self, metrics: StoreMetrics) -> Self {
+        Self { metrics, ..self }
+    }
+}
+
+/// What an acknowledged byte survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// A power cut. Everything is synced before it is acknowledged, which costs a sync of the media
+    /// and a shared one of the ledger for each acknowledgement.
+    #[default]
+    Disk,
+    /// The end of the process, including `kill -9`, but not a power cut. Nothing is ever synced.
+    /// For scratch data.
+    Os,
+}
+
+/// Why a store was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has the store open, or its vault through another data directory.
+    #[error("{} is in use by another process", dir.display())]
+    InUse {
+        /// Data directory or vault.
+        dir: PathBuf,
+    },
+    /// The directory is a backup that was never completed.
+    #[error("{} is a backup that was not completed", dir.display())]
+    IncompleteBackup {
+        /// Data directory.
+        dir: PathBuf,
+    },
+    /// The file system is known to lose synced bytes.
+    #[error("{} is on a file system that loses acknowledged bytes: {reason}", dir.display())]
+    UnsafeFilesystem {
+        /// Data directory or vault.
+        dir: PathBuf,
+        /// What is wrong with the file system.
+        reason: &'static str,
+    },
+    /// The database belongs to another application or to a newer version, or is damaged.
+    #[error("{} cannot be used as the ledger", path.display())]
+    Ledger {
+        /// Database file.
+        path: PathBuf,
+        /// Why it cannot be used.
+        #[source]
+        source: Cause,
+    },
+    /// The vault does not belong to the ledger. Nothing was changed.
+    #[error("{} is not the vault of this store: {why}", vault.display())]
+    Vault {
+        /// Path of the vault.
+        vault: PathBuf,
+        /// How the vault differs.
+        why: IdentityMismatch,
+    },
+    /// The vault holds media, and there is no ledger. Nothing was changed: a new ledger would
+    /// reference none of the media, and all of it would be deleted.
+    #[error("{} holds media, but there is no ledger", vault.display())]
+    NoLedger {
+        /// Path of the vault.
+        vault: PathBuf,
+    },
+    /// The disk has no space for the files that an open database needs.
+    #[error("the disk of {} is full", path.display())]
+    NoSpace {
+        /// File or directory.
+        path: PathBuf,
+        /// Failed operation.
+        #[source]
+        source: Cause,
+    },
+    /// A system call has failed.
+    #[error("{} cannot be opened", path.display())]
+    Io {
+        /// File or directory.
+        path: PathBuf,
+        /// Why it has failed.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl OpenError {
+    pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
+        let path = path.to_owned();
+        if filesystem::is_out_of_space(&source) {
+            let source = Arc::new(source);
+            return Self::NoSpace { path, source };
+        }
+        Self::Io { path, source }
+    }
+}
+
+/// Why a directory is not the vault of a store. See its `identity` file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityMismatch {
+    /// The directory or its `identity` file does not exist, for example because its disk is not
+    /// mounted.
+    #[error("it has no mark of a store")]
+    Unmarked,
+    /// The `identity` file is that of another store.
+    #[error("it has the mark of another store")]
+    Marked,
+}
 
 /// File name of the ledger of a store or a backup.
 pub(crate) const LEDGER: &str = "ledger.sqlite";

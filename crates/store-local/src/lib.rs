@@ -94,20 +94,17 @@
 
 pub mod backup;
 mod directory;
-mod error;
 mod filesystem;
 mod ledger;
 mod open;
-mod options;
 mod reserve;
 mod sync_health;
 mod vault;
 pub mod verify;
 
-pub use error::{IdentityMismatch, OpenError};
+pub use directory::{Durability, IdentityMismatch, OpenError, Options};
 pub use ledger::LocalLedger;
 pub use open::LocalStore;
-pub use options::{Durability, Options};
 pub use vault::LocalVault;
 #[cfg(feature = "failpoints")]
 pub use windlass_store::failpoint;

@@ -83,7 +83,7 @@ impl fmt::Debug for JournalHealth {
 
 #[cfg(target_os = "linux")]
 fn probe(path: &Path) -> io::Result<Probe> {
-    use filesystem::features::{EXT, XFS, magic};
+    use filesystem::{EXT, XFS, magic};
 
     if !matches!(magic(path)?, EXT | XFS) {
         return Ok(Box::new(|| Ok(())));

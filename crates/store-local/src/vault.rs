@@ -7,7 +7,6 @@
 //! has become slow would soon keep all of them waiting in `fdatasync`. So each kind of work has a
 //! limited number of them ([`IoPools`]), and further work waits as a future, without a thread.
 
-mod direct;
 pub(crate) mod layout;
 mod media;
 #[cfg(test)]
@@ -30,7 +29,7 @@ use windlass_store::{
     Cause, Extent, Failpoint, Listing, MediaId, MediaReader, MediaWriter, Space, Vault, VaultError,
 };
 
-pub(crate) use direct::WritePolicy;
+pub(crate) use media::WritePolicy;
 
 use crate::directory::{DeletionLock, DeletionLocked, DirectoryLock, StoreShared};
 use crate::sync_health::FailStop;
