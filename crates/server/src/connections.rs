@@ -33,8 +33,7 @@ use tower_service::Service;
 
 use crate::capacity::{Permit, Pool};
 use crate::config::Limits;
-use crate::context::PeerAddress;
-use crate::origin::{LocalAddress, Scheme};
+use crate::context::{LocalAddress, PeerAddress, Scheme};
 use crate::reply::ReplyBody;
 
 use http2::Streams;

@@ -1,15 +1,22 @@
 //! What is known of a request besides its method and its body: its id, who sent it, from where, and
 //! the URL by which it reached the server.
+//!
+//! Session URIs and discovery documents are built from that URL. APIs with equal paths are told
+//! apart by the [`Host`] in it.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::Extensions;
+use http::header::{FORWARDED, HOST};
+use http::uri::Authority;
+use http::{Extensions, HeaderMap, Uri};
+use serde::{Deserialize, Serialize};
 
+use crate::config::Settings;
 use crate::identifiers::random_number;
-use crate::origin::Host;
 
 /// Who sends a request, as an extension of the request.
 ///
@@ -122,6 +129,528 @@ impl RequestContext {
             host,
             base_url,
             principal: extensions.get().cloned(),
+        }
+    }
+}
+
+/// The local address of a connection, an extension of each request.
+#[derive(Debug, Clone, Copy)]
+pub struct LocalAddress {
+    /// The address of the socket.
+    pub address: SocketAddr,
+    /// The scheme that is served there.
+    pub scheme: Scheme,
+}
+
+/// The scheme of a connection's URLs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Scheme {
+    /// `http`: in the clear.
+    #[default]
+    Http,
+    /// `https`: under TLS.
+    Https,
+}
+
+/// The origin by which a client reached the server, as its request states it.
+pub(crate) struct Origin<'a> {
+    settings: &'a Settings,
+    /// The path under which the application serves the server, or nothing.
+    mount: &'a str,
+    forwarded: Forwarded,
+    /// The authority that the request itself names.
+    own: Option<Authority>,
+    local: Option<LocalAddress>,
+}
+
+impl<'a> Origin<'a> {
+    pub(crate) fn of(
+        settings: &'a Settings,
+        mount: &'a str,
+        uri: &Uri,
+        headers: &HeaderMap,
+        local: Option<LocalAddress>,
+    ) -> Self {
+        let forwarded = if settings.trust_forwarded {
+            forwarded(headers)
+        } else {
+            Forwarded::default()
+        };
+        Self {
+            settings,
+            mount,
+            forwarded,
+            own: own_authority(uri, headers),
+            local,
+        }
+    }
+
+    /// Returns the host that the client asked for: the one that a trusted proxy states, else that
+    /// of the request.
+    pub(crate) fn host(&self) -> Option<Host> {
+        Host::of(self.forwarded.authority.as_ref().or(self.own.as_ref())?)
+    }
+
+    /// Returns the base URL for the request, without a slash at its end. `virtual_host` is the
+    /// requested host if it has APIs of its own.
+    ///
+    /// The first of these applies: the configured URL, with the virtual host; the origin that a
+    /// trusted proxy states; the request's `Host`; the address of the socket. All but the first are
+    /// followed by the path under which the server is mounted.
+    pub(crate) fn base_url(&self, virtual_host: Option<&Host>) -> String {
+        if let Some(url) = &self.settings.public_url {
+            return at_site(url, virtual_host).trim_end_matches('/').to_owned();
+        }
+        let scheme = self.forwarded.scheme.or(self.local.map(|it| it.scheme));
+        let forwarded = self.forwarded.authority.as_ref().map(Authority::to_string);
+        let authority = forwarded
+            .or_else(|| Some(with_port(self.own.as_ref()?, self.local)))
+            .or_else(|| self.local.map(|local| local.address.to_string()))
+            .unwrap_or_else(|| "localhost".to_owned());
+        let mount = self.mount;
+        format!("{}://{authority}{mount}", scheme.unwrap_or_default())
+    }
+}
+
+/// Returns the path under which an application serves the server, with a slash at its beginning and
+/// none at its end; `None` if the text is not a path. Without segments it is empty.
+pub(crate) fn mount_path(text: &str) -> Option<String> {
+    let path = text.trim_end_matches('/');
+    if path.is_empty() {
+        return Some(String::new());
+    }
+    let uri: Uri = path.parse().ok()?;
+    let is_path = path.starts_with('/') && uri.path() == path && !path.contains("//");
+    is_path.then(|| path.to_owned())
+}
+
+/// One URL cannot name several hosts, so at a host with APIs of its own that takes the place of the
+/// one in the URL.
+fn at_site(url: &str, virtual_host: Option<&Host>) -> String {
+    let (Some(virtual_host), Ok(uri)) = (virtual_host, url.parse::<Uri>()) else {
+        return url.to_owned();
+    };
+    let scheme = uri.scheme_str().unwrap_or("http");
+    let port = uri.port().map(|port| format!(":{port}"));
+    format!(
+        "{scheme}://{virtual_host}{}{}",
+        port.unwrap_or_default(),
+        uri.path()
+    )
+}
+
+/// Returns the authority of the absolute target, of HTTP/2's `:authority`, or of `Host`.
+fn own_authority(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+    uri.authority()
+        .cloned()
+        .or_else(|| headers.get(HOST)?.to_str().ok()?.parse().ok())
+}
+
+/// Returns the authority without its user information, which must not appear in URLs of replies.
+///
+/// Some clients omit the port from `Host` although it is not the default port. If the host is the
+/// address of the socket, the port of the socket is used.
+fn with_port(authority: &Authority, local: Option<LocalAddress>) -> String {
+    let name = authority.host();
+    match (authority.port_u16(), local) {
+        (Some(port), _) => format!("{name}:{port}"),
+        (None, Some(local)) if local.is_at(name) => {
+            format!("{name}:{}", local.address.port())
+        }
+        (None, _) => name.to_owned(),
+    }
+}
+
+impl LocalAddress {
+    /// Whether the host is the address of the socket, on a port that is not the default.
+    fn is_at(self, name: &str) -> bool {
+        let literal = name.trim_start_matches('[').trim_end_matches(']');
+        let ip = self.address.ip();
+        let is_here = literal.parse() == Ok(ip) || (name == "localhost" && ip.is_loopback());
+        is_here && self.address.port() != self.scheme.default_port()
+    }
+}
+
+impl Scheme {
+    fn named(name: &str) -> Option<Self> {
+        let all = [Self::Http, Self::Https];
+        all.into_iter().find(|scheme| scheme.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[derive(Default)]
+struct Forwarded {
+    scheme: Option<Scheme>,
+    authority: Option<Authority>,
+}
+
+/// `Forwarded` (RFC 7239), else `X-Forwarded-Proto` and `X-Forwarded-Host`. Of several proxies the
+/// first, which the client talked to, counts.
+fn forwarded(headers: &HeaderMap) -> Forwarded {
+    let text = |name: &str| headers.get(name)?.to_str().ok();
+    let first = |list: &str| list.split(',').next().map(|first| first.trim().to_owned());
+    let (mut scheme, mut authority) = (None, None);
+    if let Some(element) = text(FORWARDED.as_str()).and_then(first) {
+        for pair in element.split(';') {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = value.trim().trim_matches('"').to_owned();
+            match name.trim().to_ascii_lowercase().as_str() {
+                "proto" => scheme = Some(value),
+                "host" => authority = Some(value),
+                _ => {}
+            }
+        }
+    }
+    let scheme = scheme.or_else(|| text("x-forwarded-proto").and_then(first));
+    let authority = authority.or_else(|| text("x-forwarded-host").and_then(first));
+    Forwarded {
+        scheme: scheme.and_then(|scheme| Scheme::named(&scheme)),
+        authority: authority.and_then(|host| host.parse().ok()),
+    }
+}
+
+/// The longest name that DNS knows.
+const LONGEST: usize = 253;
+
+/// The name of a host, without a port: a domain name, an IPv4 address, or an IPv6 address in
+/// brackets. Names that mean the same host are equal: lower case, no dot at the end, addresses in
+/// their shortest form.
+///
+/// ```
+/// use windlass_server::Host;
+///
+/// let host: Host = "Storage.Example.Com.".parse()?;
+/// assert_eq!(host.to_string(), "storage.example.com");
+/// assert_eq!("[::0:1]".parse::<Host>()?, "::1".parse()?);
+/// # Ok::<(), windlass_server::NotAHost>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Host(String);
+
+/// A text that is not the name of a host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not the name of a host, such as storage.example.com or [::1], without a port")]
+pub struct NotAHost {
+    /// The text.
+    pub text: String,
+}
+
+impl Host {
+    /// The host of an authority; its port and its user do not matter.
+    pub(crate) fn of(authority: &Authority) -> Option<Self> {
+        authority.host().parse().ok()
+    }
+}
+
+impl FromStr for Host {
+    type Err = NotAHost;
+
+    fn from_str(text: &str) -> Result<Self, NotAHost> {
+        address(text)
+            .or_else(|| name(text))
+            .map(Self)
+            .ok_or_else(|| NotAHost {
+                text: text.to_owned(),
+            })
+    }
+}
+
+fn address(text: &str) -> Option<String> {
+    let inner = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    if let Ok(address) = inner.unwrap_or(text).parse::<Ipv6Addr>() {
+        return Some(format!("[{address}]"));
+    }
+    let address = text.parse::<Ipv4Addr>().ok()?;
+    Some(address.to_string())
+}
+
+/// Domain names have no underscore, but container networks use it.
+fn name(text: &str) -> Option<String> {
+    let text = text.strip_suffix('.').unwrap_or(text);
+    let may_be_in = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let is_label = |label: &str| !label.is_empty() && label.bytes().all(may_be_in);
+    (text.len() <= LONGEST && text.split('.').all(is_label)).then(|| text.to_ascii_lowercase())
+}
+
+impl TryFrom<String> for Host {
+    type Error = NotAHost;
+
+    fn try_from(text: String) -> Result<Self, NotAHost> {
+        text.parse()
+    }
+}
+
+impl From<Host> for String {
+    fn from(host: Host) -> Self {
+        host.0
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin<'a>(
+        settings: &'a Settings,
+        headers: &[(&'static str, &'static str)],
+        scheme: Scheme,
+    ) -> Origin<'a> {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect();
+        let local = LocalAddress {
+            address: "127.0.0.1:8080".parse().unwrap(),
+            scheme,
+        };
+        let uri = Uri::from_static("/upload/farm/v1/animals");
+        Origin::of(settings, "", &uri, &headers, Some(local))
+    }
+
+    fn check(settings: &Settings, headers: &[(&'static str, &'static str)], expected: &str) {
+        let origin = origin(settings, headers, Scheme::Http);
+        assert_eq!(origin.base_url(None), expected);
+    }
+
+    #[test]
+    fn the_configured_url_wins() {
+        let settings = Settings {
+            public_url: Some("https://up.example.com/".into()),
+            trust_forwarded: true,
+            ..Settings::default()
+        };
+        let headers = [("host", "other"), ("x-forwarded-host", "proxy")];
+        check(&settings, &headers, "https://up.example.com");
+    }
+
+    #[test]
+    fn forwarded_headers_count_only_when_trusted() {
+        let headers = [
+            ("host", "inner:8080"),
+            (
+                "forwarded",
+                "for=1.2.3.4;proto=https;host=\"up.example.com\", for=5.6.7.8;host=no",
+            ),
+        ];
+        check(&Settings::default(), &headers, "http://inner:8080");
+        let settings = Settings {
+            trust_forwarded: true,
+            ..Settings::default()
+        };
+        check(&settings, &headers, "https://up.example.com");
+        let headers = [
+            ("host", "inner"),
+            ("x-forwarded-host", "up:99"),
+            ("x-forwarded-proto", "https"),
+        ];
+        check(&settings, &headers, "https://up:99");
+    }
+
+    #[test]
+    fn a_host_without_its_port_gets_the_port_of_the_socket() {
+        check(
+            &Settings::default(),
+            &[("host", "127.0.0.1")],
+            "http://127.0.0.1:8080",
+        );
+        check(
+            &Settings::default(),
+            &[("host", "localhost")],
+            "http://localhost:8080",
+        );
+        check(
+            &Settings::default(),
+            &[("host", "up.example.com")],
+            "http://up.example.com",
+        );
+        check(
+            &Settings::default(),
+            &[("host", "localhost:81")],
+            "http://localhost:81",
+        );
+    }
+
+    #[test]
+    fn without_a_host_the_address_of_the_socket_is_used() {
+        check(&Settings::default(), &[], "http://127.0.0.1:8080");
+        check(
+            &Settings::default(),
+            &[("host", "no host at all")],
+            "http://127.0.0.1:8080",
+        );
+    }
+
+    #[test]
+    fn under_tls_urls_say_https_unless_a_trusted_proxy_knows_better() {
+        let default = Settings::default();
+        let url = |settings, headers| origin(settings, headers, Scheme::Https).base_url(None);
+        assert_eq!(url(&default, &[]), "https://127.0.0.1:8080");
+        assert_eq!(url(&default, &[("host", "a.b")]), "https://a.b");
+        let trusting = Settings {
+            trust_forwarded: true,
+            ..Settings::default()
+        };
+        let headers = [("host", "a.b"), ("x-forwarded-proto", "http")];
+        assert_eq!(url(&trusting, &headers), "http://a.b");
+        assert_eq!(url(&trusting, &headers[..1]), "https://a.b");
+    }
+
+    #[test]
+    fn a_port_is_added_unless_it_is_the_default_one_of_the_scheme() {
+        for (scheme, port, expected) in [
+            (Scheme::Http, 80, "localhost"),
+            (Scheme::Http, 443, "localhost:443"),
+            (Scheme::Https, 443, "localhost"),
+            (Scheme::Https, 80, "localhost:80"),
+        ] {
+            let local = LocalAddress {
+                address: SocketAddr::from(([127, 0, 0, 1], port)),
+                scheme,
+            };
+            let authority = Authority::from_static("localhost");
+            assert_eq!(with_port(&authority, Some(local)), expected);
+        }
+    }
+
+    #[test]
+    fn at_a_host_with_apis_of_its_own_the_configured_url_names_that_host() {
+        let virtual_host = "disk.example".parse().unwrap();
+        for (url, expected) in [
+            ("https://up.example.com/", "https://disk.example"),
+            (
+                "https://up.example.com:8443/base/",
+                "https://disk.example:8443/base",
+            ),
+            ("http://[::1]:80", "http://disk.example:80"),
+        ] {
+            let settings = Settings {
+                public_url: Some(url.into()),
+                ..Settings::default()
+            };
+            let origin = origin(&settings, &[], Scheme::Http);
+            assert_eq!(origin.base_url(Some(&virtual_host)), expected);
+        }
+    }
+
+    #[test]
+    fn the_host_is_what_a_trusted_proxy_says_or_else_the_requests_own() {
+        let headers = [("host", "Inner.:8080"), ("x-forwarded-host", "[::1]:443")];
+        let host = |trust_forwarded| {
+            let settings = Settings {
+                trust_forwarded,
+                ..Settings::default()
+            };
+            let host = origin(&settings, &headers, Scheme::Http).host();
+            host.map(|host| host.to_string())
+        };
+        assert_eq!(host(false).as_deref(), Some("inner"));
+        assert_eq!(host(true).as_deref(), Some("[::1]"));
+    }
+
+    #[test]
+    fn the_target_says_more_about_the_host_than_a_header() {
+        let settings = Settings::default();
+        let headers = [(HOST, "b.example".parse().unwrap())].into_iter().collect();
+        let uri = Uri::from_static("http://A.example:81/upload/farm/v1/animals");
+        let origin = Origin::of(&settings, "/media", &uri, &headers, None);
+        assert_eq!(origin.host(), "a.example".parse().ok());
+        assert_eq!(origin.base_url(None), "http://A.example:81/media");
+    }
+
+    #[test]
+    fn mount_path_is_a_path_without_a_slash_at_its_end() {
+        for (text, path) in [
+            ("", Some("")),
+            ("/", Some("")),
+            ("/media", Some("/media")),
+            ("/a/b.c/", Some("/a/b.c")),
+            ("media", None),
+            ("//host/media", None),
+            ("/a//b", None),
+            ("/a?b", None),
+            ("/a#b", None),
+            ("/a b", None),
+            ("http://host/media", None),
+        ] {
+            assert_eq!(mount_path(text).as_deref(), path, "{text:?}");
+        }
+    }
+
+    #[track_caller]
+    fn check_host(text: &str, expected: Option<&str>) {
+        let host = text.parse::<Host>().ok().map(String::from);
+        assert_eq!(host.as_deref(), expected, "{text:?}");
+    }
+
+    #[test]
+    fn names_of_one_host_are_equal() {
+        check_host("storage.example.com", Some("storage.example.com"));
+        check_host("Storage.EXAMPLE.com.", Some("storage.example.com"));
+        check_host("localhost", Some("localhost"));
+        check_host("media_server", Some("media_server"));
+        check_host("127.0.0.1", Some("127.0.0.1"));
+        check_host("[::1]", Some("[::1]"));
+        check_host("2001:DB8::0:1", Some("[2001:db8::1]"));
+    }
+
+    #[test]
+    fn a_port_a_path_or_nothing_is_no_name() {
+        for text in [
+            "",
+            ".",
+            "a..b",
+            "a.com:80",
+            "[::1]:80",
+            "[::1",
+            "::1]",
+            "a/b",
+            "a b",
+            "a@b",
+            "[127.0.0.1]",
+            "bücher.example",
+        ] {
+            check_host(text, None);
+        }
+        check_host(&"a".repeat(LONGEST), Some(&"a".repeat(LONGEST)));
+        check_host(&"a".repeat(LONGEST + 1), None);
+    }
+
+    #[test]
+    fn the_host_of_an_authority_has_neither_user_nor_port() {
+        for (authority, expected) in [
+            ("me@A.example:8080", "a.example"),
+            ("[::1]:8080", "[::1]"),
+            ("127.0.0.1", "127.0.0.1"),
+        ] {
+            let host = Host::of(&authority.parse().unwrap());
+            assert_eq!(host, expected.parse().ok(), "{authority}");
         }
     }
 }

@@ -6,13 +6,12 @@
 //!
 //! The description of a method decides what it does (`operation`). Metadata is validated against
 //! the request schema (`schema_validation`). A reply has the form of the response schema
-//! (`response_shape`), with the fields that the server fills in (`server_fields`).
+//! (`response_shape`), with the fields that the server fills in (`fields`).
 
 mod fields;
 mod operation;
 mod response_shape;
 mod schema_validation;
-mod server_fields;
 
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -23,15 +22,14 @@ use windlass_store::{Media, Resource, ResourceChange};
 
 use crate::handler::{Answer, ApiHandler, Call, Rejection, Uploaded, first_version};
 
-use fields::{UpdateMask, client_fields, fields_of, fields_to_bytes, updated};
+use fields::{UpdateMask, client_fields, etag, fields_of, fields_to_bytes, updated};
 use operation::{
     CallContext, Operation, ResourceKey, chosen_id, is_query_parameter, not_implemented,
 };
 use response_shape::{Reply, ResponseShape, add_required, response_schema};
-use server_fields::etag;
 
 pub use fields::patched as patched_fields;
-pub(crate) use server_fields::with_digests;
+pub(crate) use fields::with_digests;
 
 /// The handler for any description. It stores the client's fields and adds those that the response
 /// schema names.

@@ -15,14 +15,13 @@ use crate::background::{self, Background};
 use crate::capacity::{Capacity, Usage};
 use crate::config::Settings;
 use crate::connections::{Accept, Connections, HttpService, Listener};
-use crate::context::RequestIds;
+use crate::context::{RequestIds, mount_path};
 use crate::dialects::Dialects;
 use crate::disks::CheckedStores;
 use crate::handler::StoreHandles;
 use crate::identifiers::{Clock, SystemClock};
 use crate::lifecycle::Lifecycle;
 use crate::metrics::ServerMetrics;
-use crate::origin;
 use crate::outbox::{Outbox, TopicCounts};
 use crate::registry::Registry;
 use crate::service::UploadService;
@@ -129,7 +128,7 @@ impl ServerBuilder {
     /// # Errors
     /// [`BuildError`] if parts do not fit together.
     pub fn build(self) -> Result<Server, BuildError> {
-        let Some(mount) = origin::mount_path(&self.mount) else {
+        let Some(mount) = mount_path(&self.mount) else {
             return Err(BuildError::Mount { prefix: self.mount });
         };
         let settings = Arc::new(self.settings);

@@ -15,10 +15,9 @@ use tower_service::Service;
 use windlass_proto::dialect::{Dialect, Google};
 
 use crate::body::RequestBody;
-use crate::context::{Principal, RequestContext, RequestId};
+use crate::context::{LocalAddress, Origin, Principal, RequestContext, RequestId};
 use crate::error::Error;
 use crate::metrics::RequestRecord;
-use crate::origin::{LocalAddress, Origin};
 use crate::reply;
 use crate::reply::{Reply, ReplyBody};
 use crate::routes::{Routing, route};

@@ -5,10 +5,11 @@ use serde_json::{Map, Value};
 use windlass_discovery::{Document, Schema};
 use windlass_store::{Resource, Timestamp};
 
-use super::fields::{fields_of, fields_to_bytes};
+use super::fields::{
+    fields_of, fields_to_bytes, is_digest, is_server_field, rfc3339, server_field,
+};
 use super::operation::{CallContext, key, path_of_key};
 use super::schema_validation::{Purpose, SchemaValidation, resolve};
-use super::server_fields::{is_digest, is_server_field, rfc3339, server_field};
 use crate::handler::{Call, first_version};
 
 /// Maximum depth to which required fields are filled in.

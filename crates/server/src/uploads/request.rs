@@ -10,9 +10,8 @@ use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 
-use crate::context::Principal;
+use crate::context::{Host, Principal};
 use crate::error::{BodyError, Error};
-use crate::origin::Host;
 use crate::partial_response::FieldMask;
 use crate::registry::{Registry, ServedMethod};
 
