@@ -15,9 +15,8 @@ use windlass_server::handler::{
 use windlass_server::{DefaultHandler, ServedApi};
 use windlass_store::{Media, Resource, ResourceChange};
 
-use crate::augment::augmented;
 use crate::inspect::{Format, ImageHeader, ImageHeaderError, inspect, invalid, refusal};
-use crate::{ApiProvider, description};
+use crate::{ApiProvider, augmented, description};
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "gamesConfiguration",

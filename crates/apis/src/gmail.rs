@@ -10,13 +10,15 @@
 //! |---|---|
 //! | `delivery`, `messages`, `listing`, `labels`, `history` | the methods |
 //! | `request` | arguments of a call |
-//! | `outbox`, `smtp` | messages to other servers, and bounces |
+//! | `outbox` | messages to the relay, by SMTP, and bounces |
 //! | `filing` | changes of messages and threads |
 //! | `query` | the search grammar |
 //! | `mailbox` | reads and writes of one mailbox, its labels and its history |
 //! | `rows` | row types, and the write buffer of a call |
 //! | `parsed_message`, [`mime`] | uploaded media as a message and its parts |
-//! | [`options`], `errors` | operator settings; shared errors |
+//! | [`options`] | operator settings |
+//!
+//! Errors that the methods and the storage of mailboxes share are here.
 
 use std::sync::Arc;
 
@@ -30,7 +32,6 @@ use windlass_store::Resource;
 use crate::ApiProvider;
 
 mod delivery;
-mod errors;
 mod filing;
 mod history;
 mod labels;
@@ -44,7 +45,6 @@ mod parsed_message;
 mod query;
 mod request;
 mod rows;
-mod smtp;
 
 pub use options::{Address, NotAnAddress};
 
@@ -203,4 +203,33 @@ async fn profile(request: &Request<'_>) -> Result<Answer, Rejection> {
         "threadsTotal": account.threads,
         "historyId": account.history.to_string(),
     })))
+}
+
+fn not_found(what: &str, id: &str) -> Rejection {
+    Rejection::NotFound {
+        what: what.to_owned(),
+        // The client chose the text, which may be long.
+        id: id.chars().take(200).collect(),
+    }
+}
+
+fn no_media() -> Rejection {
+    invalid(
+        "the call has no message: upload it to the /upload path, or send it as raw in base64url",
+    )
+}
+
+/// Refuses an argument of the call.
+fn invalid(problem: impl Into<String>) -> Rejection {
+    Rejection::InvalidArgument {
+        problem: problem.into(),
+    }
+}
+
+/// Refuses a query parameter.
+fn invalid_parameter(name: &str, problem: &str) -> Rejection {
+    Rejection::InvalidParameter {
+        parameter: name.to_owned(),
+        problem: problem.to_owned(),
+    }
 }

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `buckets`, `objects`, `listing` | the methods; pages of lists |
 //! | `bucket`, `object` | rows, names and JSON of each |
-//! | `fields` | fields of an object that clients write |
-//! | `preconditions` | `ifGenerationMatch` and the like |
+//!
+//! The preconditions of all of them, `ifGenerationMatch` and the like, are here.
 //!
 //! Only the live generation of an object exists. Methods on permissions, notifications, folders and
 //! versions are refused as not implemented.
@@ -23,11 +23,9 @@ use crate::{ApiProvider, description};
 
 mod bucket;
 mod buckets;
-mod fields;
 mod listing;
 mod object;
 mod objects;
-mod preconditions;
 
 use object::Object;
 
@@ -98,5 +96,223 @@ impl ApiHandler for StorageKind {
 
     fn media_headers(&self, resource: &Resource) -> HeaderMap {
         Object::read(resource.clone()).media_headers()
+    }
+}
+
+/// Generation and metageneration of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Versions {
+    generation: u64,
+    metageneration: u64,
+}
+
+/// Kind of a call, which decides the status if a condition for a changed object fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// A read: 304.
+    Read,
+    /// A write: 412.
+    Write,
+}
+
+/// The preconditions of a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Preconditions {
+    generation: Condition,
+    metageneration: Condition,
+}
+
+/// A number that must match, and one that must not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Condition {
+    equal: Option<i64>,
+    other_than: Option<i64>,
+}
+
+/// Names of the parameters: generation matches, does not match, metageneration matches, does not
+/// match.
+type Names = [&'static str; 4];
+
+const TARGET: Names = [
+    "ifGenerationMatch",
+    "ifGenerationNotMatch",
+    "ifMetagenerationMatch",
+    "ifMetagenerationNotMatch",
+];
+
+const SOURCE: Names = [
+    "ifSourceGenerationMatch",
+    "ifSourceGenerationNotMatch",
+    "ifSourceMetagenerationMatch",
+    "ifSourceMetagenerationNotMatch",
+];
+
+impl Preconditions {
+    /// Reads the preconditions on the object that the call reads or writes.
+    fn on_target(call: &Call<'_>) -> Result<Self, Rejection> {
+        Self::parse(TARGET, |name| call.query.first(name))
+    }
+
+    /// Reads the preconditions on the source of a copy.
+    fn on_source(call: &Call<'_>) -> Result<Self, Rejection> {
+        Self::parse(SOURCE, |name| call.query.first(name))
+    }
+
+    fn parse<'a>(
+        names: Names,
+        value: impl Fn(&'static str) -> Option<&'a str>,
+    ) -> Result<Self, Rejection> {
+        let [
+            generation,
+            not_generation,
+            metageneration,
+            not_metageneration,
+        ] = names.map(|name| number(name, value(name)));
+        Ok(Self {
+            generation: Condition {
+                equal: generation?,
+                other_than: not_generation?,
+            },
+            metageneration: Condition {
+                equal: metageneration?,
+                other_than: not_metageneration?,
+            },
+        })
+    }
+
+    /// Checks the preconditions on the existing object, if any.
+    fn check(&self, current: Option<Versions>, access: Access) -> Result<(), Rejection> {
+        let conditions = [
+            (self.generation, current.map(|it| it.generation)),
+            (self.metageneration, current.map(|it| it.metageneration)),
+        ];
+        if conditions.iter().any(|(it, number)| it.differs(*number)) {
+            return Err(Rejection::ConditionNotMet);
+        }
+        if conditions.iter().any(|(it, number)| it.is_known(*number)) {
+            return Err(match access {
+                Access::Read => Rejection::NotModified,
+                Access::Write => Rejection::ConditionNotMet,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Condition {
+    /// Generation 0 stands for an object that does not exist.
+    fn differs(&self, number: Option<u64>) -> bool {
+        self.equal.is_some_and(|equal| !is(equal, number))
+    }
+
+    fn is_known(&self, number: Option<u64>) -> bool {
+        self.other_than
+            .is_some_and(|other| number.is_none() || is(other, number))
+    }
+}
+
+fn is(expected: i64, number: Option<u64>) -> bool {
+    u64::try_from(expected) == Ok(number.unwrap_or_default())
+}
+
+/// Returns the value of a parameter that is a number of 64 bits, if it has one.
+fn number(name: &str, text: Option<&str>) -> Result<Option<i64>, Rejection> {
+    let text = text.filter(|text| !text.is_empty());
+    let number = text.map(str::parse::<i64>).transpose();
+    number.map_err(|_| Rejection::InvalidParameter {
+        parameter: name.to_owned(),
+        problem: "must be a number of 64 bits".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THERE: Option<Versions> = Some(Versions {
+        generation: 7,
+        metageneration: 2,
+    });
+
+    fn on_target(query: &str) -> Result<Preconditions, Rejection> {
+        let pairs: Vec<_> = query
+            .split('&')
+            .filter_map(|it| it.split_once('='))
+            .collect();
+        Preconditions::parse(TARGET, |name| {
+            let pair = pairs.iter().find(|(key, _)| *key == name);
+            pair.map(|(_, value)| *value)
+        })
+    }
+
+    fn verdict(query: &str, current: Option<Versions>, access: Access) -> &'static str {
+        let conditions = on_target(query).expect("numbers");
+        match conditions.check(current, access) {
+            Ok(()) => "proceed",
+            Err(Rejection::NotModified) => "not modified",
+            Err(Rejection::ConditionNotMet) => "not met",
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn preconditions_compare_generation_and_metageneration() {
+        let table = [
+            ("", "proceed", "proceed"),
+            ("ifGenerationMatch=7", "proceed", "not met"),
+            ("ifGenerationMatch=8", "not met", "not met"),
+            ("ifGenerationMatch=-7", "not met", "not met"),
+            ("ifGenerationMatch=0", "not met", "proceed"),
+            ("ifGenerationNotMatch=8", "proceed", "not met"),
+            ("ifGenerationNotMatch=7", "not met", "not met"),
+            ("ifGenerationNotMatch=0", "proceed", "not met"),
+            ("ifMetagenerationMatch=2", "proceed", "not met"),
+            ("ifMetagenerationMatch=1", "not met", "not met"),
+            ("ifMetagenerationNotMatch=1", "proceed", "not met"),
+            ("ifMetagenerationNotMatch=2", "not met", "not met"),
+            (
+                "ifGenerationMatch=7&ifMetagenerationMatch=1",
+                "not met",
+                "not met",
+            ),
+        ];
+        for (query, there, nothing) in table {
+            assert_eq!(
+                verdict(query, THERE, Access::Write),
+                there,
+                "{query}, there"
+            );
+            assert_eq!(
+                verdict(query, None, Access::Write),
+                nothing,
+                "{query}, nothing"
+            );
+        }
+    }
+
+    #[test]
+    fn read_of_unchanged_object_is_not_modified() {
+        assert_eq!(
+            verdict("ifGenerationNotMatch=7", THERE, Access::Read),
+            "not modified"
+        );
+        assert_eq!(
+            verdict("ifMetagenerationNotMatch=2", THERE, Access::Read),
+            "not modified"
+        );
+        assert_eq!(
+            verdict("ifGenerationMatch=8", THERE, Access::Read),
+            "not met"
+        );
+    }
+
+    #[test]
+    fn non_numeric_precondition_is_refused() {
+        for query in [
+            "ifGenerationMatch=x",
+            "ifGenerationNotMatch=9223372036854775808",
+        ] {
+            assert!(on_target(query).is_err(), "{query}");
+        }
     }
 }

@@ -9,11 +9,9 @@ use std::io::{Read, Seek};
 use super::archive::{Archive, ArchiveError};
 use super::asset::Content;
 
-mod features;
-mod references;
+mod markup;
 
-use features::{ClickTag, Feature};
-use references::{Reference, Use, resolve};
+use markup::{ClickTag, Feature, Reference, Use, resolve};
 
 /// Maximum number of bytes that are read of a file.
 pub(super) const MOST_TEXT: u64 = 1024 * 1024;
@@ -183,7 +181,7 @@ impl<'a> Reading<'a> {
 
     fn read_text(&mut self, at: usize, file: File, text: &str) {
         let lower = text.to_ascii_lowercase();
-        features::find(&lower, file == File::Page, &mut self.findings.features);
+        markup::find(&lower, file == File::Page, &mut self.findings.features);
         self.read_references(at, file, text, &lower);
         self.mention_files(text);
         self.read_click_tags(at, text, &lower);
@@ -195,17 +193,17 @@ impl<'a> Reading<'a> {
         }
         self.findings.rich_media |= lower.contains("enabler.js");
         if at == self.primary {
-            self.findings.size = references::stated_size(&lower);
+            self.findings.size = markup::stated_size(&lower);
         }
     }
 
     fn read_references(&mut self, at: usize, file: File, text: &str, lower: &str) {
-        references::visit(text, lower, |reference| match reference {
+        markup::visit(text, lower, |reference| match reference {
             Reference {
                 used: Use::Click,
                 target,
-            } if references::is_absolute(target) => self.warn(Rule::ClickTagHardCoded),
-            Reference { used, target } if references::is_absolute(target) => {
+            } if markup::is_absolute(target) => self.warn(Rule::ClickTagHardCoded),
+            Reference { used, target } if markup::is_absolute(target) => {
                 self.read_absolute(used, target);
             }
             // Paths in scripts are relative to pages that are not known here.
@@ -218,10 +216,10 @@ impl<'a> Reading<'a> {
     }
 
     fn read_absolute(&mut self, used: Use, target: &str) {
-        if used == Use::Load && references::is_insecure(target) {
+        if used == Use::Load && markup::is_insecure(target) {
             self.warn(Rule::NotSslCompliant);
         }
-        if used == Use::Load && !references::is_own_host(target) {
+        if used == Use::Load && !markup::is_own_host(target) {
             self.warn(Rule::ExternalFileReferenced);
         }
     }
@@ -237,7 +235,7 @@ impl<'a> Reading<'a> {
 
     /// Every file whose name is anywhere in a text counts as used.
     fn mention_files(&mut self, text: &str) {
-        for word in references::words(text) {
+        for word in markup::words(text) {
             for at in self.by_last_part.get(&word).into_iter().flatten() {
                 self.mentioned[*at] = true;
             }
@@ -245,7 +243,7 @@ impl<'a> Reading<'a> {
     }
 
     fn read_click_tags(&mut self, at: usize, text: &str, lower: &str) {
-        for (tag, top_level) in features::find_click_tags(text, lower) {
+        for (tag, top_level) in markup::find_click_tags(text, lower) {
             if at != self.primary || !top_level {
                 self.warn(Rule::ClickTagNonTopLevel);
             } else if self.findings.click_tags.len() < MOST_CLICK_TAGS {

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use windlass_server::handler::{Answer, OutboxEvent, Rejection, Uploaded};
 
-use super::errors::{invalid, invalid_parameter, no_media};
 use super::filing::NewMessage;
 use super::mailbox::Mailbox;
 use super::messages::Format;
@@ -15,7 +14,7 @@ use super::outbox::Outbound;
 use super::parsed_message::{Outgoing, ParsedMessage};
 use super::request::{Request, body_of, check_labels, finish, text};
 use super::rows::{Draft, Labels, Rows};
-use super::{filing, labels, listing, messages, request};
+use super::{filing, invalid, invalid_parameter, labels, listing, messages, no_media, request};
 
 /// Maximum number of recipients of a message, as in Gmail.
 const MOST_RECIPIENTS: usize = 500;

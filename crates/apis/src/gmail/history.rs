@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 use windlass_server::handler::{Answer, Rejection};
 
-use super::errors::{invalid, invalid_parameter, not_found};
 use super::mailbox::{Mailbox, event_row_id};
 use super::request::{Request, body_of};
 use super::rows::{Account, Event, EventKind};
+use super::{invalid, invalid_parameter, not_found};
 
 /// Maximum number of events that a call reads.
 const BUDGET: usize = 10_000;

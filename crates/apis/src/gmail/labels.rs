@@ -3,13 +3,13 @@
 use serde_json::{Map, Value, json};
 use windlass_server::handler::{Answer, Rejection};
 
-use super::errors::{invalid, not_found};
 use super::mailbox::{
     Mailbox, SYSTEM_LABELS, folded_label_name, is_system_label, label_row, label_row_or_default,
     write_label,
 };
 use super::request::{Request, body_of, finish, text};
 use super::rows::{Label, LabelName};
+use super::{invalid, not_found};
 
 /// Maximum number of user labels, as in Gmail.
 const MOST: u64 = 10_000;

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 use windlass_server::handler::{Answer, Rejection};
 
-use super::errors::invalid_parameter;
+use super::invalid_parameter;
 use super::mailbox::{self, Mailbox};
 use super::query::Query;
 use super::request::{Request, body_of, check_labels};

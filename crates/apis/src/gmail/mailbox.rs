@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_server::handler::Rejection;
 
-use super::errors::not_found;
+use super::not_found;
 use super::options::Address;
 use super::rows::{
     Account, Content, Counts, Draft, Entry, EntryRef, Event, Key, Label, LabelName, Labels,

@@ -6,12 +6,11 @@ use serde_json::{Value, json};
 use windlass_server::handler::{Answer, Rejection};
 use windlass_store::Media;
 
-use super::errors::{invalid, invalid_parameter, not_found};
-use super::labels;
 use super::mailbox::Mailbox;
 use super::mime::{Bodies, Part, Structure};
 use super::request::{Request, body_of, check_labels, finish, texts};
 use super::rows::{Content, Entry, Labels};
+use super::{invalid, invalid_parameter, labels, not_found};
 
 /// Size in bytes up to which a message is read in one piece. Of larger ones only the shown parts
 /// are read.

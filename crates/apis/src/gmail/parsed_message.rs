@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use windlass_server::handler::{Embedded, Rejection, StoreReader, Uploaded};
 use windlass_store::Media;
 
-use super::errors::invalid;
+use super::invalid;
 use super::mime::{self, DefaultHeaders, Malformed, Structure, Summary};
 
 /// Media type of a message that was embedded in JSON.

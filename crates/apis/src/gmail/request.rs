@@ -3,10 +3,10 @@
 use serde_json::{Map, Value};
 use windlass_server::handler::{Answer, Call, Rejection};
 
-use super::errors::{invalid, invalid_parameter, not_found};
 use super::mailbox::{self, Mailbox};
 use super::options::{Address, Options};
 use super::rows::{Labels, Rows};
+use super::{invalid, invalid_parameter, not_found};
 
 /// Maximum number of entries of a page.
 const LARGEST_PAGE: usize = 500;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use windlass_server::handler::{Call, Rejection, first_version};
 use windlass_store::{Expected, Resource, ResourceChange};
 
-use super::preconditions::Versions;
+use super::Versions;
 use crate::record::{Fields, rfc3339};
 
 /// Collection of the buckets, by name.

@@ -6,7 +6,7 @@ use windlass_server::patched_fields;
 
 use super::bucket::{Bucket, BucketName, COLLECTION};
 use super::listing::{Cursor, PAGE_BYTES, PAGE_ROWS, Rows};
-use super::preconditions::{Access, Preconditions};
+use super::{Access, Preconditions};
 use super::{bucket, listing, object};
 
 /// `buckets.insert`.

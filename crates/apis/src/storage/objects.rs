@@ -9,9 +9,8 @@ use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::Expected;
 
 use super::bucket::Bucket;
-use super::fields::Change;
-use super::object::{Object, ObjectName, UpdateMode, collection, retyped};
-use super::preconditions::{Access, Preconditions, number};
+use super::object::{Change, Object, ObjectName, UpdateMode, collection, retyped};
+use super::{Access, Preconditions, number};
 
 /// Refuses an upload that cannot become an object, before its media is received.
 pub(super) async fn admit(call: &Call<'_>) -> Result<(), Rejection> {

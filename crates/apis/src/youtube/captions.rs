@@ -4,10 +4,10 @@ use serde_json::Value;
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
-use super::resources::{
-    CAPTIONS, MOST_TRACKS, Parts, caption_tracks, fresh_id, listed, touched, video,
+use super::{
+    CAPTIONS, MOST_TRACKS, Parts, caption_tracks, found, fresh_id, id_in_body, id_in_query,
+    invalid_parameter, listed, missing, touched, video,
 };
-use super::{found, id_in_body, id_in_query, invalid_parameter, missing};
 use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339, text};
 
 /// Maximum number of characters of the name of a track, as in the service.

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Media, Resource, ResourceChange};
 
-use super::resources::{Parts, THUMBNAILS, page};
-use super::{found, id_in_query, invalid_parameter, missing, resources};
+use super::{
+    Parts, THUMBNAILS, found, id_in_query, invalid_parameter, missing, page, with_thumbnails,
+};
 use crate::inspect::{Format, ImageHeader, ImageHeaderError, inspect, invalid as invalid_media};
 use crate::record::{self, Fields, etag, fields_of, removing, replacing, text};
 
@@ -64,7 +65,7 @@ impl Image {
 
 /// Checks whether the video for a thumbnail exists.
 pub(super) async fn admit_thumbnail(call: &Call<'_>) -> Result<(), Rejection> {
-    resources::video(call, video_id(call)).await.map(drop)
+    super::video(call, video_id(call)).await.map(drop)
 }
 
 /// `thumbnails.set`
@@ -72,7 +73,7 @@ pub(super) async fn set_thumbnail(
     call: &Call<'_>,
     uploaded: Uploaded,
 ) -> Result<Answer, Rejection> {
-    let video = resources::video(call, video_id(call)).await?;
+    let video = super::video(call, video_id(call)).await?;
     let image = Image::read(uploaded).await?;
     let (width, height) = (image.width, image.height);
     let thumbnail = put(call, THUMBNAILS, &video.id, &Fields::new(), image.media).await?;
@@ -85,7 +86,7 @@ pub(super) async fn set_thumbnail(
         "etag": etag(resource(&thumbnail)),
         "items": [thumbnails],
     });
-    let of_video = resources::with_thumbnails(call, video, &thumbnails);
+    let of_video = with_thumbnails(call, video, &thumbnails);
     Ok(Answer {
         changes: vec![thumbnail, of_video],
         body: body.as_object().cloned().map(Into::into),

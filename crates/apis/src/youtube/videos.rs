@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
-use super::resources::{
-    LARGEST_PAGE, Page, Parts, THUMBNAIL, VIDEOS, fresh_id, listed, page, video,
+use super::{
+    LARGEST_PAGE, Page, Parts, THUMBNAIL, THUMBNAILS, VIDEOS, caption_tracks, fresh_id, id_in_body,
+    id_in_query, invalid_parameter, listed, missing, page, video,
 };
-use super::{id_in_body, id_in_query, invalid_parameter, missing, resources};
 use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339};
 
 /// Id of the only channel.
@@ -118,12 +118,9 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     let video = video(call, id_in_query(call)?).await?;
     call.check_conditions(&etag(&video))?;
     let mut changes = vec![removing(&video)];
-    let thumbnail = call
-        .lookup
-        .resource(resources::THUMBNAILS, &video.id)
-        .await?;
+    let thumbnail = call.lookup.resource(THUMBNAILS, &video.id).await?;
     changes.extend(thumbnail.iter().map(removing));
-    let tracks = resources::caption_tracks(call, &video.id).await?;
+    let tracks = caption_tracks(call, &video.id).await?;
     changes.extend(tracks.iter().map(removing));
     let body = None;
     Ok(Answer {

@@ -12,8 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::encoding::{TransferEncoding, decode};
 use super::headers::Params;
-use super::scan::Entity;
-use super::{MAX_INLINE_BYTES, MAX_INLINE_TOTAL, encoding, headers};
+use super::{Entity, MAX_INLINE_BYTES, MAX_INLINE_TOTAL, encoding, headers};
 
 /// A message without its bodies: the tree of its parts, and where their bodies are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
