@@ -1,30 +1,32 @@
 //! Progress of transfers, for people and for programs.
 //!
-//! A [`Display`] shows bars if standard error is a terminal and lines otherwise, and prints events to
-//! standard output on request. A [`ProgressHandle`] shows one transfer on it. The text is built from a
-//! [`View`] by functions without a terminal or a clock, in [`view`].
+//! A [`Display`] shows bars, which indicatif draws, if standard error is a terminal and lines otherwise,
+//! and prints events to standard output on request. A [`ProgressHandle`] shows one transfer on it. The
+//! text is built from a [`View`] by functions without a terminal or a clock, in [`view`].
 
 use std::io::IsTerminal as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
-mod progress;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::time::interval;
+use windlass_client::RecordId;
+
 mod view;
 
-pub(crate) use progress::{Meter, ProgressHandle};
 pub(crate) use view::{Activity, Direction, View, Waiting};
 pub(crate) use view::{Downloaded, Event, Failed, Uploaded};
 pub(crate) use view::{bytes_of, checked, committed};
 
 use crate::args::VerbosityArgs;
-use crate::output;
-use progress::ProgressBars;
+use crate::output::{self, percent};
 
 /// The output of a command. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Display(Arc<Inner>);
+pub(crate) struct Display(Arc<DisplayInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct DisplayInner {
     verbosity: Verbosity,
     /// Whether events are printed on standard output.
     events: bool,
@@ -53,7 +55,7 @@ impl Display {
         } else {
             Verbosity::Lines
         };
-        Self(Arc::new(Inner {
+        Self(Arc::new(DisplayInner {
             verbosity,
             events: asked.json,
             quiet: asked.quiet,
@@ -115,5 +117,428 @@ impl Display {
         if self.0.events {
             self.result(&event.to_json());
         }
+    }
+}
+
+/// The progress of one transfer. Cheap to clone; removed from the display when the last clone is
+/// dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct ProgressHandle(Arc<ProgressInner>);
+
+#[derive(Debug)]
+struct ProgressInner {
+    display: Display,
+    source: String,
+    bar: Option<Bar>,
+    now: Mutex<Now>,
+}
+
+#[derive(Debug)]
+struct Now {
+    view: Option<(View, Instant)>,
+    lines: ReportThrottle,
+    events: ReportThrottle,
+}
+
+impl ProgressHandle {
+    fn new(display: Display, source: String) -> Self {
+        let bar = match &display.0.verbosity {
+            Verbosity::ProgressBars(bars) => Some(bars.add()),
+            Verbosity::Lines | Verbosity::Silence => None,
+        };
+        let inner = Arc::new(ProgressInner {
+            source,
+            bar,
+            now: Mutex::new(Now {
+                view: None,
+                lines: ReportThrottle::for_lines(),
+                events: ReportThrottle::for_events(),
+            }),
+            display,
+        });
+        if inner.bar.is_some() {
+            tokio::spawn(count_down(Arc::downgrade(&inner)));
+        }
+        Self(inner)
+    }
+
+    /// Returns the source as given on the command line, which is its name in events.
+    pub(crate) fn source(&self) -> &str {
+        &self.0.source
+    }
+
+    /// Returns the name for people.
+    pub(crate) fn label(&self) -> &str {
+        label(&self.0.source)
+    }
+
+    /// Shows a new state.
+    pub(crate) fn show(&self, view: &View) {
+        self.0.show(view, Instant::now());
+    }
+
+    /// Returns the state that was shown last.
+    pub(crate) fn last(&self) -> Option<View> {
+        self.0.now().view.as_ref().map(|(view, _)| view.clone())
+    }
+
+    /// Returns the id of the upload in the journal.
+    pub(crate) fn upload(&self) -> Option<RecordId> {
+        self.last()?.upload
+    }
+
+    /// Returns the display.
+    pub(crate) fn display(&self) -> &Display {
+        &self.0.display
+    }
+
+    /// Prints the failure.
+    pub(crate) fn fail(&self, failed: &Failed<'_>) {
+        self.event(&Event::Failed(failed));
+        let (label, message) = (self.label(), failed.message);
+        if message.contains(label) {
+            self.0.display.error(message, failed.hint);
+        } else {
+            let message = format!("{label}: {message}");
+            self.0.display.error(&message, failed.hint);
+        }
+    }
+
+    /// Prints the final event and removes the bar.
+    pub(crate) fn event(&self, event: &Event<'_>) {
+        self.clear();
+        self.0.display.event(event);
+    }
+
+    /// Removes the bar.
+    pub(crate) fn clear(&self) {
+        if let Some(bar) = &self.0.bar {
+            bar.clear();
+        }
+    }
+}
+
+impl ProgressInner {
+    fn show(&self, view: &View, at: Instant) {
+        let (line_is_due, event_is_due) = {
+            let mut now = self.now();
+            now.view = Some((view.clone(), at));
+            (now.lines.is_due(view, at), now.events.is_due(view, at))
+        };
+        if let Some(bar) = &self.bar {
+            self.draw(bar, view, at);
+        }
+        if line_is_due && matches!(self.display.0.verbosity, Verbosity::Lines) {
+            self.display.note(&view::plain(label(&self.source), view));
+        }
+        if event_is_due {
+            self.display.event(&Event::Progress {
+                source: &self.source,
+                view,
+            });
+        }
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn draw(&self, bar: &Bar, view: &View, at: Instant) {
+        let columns = columns();
+        let name = label(&self.source);
+        bar.show(view::with_bar(name, view, at.elapsed(), columns));
+    }
+
+    /// Draws the remaining time of a wait.
+    fn draw_wait(&self) {
+        let Some(bar) = &self.bar else { return };
+        let waiting = self.now().view.clone();
+        if let Some((view, at)) = waiting
+            && matches!(view.activity, Activity::Waiting(_))
+        {
+            self.draw(bar, &view, at);
+        }
+    }
+}
+
+impl Drop for ProgressInner {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.clear();
+        }
+    }
+}
+
+fn label(source: &str) -> &str {
+    if source == "-" {
+        "standard input"
+    } else {
+        source
+    }
+}
+
+/// Redraws waits, during which nothing else updates the bar, until the handle is dropped.
+async fn count_down(handle: Weak<ProgressInner>) {
+    let mut tick = interval(COUNTDOWN);
+    loop {
+        tick.tick().await;
+        let Some(handle) = handle.upgrade() else {
+            return;
+        };
+        handle.draw_wait();
+    }
+}
+
+/// Decides when a change is reported as a line or as an event.
+#[derive(Debug)]
+struct ReportThrottle {
+    /// Longest time between reports.
+    every: Duration,
+    /// Step in percent that is reported at once.
+    step: Option<u64>,
+    /// Time at the beginning in which only waits are reported, so that short transfers print
+    /// nothing.
+    grace: Duration,
+    begin: Option<Instant>,
+    last: Option<LastReport>,
+}
+
+#[derive(Debug)]
+struct LastReport {
+    at: Instant,
+    activity: Activity,
+    percent: Option<u64>,
+}
+
+impl ReportThrottle {
+    /// Lines of a log: every ten seconds or ten percent, after the first second.
+    fn for_lines() -> Self {
+        Self {
+            every: Duration::from_secs(10),
+            step: Some(10),
+            grace: Duration::from_secs(1),
+            begin: None,
+            last: None,
+        }
+    }
+
+    /// Events: every second.
+    fn for_events() -> Self {
+        Self {
+            every: Duration::from_secs(1),
+            step: None,
+            grace: Duration::ZERO,
+            begin: None,
+            last: None,
+        }
+    }
+
+    /// Whether to report this state; if so, it counts as reported. A change of the activity is
+    /// always reported.
+    fn is_due(&mut self, view: &View, now: Instant) -> bool {
+        let percent = view.total.map(|total| percent(view.sent, total));
+        let lasts = now.duration_since(*self.begin.get_or_insert(now));
+        let due = match &self.last {
+            _ if lasts < self.grace && !matches!(view.activity, Activity::Waiting(_)) => false,
+            None => true,
+            Some(last) => {
+                last.activity != view.activity
+                    || now.duration_since(last.at) >= self.every
+                    || self.has_stepped(last.percent, percent)
+            }
+        };
+        if due {
+            self.last = Some(LastReport {
+                at: now,
+                activity: view.activity.clone(),
+                percent,
+            });
+        }
+        due
+    }
+
+    fn has_stepped(&self, from: Option<u64>, to: Option<u64>) -> bool {
+        match (self.step, from, to) {
+            (Some(step), Some(from), Some(to)) => to / step > from / step,
+            _ => false,
+        }
+    }
+}
+
+/// The assumed width of a terminal that does not report one.
+const USUAL_COLUMNS: usize = 80;
+
+/// All bars of a command.
+#[derive(Debug)]
+struct ProgressBars(MultiProgress);
+
+/// One bar.
+#[derive(Debug, Clone)]
+struct Bar(ProgressBar);
+
+impl ProgressBars {
+    fn new() -> Self {
+        Self(MultiProgress::with_draw_target(
+            ProgressDrawTarget::stderr_with_hz(10),
+        ))
+    }
+
+    fn add(&self) -> Bar {
+        let style = ProgressStyle::with_template("{msg}").expect("it is a template");
+        Bar(self.0.add(ProgressBar::no_length().with_style(style)))
+    }
+
+    /// Draws nothing any more and leaves what is there. The cursor goes below it.
+    ///
+    /// After Ctrl-C the terminal has written `^C`, so the cursor is not where indicatif expects it:
+    /// clearing the bars would clear other lines.
+    fn leave(&self) {
+        self.0.set_draw_target(ProgressDrawTarget::hidden());
+        output::note("");
+    }
+
+    /// Runs `what` while nothing is drawn.
+    fn suspend(&self, what: impl FnOnce()) {
+        self.0.suspend(what);
+    }
+}
+
+impl Bar {
+    fn show(&self, line: String) {
+        self.0.set_message(line);
+        self.0.tick();
+    }
+
+    /// Removes the bar.
+    fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Returns the width of the terminal in columns.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 { USUAL_COLUMNS } else { columns }
+}
+
+/// The interval at which a wait is counted down.
+const COUNTDOWN: Duration = Duration::from_millis(250);
+
+/// A line with the progress of a long command. Shown only if standard error is a terminal, and
+/// removed on drop.
+#[derive(Debug)]
+pub(crate) struct Meter(Option<(ProgressBars, Bar)>);
+
+impl Meter {
+    /// An empty line.
+    pub(crate) fn new() -> Self {
+        let bars = std::io::stderr().is_terminal().then(ProgressBars::new);
+        Self(bars.map(|bars| {
+            let bar = bars.add();
+            (bars, bar)
+        }))
+    }
+
+    /// Shows something else on it.
+    pub(crate) fn show(&self, line: impl FnOnce() -> String) {
+        if let Self(Some((_, bar))) = self {
+            bar.show(line());
+        }
+    }
+
+    /// Prints something with the line out of the way.
+    pub(crate) fn aside(&self, print: impl FnOnce()) {
+        match &self.0 {
+            Some((bars, _)) => bars.suspend(print),
+            None => print(),
+        }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        if let Self(Some((_, bar))) = self {
+            bar.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(sent: u64, activity: Activity) -> View {
+        View {
+            direction: Direction::Up,
+            committed: 0,
+            sent,
+            total: Some(100),
+            rate: 0,
+            left: None,
+            activity,
+            upload: None,
+        }
+    }
+
+    /// Milliseconds, bytes of a hundred, what goes on, whether it is shown.
+    fn check(mut throttle: ReportThrottle, steps: &[(u64, u64, Activity, bool)]) {
+        let start = Instant::now();
+        for (millis, sent, activity, due) in steps {
+            let now = start + Duration::from_millis(*millis);
+            assert_eq!(
+                throttle.is_due(&view(*sent, activity.clone()), now),
+                *due,
+                "at {millis}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_line_is_due_at_a_change_after_ten_percent_and_after_ten_seconds() {
+        check(
+            ReportThrottle::for_lines(),
+            &[
+                (0, 0, Activity::Starting, false),
+                (1, 0, Activity::Sending, false),
+                (1500, 9, Activity::Sending, true),
+                (1600, 10, Activity::Sending, true),
+                (1700, 19, Activity::Sending, false),
+                (11_599, 19, Activity::Sending, false),
+                (11_600, 19, Activity::Sending, true),
+                (11_700, 100, Activity::Finishing, true),
+            ],
+        );
+    }
+
+    #[test]
+    fn wait_in_the_first_second_is_reported() {
+        let wait = Waiting {
+            delay: Duration::from_secs(1),
+            tries: None,
+            cause: "the connection broke".to_owned(),
+        };
+        check(
+            ReportThrottle::for_lines(),
+            &[
+                (0, 0, Activity::Starting, false),
+                (1, 0, Activity::Waiting(wait.clone()), true),
+                (2, 0, Activity::Waiting(wait), false),
+            ],
+        );
+    }
+
+    #[test]
+    fn an_event_is_due_at_a_change_and_after_a_second() {
+        check(
+            ReportThrottle::for_events(),
+            &[
+                (0, 0, Activity::Sending, true),
+                (999, 90, Activity::Sending, false),
+                (1000, 90, Activity::Sending, true),
+                (1001, 90, Activity::Asking, true),
+                (1002, 90, Activity::Asking, false),
+            ],
+        );
     }
 }

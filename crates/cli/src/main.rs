@@ -2,7 +2,7 @@
 //!
 //! [`args`] defines the command line. [`settings`] merges flags, environment variables and the
 //! configuration file. [`commands`] runs the commands, [`display`] shows their progress, [`output`]
-//! prints, [`text`] formats and escapes text, and [`exit`] holds the exit codes. The protocol itself is
+//! prints, and formats and escapes text, and [`exit`] holds the exit codes. The protocol itself is
 //! implemented in the server and client crates.
 
 mod args;
@@ -11,7 +11,6 @@ mod display;
 mod exit;
 mod output;
 mod settings;
-mod text;
 
 use std::process::ExitCode;
 

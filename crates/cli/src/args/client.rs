@@ -13,7 +13,7 @@ use windlass_client::{ChunkSize, HttpMethod, UploadType};
 
 use super::{Rate, Target, parse_duration, parse_url};
 use crate::exit;
-use crate::text::escaped;
+use crate::output::escaped;
 
 /// Authentication.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -15,9 +15,8 @@ use windlass_discovery::{Api, Document, Error as DescriptionError, MediaUpload, 
 use super::journal::aligned;
 use crate::args::DiscoveryArgs;
 use crate::exit::Code;
-use crate::output::{self, with_causes};
+use crate::output::{self, escaped, size, with_causes};
 use crate::settings::{ApiSource, TomlError, UnknownApi};
-use crate::text::{escaped, size};
 
 /// Shows, prints or checks a description.
 pub(super) fn run(args: &DiscoveryArgs) -> Result<Code, Error> {

@@ -9,23 +9,21 @@ use url::Url;
 use windlass_client::{Client, Download, DownloadProgress, Downloaded, RateLimit};
 
 use super::hints::{self, HintContext, Task};
-use super::setup::Signals;
-use super::{Error, journal, setup};
+use super::{Error, Signals, journal};
 use crate::args::DownloadArgs;
 use crate::display::{
     self, Activity, Direction, Display, Event, Failed, ProgressHandle, View, Waiting,
 };
 use crate::exit::Code;
 use crate::output;
-use crate::text;
 
 /// Downloads media to a file.
 pub(super) async fn run(args: DownloadArgs) -> Result<Code, Error> {
     let mut signals = Signals::catch().map_err(Error::Signals)?;
     let display = Display::new(args.verbosity);
-    setup::print_warnings_on(&display);
+    super::print_warnings_on(&display);
     let target = target(&args)?;
-    let (client, has_token) = setup::client(&args.connection.token)?;
+    let (client, has_token) = super::client(&args.connection.token)?;
     let url = if args.exact_url {
         args.url.clone()
     } else {
@@ -33,7 +31,7 @@ pub(super) async fn run(args: DownloadArgs) -> Result<Code, Error> {
     };
     let mut download = Download::new(url.clone(), &target)
         .overwrite(args.overwrite)
-        .schedule(setup::retry_policy(&args.connection).schedule);
+        .schedule(super::retry_policy(&args.connection).schedule);
     if let Some(rate) = args.max_rate {
         download = download.rate_limit(RateLimit::new(rate.0));
     }
@@ -119,7 +117,7 @@ impl RunningDownload {
         } else {
             "not checked"
         };
-        let size = text::size(downloaded.size);
+        let size = output::size(downloaded.size);
         self.handle
             .display()
             .note(&format!("{file}: {size} downloaded, {checked}"));

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use url::Url;
 use windlass_client::{Client, Damage, Entry, Journal, Record, RecordId, SessionUri, Status};
 
+use super::Error;
 use super::hints::{self, HintContext};
-use super::{Error, setup};
 use crate::args::{CancelArgs, JournalArgs, StatusArgs, Target, UploadsArgs};
 use crate::display::{self, Display};
 use crate::exit::Code;
+use crate::output;
 use crate::settings::{JOURNAL_VARIABLE, client_variable};
-use crate::{output, text};
 
 /// Opens the journal that the flag names, else the variable, else the default one.
 pub(super) fn open(args: &JournalArgs) -> Result<Journal, Error> {
@@ -191,10 +191,10 @@ pub(super) fn table(records: &[Record]) -> String {
         [
             record.id.to_string(),
             display::bytes_of(record.committed, Some(record.total)),
-            format!("{} %", text::percent(record.committed, record.total)),
+            format!("{} %", output::percent(record.committed, record.total)),
             age(record),
-            text::escaped(&source_of(record)).into_owned(),
-            text::escaped(&place(&record.url)).into_owned(),
+            output::escaped(&source_of(record)).into_owned(),
+            output::escaped(&place(&record.url)).into_owned(),
         ]
     });
     aligned(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
@@ -233,7 +233,11 @@ pub(super) fn place(url: &str) -> String {
 }
 
 fn age(record: &Record) -> String {
-    record.started.elapsed().map(text::age).unwrap_or_default()
+    record
+        .started
+        .elapsed()
+        .map(output::age)
+        .unwrap_or_default()
 }
 
 /// Aligns columns by their widest cell.
@@ -250,8 +254,8 @@ pub(super) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
 
 /// Prints the committed offsets of uploads, which it asks their servers for.
 pub(super) async fn run_status(args: StatusArgs) -> Result<Code, Error> {
-    setup::print_warnings();
-    let (client, has_token) = setup::client(&args.token)?;
+    super::print_warnings();
+    let (client, has_token) = super::client(&args.token)?;
     let mut worst = Code::Success;
     let asked = match &args.target {
         Some(Target::Session(session)) => vec![StatusQuery::of_session(session)],
@@ -307,7 +311,7 @@ impl StatusQuery {
                 if json {
                     output::json(self.to_json(&status));
                 } else {
-                    output::data(text::escaped(&self.line(&status)));
+                    output::data(output::escaped(&self.line(&status)));
                 }
                 match status {
                     Status::Active { .. } | Status::Finished { .. } => Code::Success,
@@ -350,7 +354,7 @@ impl StatusQuery {
     fn difference(&self, status: &Status) -> String {
         match (status, &self.record) {
             (Status::Active { committed }, Some(record)) if *committed != record.committed => {
-                format!(" ({} of them known here)", text::size(record.committed))
+                format!(" ({} of them known here)", output::size(record.committed))
             }
             _ => String::new(),
         }
@@ -373,12 +377,12 @@ impl StatusQuery {
 
 /// Cancels an upload.
 pub(super) async fn run_cancel(args: CancelArgs) -> Result<Code, Error> {
-    setup::print_warnings();
+    super::print_warnings();
     let journal = open(&args.journal)?;
     if args.forget {
         return forget(&journal, &args.target);
     }
-    let (client, _) = setup::client(&args.token)?;
+    let (client, _) = super::client(&args.token)?;
     match &args.target {
         Target::Id(id) => {
             let record = named(&journal, id)?;

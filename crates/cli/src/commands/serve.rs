@@ -22,8 +22,7 @@ use windlass_server::{
 use windlass_store_local::failpoint::{self, Failpoint, UnknownFailpoint};
 use windlass_store_local::{Durability, LocalStore, OpenError, StoreMetrics};
 
-use super::setup::{Signals, ignore_file_size_signal};
-use super::store;
+use super::{Signals, ignore_file_size_signal, store};
 use crate::args::ServeArgs;
 use crate::exit::Code;
 use crate::output;

@@ -14,8 +14,8 @@ use super::Error;
 use crate::args::{BackupArgs, StoreArgs, VerifyArgs};
 use crate::display::Meter;
 use crate::exit::Code;
+use crate::output;
 use crate::settings::{self, Environment, Sources};
-use crate::{output, text};
 
 /// Returns the data directory that a server with the same flags, environment and file would use.
 pub(super) fn data_directory(args: &StoreArgs) -> Result<PathBuf, settings::Error> {
@@ -113,8 +113,8 @@ fn backup_counts(done: &BackedUp) -> String {
         done.sessions,
         done.resources,
         done.media,
-        text::size(done.bytes),
-        text::size(done.copied),
+        output::size(done.bytes),
+        output::size(done.copied),
         done.deleted
     )
 }
@@ -192,8 +192,8 @@ fn finding_text(finding: &Finding, repair: bool) -> String {
     format!(
         "{}: {}: {}\n  {}",
         severity(finding),
-        text::escaped(&subject),
-        text::escaped(&fault),
+        output::escaped(&subject),
+        output::escaped(&fault),
         next_step(finding, repair)
     )
 }
@@ -293,7 +293,7 @@ fn verify_counts(verified: &Verified) -> String {
         verified.sessions,
         verified.resources,
         verified.media,
-        text::size(verified.bytes),
+        output::size(verified.bytes),
         verified.files
     )
 }

@@ -10,12 +10,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use windlass_client::{Client, Error, Journal, RecordId, SessionUri, Status, Upload, Uploaded};
 
+use super::Signals;
 use super::hints::{self, HintContext, ResumeCommand, Task};
-use super::setup::Signals;
 use crate::display::{self, Display, Event, Failed, ProgressHandle, View};
 use crate::exit::Code;
 use crate::output;
-use crate::text;
 
 /// Time limit for the status queries after an interrupt.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -104,7 +103,7 @@ impl Transfers {
             restarts: uploaded.restarts,
             resource: uploaded.resource.as_ref(),
         }));
-        let size = text::size(uploaded.size);
+        let size = output::size(uploaded.size);
         let checked = display::checked(uploaded.verified);
         self.display
             .note(&format!("{}: {size} uploaded, {checked}", handle.label()));

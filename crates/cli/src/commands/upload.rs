@@ -17,13 +17,12 @@ use windlass_client::{
 
 use super::hints::ResumeCommand;
 use super::journal::Unfinished;
-use super::setup::Signals;
 use super::transfers::{Job, Transfers, Work, with_progress};
-use super::{Error, journal, setup};
+use super::{Error, Signals, journal};
 use crate::args::{ResumeArgs, UploadArgs};
 use crate::display::{self, Display};
 use crate::exit::Code;
-use crate::{output, text};
+use crate::output;
 
 /// The name of standard input.
 const STDIN: &str = "-";
@@ -35,9 +34,9 @@ pub(super) const LARGEST_WINDOW: u64 = 1 << 30;
 pub(super) async fn run_upload(args: UploadArgs) -> Result<Code, Error> {
     let mut signals = Signals::catch().map_err(Error::Signals)?;
     let display = Display::new(args.verbosity);
-    setup::print_warnings_on(&display);
+    super::print_warnings_on(&display);
     check_stdin(&args)?;
-    let (client, has_token) = setup::client(&args.connection.token)?;
+    let (client, has_token) = super::client(&args.connection.token)?;
     let journal = journal(&args, &display)?;
     let plan = Plan::new(&args, client.clone(), journal.clone(), display.clone())?;
     let planned = tokio::select! {
@@ -134,7 +133,7 @@ impl Plan {
         let upload = Upload::new(args.positional.url.clone())?
             .http_method(args.method.into())
             .verify(!args.transfer.no_verify);
-        let mut upload = setup::with_retries(upload, &args.connection);
+        let mut upload = super::with_retries(upload, &args.connection);
         if let Some(text) = &args.metadata {
             upload = upload.metadata(&read_metadata(text)?)?;
         }
@@ -480,7 +479,7 @@ async fn ask(path: &Path, record: &Record) -> Answer {
 fn so_far(record: &Record) -> String {
     let much = display::committed(record.committed, Some(record.total));
     match record.started.elapsed() {
-        Ok(ago) => format!("{much}, begun {} ago", text::age(ago)),
+        Ok(ago) => format!("{much}, begun {} ago", output::age(ago)),
         Err(_) => much,
     }
 }
@@ -507,8 +506,8 @@ fn read_answer(answer: &str) -> Option<Answer> {
 pub(super) async fn run_resume(args: ResumeArgs) -> Result<Code, Error> {
     let signals = Signals::catch().map_err(Error::Signals)?;
     let display = Display::new(args.verbosity);
-    setup::print_warnings_on(&display);
-    let (client, has_token) = setup::client(&args.connection.token)?;
+    super::print_warnings_on(&display);
+    let (client, has_token) = super::client(&args.connection.token)?;
     let journal = journal::open(&args.journal)?;
     let found = wanted(&args, &journal)?;
     found.warn(|what, hint| output::warning(what, hint));
@@ -565,7 +564,7 @@ impl Transfers {
     ) -> Result<Job, Error> {
         let handle = self.display.add_progress(journal::source_of(record));
         let upload = Upload::of_record(record)?.verify(!args.transfer.no_verify);
-        let mut upload = with_progress(setup::with_retries(upload, &args.connection), &handle);
+        let mut upload = with_progress(super::with_retries(upload, &args.connection), &handle);
         if let Some(limit) = limit {
             upload = upload.rate_limit(limit);
         }

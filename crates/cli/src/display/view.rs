@@ -9,7 +9,7 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use windlass_client::{Progress, RecordId, State, Verified};
 
 use crate::exit::Code;
-use crate::text::{escaped, percent, seconds, size, span};
+use crate::output::{escaped, percent, seconds, size, span};
 
 /// The state of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,7 +19,7 @@ pub(super) type Sources = BTreeMap<ModulePath, String>;
 struct Import {
     from: ModulePath,
     to: ModulePath,
-    /// The path as written, its braces expanded: `crate::text::escaped`.
+    /// The path as written, its braces expanded: `crate::output::escaped`.
     path: String,
 }
 
