@@ -16,7 +16,7 @@ mod view;
 
 pub(crate) use view::{Activity, Direction, View, Waiting};
 pub(crate) use view::{Downloaded, Event, Failed, Uploaded};
-pub(crate) use view::{bytes_of, checked, committed};
+pub(crate) use view::{bytes_of, checked, checked_by, committed};
 
 use crate::args::VerbosityArgs;
 use crate::output::{self, percent};

@@ -106,17 +106,19 @@ impl RunningDownload {
 
     fn done(&self, downloaded: Downloaded) {
         let file = self.target.display().to_string();
+        let all = [
+            ("crc32c", downloaded.verified),
+            ("md5", downloaded.md5_verified),
+        ];
+        let equal = all.into_iter().filter(|(_, equal)| *equal);
+        let verified: Vec<_> = equal.map(|(name, _)| name).collect();
         self.handle.event(&Event::Downloaded(display::Downloaded {
             source: self.handle.source(),
             file: &file,
             size: downloaded.size,
-            verified: downloaded.verified,
+            verified: &verified,
         }));
-        let checked = if downloaded.verified {
-            "checked by crc32c"
-        } else {
-            "not checked"
-        };
+        let checked = display::checked_by(&verified);
         let size = output::size(downloaded.size);
         self.handle
             .display()

@@ -312,7 +312,8 @@ pub(crate) struct Downloaded<'a> {
     pub(crate) source: &'a str,
     pub(crate) file: &'a str,
     pub(crate) size: u64,
-    pub(crate) verified: bool,
+    /// Names of the digests that were compared and equal.
+    pub(crate) verified: &'a [&'static str],
 }
 
 /// It did not work out.
@@ -381,13 +382,12 @@ impl Uploaded<'_> {
 
 impl Downloaded<'_> {
     fn to_json(&self) -> Value {
-        let verified: &[&str] = if self.verified { &["crc32c"] } else { &[] };
         json!({
             "event": "downloaded",
             "source": self.source,
             "file": self.file,
             "size": self.size,
-            "verified": verified,
+            "verified": self.verified,
         })
     }
 }
@@ -417,7 +417,11 @@ impl Failed<'_> {
 
 /// Describes the comparison for people.
 pub(crate) fn checked(by: Verified) -> String {
-    let by = verified(by);
+    checked_by(&verified(by))
+}
+
+/// Describes the comparison of these properties for people.
+pub(crate) fn checked_by(by: &[&str]) -> String {
     if by.is_empty() {
         "not checked".to_owned()
     } else {
@@ -611,7 +615,7 @@ mod tests {
                     source: "u",
                     file: "a",
                     size: 5,
-                    verified: true,
+                    verified: &["crc32c"],
                 }),
                 r#"{"event":"downloaded","source":"u","file":"a","size":5,"verified":["crc32c"]}"#,
             ),
