@@ -46,4 +46,5 @@ mod start;
 mod takeover;
 mod tls;
 mod upkeep;
+mod x_goog_clients;
 mod x_goog_upload;
