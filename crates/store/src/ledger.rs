@@ -31,10 +31,13 @@ use crate::vault::Space;
 ///
 /// # Errors
 ///
-/// Each method names the errors of its own conditions. In addition every change may return
-/// [`LedgerError::NoSpace`] or [`LedgerError::Busy`], every method that needs a damaged row
-/// [`LedgerError::Unreadable`], and every method [`LedgerError::Fault`]. After any error but a
-/// fault nothing has changed. After a fault it is unknown whether the change has happened.
+/// Each method names the errors of its own conditions. In addition:
+///
+/// * Every change may return [`LedgerError::NoSpace`].
+/// * Every method but [`Ledger::check`] may return [`LedgerError::Busy`], reads and leases included.
+/// * Every method that needs a damaged row returns [`LedgerError::Unreadable`].
+/// * Every method may return [`LedgerError::Fault`]. It is then unknown whether the change has
+///   happened. After any other error nothing has changed.
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
     /// Inserts a session: active, with offset 0 and epoch 0.
@@ -378,9 +381,9 @@ pub enum LedgerError {
     /// The disk is full. Nothing has changed, and the ledger goes on.
     #[error("the disk of the ledger is full")]
     NoSpace,
-    /// Another program holds the write lock of the database. Nothing has changed, and the ledger
-    /// goes on.
-    #[error("another program holds the write lock of the ledger")]
+    /// Another program holds a lock of the database that the call needs. Nothing has changed, and
+    /// the ledger goes on. Reads may fail like this, too.
+    #[error("another program holds a lock of the ledger")]
     Busy,
     /// A row holds values that no version of the store has written. Nothing has changed, and the
     /// ledger goes on with all other rows.

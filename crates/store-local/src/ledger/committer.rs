@@ -109,6 +109,7 @@ impl Committer {
             .fail_if_tripped()
             .map_err(LedgerError::Fault)?;
         let found = match rows::session(&self.connection, id) {
+            Err(error) if is_busy_error(&error) => return Err(LedgerError::Busy),
             Err(error) if self.unreadable_rows.log(&error) => return Err(LedgerError::Unreadable),
             found => found.map_err(|error| self.fault(error))?,
         };

@@ -72,3 +72,32 @@ async fn foreign_write_lock_refuses_changes_without_a_fault() {
     bench.start(2).await.unwrap();
     assert!(bench.ledger.check().await.is_ok());
 }
+
+#[tokio::test]
+async fn foreign_lock_refuses_a_lease_without_a_fault() {
+    let bench = Bench::new();
+    bench.start(1).await.unwrap();
+    // In a database with a WAL nearly nothing locks readers out. So the sessions are read from a
+    // copy in a database without one, where a writing transaction does.
+    let path = bench.dir.path().join("copy.sqlite");
+    std::fs::File::create(&path).unwrap();
+    let sql = format!(
+        "ATTACH '{}' AS copy;
+         CREATE TABLE copy.sessions AS SELECT * FROM main.sessions;
+         CREATE TEMP VIEW sessions AS SELECT * FROM copy.sessions;",
+        path.display()
+    );
+    let read_copy = move |connection: &rusqlite::Connection| {
+        connection.busy_timeout(Duration::ZERO)?;
+        connection.execute_batch(&sql)
+    };
+    bench.do_any(read_copy).await.unwrap();
+    let other = rusqlite::Connection::open(path).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let refused = bench.ledger.lease(id(1)).await;
+    assert!(matches!(refused, Err(LedgerError::Busy)), "{refused:?}");
+    other.execute_batch("ROLLBACK").unwrap();
+    let leased = bench.ledger.lease(id(1)).await.unwrap().unwrap();
+    assert_eq!(leased.epoch, Epoch(1));
+    assert!(bench.ledger.check().await.is_ok());
+}
