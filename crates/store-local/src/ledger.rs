@@ -547,8 +547,10 @@ struct DatabaseLen {
 
 impl DatabaseLen {
     fn of(connection: &Connection) -> rusqlite::Result<Self> {
+        // One snapshot, so that the two numbers belong together.
+        let snapshot = connection.unchecked_transaction()?;
         let bytes = |pragma| {
-            let pages = connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+            let pages = snapshot.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
             pages.map(|pages| pages.unsigned_abs() * PAGE_LEN)
         };
         Ok(Self {

@@ -108,11 +108,12 @@ fn read_resource(row: &Row<'_>) -> rusqlite::Result<Resource> {
 /// not on the garbage list.
 pub(super) fn unknown_media(
     connection: &Connection,
-    ids: Vec<MediaId>,
+    ids: impl IntoIterator<Item = MediaId>,
 ) -> rusqlite::Result<Vec<MediaId>> {
-    // One statement for the three tables, because a statement reads one snapshot. Of three
-    // statements, neither might find media that moves from a session to its resource meanwhile.
-    let mut statement = connection.prepare_cached(
+    // One snapshot. Otherwise media that moves between two rows during the call, such as from a
+    // session to its resource, might be found in neither.
+    let snapshot = connection.unchecked_transaction()?;
+    let mut statement = snapshot.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM sessions WHERE media = ?1)
              OR EXISTS (SELECT 1 FROM resources WHERE media = ?1)
              OR EXISTS (SELECT 1 FROM garbage WHERE media = ?1)",

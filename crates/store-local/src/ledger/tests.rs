@@ -134,6 +134,14 @@ fn try_open(dir: &TempDir, journals: Arc<[JournalHealth]>) -> Result<LocalLedger
     LocalLedger::open(&dir.path().join("ledger.sqlite"), IDENTITY, keep)
 }
 
+/// Creates a database, and the connection that writes to it.
+fn new_database(dir: &TempDir) -> (PathBuf, rusqlite::Connection) {
+    let path = dir.path().join("ledger.sqlite");
+    std::fs::File::create(&path).unwrap();
+    let writer = schema::open_writer(&path, IDENTITY, Durability::Disk).unwrap();
+    (path, writer)
+}
+
 fn id(n: u8) -> SessionId {
     SessionId::from_bytes([n; 32])
 }

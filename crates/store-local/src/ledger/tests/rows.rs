@@ -101,3 +101,18 @@ async fn foreign_lock_refuses_a_lease_without_a_fault() {
     assert_eq!(leased.epoch, Epoch(1));
     assert!(bench.ledger.check().await.is_ok());
 }
+
+#[test]
+fn unknown_media_is_looked_up_in_one_snapshot() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, writer) = new_database(&dir);
+    let reader = schema::open_reader(&path).unwrap();
+    let ids = [1, 2].map(|n| MediaId::from_bytes([n; 16]));
+    // Each media becomes garbage just before it is looked up.
+    let looked_up = ids.into_iter().inspect(|id| {
+        let sql = "INSERT INTO garbage VALUES (?1)";
+        writer.execute(sql, [id.as_bytes()]).unwrap();
+    });
+    let unknown = crate::ledger::rows::unknown_media(&reader, looked_up).unwrap();
+    assert_eq!(unknown, ids[1..]);
+}

@@ -87,14 +87,6 @@ async fn torn_transaction_at_the_end_of_the_wal_is_not_committed() {
     assert!(ledger.session(id(2)).await.unwrap().is_none());
 }
 
-/// Creates a database, and the connection that writes to it.
-fn new_database(dir: &TempDir) -> (PathBuf, rusqlite::Connection) {
-    let path = dir.path().join("ledger.sqlite");
-    std::fs::File::create(&path).unwrap();
-    let writer = schema::open_writer(&path, IDENTITY, Durability::Disk).unwrap();
-    (path, writer)
-}
-
 #[test]
 fn connections_keep_temporary_tables_in_memory() {
     let dir = tempfile::tempdir().unwrap();
