@@ -15,7 +15,7 @@ use crate::{Durability, OpenError, filesystem};
 /// Application id in the header of the database file: `Wndl` in ASCII.
 const APPLICATION_ID: i32 = 0x576E_646C;
 
-/// Version of the schema below. A file with a newer one is refused.
+/// Version of the schema below. A database of a newer version is refused.
 pub(crate) const VERSION: i32 = 2;
 
 /// The oldest version that is still read. Opening a store upgrades it to [`VERSION`].
@@ -121,8 +121,10 @@ ALTER TABLE resources ADD COLUMN owner TEXT;
 pub(crate) enum SchemaError {
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    #[error("its schema has version {found}, and this build supports versions up to {VERSION}")]
-    Newer { found: i32 },
+    #[error(
+        "its schema has version {found}, and this build supports versions {OLDEST} to {VERSION}"
+    )]
+    UnsupportedVersion { found: i32 },
     #[error("it is empty")]
     Empty,
     #[error("it is the database of another application")]
@@ -208,7 +210,7 @@ pub(super) fn open_external_reader(path: &Path) -> Result<Connection, SchemaErro
     match read_header(&connection)? {
         (APPLICATION_ID, OLDEST..=VERSION) => Ok(connection),
         (0, 0) => Err(SchemaError::Empty),
-        (APPLICATION_ID, found) => Err(SchemaError::Newer { found }),
+        (APPLICATION_ID, found) => Err(SchemaError::UnsupportedVersion { found }),
         _ => Err(SchemaError::Foreign),
     }
 }
@@ -289,7 +291,7 @@ fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), Sc
             transaction.execute_batch(FROM_VERSION_1)?;
             transaction.pragma_update(None, "user_version", VERSION)?;
         }
-        (APPLICATION_ID, found) => return Err(SchemaError::Newer { found }),
+        (APPLICATION_ID, found) => return Err(SchemaError::UnsupportedVersion { found }),
         _ => return Err(SchemaError::Foreign),
     }
     transaction.commit()?;

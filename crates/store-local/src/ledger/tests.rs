@@ -384,14 +384,15 @@ async fn change_on_a_full_disk_is_refused_without_a_fault() {
 }
 
 #[tokio::test]
-async fn database_of_a_newer_version_or_another_application_is_refused() {
-    for (pragma, message) in [
-        ("user_version", "version 77"),
-        ("application_id", "another"),
+async fn database_of_an_unsupported_version_or_another_application_is_refused() {
+    for (pragma, value, message) in [
+        ("user_version", 77, "version 77"),
+        ("user_version", 0, "supports versions 1 to 2"),
+        ("application_id", 77, "another"),
     ] {
         let bench = Bench::new();
         bench
-            .do_any(move |connection| connection.pragma_update(None, pragma, 77))
+            .do_any(move |connection| connection.pragma_update(None, pragma, value))
             .await
             .unwrap();
         let Bench { ledger, dir } = bench;
