@@ -237,8 +237,8 @@ impl Backup<'_> {
             }
             Ok(())
         })?;
-        self.counts.sessions = ledger.count("sessions")?;
-        self.counts.resources = ledger.count("resources")?;
+        self.counts.sessions = ledger.count_rows("sessions")?;
+        self.counts.resources = ledger.count_rows("resources")?;
         Ok(())
     }
 

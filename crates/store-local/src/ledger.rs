@@ -32,7 +32,7 @@
 //!   *unconfirmed* commit makes the check itself.
 //! * **Lease** and **epoch**: a lease is the right to change a session. Each new lease raises the
 //!   epoch of the session. A change of a session is made only under its newest epoch. An
-//!   *unwritten* epoch is in memory and not yet in the row ([`Leases`]).
+//!   *unwritten* epoch is in memory and not yet in the row ([`UnwrittenEpochs`]).
 //! * **Database**: the content that a transaction sees. Its pages of 4096 bytes are in the
 //!   **database file**, `ledger.sqlite`, and in the WAL. A *pending* page is in the WAL and not yet
 //!   in the database file. Numbers of pages in the WAL are numbers of its frames: a page that was
@@ -47,7 +47,6 @@
 
 mod changes;
 mod committer;
-mod leases;
 mod maintenance;
 mod rows;
 mod schema;
@@ -77,8 +76,7 @@ use crate::sync_health::{FailStop, SyncVerifier};
 use crate::{Durability, OpenError, filesystem};
 use changes::{Change, SHRINK_PAGES};
 use committer::{Committer, WriterShared};
-use leases::Leases;
-use rows::UnreadableRows;
+use rows::{UnreadableRows, UnwrittenEpochs};
 use schema::SchemaError;
 use wal::{CheckpointThread, PAGE_LEN, Wal, is_busy_error};
 use writer::Writer;
@@ -86,7 +84,7 @@ use writer::Writer;
 pub(crate) use maintenance::{
     LedgerReader, Repair, ResourceRow, RowBatch, SessionRow, TableScan, copy,
 };
-pub(crate) use rows::is_unreadable;
+pub(crate) use rows::is_conversion_error;
 pub(crate) use schema::identity_in;
 
 /// Maximum number of concurrent reads. Nearly all are served from memory, so a few are enough.
@@ -109,7 +107,7 @@ pub struct LocalLedger {
     readers: ReaderPool,
     writer: Writer,
     disk: DiskProbe,
-    leases: Arc<Leases>,
+    unwritten_epochs: Arc<UnwrittenEpochs>,
     fail_stop: FailStop,
     /// Dropped last: no other process may open the directory before the database is closed.
     _lock: Arc<DirectoryLock>,
@@ -154,7 +152,8 @@ impl LocalLedger {
         let wal_len = filesystem::len(&filesystem::with_suffix(path, "-wal")).map_err(io_error)?;
         let wal = Wal::watch(&mut connection, disk_len, wal_len)
             .map_err(|error| schema_error(error.into()))?;
-        let (leases, fail_stop) = (Arc::<Leases>::default(), FailStop::default());
+        let unwritten_epochs = Arc::<UnwrittenEpochs>::default();
+        let fail_stop = FailStop::default();
         let checkpoint_thread = CheckpointThread {
             connection: checkpointing,
             wal,
@@ -172,7 +171,7 @@ impl LocalLedger {
             })?;
         let disk = DiskProbe::of(path, Arc::clone(&reserve));
         let shared = WriterShared {
-            leases: Arc::clone(&leases),
+            unwritten_epochs: Arc::clone(&unwritten_epochs),
             reserve,
             sync_verifier: Arc::clone(&sync_verifier),
         };
@@ -184,7 +183,7 @@ impl LocalLedger {
             readers,
             writer,
             disk,
-            leases,
+            unwritten_epochs,
             fail_stop,
             _lock: lock,
         })
@@ -247,7 +246,7 @@ impl Ledger for LocalLedger {
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
         // Before the row is read: an epoch that is written in between is then found in the row.
-        let leased = self.leases.unwritten(id);
+        let leased = self.unwritten_epochs.get(id);
         let found = self
             .readers
             .read(move |connection| rows::session(connection, id))

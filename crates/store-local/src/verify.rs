@@ -27,7 +27,7 @@ use windlass_store::{
 
 use crate::directory::{self, Identity};
 use crate::ledger::{
-    LedgerReader, Repair, ResourceRow, RowBatch, SessionRow, TableScan, is_unreadable,
+    LedgerReader, Repair, ResourceRow, RowBatch, SessionRow, TableScan, is_conversion_error,
 };
 use crate::reserve::{self, Reserve};
 use crate::vault::layout::{self, Shard};
@@ -362,7 +362,7 @@ impl Verifier<'_> {
         row: i64,
         error: rusqlite::Error,
     ) -> Result<(), VerifyError> {
-        if !is_unreadable(&error) {
+        if !is_conversion_error(&error) {
             return Err(error.into());
         }
         self.repair = None;

@@ -11,8 +11,7 @@ use windlass_store::{
     SessionId, SessionState, Timestamp,
 };
 
-use super::leases::Leases;
-use super::rows;
+use super::rows::{self, UnwrittenEpochs};
 use crate::reserve::Purpose;
 
 /// A queued change: the arguments of a method of [`Ledger`](windlass_store::Ledger), or
@@ -170,7 +169,7 @@ pub(super) const SHRINK_PAGES: u64 = 512;
 /// The tables, inside a transaction. There is a method for each kind of change.
 pub(super) struct Tables<'a> {
     pub(super) connection: &'a Connection,
-    pub(super) leases: &'a Leases,
+    pub(super) unwritten_epochs: &'a UnwrittenEpochs,
 }
 
 type ChangeResult = Result<(), ChangeError>;
@@ -389,16 +388,16 @@ impl Tables<'_> {
             let leased = LeasedRow {
                 rowid: row.get("rowid")?,
                 state: rows::state(row)?,
-                offset: rows::count(row, "offset")?,
+                offset: rows::unsigned(row, "offset")?,
                 media: rows::media_ref(row)?,
             };
-            Ok((leased, Epoch(rows::count(row, "epoch")?)))
+            Ok((leased, Epoch(rows::unsigned(row, "epoch")?)))
         });
         let Some((leased, row_epoch)) = found.optional()? else {
             return Err(Refusal::Fenced.into());
         };
         let is_open = matches!(leased.state, SessionState::Active | SessionState::Finishing);
-        if !is_open || self.leases.newest(id, row_epoch) != epoch {
+        if !is_open || self.unwritten_epochs.newest(id, row_epoch) != epoch {
             return Err(Refusal::Fenced.into());
         }
         Ok(leased)
@@ -493,7 +492,7 @@ impl Tables<'_> {
             .connection
             .prepare_cached("SELECT version FROM resources WHERE collection = ?1 AND id = ?2")?;
         let key = [&expected.collection, &expected.id];
-        let found = statement.query_row(key, |row| rows::count(row, "version"));
+        let found = statement.query_row(key, |row| rows::unsigned(row, "version"));
         if found.optional()? == expected.version {
             Ok(())
         } else {
@@ -577,7 +576,7 @@ impl Tables<'_> {
             "SELECT version, media, place FROM resources WHERE collection = ?1 AND id = ?2",
         )?;
         let found = statement.query_row([collection, id], |row| {
-            Ok((rows::count(row, "version")?, rows::media_ref(row)?))
+            Ok((rows::unsigned(row, "version")?, rows::media_ref(row)?))
         });
         match found.optional()? {
             Some((version, media)) if version == expected => Ok(media),

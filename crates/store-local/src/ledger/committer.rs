@@ -23,20 +23,19 @@ use rusqlite::config::DbConfig;
 use windlass_store::{Epoch, Failpoint, LedgerError, Session, SessionId, SessionState};
 
 use super::changes::{Change, ChangeError, Refusal, Tables};
-use super::leases::Leases;
-use super::rows::{self, UnreadableRows};
+use super::rows::{self, UnreadableRows, UnwrittenEpochs};
 use super::wal::{CheckpointThread, Checkpointer, Wal, is_busy_error, is_full_error};
 use crate::reserve::{Purpose, Reserve};
 use crate::sync_health::{FailStop, SyncVerifier};
 
 /// Maximum number of unwritten epochs in memory. If a commit finds more, it writes all of them.
 /// This bounds the memory for sessions that are leased and never changed.
-const MAX_UNWRITTEN_LEASES: usize = 1 << 16;
+const MAX_UNWRITTEN_EPOCHS: usize = 1 << 16;
 
 /// State that the committer shares with the readers and the opening code.
 #[derive(Debug)]
 pub(super) struct WriterShared {
-    pub(super) leases: Arc<Leases>,
+    pub(super) unwritten_epochs: Arc<UnwrittenEpochs>,
     pub(super) reserve: Arc<Reserve>,
     pub(super) sync_verifier: Arc<SyncVerifier>,
 }
@@ -103,7 +102,7 @@ impl Committer {
     /// Takes the lease of a session: raises its epoch and returns the session with the new epoch.
     ///
     /// Returns `None` if there is no such session. A session that is not open is returned
-    /// unchanged. This reads committed rows only and costs no commit ([`Leases`]).
+    /// unchanged. This reads committed rows only and costs no commit ([`UnwrittenEpochs`]).
     pub(super) fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
         self.fail_stop
             .fail_if_tripped()
@@ -116,7 +115,7 @@ impl Committer {
         Ok(found.map(|mut session| {
             session.epoch = match session.state {
                 SessionState::Active | SessionState::Finishing => {
-                    self.shared.leases.raise(id, session.epoch)
+                    self.shared.unwritten_epochs.raise(id, session.epoch)
                 }
                 // No change of a session that is not open is accepted, so its epoch stays as it is.
                 _ => session.epoch,
@@ -313,7 +312,7 @@ impl Committer {
     ) -> rusqlite::Result<Option<Vec<Outcome>>> {
         let tables = Tables {
             connection: &self.connection,
-            leases: &self.shared.leases,
+            unwritten_epochs: &self.shared.unwritten_epochs,
         };
         Failpoint::TransactionBegun.reach();
         let mut outcomes = Vec::with_capacity(changes.len());
@@ -325,7 +324,7 @@ impl Committer {
         }
         // If all changes were refused, nothing is committed, and the rollback costs no sync.
         if outcomes.iter().any(Result::is_ok) {
-            let overflow = self.shared.leases.overflow(MAX_UNWRITTEN_LEASES);
+            let overflow = self.shared.unwritten_epochs.overflow(MAX_UNWRITTEN_EPOCHS);
             tables.write_epochs(&overflow)?;
             Failpoint::TransactionFilled.reach();
             // Before COMMIT: readers see the rows as soon as it has synced. From then on, until the
@@ -337,14 +336,14 @@ impl Committer {
             self.commits.fetch_add(1, Ordering::Relaxed);
             // After COMMIT: a rolled-back transaction must not remove an epoch from memory, or the
             // next lease would get the same one.
-            self.remove_written_leases(changes, &outcomes, overflow);
+            self.remove_written_epochs(changes, &outcomes, overflow);
         }
         Ok(Some(outcomes))
     }
 
     /// Removes from memory the epochs that the commit has written, and those of sessions that it
     /// has deleted.
-    fn remove_written_leases(
+    fn remove_written_epochs(
         &self,
         changes: &[&Change],
         outcomes: &[Outcome],
@@ -353,15 +352,15 @@ impl Committer {
         for (change, outcome) in changes.iter().zip(outcomes) {
             if let Ok(expired) = outcome {
                 for id in expired {
-                    self.shared.leases.remove(*id);
+                    self.shared.unwritten_epochs.remove(*id);
                 }
                 if let Some((id, epoch)) = change.lease() {
-                    self.shared.leases.remove_written(id, epoch);
+                    self.shared.unwritten_epochs.remove_written(id, epoch);
                 }
             }
         }
         for (id, epoch) in written {
-            self.shared.leases.remove_written(id, epoch);
+            self.shared.unwritten_epochs.remove_written(id, epoch);
         }
     }
 

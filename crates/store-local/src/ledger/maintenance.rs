@@ -18,9 +18,9 @@ use windlass_store::{
 };
 
 use super::changes::{ChangeError, Tables};
-use super::leases::Leases;
+use super::prepare_files;
+use super::rows::{self, UnwrittenEpochs};
 use super::schema::{self, SchemaError};
-use super::{prepare_files, rows};
 use crate::directory::Identity;
 use crate::{Durability, OpenError, filesystem};
 
@@ -138,7 +138,7 @@ impl LedgerReader {
     }
 
     /// Returns the number of rows of a table.
-    pub(crate) fn count(&self, table: &'static str) -> rusqlite::Result<u64> {
+    pub(crate) fn count_rows(&self, table: &'static str) -> rusqlite::Result<u64> {
         let count = format!("SELECT count(*) FROM {table}");
         let rows: i64 = self.connection.query_row(&count, [], |row| row.get(0))?;
         Ok(rows.cast_unsigned())
@@ -153,8 +153,8 @@ impl LedgerReader {
             Ok(SessionRow {
                 id: SessionId::from_bytes(row.get("id")?),
                 state: rows::state(row)?,
-                epoch: Epoch(rows::count(row, "epoch")?),
-                offset: rows::count(row, "offset")?,
+                epoch: Epoch(rows::unsigned(row, "epoch")?),
+                offset: rows::unsigned(row, "offset")?,
                 total: rows::total(row)?,
                 crc32c: Crc32c(row.get("crc32c")?),
                 media: rows::media_ref(row)?,
@@ -175,7 +175,7 @@ impl LedgerReader {
                 Some(at) => {
                     // Read only to find out whether it can be read, which a server needs.
                     row.get::<_, String>("content_type")?;
-                    Some((at, rows::count(row, "length")?, rows::digests(row)?))
+                    Some((at, rows::unsigned(row, "length")?, rows::digests(row)?))
                 }
             };
             Ok(ResourceRow {
@@ -255,7 +255,7 @@ impl LedgerReader {
 pub(crate) struct Repair {
     connection: Connection,
     /// Always empty: no server runs, so no lease is in force.
-    leases: Leases,
+    unwritten_epochs: UnwrittenEpochs,
 }
 
 impl Repair {
@@ -266,7 +266,7 @@ impl Repair {
         let connection = schema::open_writer(path, identity, Durability::Disk);
         Ok(Self {
             connection: connection.map_err(|source| source.at(path))?,
-            leases: Leases::default(),
+            unwritten_epochs: UnwrittenEpochs::default(),
         })
     }
 
@@ -294,7 +294,7 @@ impl Repair {
         let transaction = self.connection.unchecked_transaction()?;
         let tables = Tables {
             connection: &self.connection,
-            leases: &self.leases,
+            unwritten_epochs: &self.unwritten_epochs,
         };
         match change(&tables) {
             Ok(()) => transaction.commit().map(|()| true),

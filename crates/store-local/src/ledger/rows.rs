@@ -7,8 +7,8 @@
 //! without an error, so the database itself is sound. A request that needs such a row fails;
 //! everything else goes on.
 
-use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Error, OptionalExtension, Row, params};
@@ -32,7 +32,7 @@ pub(super) fn session(connection: &Connection, id: SessionId) -> rusqlite::Resul
 
 fn read_session(id: SessionId, row: &Row<'_>) -> rusqlite::Result<Session> {
     let progress = Progress {
-        offset: count(row, "offset")?,
+        offset: unsigned(row, "offset")?,
         total: total(row)?,
         crc32c: Crc32c(row.get("crc32c")?),
         slow_digests: row.get("slow_digests")?,
@@ -42,10 +42,10 @@ fn read_session(id: SessionId, row: &Row<'_>) -> rusqlite::Result<Session> {
     Ok(Session {
         id,
         context: row.get("context")?,
-        created: Timestamp::from_millis(count(row, "created")?),
-        expires: Timestamp::from_millis(count(row, "expires")?),
+        created: Timestamp::from_millis(unsigned(row, "created")?),
+        expires: Timestamp::from_millis(unsigned(row, "expires")?),
         state: state(row)?,
-        epoch: Epoch(count(row, "epoch")?),
+        epoch: Epoch(unsigned(row, "epoch")?),
         progress,
         reply: row.get("reply")?,
         owner: row.get("owner")?,
@@ -87,7 +87,7 @@ fn read_resource(row: &Row<'_>) -> rusqlite::Result<Resource> {
         None => None,
         Some(at) => Some(Media {
             at,
-            length: count(row, "length")?,
+            length: unsigned(row, "length")?,
             content_type: row.get("content_type")?,
             digests: digests(row)?,
         }),
@@ -95,11 +95,11 @@ fn read_resource(row: &Row<'_>) -> rusqlite::Result<Resource> {
     Ok(Resource {
         collection: row.get("collection")?,
         id: row.get("id")?,
-        version: count(row, "version")?,
+        version: unsigned(row, "version")?,
         body: row.get::<_, Vec<u8>>("body")?.into(),
         media,
-        created: Timestamp::from_millis(count(row, "created")?),
-        updated: Timestamp::from_millis(count(row, "updated")?),
+        created: Timestamp::from_millis(unsigned(row, "created")?),
+        updated: Timestamp::from_millis(unsigned(row, "updated")?),
         owner: row.get("owner")?,
     })
 }
@@ -224,7 +224,7 @@ pub(super) fn sql_state(state: SessionState) -> i64 {
 }
 
 /// Reads a column that holds a count.
-pub(super) fn count(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
+pub(super) fn unsigned(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
     row.get(column).map(i64::cast_unsigned)
 }
 
@@ -245,6 +245,69 @@ fn unknown_number(column: &str, number: i64) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, Type::Integer, reason.into())
 }
 
+/// The unwritten epochs: they are in force and not yet in the database.
+///
+/// All holders of leases run in this process and end with it. So a lease need not survive a crash,
+/// and taking it costs no commit: its epoch is kept in memory until the next change of the session
+/// writes it into the row. The epoch is not written in a transaction that stays open until that
+/// change: a rollback, such as on a full disk, would undo it, and the next lease would get the same
+/// epoch again.
+///
+/// Only the writer thread raises and removes epochs. Readers look them up.
+#[derive(Debug, Default)]
+pub(super) struct UnwrittenEpochs(Mutex<HashMap<SessionId, Epoch>>);
+
+impl UnwrittenEpochs {
+    /// Returns the newest epoch of a session whose row has `row_epoch`.
+    pub(super) fn newest(&self, id: SessionId, row_epoch: Epoch) -> Epoch {
+        self.get(id).map_or(row_epoch, |epoch| epoch.max(row_epoch))
+    }
+
+    /// Returns the unwritten epoch of a session. A reader must call this before it reads the row:
+    /// an epoch that is written in between is then found in the row.
+    pub(super) fn get(&self, id: SessionId) -> Option<Epoch> {
+        self.map().get(&id).copied()
+    }
+
+    /// Raises the epoch of a session whose row has `row_epoch`, and returns it.
+    pub(super) fn raise(&self, id: SessionId, row_epoch: Epoch) -> Epoch {
+        // The map is locked twice, which is no race: only the writer thread changes it.
+        let next = Epoch(self.newest(id, row_epoch).0 + 1);
+        self.map().insert(id, next);
+        next
+    }
+
+    /// Removes the unwritten epoch of a session if it is `epoch`. Called after the commit that has
+    /// written `epoch` into the row.
+    pub(super) fn remove_written(&self, id: SessionId, epoch: Epoch) {
+        let mut map = self.map();
+        // If a newer lease was taken after the change had been queued, its epoch is still
+        // unwritten.
+        if map.get(&id) == Some(&epoch) {
+            map.remove(&id);
+        }
+    }
+
+    /// Removes the unwritten epoch of a session. Called after the commit that has deleted the row.
+    pub(super) fn remove(&self, id: SessionId) {
+        self.map().remove(&id);
+    }
+
+    /// Returns all unwritten epochs if there are more than `limit`, and none otherwise. Sessions
+    /// that are leased and then not changed make their number grow.
+    pub(super) fn overflow(&self, limit: usize) -> Vec<(SessionId, Epoch)> {
+        let map = self.map();
+        if map.len() <= limit {
+            return Vec::new();
+        }
+        map.iter().map(|(id, epoch)| (*id, *epoch)).collect()
+    }
+
+    fn map(&self) -> MutexGuard<'_, HashMap<SessionId, Epoch>> {
+        self.0.lock().expect("nothing panics while it is held")
+    }
+}
+
 /// Maximum number of distinct errors that are logged, so that neither the log nor the memory grows
 /// with the number of damaged rows.
 const MAX_LOGGED: usize = 100;
@@ -258,7 +321,7 @@ pub(super) struct UnreadableRows {
 impl UnreadableRows {
     /// Returns whether an error means that a row cannot be read, and logs it if it is new.
     pub(super) fn log(&self, error: &Error) -> bool {
-        if !is_unreadable(error) {
+        if !is_conversion_error(error) {
             return false;
         }
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
@@ -270,7 +333,7 @@ impl UnreadableRows {
 }
 
 /// Returns whether an error means that a value of a row could not be converted.
-pub(crate) fn is_unreadable(error: &Error) -> bool {
+pub(crate) fn is_conversion_error(error: &Error) -> bool {
     matches!(
         error,
         Error::FromSqlConversionFailure(..)

@@ -290,15 +290,15 @@ async fn unused_leases_beyond_the_limit_are_written() {
     let bench = Bench::new();
     bench.start(1).await.unwrap();
     bench.ledger.lease(id(1)).await.unwrap();
-    assert_eq!(bench.ledger.leases.overflow(1), []);
-    let overflow = bench.ledger.leases.overflow(0);
+    assert_eq!(bench.ledger.unwritten_epochs.overflow(1), []);
+    let overflow = bench.ledger.unwritten_epochs.overflow(0);
     assert_eq!(overflow, [(id(1), Epoch(1))]);
     bench
         .do_any(move |connection| {
-            let leases = Leases::default();
+            let unwritten_epochs = UnwrittenEpochs::default();
             changes::Tables {
                 connection,
-                leases: &leases,
+                unwritten_epochs: &unwritten_epochs,
             }
             .write_epochs(&overflow)
         })
