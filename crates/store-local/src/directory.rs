@@ -25,7 +25,7 @@ use windlass_store::metrics::StoreMetrics;
 
 use crate::filesystem;
 use crate::reserve::Reserve;
-use crate::sync_health::JournalHealth;
+use crate::sync_health::StopProbe;
 
 /// Options of [`LocalStore::open`](crate::LocalStore::open).
 ///
@@ -196,8 +196,8 @@ pub(crate) struct StoreShared {
     pub(crate) durability: Durability,
     pub(crate) reserve: Arc<Reserve>,
     pub(crate) lock: Arc<DirectoryLock>,
-    /// The file systems that sync the store. Empty if nothing is synced.
-    pub(crate) journals: Arc<[JournalHealth]>,
+    /// One for each file system of the store. Empty with [`Durability::Os`].
+    pub(crate) stop_probes: Arc<[StopProbe]>,
     pub(crate) metrics: StoreMetrics,
 }
 

@@ -4,7 +4,7 @@
 //! Everything here blocks. Each function says what is durable after it. No sync is repeated after a
 //! failed one (see [`FailStop`](crate::sync_health::FailStop)), and a successful one is relied on
 //! only if the file system has not stopped since (see
-//! [`JournalHealth`](crate::sync_health::JournalHealth)).
+//! [`StopProbe`](crate::sync_health::StopProbe)).
 
 use std::fs::{DirBuilder, File, FileType, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};

@@ -27,7 +27,7 @@
 //!   that call returns [`LedgerError::Fault`].
 //! * **Stopped file system**: one that could not write its journal and has shut down. From then on
 //!   it refuses all changes, but a sync may still succeed, although the bytes are lost. So the
-//!   writer checks the file systems of the store (`journals`) before and after each commit
+//!   writer checks the file systems of the store before and after each commit
 //!   ([`SyncVerifier`]). The check after a commit *confirms* it. A read that may have seen an
 //!   *unconfirmed* commit makes the check itself.
 //! * **Lease** and **epoch**: a lease is the right to change a session. Each new lease raises the
@@ -124,7 +124,7 @@ impl LocalLedger {
             durability,
             reserve,
             lock,
-            journals,
+            stop_probes,
             metrics,
         } = shared;
         let io_error = |source| OpenError::io(path, source);
@@ -160,7 +160,7 @@ impl LocalLedger {
             database_file: database_file.map(Arc::new),
             fail_stop: fail_stop.clone(),
         };
-        let sync_verifier = Arc::new(SyncVerifier::new(journals, fail_stop.clone()));
+        let sync_verifier = Arc::new(SyncVerifier::new(stop_probes, fail_stop.clone()));
         // The WAL of an earlier process was written and synced again, and then replayed. The check
         // tells whether that sync can be relied on. Until then no content of the WAL is served.
         sync_verifier

@@ -13,7 +13,7 @@ use crate::directory::{
 use crate::filesystem::{self, Safety};
 use crate::ledger::{self, LocalLedger};
 use crate::reserve::{self, Reserve};
-use crate::sync_health::JournalHealth;
+use crate::sync_health::StopProbe;
 use crate::vault::{LocalVault, WritePolicy, layout};
 use crate::{Durability, OpenError, Options};
 
@@ -66,7 +66,7 @@ impl LocalStore {
             durability: options.durability,
             reserve: Arc::clone(&reserve),
             lock,
-            journals: journals(dir, &vault_dir, options.durability).map_err(io)?,
+            stop_probes: stop_probes(dir, &vault_dir, options.durability).map_err(io)?,
             metrics: options.metrics,
         };
         let vault = LocalVault::new(vault_dir, write_policy, shared_state.clone());
@@ -86,13 +86,13 @@ fn write_policy(vault: &Path, options: &Options) -> WritePolicy {
     }
 }
 
-/// Returns the file systems of the data directory and of the vault, which may be on a disk of its
-/// own. They are asked through files that never change.
-fn journals(
+/// Returns probes of the file system of the data directory and, if the vault is on another one, of
+/// that. They ask through files that never change.
+fn stop_probes(
     dir: &Path,
     vault: &Path,
     durability: Durability,
-) -> std::io::Result<Arc<[JournalHealth]>> {
+) -> std::io::Result<Arc<[StopProbe]>> {
     if durability == Durability::Os {
         return Ok(Arc::new([]));
     }
@@ -102,7 +102,7 @@ fn journals(
     [&lock]
         .into_iter()
         .chain(apart)
-        .map(|path| JournalHealth::of(path))
+        .map(|path| StopProbe::of(path))
         .collect()
 }
 

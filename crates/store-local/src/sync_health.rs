@@ -9,7 +9,7 @@
 //! later may find it closed and succeed: Linux does not distinguish an entry that failed from one
 //! that is on the disk (`jbd2_complete_transaction` of ext4). XFS likewise treats a file that has
 //! no changes left in its log as synced, and stopping leaves it none. So synced bytes are durable
-//! only if the file system has not stopped by then, and that must be asked for ([`JournalHealth`]).
+//! only if the file system has not stopped by then, and that must be asked for ([`StopProbe`]).
 //!
 //! **Readers too.** Readers see a commit as soon as its sync has succeeded, a moment before the
 //! file systems have been asked. Until then a reader asks for itself ([`SyncVerifier`]).
@@ -46,11 +46,11 @@ impl FailStop {
 }
 
 /// Asks a file system whether it has stopped.
-pub(crate) struct JournalHealth(Probe);
+pub(crate) struct StopProbe(Probe);
 
 type Probe = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
-impl JournalHealth {
+impl StopProbe {
     /// Asks the file system of the file at `path`.
     ///
     /// ext4 and XFS look at the state of their journal only when a change begins. So they are asked
@@ -75,9 +75,9 @@ impl JournalHealth {
     }
 }
 
-impl fmt::Debug for JournalHealth {
+impl fmt::Debug for StopProbe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JournalHealth").finish_non_exhaustive()
+        f.debug_struct("StopProbe").finish_non_exhaustive()
     }
 }
 
@@ -120,8 +120,8 @@ fn probe_by_flags(path: &Path) -> io::Result<Probe> {
 /// ledger share it.
 #[derive(Debug)]
 pub(crate) struct SyncVerifier {
-    /// The file systems that have synced what a commit refers to.
-    journals: Arc<[JournalHealth]>,
+    /// One for each file system that has synced what a commit refers to.
+    stop_probes: Arc<[StopProbe]>,
     fail_stop: FailStop,
     /// A commit may be visible to readers and is not confirmed yet.
     ///
@@ -131,9 +131,9 @@ pub(crate) struct SyncVerifier {
 }
 
 impl SyncVerifier {
-    pub(crate) fn new(journals: Arc<[JournalHealth]>, fail_stop: FailStop) -> Self {
+    pub(crate) fn new(stop_probes: Arc<[StopProbe]>, fail_stop: FailStop) -> Self {
         Self {
-            journals,
+            stop_probes,
             fail_stop,
             is_unconfirmed: AtomicBool::new(false),
         }
@@ -141,7 +141,7 @@ impl SyncVerifier {
 
     /// Checks that all syncs so far can be relied on.
     pub(crate) fn check_file_systems(&self) -> Result<(), Cause> {
-        let asked = self.journals.iter().try_for_each(JournalHealth::check);
+        let asked = self.stop_probes.iter().try_for_each(StopProbe::check);
         asked.map_err(|error| self.fail_stop.trip(error))
     }
 
@@ -176,13 +176,13 @@ mod tests {
     #[test]
     fn a_sound_file_system_passes() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        JournalHealth::of(file.path()).unwrap().check().unwrap();
+        StopProbe::of(file.path()).unwrap().check().unwrap();
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn a_file_system_that_cannot_be_asked_passes() {
-        JournalHealth::of(Path::new("/proc/self/status"))
+        StopProbe::of(Path::new("/proc/self/status"))
             .unwrap()
             .check()
             .unwrap();
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_read_asks_only_while_a_commit_is_unconfirmed() {
         let stopped = SyncVerifier::new(
-            Arc::new([JournalHealth::by(|| {
+            Arc::new([StopProbe::by(|| {
                 Err(std::io::Error::other("it has stopped"))
             })]),
             FailStop::default(),

@@ -16,7 +16,7 @@ use windlass_testkit::wait::PATIENCE;
 
 use super::*;
 use crate::reserve::{Purpose, Reserve};
-use crate::sync_health::JournalHealth;
+use crate::sync_health::StopProbe;
 use crate::test_util::{eventually, free_lock};
 
 const IDENTITY: Identity = Identity::from_bytes([7; 16]);
@@ -49,11 +49,11 @@ impl Bench {
         Self::on(Arc::new([]))
     }
 
-    /// Opens a ledger whose file systems are checked by `journals`.
-    fn on(journals: Arc<[JournalHealth]>) -> Self {
+    /// Opens a ledger whose file systems are simulated by `stop_probes`.
+    fn on(stop_probes: Arc<[StopProbe]>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         Self {
-            ledger: Arc::new(open(&dir, journals)),
+            ledger: Arc::new(open(&dir, stop_probes)),
             dir,
         }
     }
@@ -116,11 +116,11 @@ impl Bench {
     }
 }
 
-fn open(dir: &TempDir, journals: Arc<[JournalHealth]>) -> LocalLedger {
-    try_open(dir, journals).unwrap()
+fn open(dir: &TempDir, stop_probes: Arc<[StopProbe]>) -> LocalLedger {
+    try_open(dir, stop_probes).unwrap()
 }
 
-fn try_open(dir: &TempDir, journals: Arc<[JournalHealth]>) -> Result<LocalLedger, OpenError> {
+fn try_open(dir: &TempDir, stop_probes: Arc<[StopProbe]>) -> Result<LocalLedger, OpenError> {
     let lock = free_lock(&dir.path().join("lock"));
     let lock = Arc::new(DirectoryLock::new(vec![lock]));
     let reserve = Reserve::open(&dir.path().join("reserve")).unwrap();
@@ -128,7 +128,7 @@ fn try_open(dir: &TempDir, journals: Arc<[JournalHealth]>) -> Result<LocalLedger
         durability: Durability::Disk,
         reserve: Arc::new(reserve),
         lock,
-        journals,
+        stop_probes,
         metrics: StoreMetrics::default(),
     };
     LocalLedger::open(&dir.path().join("ledger.sqlite"), IDENTITY, keep)

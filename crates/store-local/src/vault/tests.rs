@@ -20,7 +20,7 @@ fn open(dir: &TempDir, durability: Durability) -> LocalVault {
         durability,
         reserve: Arc::new(crate::reserve::Reserve::open(&dir.path().join("reserve")).unwrap()),
         lock: Arc::new(DirectoryLock::new(vec![lock])),
-        journals: Arc::new([]),
+        stop_probes: Arc::new([]),
         metrics: StoreMetrics::default(),
     };
     LocalVault::new(root, WritePolicy::Direct, shared_state)

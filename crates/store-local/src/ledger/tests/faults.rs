@@ -61,7 +61,7 @@ async fn all_callers_of_a_commit_that_fails_get_the_fault() {
 
 /// Returns file systems that have stopped when they are checked for the nth time, counted from the
 /// opening.
-fn stops_at(nth: usize) -> Arc<[JournalHealth]> {
+fn stops_at(nth: usize) -> Arc<[StopProbe]> {
     let asked = AtomicUsize::new(0);
     let stopped = move || {
         if asked.fetch_add(1, Ordering::SeqCst) + 1 < nth {
@@ -69,7 +69,7 @@ fn stops_at(nth: usize) -> Arc<[JournalHealth]> {
         }
         Err(std::io::Error::other("it has stopped"))
     };
-    Arc::new([JournalHealth::by(|| Ok(())), JournalHealth::by(stopped)])
+    Arc::new([StopProbe::by(|| Ok(())), StopProbe::by(stopped)])
 }
 
 #[tokio::test]
@@ -102,18 +102,17 @@ async fn read_of_an_unconfirmed_commit_checks_the_file_systems() {
     let (release, released) = mpsc::channel::<()>();
     let (entered, inside) = mpsc::channel();
     let (released, asked) = (Mutex::new(released), AtomicUsize::new(0));
-    let journal_health =
-        JournalHealth::by(move || match asked.fetch_add(1, Ordering::SeqCst) + 1 {
-            1 | 2 => Ok(()),
-            // The check after the commit.
-            3 => {
-                entered.send(()).unwrap();
-                let _ = released.lock().unwrap().recv();
-                Ok(())
-            }
-            _ => Err(std::io::Error::other("it has stopped")),
-        });
-    let bench = Bench::on(Arc::new([journal_health]));
+    let stop_probe = StopProbe::by(move || match asked.fetch_add(1, Ordering::SeqCst) + 1 {
+        1 | 2 => Ok(()),
+        // The check after the commit.
+        3 => {
+            entered.send(()).unwrap();
+            let _ = released.lock().unwrap().recv();
+            Ok(())
+        }
+        _ => Err(std::io::Error::other("it has stopped")),
+    });
+    let bench = Bench::on(Arc::new([stop_probe]));
     let start = tokio::spawn(bench.start(1));
     inside.recv_timeout(PATIENCE).unwrap();
     is_fault(bench.ledger.session(id(1)).await);
