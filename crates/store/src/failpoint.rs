@@ -39,7 +39,7 @@ failpoints! {
     /// The ledger's writer: a transaction has begun.
     TransactionBegun = "transaction-begun",
     /// The ledger's writer: all changes are made, the commit is next.
-    TransactionFilled = "transaction-filled",
+    ChangesMade = "changes-made",
     /// The ledger's writer: the commit is durable, no caller has been answered.
     TransactionCommitted = "transaction-committed",
     /// The ledger's writer: a checkpoint is due and about to begin.

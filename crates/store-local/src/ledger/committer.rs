@@ -326,7 +326,7 @@ impl Committer {
         if outcomes.iter().any(Result::is_ok) {
             let overflow = self.shared.unwritten_epochs.overflow(MAX_UNWRITTEN_EPOCHS);
             tables.write_epochs(&overflow)?;
-            Failpoint::TransactionFilled.reach();
+            Failpoint::ChangesMade.reach();
             // Before COMMIT: readers see the rows as soon as it has synced. From then on, until the
             // commit is confirmed, each reader must check the file systems itself.
             self.shared.sync_verifier.mark_unconfirmed();
