@@ -12,6 +12,13 @@ use crate::vault::Space;
 
 /// The database: sessions, resources, small media, and the list of media to be deleted.
 ///
+/// # Sessions
+///
+/// A session is *open* while it is active or finishing. A change set *finishes* it, together with
+/// the resource that it yields ([`Ledger::apply`]). [`Ledger::end`] *ends* it without a resource:
+/// it is cancelled or failed then. A session that is not open is never changed again, and is
+/// deleted some time after its expiry.
+///
 /// # Durability
 ///
 /// Every method that changes something returns only when the change is durable. [`Ledger::lease`]
@@ -34,7 +41,8 @@ use crate::vault::Space;
 /// Each method names the errors of its own conditions. In addition:
 ///
 /// * Every change may return [`LedgerError::NoSpace`].
-/// * Every method but [`Ledger::check`] may return [`LedgerError::Busy`], reads and leases included.
+/// * Every method but [`Ledger::check`] may return [`LedgerError::Busy`], reads and leases
+///   included.
 /// * Every method that needs a damaged row returns [`LedgerError::Unreadable`].
 /// * Every method may return [`LedgerError::Fault`]. It is then unknown whether the change has
 ///   happened. After any other error nothing has changed.
@@ -43,7 +51,7 @@ pub trait Ledger: Send + Sync + 'static {
     /// Inserts a session: active, with offset 0 and epoch 0.
     ///
     /// # Errors
-    /// [`LedgerError::Conflict`] if the id is taken.
+    /// [`LedgerError::Conflict`] if a session with this id exists.
     async fn start(&self, session: NewSession) -> Result<(), LedgerError>;
 
     /// Returns a session, whatever its state, or `None` if the ledger does not have it.
@@ -52,24 +60,26 @@ pub trait Ledger: Send + Sync + 'static {
     /// that of the newest lease.
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError>;
 
-    /// Takes the lease of a session, which is the right to commit offsets, finish or end it.
+    /// Gives out a new lease of a session, which is the right to commit offsets of it, and to
+    /// finish or end it.
     ///
     /// It raises the epoch of the session and returns the session as it is then, or `None` if there
-    /// is no such session. A session that has ended is returned unchanged.
+    /// is no such session. A session that is not open is returned unchanged.
     ///
     /// The new epoch is in force when the method returns: changes under an earlier epoch are
-    /// fenced. It need not be durable, because a crash ends all leases. But an epoch under which a
-    /// change was made is never granted again, not even after a crash.
+    /// refused with [`LedgerError::Fenced`]. It need not be durable, because no holder of a lease
+    /// survives a crash. But an epoch under which a change was made is never given out again, not
+    /// even after a crash.
     async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError>;
 
-    /// Commits the progress of a session under a lease. The caller may acknowledge the bytes when
-    /// it returns, and must have made those in the vault durable before the call.
+    /// Commits the progress of a session, under a lease. The caller may acknowledge the bytes when
+    /// the method returns. It must have made those in the vault durable before the call.
     ///
     /// Media that the session referenced before and does not reference any more is released: small
     /// media is deleted, media in the vault goes to the garbage list.
     ///
     /// # Errors
-    /// [`LedgerError::Fenced`] if the session does not exist or has ended, its epoch is not
+    /// [`LedgerError::Fenced`] if the session does not exist or is not open, its epoch is not
     /// `epoch`, its offset is not `commit.from`, or the new offset is less than that.
     async fn commit_offset(
         &self,
@@ -85,32 +95,34 @@ pub trait Ledger: Send + Sync + 'static {
     /// the session expires.
     ///
     /// # Errors
-    /// [`LedgerError::Fenced`] if the session does not exist or has ended, or its epoch is not
+    /// [`LedgerError::Fenced`] if the session does not exist or is not open, or its epoch is not
     /// `epoch`.
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError>;
 
     /// Applies a change set in one transaction.
     ///
-    /// The rows that the change set expects are compared before its changes are made, and the
-    /// collections that it expects to be empty afterwards. No other change happens in between, so a
-    /// caller may decide on rows that it only reads.
+    /// 1. The rows of [`ChangeSet::expect`] are compared.
+    /// 2. The changes of resources are made in order. Each sees those before it.
+    /// 3. The collections of [`ChangeSet::expect_empty`] are checked.
+    /// 4. The session of [`ChangeSet::finish`] is finished. It references no media any more: its
+    ///    media belongs to the resource.
+    /// 5. Media without a reference is released: small media is deleted, media in the vault goes to
+    ///    the garbage list. That concerns media of replaced and deleted resources, media of the
+    ///    finished session, and media that comes with the change set and that no resource
+    ///    references now.
     ///
-    /// The changes of resources are made in order, and each sees those before it. A finished
-    /// session references no media any more: its media belongs to the resource.
-    ///
-    /// At the end of the transaction, media that has lost its last reference is released: small
-    /// media is deleted, media in the vault goes to the garbage list. That concerns media of
-    /// replaced and deleted resources, of the finished session, and media that comes with the
-    /// change set and that no resource takes.
+    /// No other change happens in between. So a caller may decide on rows that it only reads, if it
+    /// names them in the change set.
     ///
     /// # Errors
-    /// * [`LedgerError::Fenced`] if the session to be finished does not exist or has ended, its
-    ///   epoch is not the one of the change set, or its offset is greater.
-    /// * [`LedgerError::Conflict`] if a resource to be inserted exists; if a resource to be replaced
-    ///   or deleted does not exist or has another version; if a row of [`ChangeSet::expect`] is not
-    ///   as expected, or a collection of [`ChangeSet::expect_empty`] is not empty; or if a resource
-    ///   would reference media that neither comes with the change set nor is referenced by a row,
-    ///   since such media may be deleted already.
+    /// * [`LedgerError::Fenced`] if the session to be finished does not exist or is not open, its
+    ///   epoch is not the one of the change set, or its committed offset is greater than the offset
+    ///   in [`FinishSession::progress`].
+    /// * [`LedgerError::Conflict`] if a resource to be inserted exists; if a resource to be
+    ///   replaced or deleted does not exist or has another version; if a row of
+    ///   [`ChangeSet::expect`] is not as expected, or a collection of [`ChangeSet::expect_empty`]
+    ///   is not empty; or if a resource would reference media that neither comes with the change
+    ///   set nor is referenced by a row, since such media may be deleted already.
     async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError>;
 
     /// Returns a resource, or `None` if it does not exist.
@@ -153,12 +165,14 @@ pub trait Ledger: Send + Sync + 'static {
     /// on the list are ignored.
     async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError>;
 
-    /// Returns those of `ids` that no session, resource or garbage entry references. Media that
-    /// moves from a session to its resource during the call counts as referenced.
+    /// Returns those of `ids` that no session, resource or garbage entry references. All are looked
+    /// up in one state of the ledger: media that moves from a session to its resource during the
+    /// call counts as referenced.
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError>;
 
-    /// Returns the space for further changes. Space that committed changes will still take, such as
-    /// that of rows which only a log has, does not count as available.
+    /// Returns the space for further changes. Space that committed changes are yet to occupy does
+    /// not count as available. For example, rows may be in a write-ahead log, and need space again
+    /// when they are copied into the database.
     async fn space(&self) -> Result<Space, LedgerError>;
 
     /// Fails if the ledger cannot promise anything any more. It is cheap, and used by the readiness
@@ -185,16 +199,16 @@ pub struct OffsetCommit {
     pub expires: Option<Timestamp>,
 }
 
-/// How a session ends without a resource.
+/// How [`Ledger::end`] ends a session: without a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndSession {
     /// The client has cancelled it.
     Cancelled,
-    /// An error has ended it that no retry can repair.
+    /// It has met an error that no retry can repair.
     Failed,
 }
 
-/// The end of a session that yields a resource.
+/// A session to be finished by a change set, together with the resource that it yields.
 #[derive(Debug, Clone)]
 pub struct FinishSession {
     /// Session to finish.
@@ -213,9 +227,9 @@ pub struct ChangeSet {
     /// Resources that the caller has only read, as it has read them. They are compared before the
     /// first change.
     pub expect: Vec<Expected>,
-    /// Collections that must have no resource after the last change. Rows that a caller has not
-    /// found have no version to expect, so a caller that deletes what a collection belongs to names
-    /// the collection here.
+    /// Collections that must have no resource after the last change. For example, a caller that
+    /// deletes a bucket names the collection of its objects here, so that no object survives that
+    /// was created meanwhile. [`ChangeSet::expect`] cannot express this: it names single resources.
     pub expect_empty: Vec<String>,
     /// Changes of resources, in order.
     pub resources: Vec<ResourceChange>,
@@ -224,17 +238,20 @@ pub struct ChangeSet {
     pub small_media: Option<(MediaId, Bytes)>,
     /// Media in the vault that was uploaded with the call. No row needs to reference it yet.
     pub new_media: Option<MediaId>,
-    /// Session that ends with the change set.
+    /// Session that the change set finishes.
     pub finish: Option<FinishSession>,
 }
 
 /// Maximum number of bytes per deleted resource that a change set may write and still count as
-/// making space. Deleting a message, for example, also rewrites the row of its thread.
+/// making space: see [`ChangeSet::makes_space`]. Deleting a message, for example, also rewrites the
+/// row of its thread.
 const WRITTEN_PER_DELETE: usize = 64 << 10;
 
 impl ChangeSet {
-    /// Returns the media that comes with the change set. No row needs to reference it before.
-    pub fn new_media(&self) -> impl Iterator<Item = MediaRef> {
+    /// Returns the media that comes with the change set, and that no row needs to reference before:
+    /// [`ChangeSet::small_media`], [`ChangeSet::new_media`], and the media of the session that it
+    /// finishes.
+    pub fn incoming_media(&self) -> impl Iterator<Item = MediaRef> {
         let in_ledger = self.small_media.as_ref().map(|(id, _)| MediaRef {
             id: *id,
             location: MediaLocation::Ledger,
@@ -247,9 +264,12 @@ impl ChangeSet {
         [in_ledger, in_vault, of_session].into_iter().flatten()
     }
 
-    /// Returns whether the ledger needs less space afterwards, apart from its log: the change set
-    /// deletes more resources than it inserts, or as many without changing another one. Such
-    /// changes must be possible on a full disk, because they make space.
+    /// Returns whether the change set counts as making space. Such change sets must be possible on
+    /// a full disk.
+    ///
+    /// It must delete more resources than it inserts, or as many if it replaces none. It must bring
+    /// no small media, and write at most 64 KiB for each deleted resource. This is a rule of thumb:
+    /// the sizes of the deleted rows are not known here.
     pub fn makes_space(&self) -> bool {
         let (mut inserts, mut replaces, mut deletes, mut bytes) = (0, 0, 0, 0);
         for change in &self.resources {
@@ -370,12 +390,13 @@ impl ResourceChange {
 /// Why a call of a ledger has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// The caller does not hold the newest lease of the session, or the session has moved on or
-    /// ended. Nothing has changed. The caller must read the session again before it goes on.
-    #[error("the session has a newer lease, another offset, or has ended")]
+    /// The caller does not hold the newest lease of the session, or the session has another offset
+    /// or is not open. Nothing has changed. The caller must read the session again before it goes
+    /// on.
+    #[error("the session has a newer lease or another offset, or is not open")]
     Fenced,
-    /// A key is taken, a version is not the expected one, a collection is not empty, or media may
-    /// have been deleted. Nothing has changed.
+    /// An id exists already, a version is not the expected one, a collection is not empty, or media
+    /// may have been deleted. Nothing has changed.
     #[error("the session or resource exists already, or was changed by another request")]
     Conflict,
     /// The disk is full. Nothing has changed, and the ledger goes on.

@@ -268,7 +268,7 @@ impl Tables {
         self.check_empty(&changes.expect_empty, &versions_after)?;
         self.check_media(&changes)?;
 
-        let mut loose: Vec<_> = changes.new_media().map(Some).collect();
+        let mut loose: Vec<_> = changes.incoming_media().map(Some).collect();
         if let Some((id, bytes)) = changes.small_media {
             self.small_media.insert(id, bytes);
         }
@@ -364,7 +364,7 @@ impl Tables {
     fn check_media(&self, changes: &ChangeSet) -> Result<(), LedgerError> {
         let mut references = changes.resources.iter().filter_map(ResourceChange::media);
         let is_there = |media: MediaRef| {
-            self.references.contains_key(&media) || changes.new_media().any(|new| new == media)
+            self.references.contains_key(&media) || changes.incoming_media().any(|new| new == media)
         };
         if references.all(is_there) {
             Ok(())

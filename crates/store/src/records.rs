@@ -117,7 +117,8 @@ impl fmt::Debug for MediaId {
     }
 }
 
-/// The fencing number of a lease. Each lease of a session has a higher one than the lease before.
+/// The number of a lease. Each lease of a session has a higher one than the lease before, and the
+/// ledger refuses changes under any but the newest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
@@ -144,18 +145,20 @@ pub struct MediaRef {
 pub enum SessionState {
     /// Bytes are accepted.
     Active,
-    /// All bytes are committed, and the resource is being created. Continues after a crash until it
-    /// is done.
+    /// All bytes are committed, and the resource is to be created. If a crash prevents that, it is
+    /// created after the restart.
     Finishing,
     /// The resource exists. The stored reply is repeated.
     Finished,
     /// The client has cancelled the session.
     Cancelled,
-    /// An error has ended the session that no retry can repair.
+    /// The session has met an error that no retry can repair.
     Failed,
 }
 
-/// The bytes that the last commit has added, with their checksum. A reopening checks them.
+/// The bytes that the last commit of an offset has added, with their checksum. When the vault opens
+/// the media again ([`Vault::reopen`](crate::Vault::reopen)), it reads them back and compares them
+/// with the checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Offset of the first byte. The extent ends at the committed offset.
@@ -173,12 +176,13 @@ pub struct Progress {
     pub total: Option<u64>,
     /// Checksum of the bytes `0..offset`.
     pub crc32c: Crc32c,
-    /// Saved state, at `offset`, of the digests that are computed on request. Opaque to the ledger;
-    /// empty if there are none.
+    /// Saved state of the hashers of MD5 and SHA-256 after the bytes `0..offset`, from which the
+    /// next request goes on. Unlike `crc32c`, these digests are slow and only computed if somebody
+    /// asks for them. Empty if nobody has. Opaque to the ledger.
     pub slow_digests: Vec<u8>,
     /// Media that holds the bytes; `None` while there are none.
     pub media: Option<MediaRef>,
-    /// Bytes of the last commit; `None` while there are no bytes in the vault.
+    /// Bytes of the last commit of an offset; `None` while there are no bytes in the vault.
     pub extent: Option<Extent>,
 }
 
@@ -221,8 +225,8 @@ pub struct NewSession {
 pub struct Session {
     /// Id of the session.
     pub id: SessionId,
-    /// What the server remembers of the request that started it. Empty if the session has ended
-    /// without a resource.
+    /// What the server remembers of the request that started it. Empty in a cancelled or failed
+    /// session.
     pub context: Vec<u8>,
     /// Time of the start.
     pub created: Timestamp,

@@ -255,7 +255,7 @@ impl Tables<'_> {
         // with the set, which is its small media, its media in the vault, and the media of the
         // session that it finishes. It is released only at the end, because media that moves from
         // one resource to another within the set must survive.
-        let mut candidates: Vec<_> = changes.new_media().collect();
+        let mut candidates: Vec<_> = changes.incoming_media().collect();
         if let Some((id, bytes)) = &changes.small_media {
             self.put_small_media(*id, bytes)?;
         }
