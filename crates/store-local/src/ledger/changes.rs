@@ -1,8 +1,8 @@
 //! The kinds of changes, and their SQL statements.
 //!
-//! A change runs inside the writer's transaction ([`super::committer`]). A method of [`Tables`]
-//! refuses a change by [`ChangeError::Refused`]. Some of its rows may be written by then: the
-//! committer rolls them back.
+//! A change runs inside the writer's transaction ([`super::committer`]). The methods of [`Tables`]
+//! make it, or refuse it by [`ChangeError::Refused`]. When a change is refused, some of its rows
+//! may be written already. The committer rolls them back.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_store::{
@@ -56,8 +56,8 @@ pub(super) enum Refusal {
     /// The session does not exist or is not open, its newest lease is another one, or its offset is
     /// not the one that the caller expects.
     Fenced,
-    /// An id is taken, a resource has another version, a collection is not empty, or media may have
-    /// been deleted.
+    /// An id exists already, a resource has another version, a collection is not empty, or media
+    /// may have been deleted.
     Conflict,
     /// The disk is full.
     NoSpace,
@@ -109,19 +109,20 @@ impl Change {
         Ok(Vec::new())
     }
 
-    /// Returns whether the change may use the space that the reserve frees for `purpose`.
+    /// Returns whether the change may use space that the reserve gives up for `purpose`.
     ///
-    /// Purposes are ordered: `Finish` is less than `MakeSpace`. A change of the greater one may use
-    /// the space that is freed for the lesser one as well.
+    /// A change whose own purpose is `MakeSpace` may also use the space that is given up for
+    /// `Finish`, but not the other way round.
     pub(super) fn may_use_reserve(&self, purpose: Purpose) -> bool {
+        // Purposes are ordered: `Finish` is less than `MakeSpace`.
         self.purpose().is_some_and(|own| own >= purpose)
     }
 
     /// Returns the purpose for which the change may use the reserve, or `None` if it must not.
     ///
     /// The reserve is for changes that free space, and for those that bring an upload nearer to its
-    /// end: the commits of bytes that are in the vault already, and the finish. All other changes
-    /// would only use it up.
+    /// end and write little: the commit of an offset, unless it brings small media, and the finish.
+    /// All other changes would only use it up.
     pub(super) fn purpose(&self) -> Option<Purpose> {
         match self {
             Self::End { .. } | Self::Expire { .. } | Self::ForgetGarbage(_) => {
@@ -129,7 +130,7 @@ impl Change {
             }
             Self::Apply(changes) if changes.makes_space() => Some(Purpose::MakeSpace),
             Self::Apply(changes) if changes.finish.is_some() => Some(Purpose::Finish),
-            // The bytes are in the vault already. The commit only updates the row of the session.
+            // It brings no bytes into the database.
             Self::OffsetCommit { commit, .. } if commit.small_media.is_none() => {
                 Some(Purpose::Finish)
             }
@@ -146,17 +147,12 @@ impl Change {
         matches!(self, Self::Shrink)
     }
 
-    /// Returns the lease under which the change is made: the session and the epoch, which the
-    /// change writes into the row. `None` for a change that needs no lease.
-    pub(super) fn lease(&self) -> Option<(SessionId, Epoch)> {
+    /// Returns the session whose lease the change needs. The change writes the epoch of the lease
+    /// into the row. `None` for a change that needs no lease.
+    pub(super) fn leased_session(&self) -> Option<SessionId> {
         match self {
-            Self::OffsetCommit { id, epoch, .. } | Self::End { id, epoch, .. } => {
-                Some((*id, *epoch))
-            }
-            Self::Apply(ChangeSet {
-                finish: Some(finish),
-                ..
-            }) => Some((finish.id, finish.epoch)),
+            Self::OffsetCommit { id, .. } | Self::End { id, .. } => Some(*id),
+            Self::Apply(changes) => changes.finish.as_ref().map(|finish| finish.id),
             _ => None,
         }
     }
@@ -166,7 +162,7 @@ impl Change {
 /// the other changes of its commit wait for it.
 pub(super) const SHRINK_PAGES: u64 = 512;
 
-/// The tables, inside a transaction. There is a method for each kind of change.
+/// The tables, inside a transaction. It has a method for each kind of change.
 pub(super) struct Tables<'a> {
     pub(super) connection: &'a Connection,
     pub(super) unwritten_epochs: &'a UnwrittenEpochs,
@@ -174,7 +170,7 @@ pub(super) struct Tables<'a> {
 
 type ChangeResult = Result<(), ChangeError>;
 
-/// The row of an open session whose newest lease is the caller's.
+/// The row of an open session whose newest lease is the one under which the change is made.
 struct LeasedRow {
     rowid: i64,
     state: SessionState,
@@ -200,7 +196,7 @@ impl Tables<'_> {
                 new.dialect,
             ],
         )?;
-        one_or(inserted, Refusal::Conflict)
+        one_row_or(inserted, Refusal::Conflict)
     }
 
     pub(super) fn commit_offset(
@@ -209,25 +205,25 @@ impl Tables<'_> {
         epoch: Epoch,
         commit: &OffsetCommit,
     ) -> ChangeResult {
-        let leased = self.leased(id, epoch)?;
-        // The epoch alone would accept a commit that the holder of the lease repeats or sends out
-        // of order.
-        if leased.offset != commit.from || commit.progress.offset < commit.from {
+        let session = self.leased_row(id, epoch)?;
+        // The epoch is right even if the holder of the lease repeats a call, or makes two in the
+        // wrong order. So the offset is compared, too.
+        if session.offset != commit.from || commit.progress.offset < commit.from {
             return Err(Refusal::Fenced.into());
         }
         if let (Some(media), Some(bytes)) = (commit.progress.media, &commit.small_media) {
             self.put_small_media(media.id, bytes)?;
         }
-        self.write_progress(&leased, epoch, &commit.progress)?;
-        self.write_state(&leased, commit.state)?;
+        self.write_progress(&session, epoch, &commit.progress)?;
+        self.write_state(&session, commit.state)?;
         if let Some(expires) = commit.expires {
-            self.write_expires(&leased, expires)?;
+            self.write_expires(&session, expires)?;
         }
-        self.replace_media(&leased, commit.progress.media)
+        self.replace_media(&session, commit.progress.media)
     }
 
     pub(super) fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> ChangeResult {
-        let leased = self.leased(id, epoch)?;
+        let session = self.leased_row(id, epoch)?;
         let state = match end {
             EndSession::Cancelled => SessionState::Cancelled,
             EndSession::Failed => SessionState::Failed,
@@ -237,24 +233,23 @@ impl Tables<'_> {
         self.execute(
             "UPDATE sessions SET epoch = ?2, context = x'', extent_start = NULL, extent_crc32c = NULL
              WHERE rowid = ?1",
-            params![leased.rowid, epoch.0.cast_signed()],
+            params![session.rowid, epoch.0.cast_signed()],
         )?;
-        self.write_state(&leased, state)?;
-        self.replace_media(&leased, None)
+        self.write_state(&session, state)?;
+        self.replace_media(&session, None)
     }
 
     pub(super) fn apply(&self, changes: &ChangeSet) -> ChangeResult {
-        let leased = match &changes.finish {
-            Some(finish) => Some(self.leased_to_finish(finish)?),
+        let session = match &changes.finish {
+            Some(finish) => Some(self.leased_row_to_finish(finish)?),
             None => None,
         };
         for expected in &changes.expect {
             self.expect(expected)?;
         }
-        // Media that may have no reference at the end of the set: at first the media that comes
-        // with the set, which is its small media, its media in the vault, and the media of the
-        // session that it finishes. It is released only at the end, because media that moves from
-        // one resource to another within the set must survive.
+        // Media that may be without a reference when all changes are made. It is released only
+        // then, because media that moves from one resource to another within the set must survive.
+        // At first this is the media that comes with the set.
         let mut candidates: Vec<_> = changes.incoming_media().collect();
         if let Some((id, bytes)) = &changes.small_media {
             self.put_small_media(*id, bytes)?;
@@ -268,9 +263,9 @@ impl Tables<'_> {
         for collection in &changes.expect_empty {
             self.expect_empty(collection)?;
         }
-        if let (Some(leased), Some(finish)) = (leased, &changes.finish) {
-            self.finish(&leased, finish)?;
-            candidates.extend(leased.media);
+        if let (Some(session), Some(finish)) = (session, &changes.finish) {
+            self.finish(&session, finish)?;
+            candidates.extend(session.media);
         }
         // Usually the set changes one resource, which references the new media now. This saves the
         // query by which `release_if_unreferenced` would find that reference.
@@ -282,9 +277,9 @@ impl Tables<'_> {
             .try_for_each(|media| self.release_if_unreferenced(media))
     }
 
-    /// Makes the state of the session finished, and removes its reference to its media. If no
-    /// resource of the change set references the media by then, the set releases it.
-    fn finish(&self, leased: &LeasedRow, finish: &FinishSession) -> ChangeResult {
+    /// Makes the state of the session finished, and removes its reference to its media. The caller
+    /// releases the media if no row references it when the change set is made.
+    fn finish(&self, session: &LeasedRow, finish: &FinishSession) -> ChangeResult {
         let progress = &finish.progress;
         self.execute(
             "UPDATE sessions SET epoch = ?2, offset = ?3, total = ?4, crc32c = ?5,
@@ -292,7 +287,7 @@ impl Tables<'_> {
                  reply = ?8
              WHERE rowid = ?1",
             params![
-                leased.rowid,
+                session.rowid,
                 finish.epoch.0.cast_signed(),
                 progress.offset.cast_signed(),
                 progress.total.map(u64::cast_signed),
@@ -302,7 +297,7 @@ impl Tables<'_> {
                 finish.reply,
             ],
         )?;
-        self.write_media(leased, None)
+        self.write_media(session, None)
     }
 
     /// Deletes expired sessions and returns their ids. Rows that cannot be read are skipped.
@@ -360,7 +355,7 @@ impl Tables<'_> {
     /// Writes epochs into the rows of the sessions.
     pub(super) fn write_epochs(&self, epochs: &[(SessionId, Epoch)]) -> rusqlite::Result<()> {
         for (id, epoch) in epochs {
-            // A change of the same transaction may have written a newer epoch, which must stay.
+            // A change of the same transaction may have written the epoch already.
             self.execute(
                 "UPDATE sessions SET epoch = ?2 WHERE id = ?1 AND epoch < ?2",
                 params![id.as_bytes(), epoch.0.cast_signed()],
@@ -369,44 +364,48 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Returns the row of a session that may be finished: its committed offset is not beyond the
-    /// final one.
-    fn leased_to_finish(&self, finish: &FinishSession) -> Result<LeasedRow, ChangeError> {
-        let leased = self.leased(finish.id, finish.epoch)?;
-        if finish.progress.offset < leased.offset {
+    /// Returns the row of a session that is to be finished. Refuses one whose committed offset is
+    /// beyond the final one.
+    fn leased_row_to_finish(&self, finish: &FinishSession) -> Result<LeasedRow, ChangeError> {
+        let session = self.leased_row(finish.id, finish.epoch)?;
+        if finish.progress.offset < session.offset {
             return Err(Refusal::Fenced.into());
         }
-        Ok(leased)
+        Ok(session)
     }
 
-    /// Returns the row of a session that is open and whose newest lease is `epoch`.
-    fn leased(&self, id: SessionId, epoch: Epoch) -> Result<LeasedRow, ChangeError> {
+    /// Returns the row of a session. Refuses one that is not open, or whose newest epoch is not
+    /// `epoch`.
+    fn leased_row(&self, id: SessionId, epoch: Epoch) -> Result<LeasedRow, ChangeError> {
         let mut statement = self.connection.prepare_cached(
             "SELECT rowid, state, epoch, offset, media, place FROM sessions WHERE id = ?1",
         )?;
         let found = statement.query_row([id.as_bytes()], |row| {
-            let leased = LeasedRow {
+            let found = LeasedRow {
                 rowid: row.get("rowid")?,
                 state: rows::state(row)?,
                 offset: rows::unsigned(row, "offset")?,
                 media: rows::media_ref(row)?,
             };
-            Ok((leased, Epoch(rows::unsigned(row, "epoch")?)))
+            Ok((found, Epoch(rows::unsigned(row, "epoch")?)))
         });
-        let Some((leased, row_epoch)) = found.optional()? else {
+        let Some((session, row_epoch)) = found.optional()? else {
             return Err(Refusal::Fenced.into());
         };
-        let is_open = matches!(leased.state, SessionState::Active | SessionState::Finishing);
+        let is_open = matches!(
+            session.state,
+            SessionState::Active | SessionState::Finishing
+        );
         if !is_open || self.unwritten_epochs.newest(id, row_epoch) != epoch {
             return Err(Refusal::Fenced.into());
         }
-        Ok(leased)
+        Ok(session)
     }
 
     /// Writes the columns that change with every commit of an offset.
     fn write_progress(
         &self,
-        leased: &LeasedRow,
+        session: &LeasedRow,
         epoch: Epoch,
         progress: &Progress,
     ) -> ChangeResult {
@@ -418,7 +417,7 @@ impl Tables<'_> {
                  slow_digests = ?6, extent_start = ?7, extent_crc32c = ?8
              WHERE rowid = ?1",
             params![
-                leased.rowid,
+                session.rowid,
                 epoch.0.cast_signed(),
                 progress.offset.cast_signed(),
                 progress.total.map(u64::cast_signed),
@@ -431,39 +430,39 @@ impl Tables<'_> {
         Ok(())
     }
 
-    fn write_state(&self, leased: &LeasedRow, state: SessionState) -> ChangeResult {
-        if state != leased.state {
+    fn write_state(&self, session: &LeasedRow, state: SessionState) -> ChangeResult {
+        if state != session.state {
             self.execute(
                 "UPDATE sessions SET state = ?2 WHERE rowid = ?1",
-                params![leased.rowid, rows::sql_state(state)],
+                params![session.rowid, rows::sql_state(state)],
             )?;
         }
         Ok(())
     }
 
-    fn write_expires(&self, leased: &LeasedRow, expires: Timestamp) -> ChangeResult {
+    fn write_expires(&self, session: &LeasedRow, expires: Timestamp) -> ChangeResult {
         self.execute(
             "UPDATE sessions SET expires = ?2 WHERE rowid = ?1",
-            params![leased.rowid, rows::sql_moment(expires)],
+            params![session.rowid, rows::sql_moment(expires)],
         )?;
         Ok(())
     }
 
     /// Makes the session reference `media`, and releases the media that it referenced before.
-    fn replace_media(&self, leased: &LeasedRow, media: Option<MediaRef>) -> ChangeResult {
-        self.write_media(leased, media)?;
-        match leased.media {
+    fn replace_media(&self, session: &LeasedRow, media: Option<MediaRef>) -> ChangeResult {
+        self.write_media(session, media)?;
+        match session.media {
             Some(before) if media != Some(before) => self.release_if_unreferenced(before),
             _ => Ok(()),
         }
     }
 
-    fn write_media(&self, leased: &LeasedRow, media: Option<MediaRef>) -> ChangeResult {
-        if media != leased.media {
+    fn write_media(&self, session: &LeasedRow, media: Option<MediaRef>) -> ChangeResult {
+        if media != session.media {
             self.execute(
                 "UPDATE sessions SET media = ?2, place = ?3 WHERE rowid = ?1",
                 params![
-                    leased.rowid,
+                    session.rowid,
                     media.as_ref().map(|media| media.id.as_bytes()),
                     media.map(|media| rows::sql_location(media.location)),
                 ],
@@ -474,9 +473,9 @@ impl Tables<'_> {
 
     /// Refuses media that no row references, since the sweep may delete it at any moment.
     ///
-    /// `candidates` is media that is not released before the end of the change set: media that
-    /// comes with the set, and media of resources that the set has already replaced or deleted. It
-    /// is accepted.
+    /// Media among `candidates` is accepted without a reference. It is not released before the end
+    /// of the change set: it comes with the set, or is of a resource that the set has already
+    /// replaced or deleted.
     fn expect_media(&self, media: MediaRef, candidates: &[MediaRef]) -> ChangeResult {
         if candidates.contains(&media) || rows::is_referenced(self.connection, media)? {
             Ok(())
@@ -536,7 +535,7 @@ impl Tables<'_> {
              ON CONFLICT (collection, id) DO NOTHING",
             resource,
         )?;
-        one_or(inserted, Refusal::Conflict)
+        one_row_or(inserted, Refusal::Conflict)
     }
 
     fn replace(&self, resource: &Resource, expected: u64) -> Result<Option<MediaRef>, ChangeError> {
@@ -639,7 +638,7 @@ impl Tables<'_> {
 }
 
 /// Refuses a change whose statement has not changed exactly one row.
-fn one_or(changed: usize, refusal: Refusal) -> ChangeResult {
+fn one_row_or(changed: usize, refusal: Refusal) -> ChangeResult {
     if changed == 1 {
         Ok(())
     } else {

@@ -8,11 +8,14 @@
 //! check the file systems again    a failure means that this sync cannot be relied on
 //! ```
 //!
+//! The changes of a round ([`super::writer`]) are made in one transaction, or in a few if the disk
+//! is nearly full.
+//!
 //! A refused change must leave no trace. Refusals are rare, so all changes first run without
 //! savepoints. If one of them is refused, the whole transaction is rolled back and repeated, with a
 //! savepoint for each change.
 //!
-//! Only the writer thread ([`super::writer`]) uses this connection.
+//! Only the writer thread uses this connection.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -20,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use windlass_store::{Epoch, Failpoint, LedgerError, Session, SessionId, SessionState};
+use windlass_store::{Cause, Epoch, Failpoint, LedgerError, Session, SessionId, SessionState};
 
 use super::changes::{Change, ChangeError, Refusal, Tables};
 use super::rows::{self, UnreadableRows, UnwrittenEpochs};
@@ -28,11 +31,11 @@ use super::wal::{CheckpointThread, Checkpointer, Wal, is_busy_error, is_full_err
 use crate::reserve::{Purpose, Reserve};
 use crate::sync_health::{FailStop, SyncVerifier};
 
-/// Maximum number of unwritten epochs in memory. If a commit finds more, it writes all of them.
-/// This bounds the memory for sessions that are leased and never changed.
+/// Maximum number of unwritten epochs in memory. A transaction that finds more writes all of them.
+/// This bounds the memory for sessions whose leases are never used for a change.
 const MAX_UNWRITTEN_EPOCHS: usize = 1 << 16;
 
-/// State that the committer shares with the readers and the opening code.
+/// State that the committer shares with [`LocalLedger`](super::LocalLedger).
 #[derive(Debug)]
 pub(super) struct WriterShared {
     pub(super) unwritten_epochs: Arc<UnwrittenEpochs>,
@@ -63,6 +66,17 @@ pub(super) type Outcome = Result<Vec<SessionId>, Refusal>;
 
 fn lacks_space(outcome: &Outcome) -> bool {
     matches!(outcome, Err(Refusal::NoSpace))
+}
+
+/// Why a whole transaction has failed.
+enum TransactionError {
+    /// The disk is full. No change was made.
+    NoSpace,
+    /// Another connection holds the write lock. No change was made.
+    Busy,
+    /// Whether the changes were made is unknown: COMMIT, or the check of the file systems after it,
+    /// may have failed.
+    Fault(Cause),
 }
 
 /// Runs one change in a transaction. `None` means that the change was refused and cannot be undone
@@ -99,7 +113,8 @@ impl Committer {
         self.wal.len()
     }
 
-    /// Takes the lease of a session: raises its epoch and returns the session with the new epoch.
+    /// Gives out a new lease of a session: raises its epoch and returns the session with the new
+    /// epoch.
     ///
     /// Returns `None` if there is no such session. A session that is not open is returned
     /// unchanged. This reads committed rows only and costs no commit ([`UnwrittenEpochs`]).
@@ -110,7 +125,7 @@ impl Committer {
         let found = match rows::session(&self.connection, id) {
             Err(error) if is_busy_error(&error) => return Err(LedgerError::Busy),
             Err(error) if self.unreadable_rows.log(&error) => return Err(LedgerError::Unreadable),
-            found => found.map_err(|error| self.fault(error))?,
+            found => found.map_err(|error| LedgerError::Fault(self.fail_stop.trip(error)))?,
         };
         Ok(found.map(|mut session| {
             session.epoch = match session.state {
@@ -130,21 +145,18 @@ impl Committer {
     /// those.
     ///
     /// # Errors
-    /// Only [`LedgerError::Fault`]. Any of the changes may be in the database then: an earlier
-    /// transaction may have been committed, or the file systems may have failed the check after
-    /// COMMIT.
-    pub(super) fn commit(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
-        self.fail_stop
-            .fail_if_tripped()
-            .map_err(LedgerError::Fault)?;
-        let outcomes = self.commit_making_space(changes)?;
+    /// The cause of a fault. Any of the changes may be in the database then: an earlier transaction
+    /// may have been committed, or the file systems may have failed the check after COMMIT.
+    pub(super) fn make(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, Cause> {
+        self.fail_stop.fail_if_tripped()?;
+        let outcomes = self.make_until_space_is_found(changes)?;
         let mut results = changes.iter().zip(&outcomes);
         self.has_shrunk |= results.any(|(change, outcome)| change.shrinks() && outcome.is_ok());
         Ok(outcomes)
     }
 
-    /// Does the work of checkpoints that is due after a commit. Called when the callers of the
-    /// commit have been answered.
+    /// Does the work of checkpoints that is due after a round. Called when its callers have been
+    /// answered.
     pub(super) fn checkpoint_if_due(&mut self) {
         // After a failed sync the success of another one means nothing. So the WAL must stay as it
         // is, for the next process to replay.
@@ -164,34 +176,35 @@ impl Committer {
     ///
     /// Repeating is safe here, unlike after a failed sync: the transaction was rolled back when a
     /// write found no space, and nothing of it had been synced.
-    fn commit_making_space(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
-        // No change has been tried yet. With this outcome the first call chooses all of them.
+    fn make_until_space_is_found(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, Cause> {
+        // `try_lacking_space` tries the changes with this outcome. At first that is all of them.
         let mut outcomes = vec![Err(Refusal::NoSpace); changes.len()];
         // After a complete checkpoint the WAL is written again from its beginning, in space that it
         // already has. So this comes first: it may make the reserve unnecessary.
-        if self.commit_lacking_space(changes, &mut outcomes, None)? && self.checkpoint_completely()
-        {
-            self.commit_lacking_space(changes, &mut outcomes, None)?;
+        if self.try_lacking_space(changes, &mut outcomes, None)? && self.checkpoint_completely() {
+            self.try_lacking_space(changes, &mut outcomes, None)?;
         }
         for purpose in [Purpose::Finish, Purpose::MakeSpace] {
-            // One small step of the reserve before each new try. Space that is freed beyond the
-            // need of the changes would be lost, because other programs may take it.
-            while self.commit_lacking_space(changes, &mut outcomes, Some(purpose))?
+            // Each purpose begins with a try, because the changes that may use the reserve for it
+            // may find space without the others. Then the reserve is shortened by one small step at
+            // a time: other programs may take the space that is left over.
+            while self.try_lacking_space(changes, &mut outcomes, Some(purpose))?
                 && self.shared.reserve.shorten(purpose)
             {}
         }
         Ok(outcomes)
     }
 
-    /// Makes, in one transaction, the changes whose outcome is [`Refusal::NoSpace`] so far, and
-    /// replaces their outcomes. With a `purpose` it chooses only changes that may use the reserve
-    /// for it. Returns whether some of the chosen changes still lack space.
-    fn commit_lacking_space(
+    /// Tries the changes whose outcome so far is [`Refusal::NoSpace`], in one transaction, and
+    /// replaces their outcomes. If a `purpose` is given, tries only those of them that may use the
+    /// reserve for this purpose. Returns whether one of the changes that were tried still lacks
+    /// space.
+    fn try_lacking_space(
         &self,
         changes: &[Change],
         outcomes: &mut [Outcome],
         purpose: Option<Purpose>,
-    ) -> Result<bool, LedgerError> {
+    ) -> Result<bool, Cause> {
         let may_try =
             |change: &Change| purpose.is_none_or(|purpose| change.may_use_reserve(purpose));
         let (chosen, mut to_replace): (Vec<_>, Vec<_>) = changes
@@ -203,22 +216,22 @@ impl Committer {
             return Ok(false);
         }
         match self.transaction(&chosen) {
-            Err(LedgerError::NoSpace) => Ok(true),
+            Ok(new) => {
+                for (outcome, new) in to_replace.iter_mut().zip(new) {
+                    **outcome = new;
+                }
+                Ok(to_replace.iter().any(|outcome| lacks_space(outcome)))
+            }
+            Err(TransactionError::NoSpace) => Ok(true),
             // SQLite has already waited for the busy timeout. Repeating would keep all callers
             // waiting.
-            Err(LedgerError::Busy) => {
+            Err(TransactionError::Busy) => {
                 for outcome in to_replace {
                     *outcome = Err(Refusal::Busy);
                 }
                 Ok(false)
             }
-            Err(error) => Err(error),
-            Ok(made) => {
-                for (outcome, made) in to_replace.iter_mut().zip(made) {
-                    **outcome = made;
-                }
-                Ok(to_replace.iter().any(|outcome| lacks_space(outcome)))
-            }
+            Err(TransactionError::Fault(cause)) => Err(cause),
         }
     }
 
@@ -238,14 +251,9 @@ impl Committer {
         (was_running || had_pending) && self.wal.count_pending_pages() == 0
     }
 
-    /// Makes the changes in one transaction. If one is refused, it is rolled back and repeated with
-    /// savepoints.
-    ///
-    /// # Errors
-    /// After [`LedgerError::NoSpace`] and [`LedgerError::Busy`] no change was made. After a fault
-    /// the changes may be in the database: COMMIT, or the check of the file systems after it, may
-    /// have failed.
-    fn transaction(&self, changes: &[&Change]) -> Result<Vec<Outcome>, LedgerError> {
+    /// Makes the changes in one transaction. If a change is refused, the transaction is rolled back
+    /// and repeated with savepoints.
+    fn transaction(&self, changes: &[&Change]) -> Result<Vec<Outcome>, TransactionError> {
         let mut result = self.attempt(changes, Self::run_unprotected);
         if let Ok(None) = result {
             result = self.attempt(changes, Self::run_under_savepoint);
@@ -253,17 +261,18 @@ impl Committer {
         result.map(|outcomes| outcomes.expect("a savepoint rolls a refused change back"))
     }
 
-    /// Runs the transaction once, with each change run by `run_change`. Returns `None` if that had
-    /// to be rolled back. Afterwards no transaction is open, unless the rollback has failed.
+    /// Runs the transaction once, with each change run by `run_change`. Returns `None` if a change
+    /// was refused that could not be undone by itself. Afterwards no transaction is open, unless
+    /// the rollback has failed.
     fn attempt(
         &self,
         changes: &[&Change],
         run_change: RunChange,
-    ) -> Result<Option<Vec<Outcome>>, LedgerError> {
+    ) -> Result<Option<Vec<Outcome>>, TransactionError> {
         let sync_verifier = &self.shared.sync_verifier;
-        // IMMEDIATE takes the write lock now. If another connection holds it, this fails before
+        // IMMEDIATE acquires the write lock now. If another connection holds it, this fails before
         // anything has been changed, and not in the middle of the transaction.
-        let begun = self.ledger_error(self.sql("BEGIN IMMEDIATE"));
+        let begun = self.classify(self.sql("BEGIN IMMEDIATE"));
         let result = begun.and_then(|()| {
             // Before the changes, because they rely on two earlier syncs. First, the vault has
             // synced the media that they reference. Second, the last complete checkpoint has synced
@@ -271,26 +280,29 @@ impl Committer {
             // the checkpoint has copied, which are then in the database file only.
             sync_verifier
                 .check_file_systems()
-                .map_err(LedgerError::Fault)?;
-            self.ledger_error(self.run_and_commit(changes, run_change))
+                .map_err(TransactionError::Fault)?;
+            self.classify(self.run_and_commit(changes, run_change))
         });
         self.roll_back();
         let outcomes = result?;
-        // After the commit, because that includes a sync. Callers are answered only after this
-        // check.
-        sync_verifier.confirm_commit().map_err(LedgerError::Fault)?;
+        // The sync of the COMMIT can be relied on only if the file systems pass the check once
+        // more. Callers are answered after it. If nothing was committed, the check is superfluous
+        // and costs some microseconds.
+        sync_verifier
+            .confirm_commit()
+            .map_err(TransactionError::Fault)?;
         Ok(outcomes)
     }
 
-    /// Converts SQLite's error to the one that callers get.
-    fn ledger_error<T>(&self, result: rusqlite::Result<T>) -> Result<T, LedgerError> {
+    /// Decides what an error of SQLite means for the transaction.
+    fn classify<T>(&self, result: rusqlite::Result<T>) -> Result<T, TransactionError> {
         result.map_err(|error| match error {
             // Neither is a fault: nothing was committed.
-            error if is_full_error(&error) => LedgerError::NoSpace,
-            error if is_busy_error(&error) => LedgerError::Busy,
+            error if is_full_error(&error) => TransactionError::NoSpace,
+            error if is_busy_error(&error) => TransactionError::Busy,
             // Never retried: after a failed sync Linux reports success for the next one, although
             // the bytes are not on the disk.
-            error => self.fault(error),
+            error => TransactionError::Fault(self.fail_stop.trip(error)),
         })
     }
 
@@ -303,8 +315,8 @@ impl Committer {
         }
     }
 
-    /// Runs each change by `run_change`, then commits. Returns `None`, without a commit, as soon as
-    /// `run_change` has returned it.
+    /// Runs each change by `run_change`, then runs COMMIT. Returns `None`, without a COMMIT, as
+    /// soon as `run_change` has returned it.
     fn run_and_commit(
         &self,
         changes: &[&Change],
@@ -336,31 +348,30 @@ impl Committer {
             self.commits.fetch_add(1, Ordering::Relaxed);
             // After COMMIT: a rolled-back transaction must not remove an epoch from memory, or the
             // next lease would get the same one.
-            self.remove_written_epochs(changes, &outcomes, overflow);
+            self.remove_written_epochs(changes, &outcomes, &overflow);
         }
         Ok(Some(outcomes))
     }
 
     /// Removes from memory the epochs that the commit has written, and those of sessions that it
-    /// has deleted.
+    /// has deleted. `overflow` was written by the committer, the others by the changes themselves.
     fn remove_written_epochs(
         &self,
         changes: &[&Change],
         outcomes: &[Outcome],
-        written: Vec<(SessionId, Epoch)>,
+        overflow: &[(SessionId, Epoch)],
     ) {
+        let unwritten_epochs = &self.shared.unwritten_epochs;
         for (change, outcome) in changes.iter().zip(outcomes) {
             if let Ok(expired) = outcome {
-                for id in expired {
-                    self.shared.unwritten_epochs.remove(*id);
-                }
-                if let Some((id, epoch)) = change.lease() {
-                    self.shared.unwritten_epochs.remove_written(id, epoch);
+                let written = change.leased_session();
+                for id in expired.iter().copied().chain(written) {
+                    unwritten_epochs.remove(id);
                 }
             }
         }
-        for (id, epoch) in written {
-            self.shared.unwritten_epochs.remove_written(id, epoch);
+        for (id, _) in overflow {
+            unwritten_epochs.remove(*id);
         }
     }
 
@@ -394,9 +405,9 @@ impl Committer {
         match change.run(tables) {
             Ok(expired) => Ok(Ok(expired)),
             Err(ChangeError::Refused(refusal)) => Ok(Err(refusal)),
-            // On SQLITE_FULL SQLite may roll back the whole transaction by itself
-            // (sqlite.org/lang_transaction.html, 3). The error then ends the transaction below. If
-            // the transaction is still open, only this change is refused.
+            // If SQLite has not rolled back the whole transaction by itself, which it may do on a
+            // full disk (sqlite.org/lang_transaction.html, 3), only this change is refused.
+            // Otherwise the last arm returns the error, which ends the transaction.
             Err(ChangeError::Sqlite(error))
                 if is_full_error(&error) && !self.connection.is_autocommit() =>
             {
@@ -444,14 +455,14 @@ impl Committer {
         match self.wal.checkpoint(&self.connection) {
             Ok(true) => Failpoint::CheckpointDone.reach(),
             Ok(false) => {}
-            Err(error) => drop(self.fault(error)),
+            Err(error) => drop(self.fail_stop.trip(error)),
         }
     }
 
     /// Closes the connection. It is usually the last one, so SQLite makes a last checkpoint and
     /// removes the WAL.
     ///
-    /// After a fault the WAL is kept. After a failed sync of the database file, the sync of the
+    /// After a fault the WAL is kept. After a failed sync of the database file, the sync of that
     /// last checkpoint may seem to succeed, and SQLite would remove the only copy of the pages.
     /// After a panic of the writer thread the WAL is kept as well, because this method is not
     /// called.
@@ -472,9 +483,5 @@ impl Committer {
 
     fn sql(&self, sql: &str) -> rusqlite::Result<()> {
         self.connection.prepare_cached(sql)?.execute([]).map(drop)
-    }
-
-    fn fault(&self, error: rusqlite::Error) -> LedgerError {
-        LedgerError::Fault(self.fail_stop.trip(error))
     }
 }

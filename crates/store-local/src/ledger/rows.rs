@@ -1,6 +1,6 @@
-//! Conversion of rows to records and back.
+//! Conversion of rows to records and back, and the epochs that are not in their rows yet.
 //!
-//! SQLite has signed integers. An unsigned count is stored as the signed integer with the same
+//! SQLite has signed integers. An unsigned number is stored as the signed integer with the same
 //! bits. `expires`, which is compared in SQL, saturates at the largest signed integer.
 //!
 //! A row is *unreadable* if it holds a value that no version of the store writes. SQLite reads it
@@ -110,8 +110,7 @@ pub(super) fn unknown_media(
     connection: &Connection,
     ids: impl IntoIterator<Item = MediaId>,
 ) -> rusqlite::Result<Vec<MediaId>> {
-    // One snapshot. Otherwise media that moves between two rows during the call, such as from a
-    // session to its resource, might be found in neither.
+    // One snapshot for all ids, because each call sees one state of the ledger.
     let snapshot = connection.unchecked_transaction()?;
     let mut statement = snapshot.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM sessions WHERE media = ?1)
@@ -223,14 +222,15 @@ pub(super) fn sql_state(state: SessionState) -> i64 {
     }
 }
 
-/// Reads a column that holds a count.
+/// Reads a column that holds an unsigned number.
 pub(super) fn unsigned(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
     row.get(column).map(i64::cast_unsigned)
 }
 
 /// Returns the value of a column that is compared with a point in time.
 pub(super) fn sql_moment(moment: Timestamp) -> i64 {
-    // With the same bits, a time beyond the signed range would be negative, and in the past.
+    // Stored with the same bits, a time beyond the signed range would be negative, so SQL would
+    // take it for a time in the past.
     i64::try_from(moment.as_millis()).unwrap_or(i64::MAX)
 }
 
@@ -248,10 +248,8 @@ fn unknown_number(column: &str, number: i64) -> rusqlite::Error {
 /// The unwritten epochs: they are in force and not yet in the database.
 ///
 /// All holders of leases run in this process and end with it. So a lease need not survive a crash,
-/// and taking it costs no commit: its epoch is kept in memory until the next change of the session
-/// writes it into the row. The epoch is not written in a transaction that stays open until that
-/// change: a rollback, such as on a full disk, would undo it, and the next lease would get the same
-/// epoch again.
+/// and costs no commit: its epoch is kept in memory until the next change of the session writes it
+/// into the row.
 ///
 /// Only the writer thread raises and removes epochs. Readers look them up.
 #[derive(Debug, Default)]
@@ -263,8 +261,9 @@ impl UnwrittenEpochs {
         self.get(id).map_or(row_epoch, |epoch| epoch.max(row_epoch))
     }
 
-    /// Returns the unwritten epoch of a session. A reader must call this before it reads the row:
-    /// an epoch that is written in between is then found in the row.
+    /// Returns the unwritten epoch of a session. A reader must call this before it reads the row.
+    /// Otherwise a commit in between may move the epoch from memory into the row, and the reader
+    /// finds it in neither.
     pub(super) fn get(&self, id: SessionId) -> Option<Epoch> {
         self.map().get(&id).copied()
     }
@@ -277,24 +276,14 @@ impl UnwrittenEpochs {
         next
     }
 
-    /// Removes the unwritten epoch of a session if it is `epoch`. Called after the commit that has
-    /// written `epoch` into the row.
-    pub(super) fn remove_written(&self, id: SessionId, epoch: Epoch) {
-        let mut map = self.map();
-        // If a newer lease was taken after the change had been queued, its epoch is still
-        // unwritten.
-        if map.get(&id) == Some(&epoch) {
-            map.remove(&id);
-        }
-    }
-
-    /// Removes the unwritten epoch of a session. Called after the commit that has deleted the row.
+    /// Removes the unwritten epoch of a session. Called after the commit that has written it into
+    /// the row, or that has deleted the row.
     pub(super) fn remove(&self, id: SessionId) {
         self.map().remove(&id);
     }
 
-    /// Returns all unwritten epochs if there are more than `limit`, and none otherwise. Sessions
-    /// that are leased and then not changed make their number grow.
+    /// Returns all unwritten epochs if there are more than `limit`, and none otherwise. Their
+    /// number grows with sessions whose leases are not used for a change.
     pub(super) fn overflow(&self, limit: usize) -> Vec<(SessionId, Epoch)> {
         let map = self.map();
         if map.len() <= limit {
@@ -332,7 +321,8 @@ impl UnreadableRows {
     }
 }
 
-/// Returns whether an error means that a value of a row could not be converted.
+/// Returns whether an error means that a value of a row could not be converted, so that the row is
+/// unreadable.
 pub(crate) fn is_conversion_error(error: &Error) -> bool {
     matches!(
         error,

@@ -1,10 +1,11 @@
 //! The writer thread and its group commit.
 //!
-//! One thread makes all changes. While a commit waits for the disk, further changes queue up. The
-//! next transaction carries all of them, and one sync makes them durable together.
+//! One thread makes all changes. While a commit waits for the disk, further calls queue up. The
+//! thread works in *rounds*: each round executes the calls that are queued by then. One transaction
+//! carries all changes of a round, and one sync makes them durable together.
 //!
 //! ```text
-//! callers --(bounded queue)--> wait for siblings             [`CommitDelay`]
+//! callers --(bounded queue)--> wait for siblings             if the first call is a change
 //!                              leases, with their replies
 //!                              one transaction, or a few     [`super::committer`]
 //!                                when space is short
@@ -13,13 +14,14 @@
 //! ```
 //!
 //! A commit writes at least a page of every table and index that it touches, and syncs once,
-//! whether it carries one change or ten. Where syncs are fast, the processor is the bottleneck.
-//! There a batch is small, because few calls arrive during a short commit, and small batches waste
-//! processor time. So before a commit the writer waits a moment for siblings: calls that other
-//! callers are about to make. PostgreSQL does the same with `commit_delay` and `commit_siblings`. A
-//! caller that is alone does not wait.
+//! whether it carries one change or ten. Where syncs are fast, the processor is the bottleneck. Few
+//! calls arrive during a short commit, so rounds are small there, and small rounds waste processor
+//! time. So a round that begins with a change first waits a moment for *siblings*: calls that other
+//! callers are about to make ([`CommitDelay`]). PostgreSQL does the same with `commit_delay` and
+//! `commit_siblings`. A caller that is alone does not wait. Nor does a round that begins with a
+//! lease, which needs no commit.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{self, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -36,12 +38,12 @@ use crate::sync_health::FailStop;
 /// Maximum number of queued calls. Further callers wait for a slot.
 const QUEUE_LEN: usize = 4096;
 
-/// Maximum number of calls in one batch. It bounds how long the first of them waits.
-const BATCH_LEN: usize = 512;
+/// Maximum number of calls in one round. It bounds how long the first of them waits.
+const ROUND_LEN: usize = 512;
 
-/// Longest time that a commit waits for siblings.
+/// Longest time that a round waits for siblings.
 ///
-/// With 32 clients on two cores, a shorter delay gave smaller batches and a longer one left the
+/// With 32 clients on two cores, a shorter delay gave smaller rounds and a longer one left the
 /// processor idle.
 const COMMIT_DELAY: Duration = Duration::from_micros(500);
 
@@ -59,9 +61,8 @@ pub(super) struct Writer {
 /// A queued call.
 struct Queued {
     call: Call,
-    /// Dropped by [`WriterThread::execute`] when it takes the call, before the commit. So after the
-    /// commit the occupied slots are those of calls that arrived during it, which
-    /// [`CommitDelay::record`] counts.
+    /// Dropped by [`WriterThread::execute`] before the changes are made. So afterwards the occupied
+    /// slots are those of calls that wait for the next round. [`CommitDelay::record`] counts them.
     _slot: QueueSlot,
 }
 
@@ -105,8 +106,9 @@ impl Writer {
         })
     }
 
-    /// Takes the lease of a session: raises its epoch and returns the session with the new epoch,
-    /// or `None` if there is no such session. A session that is not open is returned unchanged.
+    /// Gives out a new lease of a session: raises its epoch and returns the session with the new
+    /// epoch, or `None` if there is no such session. A session that is not open is returned
+    /// unchanged.
     pub(super) async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
         self.call(|reply| Call::Lease(id, reply)).await
     }
@@ -126,7 +128,7 @@ impl Writer {
     /// Returns the number of queued calls.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
-        self.slots.taken()
+        self.slots.occupied()
     }
 
     async fn call<T>(&self, call: impl FnOnce(Reply<T>) -> Call) -> Result<T, LedgerError> {
@@ -188,21 +190,21 @@ impl WriterThread {
         while let Ok(first) = calls.recv() {
             // A lease costs no commit, so it gains nothing by waiting for siblings.
             if matches!(first.call, Call::Change(..)) {
-                self.commit_delay.wait_for_siblings(BATCH_LEN);
+                self.commit_delay.wait_for_siblings(ROUND_LEN);
             }
-            let batch = std::iter::once(first)
+            let round = std::iter::once(first)
                 .chain(calls.try_iter())
-                .take(BATCH_LEN);
-            self.execute(batch);
+                .take(ROUND_LEN);
+            self.execute(round);
         }
         self.committer.close();
     }
 
-    /// Executes a batch: takes each lease and replies to it, then makes all changes together.
-    fn execute(&mut self, calls: impl Iterator<Item = Queued>) {
+    /// Executes a round: gives out the leases and replies to each, then makes all changes together.
+    fn execute(&mut self, round: impl Iterator<Item = Queued>) {
         let (mut changes, mut replies) = (Vec::new(), Vec::new());
         // Each pass drops the slot of its call.
-        for Queued { call, .. } in calls {
+        for Queued { call, .. } in round {
             match call {
                 // Before the transaction begins, so that a lease sees only committed rows. If the
                 // caller's future was dropped, nobody uses the lease, which is harmless.
@@ -216,7 +218,7 @@ impl WriterThread {
         if changes.is_empty() {
             return;
         }
-        self.commit(&changes, replies);
+        self.make(&changes, replies);
         // After the replies, so that callers which have already queued their next call are counted.
         self.commit_delay.record(changes.len());
         // Also after the replies: no caller waits for a checkpoint.
@@ -224,9 +226,9 @@ impl WriterThread {
     }
 
     /// Makes the changes, and answers each caller with the outcome of its change.
-    fn commit(&mut self, changes: &[Change], replies: Vec<Reply<usize>>) {
+    fn make(&mut self, changes: &[Change], replies: Vec<Reply<usize>>) {
         let begun = Instant::now();
-        let outcomes = self.committer.commit(changes);
+        let outcomes = self.committer.make(changes);
         if let Ok(outcomes) = &outcomes {
             self.record(begun, outcomes);
         }
@@ -236,9 +238,7 @@ impl WriterThread {
                     Ok(expired) => Ok(expired.len()),
                     Err(refusal) => Err(LedgerError::from(*refusal)),
                 },
-                Err(LedgerError::Fault(cause)) => Err(LedgerError::Fault(Arc::clone(cause))),
-                // Never: the committer turns all other errors into outcomes of single changes.
-                Err(_) => Err(LedgerError::NoSpace),
+                Err(cause) => Err(LedgerError::Fault(Arc::clone(cause))),
             };
             // Fails if the caller's future was dropped. The caller can learn the outcome by a read.
             let _ = reply.send(outcome);
@@ -247,8 +247,9 @@ impl WriterThread {
 }
 
 impl WriterThread {
-    /// Records the metrics of a commit that began at `begun`. If all changes were refused, there
-    /// was no commit, and nothing is recorded.
+    /// Records the metrics of a commit: of changes that the committer began to make at `begun`. If
+    /// space was short, several transactions count as one commit. If all changes were refused,
+    /// there was no commit, and nothing is recorded.
     fn record(&self, begun: Instant, outcomes: &[Outcome]) {
         let made = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
         if made == 0 {
@@ -270,7 +271,7 @@ struct QueueSlots {
     /// Number of slots, free or occupied.
     len: usize,
     /// One permit for each free slot.
-    free: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// Number of queued calls at which a caller wakes the writer from its wait for siblings;
     /// `usize::MAX` while the writer does not wait.
     wanted: AtomicUsize,
@@ -295,14 +296,14 @@ impl QueueSlots {
         Self {
             queued,
             len,
-            free: Arc::new(Semaphore::new(len)),
+            permits: Arc::new(Semaphore::new(len)),
             wanted: AtomicUsize::new(usize::MAX),
         }
     }
 
     /// Waits for a free slot and occupies it.
     async fn acquire(&self) -> QueueSlot {
-        let permit = Arc::clone(&self.free).acquire_owned().await;
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
         self.queued.inc();
         QueueSlot {
             _permit: permit.expect("the semaphore is never closed"),
@@ -311,71 +312,85 @@ impl QueueSlots {
     }
 
     /// Returns the number of occupied slots, which is the number of queued calls.
-    fn taken(&self) -> usize {
-        self.len - self.free.available_permits()
+    fn occupied(&self) -> usize {
+        self.len - self.permits.available_permits()
+    }
+
+    /// Sets the number of queued calls that the writer waits for.
+    fn set_wanted(&self, wanted: usize) {
+        self.wanted.store(wanted, Ordering::Relaxed);
+        // See `wake_if_enough`.
+        atomic::fence(Ordering::SeqCst);
     }
 
     /// Wakes the writer if the number of queued calls that it waits for is reached. Called after a
     /// call has been queued.
     fn wake_if_enough(&self, writer: &thread::Thread) {
-        // A caller occupies a slot and then reads `wanted`; the writer stores `wanted` and then
-        // counts the slots. Sequential consistency keeps them from both missing the other's write.
-        // If a wake-up is missed nevertheless, the writer waits for COMMIT_DELAY at most.
-        if self.taken() >= self.wanted.load(Ordering::SeqCst) {
+        // The caller has occupied a slot and now reads `wanted`. The writer sets `wanted` and then
+        // counts the slots. With a fence between the two steps on either side, at least one of them
+        // sees what the other has written, so no wake-up is missed.
+        atomic::fence(Ordering::SeqCst);
+        if self.occupied() >= self.wanted.load(Ordering::Relaxed) {
             writer.unpark();
         }
     }
 }
 
-/// The writer's wait for siblings before a commit.
+/// The writer's wait for siblings at the beginning of a round.
 #[derive(Debug)]
 struct CommitDelay {
     slots: Arc<QueueSlots>,
-    /// Number of callers that recently waited at the same time: see [`CommitDelay::record`].
-    recent: usize,
+    /// About the largest number of callers that recently waited for a reply at the same time. It
+    /// rises at once and falls slowly: see [`CommitDelay::record`].
+    recent_callers: usize,
 }
 
 impl CommitDelay {
     fn new(slots: Arc<QueueSlots>) -> Self {
-        Self { slots, recent: 0 }
+        Self {
+            slots,
+            recent_callers: 0,
+        }
     }
 
-    /// Waits for siblings before a commit that carries at most `max` calls.
+    /// Waits for siblings at the beginning of a round, which has room for `max` calls. The first
+    /// call of the round still occupies its slot.
     fn wait_for_siblings(&self, max: usize) {
         self.wait_for_siblings_within(COMMIT_DELAY, max);
     }
 
     fn wait_for_siblings_within(&self, timeout: Duration, max: usize) {
-        let wanted = self.siblings_wanted(max);
+        let wanted = self.wanted_calls(max);
         let started = Instant::now();
         // Before the slots are counted: see `wake_if_enough`.
-        self.slots.wanted.store(wanted, Ordering::SeqCst);
+        self.slots.set_wanted(wanted);
         // In a loop, because an `unpark` from before the wait ends the first park early.
-        while self.slots.taken() < wanted {
+        while self.slots.occupied() < wanted {
             let Some(rest) = timeout.checked_sub(started.elapsed()) else {
                 break;
             };
             thread::park_timeout(rest);
         }
         // From here on no caller spends a system call on waking the writer, which is awake.
-        self.slots.wanted.store(usize::MAX, Ordering::SeqCst);
+        self.slots.set_wanted(usize::MAX);
     }
 
-    /// Returns the number of calls that a commit waits for, at most `max`.
-    fn siblings_wanted(&self, max: usize) -> usize {
+    /// Returns the number of queued calls at which the wait ends, at most `max`. The first call of
+    /// the round counts.
+    fn wanted_calls(&self, max: usize) -> usize {
         // Three quarters: waiting for all of them would mostly run into the timeout. With one or
-        // two recent callers the result is at most one, which is the caller itself. So a caller
+        // two recent callers the result is at most one, which is the first call itself. So a caller
         // that is alone does not wait.
-        max.min(self.recent * 3 / 4)
+        max.min(self.recent_callers * 3 / 4)
     }
 
-    /// Records that a commit carried `carried` calls. The callers whose calls were queued during
-    /// the commit waited at the same time as these.
-    fn record(&mut self, carried: usize) {
-        // The number rises immediately, and falls by an eighth with each commit. So the writer soon
+    /// Records that a round has made `changes`. Their callers, and the callers of the calls that
+    /// are queued by now, have waited at the same time.
+    fn record(&mut self, changes: usize) {
+        // The number rises at once, and falls by an eighth with each round. So the writer soon
         // stops waiting for callers that make no more calls.
-        let decayed = self.recent - self.recent.div_ceil(8);
-        self.recent = decayed.max(carried + self.slots.taken());
+        let decayed = self.recent_callers - self.recent_callers.div_ceil(8);
+        self.recent_callers = decayed.max(changes + self.slots.occupied());
     }
 }
 
@@ -389,20 +404,24 @@ mod tests {
     /// How long a test waits for a thread. It takes that long only when it fails.
     const TIMEOUT: Duration = Duration::from_secs(60);
 
-    async fn with(taken: usize, recent: usize) -> (CommitDelay, Vec<QueueSlot>) {
+    async fn with(occupied: usize, recent_callers: usize) -> (CommitDelay, Vec<QueueSlot>) {
         let slots = Arc::new(QueueSlots::new(100, Gauge::default()));
         let mut held = Vec::new();
-        for _ in 0..taken {
+        for _ in 0..occupied {
             held.push(slots.acquire().await);
         }
-        (CommitDelay { slots, recent }, held)
+        let commit_delay = CommitDelay {
+            slots,
+            recent_callers,
+        };
+        (commit_delay, held)
     }
 
     #[tokio::test]
     async fn a_single_caller_does_not_wait() {
-        for recent in [0, 1, 2] {
-            let (commit_delay, _held) = with(1, recent).await;
-            assert!(commit_delay.siblings_wanted(100) <= 1, "{recent}");
+        for recent_callers in [0, 1, 2] {
+            let (commit_delay, _held) = with(1, recent_callers).await;
+            assert!(commit_delay.wanted_calls(100) <= 1, "{recent_callers}");
         }
     }
 
@@ -418,12 +437,12 @@ mod tests {
         let sixth = slots.acquire().await;
         slots.wake_if_enough(writer.thread());
         ended.recv_timeout(TIMEOUT).unwrap();
-        assert_eq!(slots.taken(), 6);
+        assert_eq!(slots.occupied(), 6);
         drop((held, sixth));
     }
 
     #[tokio::test]
-    async fn slots_are_counted_as_queued_calls_until_the_writer_takes_them() {
+    async fn slots_are_counted_as_queued_calls_until_they_are_dropped() {
         let queued = Gauge::default();
         let slots = QueueSlots::new(100, queued.clone());
         let held = [slots.acquire().await, slots.acquire().await];
@@ -433,9 +452,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_batch_does_not_wait() {
+    async fn a_full_round_does_not_wait() {
         let (commit_delay, _held) = with(5, 100).await;
-        assert_eq!(commit_delay.siblings_wanted(5), 5);
+        assert_eq!(commit_delay.wanted_calls(5), 5);
     }
 
     #[tokio::test]
@@ -448,11 +467,11 @@ mod tests {
     async fn callers_that_are_gone_are_forgotten() {
         let (mut commit_delay, held) = with(20, 0).await;
         commit_delay.record(12);
-        assert_eq!(commit_delay.recent, 32);
+        assert_eq!(commit_delay.recent_callers, 32);
         drop(held);
         for _ in 0..32 {
             commit_delay.record(1);
         }
-        assert_eq!(commit_delay.recent, 1);
+        assert_eq!(commit_delay.recent_callers, 1);
     }
 }
