@@ -10,7 +10,7 @@
 //!   *open* while it is *active* (bytes are accepted) or *finishing* (all bytes are committed, and
 //!   the resource is not created yet). A change set *finishes* it: one transaction creates the
 //!   resource and makes the state *finished*. [`Change::End`] *ends* it without a resource: the
-//!   state becomes *cancelled* or *failed*.
+//!   state becomes *cancelled* or *failed*. A finished session is not called ended.
 //! * **Resource**: a JSON document, which may describe media. It is in a **collection**: a group of
 //!   resources with a name, such as `farm/v1/animals`. Its id is unique in the collection.
 //! * **Media**: the bytes of an upload. *Small media* is in the ledger, all other media is in the
@@ -20,28 +20,41 @@
 //! * **Change**: a queued modification of the database ([`Change`]). A *refused* change leaves no
 //!   trace in the database, and the ledger goes on. A **change set** ([`ChangeSet`]) is one change
 //!   that may modify several resources and finish a session.
+//! * **Commit**: the SQL statement COMMIT, which makes the changes of one transaction durable. To
+//!   *commit an offset* is one kind of change ([`Change::OffsetCommit`]).
+//! * **Durability**: with [`Durability::Disk`] every commit is synced, so that it survives a power
+//!   cut. With [`Durability::Os`] nothing is ever synced, and file systems are not checked. A
+//!   commit then survives the end of the process only.
 //! * **Fault**: a failure after which nothing is promised about the database, such as a failed
 //!   sync. The first fault is recorded ([`FailStop`]). From then on every call fails with
 //!   [`LedgerError::Fault`]. Lack of space, a lock that another connection holds, and an unreadable
 //!   row are no faults. A failed measurement in [`Ledger::space`] is not recorded, either: only
 //!   that call returns [`LedgerError::Fault`].
-//! * **Stopped file system**: one that could not write its journal and has shut down. From then on
-//!   it refuses all changes, but a sync may still succeed, although the bytes are lost. So the
-//!   writer checks the file systems of the store before and after each commit
-//!   ([`SyncVerifier`]). The check after a commit *confirms* it. A read that may have seen an
-//!   *unconfirmed* commit makes the check itself.
-//! * **Lease** and **epoch**: a lease is the right to change a session. Each new lease raises the
-//!   epoch of the session. A change of a session is made only under its newest epoch. An
-//!   *unwritten* epoch is in memory and not yet in the row ([`UnwrittenEpochs`]).
+//! * **Stopped file system**: one that could not write its own journal and has shut down. From then
+//!   on it refuses all changes, but a sync may still succeed, although the bytes are lost. So the
+//!   writer asks the file systems of ledger and vault whether they have stopped, before and after
+//!   each commit ([`SyncVerifier`]). The check after a commit *confirms* it. A read that may have
+//!   seen an *unconfirmed* commit makes the check itself.
+//! * **Lease** and **epoch**: a lease is the right to commit offsets of a session, and to finish or
+//!   end it. Each new lease raises the epoch of the session, and these changes are made only under
+//!   the newest epoch. Expiry needs no lease. An *unwritten* epoch is in memory and not yet in the
+//!   row ([`UnwrittenEpochs`]).
+//! * **Identity**: 128 random bits that the ledger and the vault of one store have in common
+//!   ([`Identity`]). Whoever opens a store compares them first ([`identity_in`]), and refuses the
+//!   vault of another store and one that is missing because its disk is not mounted. This module
+//!   writes the identity into a new database and compares nothing.
 //! * **Database**: the content that a transaction sees. Its pages of 4096 bytes are in the
 //!   **database file**, `ledger.sqlite`, and in the WAL. A *pending* page is in the WAL and not yet
-//!   in the database file. Numbers of pages in the WAL are numbers of its frames: a page that was
-//!   written twice counts twice.
+//!   in the database file. Whenever a page is written, it is appended to the WAL. Counts of pages
+//!   in the WAL include all of these copies: a page that was written twice counts twice.
 //! * **Complete checkpoint**: a checkpoint after which no page is pending. The next commit then
 //!   restarts the WAL, unless a reader still uses it: it writes from the beginning of the WAL file
 //!   again. All checkpoints run in SQLite's mode `PASSIVE`, which waits for no other connection.
 //! * **Reserve**: a file that only occupies disk space. When changes find no space, the file is
-//!   shortened, step by step, and the changes are repeated ([`Reserve`]).
+//!   shortened, step by step, and the changes are repeated ([`Reserve`]). Changes that bring an
+//!   upload nearer to its end may use one half of it, and changes that free space three quarters
+//!   ([`Purpose`](crate::reserve::Purpose)). The rest is for the next opening of the database. All
+//!   other changes may use none of it.
 //! * **Failpoint**: `Failpoint::X.reach()` marks a moment at which tests kill the process. In a
 //!   build without the feature `failpoints` it does nothing.
 
@@ -102,11 +115,12 @@ const MAX_SHRINKS: u32 = 8;
 /// for up to half a second.
 #[derive(Debug)]
 pub struct LocalLedger {
-    // Fields are dropped in this order. The writer's connection must be the last one to close:
-    // only it knows whether the WAL may be checkpointed and removed.
+    // Fields are dropped in this order, because the writer's connection must be the last one to
+    // close. SQLite checkpoints the WAL and removes it when the last connection closes, if that
+    // connection allows it. The writer's allows it unless there was a fault, the readers' never do.
     readers: ReaderPool,
     writer: Writer,
-    disk: DiskProbe,
+    space_probe: SpaceProbe,
     unwritten_epochs: Arc<UnwrittenEpochs>,
     fail_stop: FailStop,
     /// Dropped last: no other process may open the directory before the database is closed.
@@ -114,11 +128,12 @@ pub struct LocalLedger {
 }
 
 impl LocalLedger {
-    /// Opens the ledger at `path`, or creates it, for the store with this identity.
+    /// Opens the ledger at `path`, or creates it with this identity. The caller has compared the
+    /// identity of an existing ledger.
     pub(crate) fn open(
         path: &Path,
         identity: Identity,
-        shared: StoreShared,
+        store: StoreShared,
     ) -> Result<Self, OpenError> {
         let StoreShared {
             durability,
@@ -126,7 +141,7 @@ impl LocalLedger {
             lock,
             stop_probes,
             metrics,
-        } = shared;
+        } = store;
         let io_error = |source| OpenError::io(path, source);
         let schema_error = |source: SchemaError| source.at(path);
         let database_file = prepare_files(path, durability).map_err(io_error)?;
@@ -161,15 +176,16 @@ impl LocalLedger {
             fail_stop: fail_stop.clone(),
         };
         let sync_verifier = Arc::new(SyncVerifier::new(stop_probes, fail_stop.clone()));
-        // The WAL of an earlier process was written and synced again, and then replayed. The check
-        // tells whether that sync can be relied on. Until then no content of the WAL is served.
+        // `prepare_files` has synced the WAL that an earlier process left, and the connections have
+        // replayed it. The check tells whether that sync can be relied on, so no content of the WAL
+        // is served before it. With `Durability::Os` there was no sync, and nothing is checked.
         sync_verifier
             .check_file_systems()
             .map_err(|source| OpenError::Ledger {
                 path: path.to_owned(),
                 source,
             })?;
-        let disk = DiskProbe::of(path, Arc::clone(&reserve));
+        let space_probe = SpaceProbe::of(path, Arc::clone(&reserve));
         let shared = WriterShared {
             unwritten_epochs: Arc::clone(&unwritten_epochs),
             reserve,
@@ -182,7 +198,7 @@ impl LocalLedger {
         Ok(Self {
             readers,
             writer,
-            disk,
+            space_probe,
             unwritten_epochs,
             fail_stop,
             _lock: lock,
@@ -215,18 +231,21 @@ impl LocalLedger {
                 Err(LedgerError::NoSpace | LedgerError::Busy) => break,
                 Err(error) => return Err(error),
             }
-            report.free = report.free.saturating_sub(SHRINK_PAGES * PAGE_LEN);
+            report.reclaimable = report.reclaimable.saturating_sub(SHRINK_PAGES * PAGE_LEN);
         }
         Ok(())
     }
 }
 
-/// Creates the database file if it does not exist, and makes the WAL durable that an earlier
-/// process may have left. Returns the database file with [`Durability::Disk`], since checkpoints
-/// must sync it then.
+/// Creates the database file if it does not exist. With [`Durability::Disk`], makes the WAL durable
+/// that an earlier process may have left, and returns the database file for checkpoints to sync.
+/// With [`Durability::Os`] returns `None`.
 ///
-/// The WAL may end in a transaction that was written and never synced. SQLite would take it as
-/// committed, and a later power cut would undo it.
+/// The WAL of a process that was killed may end in a transaction that was written and never synced.
+/// SQLite takes it as committed, so it must not be undone by a later power cut. A sync alone does
+/// not ensure that. If the earlier process could not write the pages of the file to the disk, Linux
+/// has marked them as clean all the same, and a sync skips clean pages. So the whole WAL is written
+/// over itself, which marks its pages as dirty, and is then synced.
 fn prepare_files(path: &Path, durability: Durability) -> std::io::Result<Option<File>> {
     let file = filesystem::open_or_create(path)?;
     if durability == Durability::Os {
@@ -245,14 +264,16 @@ impl Ledger for LocalLedger {
     }
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
-        // Before the row is read: an epoch that is written in between is then found in the row.
-        let leased = self.unwritten_epochs.get(id);
+        // Memory is looked at before the row, because a commit moves an epoch from memory into the
+        // row. If that happens in between, the row has the epoch as well. In the other order it
+        // would be found in neither.
+        let unwritten = self.unwritten_epochs.get(id);
         let found = self
             .readers
             .read(move |connection| rows::session(connection, id))
             .await?;
         Ok(found.map(|session| Session {
-            epoch: leased.map_or(session.epoch, |epoch| epoch.max(session.epoch)),
+            epoch: unwritten.map_or(session.epoch, |epoch| epoch.max(session.epoch)),
             ..session
         }))
     }
@@ -359,12 +380,12 @@ impl Ledger for LocalLedger {
     }
 
     async fn space(&self) -> Result<Space, LedgerError> {
-        let disk = self.disk.clone();
+        let space_probe = self.space_probe.clone();
         let probed = self
             .readers
             .read(move |connection| {
-                let len = DatabaseLen::of(connection)?;
-                Ok(disk.probe(len))
+                let size = DatabaseSize::of(connection)?;
+                Ok(space_probe.probe(size))
             })
             .await?;
         // Not recorded in `fail_stop`, so only this call fails: a failed measurement loses no data.
@@ -393,7 +414,8 @@ const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(1);
 struct ReaderPool {
     /// Connections that no read uses. Every running read has a clone of this `Arc`.
     idle: Arc<Mutex<Vec<Connection>>>,
-    /// One permit for each idle connection.
+    /// One permit for each idle connection. After a panic of a read, which is a fault, there is one
+    /// permit too many.
     permits: Arc<Semaphore>,
     sync_verifier: Arc<SyncVerifier>,
     fail_stop: FailStop,
@@ -433,14 +455,17 @@ impl ReaderPool {
         self.fail_stop
             .fail_if_tripped()
             .map_err(LedgerError::Fault)?;
-        // The permit is taken before the thread, so that a read which waits for a connection
-        // occupies no thread.
+        // Acquired before the blocking thread, so that a read which waits for a connection occupies
+        // no thread.
         let permit = Arc::clone(&self.permits).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
         let (idle, sync_verifier) = (Arc::clone(&self.idle), Arc::clone(&self.sync_verifier));
         let task = tokio::task::spawn_blocking(move || {
             let lock = || idle.lock().expect("nothing panics while it is held");
-            let connection = lock().pop().expect("there are as many as permits");
+            let connection = lock().pop();
+            // Panics only after another read has panicked and dropped its connection. That was a
+            // fault, so this read fails as well.
+            let connection = connection.expect("there is one for each permit");
             let result = query(&connection);
             // After the query, because the last commit that it has seen may be unconfirmed.
             let result = result.map(|found| sync_verifier.confirm_read().map(|()| found));
@@ -454,8 +479,7 @@ impl ReaderPool {
             Ok(Err(error)) if is_busy_error(&error) => Err(LedgerError::Busy),
             Ok(Err(error)) if self.unreadable_rows.log(&error) => Err(LedgerError::Unreadable),
             Ok(Err(error)) => Err(LedgerError::Fault(self.fail_stop.trip(error))),
-            // A panic is a fault, too: it has dropped the connection and freed the permit, so there
-            // are more permits than connections now.
+            // A panic is a fault, too. It has dropped the connection and returned the permit.
             Err(panic) => Err(LedgerError::Fault(self.fail_stop.trip(panic))),
         }
     }
@@ -463,9 +487,9 @@ impl ReaderPool {
 
 /// Waits for reads whose futures were dropped, for half a second at most.
 ///
-/// Such a read runs to its end on a blocking thread. If it still has its connection when the
-/// writer's connection closes, that is not the last one to close. SQLite then does not remove the
-/// WAL, and the next start replays it.
+/// Such a read runs to its end on a blocking thread and keeps its connection open until then. The
+/// writer's connection, which closes next, should be the last one. If it is not, SQLite does not
+/// remove the WAL, and the next start replays it.
 impl Drop for ReaderPool {
     fn drop(&mut self) {
         let started = Instant::now();
@@ -477,23 +501,23 @@ impl Drop for ReaderPool {
     }
 }
 
-/// The database is shrunk only if it has at least this number of free bytes, however full the disk
+/// The database is shrunk only if that frees at least this number of bytes, however full the disk
 /// is.
 const MIN_SHRINK: u64 = 256 << 10;
 
-/// The database is shrunk only if its free bytes are at least this fraction of the space that is
-/// available on the disk: a 16th.
-const FREE_FRACTION: u64 = 16;
+/// The database is shrunk only if that frees at least this fraction of the space that is available
+/// on the disk: a 16th.
+const SHRINK_FRACTION: u64 = 16;
 
-/// Measures the free space on the disk and in the database.
+/// Measures the available space on the disk, and what shrinking the database would add to it.
 #[derive(Debug, Clone)]
-struct DiskProbe {
+struct SpaceProbe {
     /// Path of the database file.
     path: PathBuf,
     reserve: Arc<Reserve>,
 }
 
-impl DiskProbe {
+impl SpaceProbe {
     fn of(path: &Path, reserve: Arc<Reserve>) -> Self {
         Self {
             path: path.to_owned(),
@@ -501,50 +525,52 @@ impl DiskProbe {
         }
     }
 
-    /// Measures the free space, and refills the reserve if the disk has plenty. `len` is the length
-    /// of the database as of the last commit.
-    fn probe(&self, len: DatabaseLen) -> io::Result<SpaceReport> {
+    /// Measures, and refills the reserve if the disk has plenty of space. `size` is the size of the
+    /// database as of the last commit.
+    fn probe(&self, size: DatabaseSize) -> io::Result<SpaceReport> {
         let space = filesystem::space(&self.path)?;
         let file_len = self.path.metadata()?.len();
         // If the database is longer than its file, the pages at its end are only in the WAL. The
         // next checkpoint needs this space to lengthen the file, so it is not available.
         let available = space
             .available
-            .saturating_sub(len.total.saturating_sub(file_len));
+            .saturating_sub(size.all_pages.saturating_sub(file_len));
         self.reserve.refill(available);
         Ok(SpaceReport {
             space: Space { available, ..space },
-            free: len.free + file_len.saturating_sub(len.total),
+            reclaimable: size.free_pages + file_len.saturating_sub(size.all_pages),
         })
     }
 }
 
-/// Space on the disk and in the database.
+/// What [`SpaceProbe::probe`] has measured.
 #[derive(Debug, Clone, Copy)]
 struct SpaceReport {
     space: Space,
-    /// Number of bytes in free pages, plus those of the database file behind the end of the
-    /// database. A complete checkpoint cuts off the latter.
-    free: u64,
+    /// Number of bytes by which the database file would become shorter if the database were shrunk
+    /// as far as possible: its free pages, and those of the file behind the end of the database,
+    /// which the next complete checkpoint cuts off.
+    reclaimable: u64,
 }
 
 impl SpaceReport {
     /// Returns whether the disk would gain noticeable space if the database were shrunk.
     fn is_worth_shrinking(self) -> bool {
-        self.free >= MIN_SHRINK && self.free >= self.space.available / FREE_FRACTION
+        self.reclaimable >= MIN_SHRINK && self.reclaimable >= self.space.available / SHRINK_FRACTION
     }
 }
 
-/// Length of the database in bytes, including pages that are only in the WAL.
+/// Size of the database, including pages that are only in the WAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct DatabaseLen {
-    total: u64,
+struct DatabaseSize {
+    /// Number of bytes in all pages, which is the length of the database.
+    all_pages: u64,
     /// Number of bytes in free pages. Deleted rows have left them, and SQLite reuses them for new
     /// rows.
-    free: u64,
+    free_pages: u64,
 }
 
-impl DatabaseLen {
+impl DatabaseSize {
     fn of(connection: &Connection) -> rusqlite::Result<Self> {
         // One snapshot, so that the two numbers belong together.
         let snapshot = connection.unchecked_transaction()?;
@@ -553,8 +579,8 @@ impl DatabaseLen {
             pages.map(|pages| pages.unsigned_abs() * PAGE_LEN)
         };
         Ok(Self {
-            total: bytes("page_count")?,
-            free: bytes("freelist_count")?,
+            all_pages: bytes("page_count")?,
+            free_pages: bytes("freelist_count")?,
         })
     }
 }

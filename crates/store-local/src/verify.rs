@@ -534,7 +534,7 @@ fn contradiction(session: &SessionRow) -> Option<&'static str> {
             ..
         } if is_open => Some("bytes are committed and no media is referenced"),
         SessionRow { media: Some(_), .. } if !is_open => {
-            Some("it has ended and still references media")
+            Some("it is not open and still references media")
         }
         SessionRow {
             total: Some(total),

@@ -94,17 +94,19 @@ impl From<rusqlite::Error> for ChangeError {
 impl Change {
     /// Makes the change. Returns the expired sessions that it has deleted: none unless it is
     /// [`Change::Expire`].
-    pub(super) fn run(&self, to: &Tables<'_>) -> Result<Vec<SessionId>, ChangeError> {
+    pub(super) fn run(&self, tables: &Tables<'_>) -> Result<Vec<SessionId>, ChangeError> {
         match self {
-            Self::Start(session) => to.start(session)?,
-            Self::OffsetCommit { id, epoch, commit } => to.commit_offset(*id, *epoch, commit)?,
-            Self::End { id, epoch, end } => to.end(*id, *epoch, *end)?,
-            Self::Apply(changes) => to.apply(changes)?,
-            Self::Expire { now, limit } => return to.expire(*now, *limit),
-            Self::ForgetGarbage(ids) => to.forget_garbage(ids)?,
-            Self::Shrink => to.shrink()?,
+            Self::Start(session) => tables.start(session)?,
+            Self::OffsetCommit { id, epoch, commit } => {
+                tables.commit_offset(*id, *epoch, commit)?;
+            }
+            Self::End { id, epoch, end } => tables.end(*id, *epoch, *end)?,
+            Self::Apply(changes) => tables.apply(changes)?,
+            Self::Expire { now, limit } => return tables.expire(*now, *limit),
+            Self::ForgetGarbage(ids) => tables.forget_garbage(ids)?,
+            Self::Shrink => tables.shrink()?,
             #[cfg(test)]
-            Self::Any(change) => (change.work)(to.connection)?,
+            Self::Any(change) => (change.work)(tables.connection)?,
         }
         Ok(Vec::new())
     }
@@ -159,7 +161,7 @@ impl Change {
 }
 
 /// Maximum number of pages, 2 MiB, by which one change shortens the database. It bounds how long
-/// the other changes of its commit wait for it.
+/// the other changes of its round wait for it.
 pub(super) const SHRINK_PAGES: u64 = 512;
 
 /// The tables, inside a transaction. It has a method for each kind of change.

@@ -43,7 +43,8 @@ pub(crate) struct LedgerReader {
 pub(crate) type RowBatch<T> = Vec<(i64, Result<T, rusqlite::Error>)>;
 
 /// A scan of the rows that a table has when the scan begins, batch by batch. Rows that are deleted
-/// before their batch is read are left out. The last batch may also have newer rows.
+/// before their batch is read are left out. Newer rows may be returned, too: in the last batch, and
+/// because SQLite may give them the rowids of deleted ones.
 pub(crate) struct TableScan<T> {
     read_batch: fn(&LedgerReader, i64) -> rusqlite::Result<RowBatch<T>>,
     /// Rowid of the last row that was returned, at first 0.
@@ -173,7 +174,8 @@ impl LedgerReader {
             let media = match rows::media_ref(row)? {
                 None => None,
                 Some(at) => {
-                    // Read only to find out whether it can be read, which a server needs.
+                    // Not part of the result. A server needs this value, so a row in which it
+                    // cannot be converted must be reported as unreadable.
                     row.get::<_, String>("content_type")?;
                     Some((at, rows::unsigned(row, "length")?, rows::digests(row)?))
                 }
@@ -201,7 +203,8 @@ impl LedgerReader {
     }
 
     /// Returns the batch of the garbage list after `after`: each id, and whether a session or a
-    /// resource references the media, which is damage. Fails if an entry cannot be read.
+    /// resource references the media nevertheless. That would be damage, since the sweep is going
+    /// to delete it. Fails if an entry cannot be read.
     pub(crate) fn garbage(&self, after: Option<MediaId>) -> rusqlite::Result<Vec<(MediaId, bool)>> {
         let sql = "SELECT media,
                        EXISTS (SELECT 1 FROM sessions
@@ -259,8 +262,9 @@ pub(crate) struct Repair {
 }
 
 impl Repair {
-    /// Opens the ledger at `path`, which must exist and belong to the store with this identity, as
-    /// a server does. The caller holds the lock of the directory.
+    /// Opens the ledger at `path`, which must exist, as a server does. `identity` is the one that
+    /// the caller has read from it and compared with the vault. The caller holds the lock of the
+    /// directory.
     pub(crate) fn open(path: &Path, identity: Identity) -> Result<Self, OpenError> {
         prepare_files(path, Durability::Disk).map_err(|source| OpenError::io(path, source))?;
         let connection = schema::open_writer(path, identity, Durability::Disk);
@@ -281,7 +285,7 @@ impl Repair {
         self.change(|tables| tables.forget_garbage(&[id]))
     }
 
-    /// Deletes a small media, unless a row references it. Returns `true` in both cases.
+    /// Deletes a small media, unless a row references it. Always returns `true`.
     pub(crate) fn drop_small_media(&self, id: MediaId) -> rusqlite::Result<bool> {
         let location = MediaLocation::Ledger;
         self.change(|tables| tables.release_if_unreferenced(MediaRef { id, location }))
@@ -308,7 +312,7 @@ impl Repair {
 const STEP_PAGES: i32 = 256;
 
 /// Copies one snapshot of the database at `source` to the file `target`. The copy has no WAL and an
-/// empty garbage list. `copied` is called whenever another 1 MiB is copied, except at the end.
+/// empty garbage list. `copied` is called after each 1 MiB, but not after the last piece.
 ///
 /// An earlier file at `target` is deleted first, with its WAL. The content of the copy is durable
 /// when this returns. Its directory entry is not: the caller must sync the directory.

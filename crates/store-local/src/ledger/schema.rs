@@ -8,7 +8,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use windlass_store::Cause;
 
-use super::wal::is_full_error;
+use super::wal::{CHECKPOINT_PAGES, PAGE_LEN, is_full_error};
 use crate::directory::Identity;
 use crate::{Durability, OpenError, filesystem};
 
@@ -39,11 +39,12 @@ const OLDEST: i32 = 1;
 /// * `epoch`: epoch of the last lease that was written.
 /// * `offset`: number of committed bytes. In `sessions`, `crc32c` is their checksum.
 /// * `total`: length of the complete media, `NULL` until a request has declared it.
-/// * `slow_digests`: saved state, at `offset`, of the digests that are computed on request.
+/// * `slow_digests`: saved state of the hashers of MD5 and SHA-256 after the bytes `0..offset`, as
+///   the server encodes it. Empty if neither is computed.
 /// * `media`, `place`: id of the media, and number of its
 ///   [`MediaLocation`](windlass_store::MediaLocation).
-/// * `extent_start`, `extent_crc32c`: offset of the first byte that the last commit has added in
-///   the vault, and checksum of all bytes that it has added.
+/// * `extent_start`, `extent_crc32c`: offset of the first byte that the last commit of an offset
+///   has added, and checksum of all bytes that it has added. `NULL` without bytes in the vault.
 /// * `reply`: final reply of a finished session, as the server encodes it.
 /// * `owner`: principal that has started the session, or that the resource belongs to.
 /// * `dialect`: wire dialect of the session.
@@ -150,8 +151,8 @@ impl SchemaError {
     }
 }
 
-/// Opens the connection that writes. In an empty file it creates the tables of the store with this
-/// identity. Tables of an earlier version are upgraded.
+/// Opens the connection that writes. In an empty file it creates the tables, with this identity.
+/// The identity of existing tables is not compared. Tables of an earlier version are upgraded.
 pub(super) fn open_writer(
     path: &Path,
     identity: Identity,
@@ -167,11 +168,12 @@ pub(super) fn open_writer(
     // An automatic checkpoint would run inside COMMIT, before callers are answered. The writer
     // starts checkpoints itself (super::wal).
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    // A WAL file longer than 64 MiB, twice the length at which a checkpoint is due, is truncated to
-    // that when the WAL restarts. Otherwise the file would keep its greatest length forever.
-    connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
-    // Closing the connection may checkpoint only if no sync has failed. `Committer::close` turns
-    // this setting off again if none has.
+    // When the WAL restarts, its file is truncated to 64 MiB, twice the length at which a
+    // checkpoint is due on large disks. Otherwise the file would keep its greatest length forever.
+    let limit = 2 * CHECKPOINT_PAGES * PAGE_LEN;
+    connection.pragma_update(None, "journal_size_limit", limit.cast_signed())?;
+    // Closing the connection may checkpoint only if there was no fault. `Committer::close` turns
+    // this setting off again if there was none.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     make_tables(&mut connection, identity)?;
     Ok(connection)
@@ -189,7 +191,8 @@ pub(super) fn open_checkpointing(
 }
 
 /// Opens a connection that only reads. Closing it never checkpoints the WAL, even if it is the last
-/// connection: only the writer knows whether that is safe.
+/// connection: that would not be safe after a fault, and only the writer knows whether there was
+/// one.
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     // Not opened read-only: a reader writes its read mark into the WAL's index, and the first
     // reader after a crash rebuilds the index. `query_only` refuses changes of the database.
@@ -200,8 +203,9 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Opens a connection that only reads, outside of the server's process. The server may be running
-/// or may have crashed. The schema may have an earlier version.
+/// Opens a connection that only reads, for use without a [`LocalLedger`](super::LocalLedger): by
+/// other processes, next to a server or after its crash, and by a server that is about to open the
+/// ledger. The schema may have an earlier version.
 ///
 /// The database file and the pages in the WAL stay as they are. The files are opened read-write, so
 /// SQLite may create an empty WAL and the WAL's index, `-shm`.
@@ -215,8 +219,9 @@ pub(super) fn open_external_reader(path: &Path) -> Result<Connection, SchemaErro
     }
 }
 
-/// Returns the identity of the store whose ledger is at `path`, or `None` if the file does not
-/// exist or is empty. Like [`open_external_reader`], it changes no data.
+/// Returns the identity in the ledger at `path`, or `None` if the file does not exist or is empty.
+/// It is compared with the identity in the vault before the ledger is opened. Like
+/// [`open_external_reader`], this changes no data.
 pub(crate) fn identity_in(path: &Path) -> Result<Option<Identity>, OpenError> {
     if !filesystem::exists(path).map_err(|source| OpenError::io(path, source))? {
         return Ok(None);
@@ -228,7 +233,7 @@ pub(crate) fn identity_in(path: &Path) -> Result<Option<Identity>, OpenError> {
     found.map(Some).map_err(|error| error.at(path))
 }
 
-/// Returns the identity of the store whose ledger this is.
+/// Returns the identity in the ledger.
 pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
     let identity = connection.query_row("SELECT identity FROM store", [], |row| row.get(0));
     identity.map(Identity::from_bytes)
@@ -240,7 +245,7 @@ fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     // The ledger has one connection that writes. The timeout is for locks of other programs, such
     // as an operator's shell.
     connection.busy_timeout(Duration::from_secs(5))?;
-    // More than there are statements, so that each is compiled once. rusqlite's default is 16.
+    // More than there are statements, so that each is compiled once. The default is 16.
     connection.set_prepared_statement_cache_capacity(64);
     // A long transaction or a sort would spill into a temporary file. A failure to open that, for
     // lack of a descriptor or of space in /tmp, would be taken for a fault of the database.
@@ -276,7 +281,7 @@ fn synchronous(durability: Durability) -> &'static str {
 
 fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), SchemaError> {
     // One transaction, so that a crash leaves either an empty database or a complete one, and
-    // tables of an earlier version either as they were or with all changes.
+    // either the earlier version of the tables or the new one.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = read_header(&transaction)?;
     match found {

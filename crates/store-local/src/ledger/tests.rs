@@ -1,4 +1,4 @@
-//! Behaviour of the writer: what one commit carries, and the effects of failures.
+//! Behaviour of the writer: what one commit carries, and what a refused change leaves.
 
 mod faults;
 mod full_disk;
@@ -21,7 +21,7 @@ use crate::test_util::{eventually, free_lock};
 
 const IDENTITY: Identity = Identity::from_bytes([7; 16]);
 
-/// Statements that a test runs inside a transaction.
+/// Statements that a test runs inside a transaction of the writer.
 pub(super) struct AnyChange {
     pub(super) work: Work,
     pub(super) purpose: Option<Purpose>,
@@ -38,13 +38,13 @@ fn any(
     Change::Any(AnyChange { work, purpose })
 }
 
-/// A ledger in a directory of its own.
-struct Bench {
+/// A ledger in a directory of its own, with identity [`IDENTITY`].
+struct TestLedger {
     ledger: Arc<LocalLedger>,
     dir: TempDir,
 }
 
-impl Bench {
+impl TestLedger {
     fn new() -> Self {
         Self::on(Arc::new([]))
     }
@@ -76,29 +76,30 @@ impl Bench {
     }
 
     /// Blocks the writer inside a transaction until the returned sender is dropped.
-    async fn hold_writer(&self) -> mpsc::Sender<()> {
-        let (release, released) = mpsc::channel();
+    async fn block_writer(&self) -> mpsc::Sender<()> {
+        let (block, unblocked) = mpsc::channel();
         let (entered, mut inside) = tokio::sync::mpsc::channel(1);
         let wait = move |_: &_| {
             entered.try_send(()).expect("it is the first");
-            let _ = released.recv();
+            let _ = unblocked.recv();
             Ok(())
         };
         let ledger = Arc::clone(&self.ledger);
         tokio::spawn(async move { ledger.change(any(None, wait)).await });
         inside.recv().await.expect("the writer runs the change");
-        release
+        block
     }
 
-    /// Queues calls together. Returns their results, once the writer is released.
+    /// Queues all calls while the writer is blocked, so that they are in one round. Returns their
+    /// results.
     async fn queue<T: Send + 'static>(
         &self,
         calls: Vec<impl Future<Output = T> + Send + 'static>,
     ) -> Vec<T> {
-        let release = self.hold_writer().await;
+        let block = self.block_writer().await;
         let calls: Vec<_> = calls.into_iter().map(tokio::spawn).collect();
         self.until_queued(calls.len()).await;
-        drop(release);
+        drop(block);
         let mut results = Vec::new();
         for call in calls {
             results.push(call.await.unwrap());
@@ -124,14 +125,14 @@ fn try_open(dir: &TempDir, stop_probes: Arc<[StopProbe]>) -> Result<LocalLedger,
     let lock = free_lock(&dir.path().join("lock"));
     let lock = Arc::new(DirectoryLock::new(vec![lock]));
     let reserve = Reserve::open(&dir.path().join("reserve")).unwrap();
-    let keep = StoreShared {
+    let store = StoreShared {
         durability: Durability::Disk,
         reserve: Arc::new(reserve),
         lock,
         stop_probes,
         metrics: StoreMetrics::default(),
     };
-    LocalLedger::open(&dir.path().join("ledger.sqlite"), IDENTITY, keep)
+    LocalLedger::open(&dir.path().join("ledger.sqlite"), IDENTITY, store)
 }
 
 /// Creates a database, and the connection that writes to it.
@@ -174,7 +175,7 @@ fn append(from: u64, to: u64) -> OffsetCommit {
 }
 
 #[track_caller]
-fn is_fault<T: std::fmt::Debug>(result: Result<T, LedgerError>) {
+fn assert_fault<T: std::fmt::Debug>(result: Result<T, LedgerError>) {
     match result {
         Err(LedgerError::Fault(_)) => {}
         other => panic!("this must be a fault: {other:?}"),
@@ -183,39 +184,35 @@ fn is_fault<T: std::fmt::Debug>(result: Result<T, LedgerError>) {
 
 #[tokio::test]
 async fn changes_that_queue_up_share_one_commit() {
-    let bench = Bench::new();
-    let results = bench
-        .queue((0..100).map(|n| bench.start(n)).collect())
-        .await;
+    let test = TestLedger::new();
+    let results = test.queue((0..100).map(|n| test.start(n)).collect()).await;
     assert!(results.iter().all(Result::is_ok));
     assert_eq!(
-        bench.ledger.commits(),
+        test.ledger.commits(),
         2,
-        "one for what held the writer, one for the rest"
+        "one for what blocked the writer, one for the rest"
     );
-    let bench = bench.reopen();
+    let test = test.reopen();
     for n in 0..100 {
-        assert!(bench.ledger.session(id(n)).await.unwrap().is_some());
+        assert!(test.ledger.session(id(n)).await.unwrap().is_some());
     }
 }
 
 #[tokio::test]
 async fn refused_change_does_not_affect_others_of_its_commit() {
-    let bench = Bench::new();
-    let results = bench
-        .queue([1, 2, 1, 3].map(|n| bench.start(n)).into())
-        .await;
+    let test = TestLedger::new();
+    let results = test.queue([1, 2, 1, 3].map(|n| test.start(n)).into()).await;
     let refused: Vec<bool> = results.iter().map(Result::is_err).collect();
     assert_eq!(refused, [false, false, true, false]);
     assert!(matches!(results[2], Err(LedgerError::Conflict)));
     for n in 1..=3 {
-        assert!(bench.ledger.session(id(n)).await.unwrap().is_some());
+        assert!(test.ledger.session(id(n)).await.unwrap().is_some());
     }
 }
 
 #[tokio::test]
 async fn change_refused_halfway_leaves_no_trace() {
-    let bench = Bench::new();
+    let test = TestLedger::new();
     let resource = |id: &str| Resource {
         collection: "farm/v1/animals".to_owned(),
         id: id.to_owned(),
@@ -232,17 +229,17 @@ async fn change_refused_halfway_leaves_no_trace() {
             resources: inserts.collect(),
             ..ChangeSet::default()
         };
-        let ledger = Arc::clone(&bench.ledger);
+        let ledger = Arc::clone(&test.ledger);
         async move { ledger.apply(changes).await }
     };
-    let results = bench
+    let results = test
         .queue(vec![insert(&["llama"]), insert(&["alpaca", "llama"])])
         .await;
     assert!(
         matches!(results[..], [Ok(()), Err(LedgerError::Conflict)]),
         "{results:?}"
     );
-    let kept = bench
+    let kept = test
         .ledger
         .resources("farm/v1/animals", None, 10)
         .await
@@ -252,72 +249,70 @@ async fn change_refused_halfway_leaves_no_trace() {
 
 #[tokio::test]
 async fn refused_changes_alone_cost_no_commit() {
-    let bench = Bench::new();
-    bench.start(1).await.unwrap();
-    let commits = bench.ledger.commits();
-    assert!(matches!(bench.start(1).await, Err(LedgerError::Conflict)));
-    assert_eq!(bench.ledger.commits(), commits);
+    let test = TestLedger::new();
+    test.start(1).await.unwrap();
+    let commits = test.ledger.commits();
+    assert!(matches!(test.start(1).await, Err(LedgerError::Conflict)));
+    assert_eq!(test.ledger.commits(), commits);
 }
 
 #[tokio::test]
-async fn a_lease_costs_no_commit_and_waits_for_none() {
-    let bench = Bench::new();
-    bench.start(1).await.unwrap();
-    let commits = bench.ledger.commits();
+async fn a_lease_costs_no_commit_and_the_next_change_writes_its_epoch() {
+    let test = TestLedger::new();
+    test.start(1).await.unwrap();
+    let commits = test.ledger.commits();
     for expected in 1..=100 {
-        let leased = bench.ledger.lease(id(1)).await.unwrap().unwrap();
+        let leased = test.ledger.lease(id(1)).await.unwrap().unwrap();
         assert_eq!(leased.epoch, Epoch(expected));
     }
-    assert_eq!(bench.ledger.commits(), commits);
-    bench
-        .ledger
+    assert_eq!(test.ledger.commits(), commits);
+    test.ledger
         .commit_offset(id(1), Epoch(100), append(0, 1))
         .await
         .unwrap();
-    assert_eq!(bench.ledger.commits(), commits + 1);
+    assert_eq!(test.ledger.commits(), commits + 1);
 
-    let bench = bench.reopen();
-    let leased = bench.ledger.lease(id(1)).await.unwrap().unwrap();
+    let test = test.reopen();
+    let leased = test.ledger.lease(id(1)).await.unwrap().unwrap();
     assert_eq!(
         leased.epoch,
         Epoch(101),
-        "the change carried the epoch with it"
+        "the commit of the offset has written epoch 100"
     );
 }
 
 #[tokio::test]
 async fn unused_leases_beyond_the_limit_are_written() {
-    let bench = Bench::new();
-    bench.start(1).await.unwrap();
-    bench.ledger.lease(id(1)).await.unwrap();
-    assert_eq!(bench.ledger.unwritten_epochs.overflow(1), []);
-    let overflow = bench.ledger.unwritten_epochs.overflow(0);
+    let test = TestLedger::new();
+    test.start(1).await.unwrap();
+    test.ledger.lease(id(1)).await.unwrap();
+    assert_eq!(test.ledger.unwritten_epochs.overflow(1), []);
+    let overflow = test.ledger.unwritten_epochs.overflow(0);
     assert_eq!(overflow, [(id(1), Epoch(1))]);
-    bench
-        .do_any(move |connection| {
-            let unwritten_epochs = UnwrittenEpochs::default();
-            changes::Tables {
-                connection,
-                unwritten_epochs: &unwritten_epochs,
-            }
-            .write_epochs(&overflow)
-        })
-        .await
-        .unwrap();
-    let bench = bench.reopen();
+    test.do_any(move |connection| {
+        let unwritten_epochs = UnwrittenEpochs::default();
+        changes::Tables {
+            connection,
+            unwritten_epochs: &unwritten_epochs,
+        }
+        .write_epochs(&overflow)
+    })
+    .await
+    .unwrap();
+    let test = test.reopen();
     assert_eq!(
-        bench.ledger.session(id(1)).await.unwrap().unwrap().epoch,
+        test.ledger.session(id(1)).await.unwrap().unwrap().epoch,
         Epoch(1)
     );
 }
 
 #[tokio::test]
 async fn a_lease_sees_only_what_is_committed() {
-    let bench = Bench::new();
-    bench.start(1).await.unwrap();
-    let epoch = bench.ledger.lease(id(1)).await.unwrap().unwrap().epoch;
+    let test = TestLedger::new();
+    test.start(1).await.unwrap();
+    let epoch = test.ledger.lease(id(1)).await.unwrap().unwrap().epoch;
     let commit = {
-        let ledger = Arc::clone(&bench.ledger);
+        let ledger = Arc::clone(&test.ledger);
         async move {
             ledger
                 .commit_offset(id(1), epoch, append(0, 1))
@@ -326,15 +321,15 @@ async fn a_lease_sees_only_what_is_committed() {
         }
     };
     let lease = {
-        let ledger = Arc::clone(&bench.ledger);
+        let ledger = Arc::clone(&test.ledger);
         async move { ledger.lease(id(1)).await }
     };
     let calls: Vec<std::pin::Pin<Box<dyn Future<Output = _> + Send>>> =
         vec![Box::pin(commit), Box::pin(lease)];
-    let results = bench.queue(calls).await;
+    let results = test.queue(calls).await;
     assert!(
         matches!(results[0], Err(LedgerError::Fenced)),
-        "the lease went first"
+        "leases go first"
     );
     let leased = results[1].as_ref().unwrap().as_ref().unwrap();
     assert_eq!((leased.epoch, leased.progress.offset), (Epoch(2), 0));
@@ -342,41 +337,41 @@ async fn a_lease_sees_only_what_is_committed() {
 
 #[tokio::test]
 async fn dropped_change_is_applied_completely() {
-    let bench = Bench::new();
-    let release = bench.hold_writer().await;
-    let call = tokio::spawn(bench.start(1));
-    bench.until_queued(1).await;
+    let test = TestLedger::new();
+    let block = test.block_writer().await;
+    let call = tokio::spawn(test.start(1));
+    test.until_queued(1).await;
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
-    drop(release);
+    drop(block);
     // The writer makes this change after the dropped one.
-    bench.start(2).await.unwrap();
-    assert!(bench.ledger.session(id(1)).await.unwrap().is_some());
+    test.start(2).await.unwrap();
+    assert!(test.ledger.session(id(1)).await.unwrap().is_some());
 }
 
 #[tokio::test]
 async fn change_on_a_full_disk_is_refused_without_a_fault() {
-    let bench = Bench::new();
-    bench.start(1).await.unwrap();
+    let test = TestLedger::new();
+    test.start(1).await.unwrap();
     let pages = |count: i64| {
         move |connection: &rusqlite::Connection| {
             connection.pragma_update_and_check(None, "max_page_count", count, |_| Ok(()))
         }
     };
-    bench.do_any(pages(1)).await.unwrap();
-    let leased = bench.ledger.lease(id(1)).await.unwrap().unwrap();
+    test.do_any(pages(1)).await.unwrap();
+    let leased = test.ledger.lease(id(1)).await.unwrap().unwrap();
     let large = NewSession {
         context: vec![0; 1 << 20],
         ..new_session(2)
     };
-    let refused = bench.ledger.start(large.clone()).await;
+    let refused = test.ledger.start(large.clone()).await;
     assert!(matches!(refused, Err(LedgerError::NoSpace)), "{refused:?}");
-    assert!(bench.ledger.check().await.is_ok());
-    assert!(bench.ledger.session(id(2)).await.unwrap().is_none());
+    assert!(test.ledger.check().await.is_ok());
+    assert!(test.ledger.session(id(2)).await.unwrap().is_none());
 
-    bench.do_any(pages(1 << 30)).await.unwrap();
-    bench.ledger.start(large).await.unwrap();
-    let next = bench.ledger.lease(id(1)).await.unwrap().unwrap();
+    test.do_any(pages(1 << 30)).await.unwrap();
+    test.ledger.start(large).await.unwrap();
+    let next = test.ledger.lease(id(1)).await.unwrap().unwrap();
     assert!(
         next.epoch > leased.epoch,
         "an epoch is never given out twice"
@@ -390,12 +385,11 @@ async fn database_of_an_unsupported_version_or_another_application_is_refused() 
         ("user_version", 0, "supports versions 1 to 2"),
         ("application_id", 77, "another"),
     ] {
-        let bench = Bench::new();
-        bench
-            .do_any(move |connection| connection.pragma_update(None, pragma, value))
+        let test = TestLedger::new();
+        test.do_any(move |connection| connection.pragma_update(None, pragma, value))
             .await
             .unwrap();
-        let Bench { ledger, dir } = bench;
+        let TestLedger { ledger, dir } = test;
         drop(ledger);
         let path = dir.path().join("ledger.sqlite");
         let error = schema::open_writer(&path, IDENTITY, Durability::Disk).unwrap_err();
@@ -405,7 +399,7 @@ async fn database_of_an_unsupported_version_or_another_application_is_refused() 
 
 #[tokio::test]
 async fn closing_ledger_waits_for_abandoned_reads() {
-    let Bench { ledger, dir } = Bench::new();
+    let TestLedger { ledger, dir } = TestLedger::new();
     let (tell, mut begun) = tokio::sync::mpsc::channel(1);
     let reading = Arc::clone(&ledger);
     let read = tokio::spawn(async move {

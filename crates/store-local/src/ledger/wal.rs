@@ -19,19 +19,21 @@ use windlass_store::Failpoint;
 
 use crate::sync_health::FailStop;
 
-/// Number of pages at which a checkpoint is due: 32 MiB.
+/// Number of pending pages at which a checkpoint is due: 32 MiB.
 ///
 /// With fewer checkpoints, a page that changes often is written into the database file fewer times.
 /// A longer WAL makes the start after a crash slower.
-const CHECKPOINT_PAGES: u64 = 8192;
+pub(super) const CHECKPOINT_PAGES: u64 = 8192;
 
-/// On a small disk, a checkpoint is due when the WAL takes this fraction of the disk: a quarter.
+/// On a small disk, a checkpoint is due when the pending pages take this fraction of the disk: a
+/// quarter.
 const DISK_FRACTION: u64 = 4;
 
 /// Size of a page in bytes. It is SQLite's default, which is never changed here.
 pub(super) const PAGE_LEN: u64 = 4096;
 
-/// Size of a page in the WAL, with its header of 24 bytes (sqlite.org/fileformat.html, 4.1).
+/// Size in bytes of a page in the WAL, with its header of 24 bytes (sqlite.org/fileformat.html,
+/// 4.1).
 const FRAME_LEN: u64 = 24 + PAGE_LEN;
 
 /// Number of pending pages, 2 MiB, below which the checkpoint thread leaves them to the writer.
@@ -49,7 +51,7 @@ pub(super) struct Wal {
     lengths: Arc<Lengths>,
 }
 
-/// Lengths in pages.
+/// Lengths in pages, pending or not.
 ///
 /// The atomics are relaxed, because the lengths only decide when checkpoints run. SQLite itself
 /// keeps track of the pages that it has copied.
@@ -115,9 +117,9 @@ impl Wal {
         self.count_pending_pages() >= self.checkpoint_pages
     }
 
-    /// Returns whether commits must wait for the checkpoint thread: the WAL has at least twice the
-    /// length at which a checkpoint is due. Copied pages count too, because the WAL grows until a
-    /// checkpoint is complete.
+    /// Returns whether commits must wait for the checkpoint thread: the WAL has at least twice as
+    /// many pages as may be pending when a checkpoint becomes due. Here copied pages count as well,
+    /// because the WAL file grows until a checkpoint is complete.
     pub(super) fn exceeds_limit(&self) -> bool {
         self.lengths.pages.load(Ordering::Relaxed) >= 2 * self.checkpoint_pages
     }
@@ -125,9 +127,9 @@ impl Wal {
     /// Copies pending pages into the database file, except pages that a running reader must not see
     /// yet. Commits go on meanwhile. Pages that they add are left for the next checkpoint.
     ///
-    /// Returns `false` if SQLite refused the checkpoint for lack of space or because of a lock, and
-    /// `true` otherwise. Pages may be pending after both. After `true` all of them may be: if
-    /// another connection is running a checkpoint, this one copies none.
+    /// Returns `false` if the checkpoint has failed for lack of space or because of a lock, and
+    /// `true` otherwise. Neither tells whether pages are still pending. If another connection is
+    /// running a checkpoint, this one copies nothing and returns `true`.
     pub(super) fn checkpoint(&self, connection: &Connection) -> rusqlite::Result<bool> {
         // PASSIVE never waits for readers or the writer, and never keeps them waiting.
         let mut statement = connection.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?;
@@ -175,7 +177,8 @@ pub(super) struct CheckpointThread {
     /// A connection of its own: one connection is used by one thread at a time.
     pub(super) connection: Connection,
     pub(super) wal: Wal,
-    /// The database file, if it is to be synced.
+    /// The database file, if it is to be synced: with
+    /// [`Durability::Disk`](crate::Durability::Disk).
     ///
     /// Closing it drops all POSIX locks that the process has on the file, so another owner must
     /// keep it open until all connections are closed.
@@ -279,7 +282,7 @@ impl CheckpointThread {
     }
 
     /// Runs checkpoints, at most [`MAX_PASSES`], until few pages are pending. Returns `false` if
-    /// SQLite refused one for lack of space or because of a lock.
+    /// one has failed for lack of space or because of a lock.
     fn copy_most(&self) -> rusqlite::Result<bool> {
         for _ in 0..MAX_PASSES {
             if !self.wal.checkpoint(&self.connection)? {

@@ -244,9 +244,7 @@ impl WriterThread {
             let _ = reply.send(outcome);
         }
     }
-}
 
-impl WriterThread {
     /// Records the metrics of a commit: of changes that the committer began to make at `begun`. If
     /// space was short, several transactions count as one commit. If all changes were refused,
     /// there was no commit, and nothing is recorded.

@@ -7,60 +7,58 @@ use super::*;
 
 #[tokio::test]
 async fn after_a_failed_commit_every_call_fails() {
-    let bench = Bench::new();
-    bench.start(1).await.unwrap();
+    let test = TestLedger::new();
+    test.start(1).await.unwrap();
     // A deferred constraint, which fails the COMMIT.
     let dangling = "CREATE TABLE parent (id INTEGER PRIMARY KEY);
         CREATE TABLE child (parent REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED);
         INSERT INTO child VALUES (1);";
-    is_fault(
-        bench
-            .do_any(|connection| connection.execute_batch(dangling))
+    assert_fault(
+        test.do_any(|connection| connection.execute_batch(dangling))
             .await,
     );
-    is_fault(bench.start(2).await);
-    is_fault(bench.ledger.lease(id(1)).await);
-    is_fault(bench.ledger.session(id(1)).await);
-    is_fault(bench.ledger.expire(Timestamp::from_millis(1), 1).await);
-    is_fault(bench.ledger.check().await);
-    let bench = bench.reopen();
+    assert_fault(test.start(2).await);
+    assert_fault(test.ledger.lease(id(1)).await);
+    assert_fault(test.ledger.session(id(1)).await);
+    assert_fault(test.ledger.expire(Timestamp::from_millis(1), 1).await);
+    assert_fault(test.ledger.check().await);
+    let test = test.reopen();
     assert!(
-        bench.ledger.session(id(1)).await.unwrap().is_some(),
+        test.ledger.session(id(1)).await.unwrap().is_some(),
         "what was committed stays"
     );
-    assert!(bench.ledger.session(id(2)).await.unwrap().is_none());
-    assert!(bench.ledger.check().await.is_ok());
+    assert!(test.ledger.session(id(2)).await.unwrap().is_none());
+    assert!(test.ledger.check().await.is_ok());
 }
 
 #[tokio::test]
 async fn all_callers_of_a_commit_that_fails_get_the_fault() {
-    let bench = Bench::new();
-    let release = bench.hold_writer().await;
-    let ledger = Arc::clone(&bench.ledger);
+    let test = TestLedger::new();
+    let block = test.block_writer().await;
+    let ledger = Arc::clone(&test.ledger);
     let broken = tokio::spawn(async move {
         let work =
             |connection: &rusqlite::Connection| connection.execute_batch("no such statement");
         ledger.change(any(None, work)).await
     });
-    let waiting: Vec<_> = (1..5).map(|n| tokio::spawn(bench.start(n))).collect();
-    bench.until_queued(5).await;
-    drop(release);
-    is_fault(broken.await.unwrap());
+    let waiting: Vec<_> = (1..5).map(|n| tokio::spawn(test.start(n))).collect();
+    test.until_queued(5).await;
+    drop(block);
+    assert_fault(broken.await.unwrap());
     for call in waiting {
-        is_fault(call.await.unwrap());
+        assert_fault(call.await.unwrap());
     }
-    let bench = bench.reopen();
+    let test = test.reopen();
     for n in 1..5 {
         assert_eq!(
-            bench.ledger.session(id(n)).await.unwrap(),
+            test.ledger.session(id(n)).await.unwrap(),
             None,
             "all or nothing"
         );
     }
 }
 
-/// Returns file systems that have stopped when they are checked for the nth time, counted from the
-/// opening.
+/// Returns two file systems. The second has stopped by its nth check, counted from the opening.
 fn stops_at(nth: usize) -> Arc<[StopProbe]> {
     let asked = AtomicUsize::new(0);
     let stopped = move || {
@@ -74,20 +72,20 @@ fn stops_at(nth: usize) -> Arc<[StopProbe]> {
 
 #[tokio::test]
 async fn commit_on_a_stopped_file_system_fails() {
-    // The opening checks once, and each commit twice.
+    // The opening checks once, and each commit twice: before its changes and after its sync.
     for (nth, is_committed) in [(2, false), (3, true)] {
-        let bench = Bench::on(stops_at(nth));
-        is_fault(bench.start(1).await);
-        is_fault(bench.start(2).await);
-        is_fault(bench.ledger.check().await);
-        let bench = bench.reopen();
-        let found = bench.ledger.session(id(1)).await.unwrap();
+        let test = TestLedger::on(stops_at(nth));
+        assert_fault(test.start(1).await);
+        assert_fault(test.start(2).await);
+        assert_fault(test.ledger.check().await);
+        let test = test.reopen();
+        let found = test.ledger.session(id(1)).await.unwrap();
         assert_eq!(
             found.is_some(),
             is_committed,
             "session 1 when check {nth} fails"
         );
-        assert_eq!(bench.ledger.session(id(2)).await.unwrap(), None);
+        assert_eq!(test.ledger.session(id(2)).await.unwrap(), None);
     }
 }
 
@@ -99,39 +97,39 @@ fn opening_on_a_stopped_file_system_fails() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn read_of_an_unconfirmed_commit_checks_the_file_systems() {
-    let (release, released) = mpsc::channel::<()>();
+    let (block, unblocked) = mpsc::channel::<()>();
     let (entered, inside) = mpsc::channel();
-    let (released, asked) = (Mutex::new(released), AtomicUsize::new(0));
+    let (unblocked, asked) = (Mutex::new(unblocked), AtomicUsize::new(0));
     let stop_probe = StopProbe::by(move || match asked.fetch_add(1, Ordering::SeqCst) + 1 {
         1 | 2 => Ok(()),
         // The check after the commit.
         3 => {
             entered.send(()).unwrap();
-            let _ = released.lock().unwrap().recv();
+            let _ = unblocked.lock().unwrap().recv();
             Ok(())
         }
         _ => Err(std::io::Error::other("it has stopped")),
     });
-    let bench = Bench::on(Arc::new([stop_probe]));
-    let start = tokio::spawn(bench.start(1));
+    let test = TestLedger::on(Arc::new([stop_probe]));
+    let start = tokio::spawn(test.start(1));
     inside.recv_timeout(PATIENCE).unwrap();
-    is_fault(bench.ledger.session(id(1)).await);
-    drop(release);
+    assert_fault(test.ledger.session(id(1)).await);
+    drop(block);
     start.await.unwrap().unwrap();
-    is_fault(bench.start(2).await);
+    assert_fault(test.start(2).await);
 }
 
 #[tokio::test]
 async fn panic_of_the_writer_is_a_fault() {
-    let bench = Bench::new();
-    bench.start(1).await.unwrap();
+    let test = TestLedger::new();
+    test.start(1).await.unwrap();
     let half_way = |connection: &rusqlite::Connection| {
         connection.execute("DELETE FROM sessions", [])?;
         panic!("asked for by a test")
     };
-    is_fault(bench.do_any(half_way).await);
-    is_fault(bench.start(2).await);
-    is_fault(bench.ledger.check().await);
-    let bench = bench.reopen();
-    assert!(bench.ledger.session(id(1)).await.unwrap().is_some());
+    assert_fault(test.do_any(half_way).await);
+    assert_fault(test.start(2).await);
+    assert_fault(test.ledger.check().await);
+    let test = test.reopen();
+    assert!(test.ledger.session(id(1)).await.unwrap().is_some());
 }

@@ -5,9 +5,11 @@ use windlass_store::FinishSession;
 
 use super::*;
 
-/// A ledger whose disk is full until a part of the reserve is released.
+/// A ledger with a reserve, on a disk that is full. The full disk is simulated: a change that needs
+/// space fails until the reserve is short enough.
 struct FullDisk {
-    bench: Bench,
+    test: TestLedger,
+    /// Path of the reserve.
     reserve: PathBuf,
     /// Length of the reserve at first.
     whole: u64,
@@ -15,24 +17,25 @@ struct FullDisk {
 
 impl FullDisk {
     fn new() -> Self {
-        let bench = Bench::new();
-        let reserve = bench.dir.path().join("reserve");
+        let test = TestLedger::new();
+        let reserve = test.dir.path().join("reserve");
         let whole = reserve.metadata().unwrap().len();
         assert!(whole > 0, "this disk has room");
         Self {
-            bench,
+            test,
             reserve,
             whole,
         }
     }
 
-    fn held(&self) -> u64 {
+    fn reserve_len(&self) -> u64 {
         self.reserve.metadata().unwrap().len()
     }
 
-    /// Returns whether a change succeeds that needs the reserve to be no longer than `len`.
-    async fn has_room(&self, purpose: Option<Purpose>, len: u64) -> bool {
-        let done = self.bench.ledger.change(self.needing(purpose, len)).await;
+    /// Makes a change that finds space only when the reserve has at most `len` bytes left. Returns
+    /// whether the change has succeeded.
+    async fn finds_space(&self, purpose: Option<Purpose>, len: u64) -> bool {
+        let done = self.test.ledger.change(self.change(purpose, len)).await;
         assert!(
             matches!(done, Ok(()) | Err(LedgerError::NoSpace)),
             "{done:?}"
@@ -40,7 +43,8 @@ impl FullDisk {
         done.is_ok()
     }
 
-    fn needing(&self, purpose: Option<Purpose>, len: u64) -> Change {
+    /// Returns a change that finds space only when the reserve has at most `len` bytes left.
+    fn change(&self, purpose: Option<Purpose>, len: u64) -> Change {
         let reserve = self.reserve.clone();
         any(purpose, move |connection| {
             if reserve.metadata().unwrap().len() <= len {
@@ -58,36 +62,40 @@ impl FullDisk {
 #[tokio::test]
 async fn changes_that_only_take_space_may_not_use_the_reserve() {
     let disk = FullDisk::new();
-    assert!(!disk.has_room(None, disk.whole - 1).await);
-    assert_eq!(disk.held(), disk.whole);
+    assert!(!disk.finds_space(None, disk.whole - 1).await);
+    assert_eq!(disk.reserve_len(), disk.whole);
 }
 
 #[tokio::test]
-async fn only_as_much_of_the_reserve_as_needed_is_released() {
+async fn reserve_is_shortened_only_as_far_as_needed() {
     let disk = FullDisk::new();
     assert!(
-        disk.has_room(Some(Purpose::MakeSpace), disk.whole - 1)
+        disk.finds_space(Some(Purpose::MakeSpace), disk.whole - 1)
             .await
     );
-    assert_eq!(disk.held(), disk.whole / 8 * 7);
+    assert_eq!(disk.reserve_len(), disk.whole / 8 * 7);
 }
 
 #[tokio::test]
 async fn each_purpose_leaves_its_part_of_the_reserve() {
     let disk = FullDisk::new();
     let (half, quarter) = (disk.whole / 2, disk.whole / 4);
-    assert!(!disk.has_room(Some(Purpose::Finish), half - 1).await);
-    assert_eq!(disk.held(), half);
-    assert!(!disk.has_room(Some(Purpose::MakeSpace), quarter - 1).await);
-    assert_eq!(disk.held(), quarter);
-    assert!(disk.has_room(Some(Purpose::MakeSpace), quarter).await);
+    assert!(!disk.finds_space(Some(Purpose::Finish), half - 1).await);
+    assert_eq!(disk.reserve_len(), half);
+    assert!(
+        !disk
+            .finds_space(Some(Purpose::MakeSpace), quarter - 1)
+            .await
+    );
+    assert_eq!(disk.reserve_len(), quarter);
+    assert!(disk.finds_space(Some(Purpose::MakeSpace), quarter).await);
 }
 
 #[tokio::test]
 async fn change_without_space_does_not_affect_others_of_its_commit() {
     let disk = FullDisk::new();
     let call = |purpose, len| {
-        let (ledger, change) = (Arc::clone(&disk.bench.ledger), disk.needing(purpose, len));
+        let (ledger, change) = (Arc::clone(&disk.test.ledger), disk.change(purpose, len));
         async move { ledger.change(change).await }
     };
     let calls = vec![
@@ -95,12 +103,12 @@ async fn change_without_space_does_not_affect_others_of_its_commit() {
         call(Some(Purpose::MakeSpace), disk.whole),
         call(Some(Purpose::Finish), 0),
     ];
-    let done = disk.bench.queue(calls).await;
+    let done = disk.test.queue(calls).await;
     assert!(matches!(done[0], Err(LedgerError::NoSpace)), "{done:?}");
     assert!(done[1].is_ok(), "{done:?}");
     assert!(matches!(done[2], Err(LedgerError::NoSpace)), "{done:?}");
     assert_eq!(
-        disk.held(),
+        disk.reserve_len(),
         disk.whole / 2,
         "the finish has used what there is for it"
     );
@@ -158,9 +166,9 @@ fn purpose_of_each_change() {
 
 #[tokio::test]
 async fn free_pages_are_returned_to_a_disk_that_is_short_of_space() {
-    let bench = Bench::new();
-    let path = bench.dir.path().join("ledger.sqlite");
-    let ledger = &bench.ledger;
+    let test = TestLedger::new();
+    let path = test.dir.path().join("ledger.sqlite");
+    let ledger = &test.ledger;
     for n in 0..8 {
         let large = NewSession {
             context: vec![0; 1 << 20],
@@ -172,10 +180,10 @@ async fn free_pages_are_returned_to_a_disk_that_is_short_of_space() {
     ledger.start(new_session(8)).await.unwrap();
     let all = Timestamp::from_millis(2);
     assert_eq!(ledger.expire(all, 100).await.unwrap(), 8);
-    let used = async || ledger.readers.read(DatabaseLen::of).await.unwrap();
-    let before = used().await;
-    let free = before.free;
-    assert!(free > 8 << 20, "{before:?}");
+    let size = async || ledger.readers.read(DatabaseSize::of).await.unwrap();
+    let before = size().await;
+    let reclaimable = before.free_pages;
+    assert!(reclaimable > 8 << 20, "{before:?}");
     let report = |available| {
         let (total, disk) = (u64::MAX, 0);
         let space = Space {
@@ -183,17 +191,20 @@ async fn free_pages_are_returned_to_a_disk_that_is_short_of_space() {
             total,
             disk,
         };
-        SpaceReport { space, free }
+        SpaceReport { space, reclaimable }
     };
 
     ledger.shrink(report(1 << 40)).await.unwrap();
-    assert_eq!(used().await, before, "a disk with space needs none");
+    assert_eq!(size().await, before, "a disk with space needs none");
     ledger.shrink(report(4 << 20)).await.unwrap();
     // The file is shortened after the reply and before the next change.
     ledger.change(Change::Shrink).await.unwrap();
-    let after = used().await;
-    assert_eq!(after.free, 0);
-    assert!(after.total <= before.total - free, "{after:?}, {before:?}");
+    let after = size().await;
+    assert_eq!(after.free_pages, 0);
+    assert!(
+        after.all_pages <= before.all_pages - reclaimable,
+        "{after:?}, {before:?}"
+    );
     let len = path.metadata().unwrap().len();
     assert!(len < 1 << 20, "the file has {len} bytes");
     assert!(ledger.session(id(8)).await.unwrap().is_some());
@@ -201,22 +212,22 @@ async fn free_pages_are_returned_to_a_disk_that_is_short_of_space() {
 
 #[tokio::test]
 async fn space_for_pages_that_only_the_wal_has_is_not_available() {
-    let bench = Bench::new();
-    let path = bench.dir.path().join("ledger.sqlite");
+    let test = TestLedger::new();
+    let path = test.dir.path().join("ledger.sqlite");
     let large = NewSession {
         context: vec![0; 8 << 20],
         ..new_session(1)
     };
-    bench.ledger.start(large).await.unwrap();
+    test.ledger.start(large).await.unwrap();
     let database = path.metadata().unwrap().len();
-    assert!(database < 1 << 20, "it is in the log only: {database}");
-    let mut used = bench.ledger.readers.read(DatabaseLen::of).await.unwrap();
-    assert!(used.total > 8 << 20, "{used:?}");
-    let probe = DiskProbe::of(
+    assert!(database < 1 << 20, "it is in the WAL only: {database}");
+    let mut size = test.ledger.readers.read(DatabaseSize::of).await.unwrap();
+    assert!(size.all_pages > 8 << 20, "{size:?}");
+    let probe = SpaceProbe::of(
         &path,
-        Arc::new(Reserve::open(&bench.dir.path().join("other")).unwrap()),
+        Arc::new(Reserve::open(&test.dir.path().join("other")).unwrap()),
     );
     let more_than_any_disk = u64::MAX / 2;
-    used.total = database + more_than_any_disk;
-    assert_eq!(probe.probe(used).unwrap().space.available, 0);
+    size.all_pages = database + more_than_any_disk;
+    assert_eq!(probe.probe(size).unwrap().space.available, 0);
 }

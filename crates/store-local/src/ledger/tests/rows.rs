@@ -1,10 +1,10 @@
-//! Rows that cannot be read, and locks of other programs.
+//! Rows that cannot be read, locks of other programs, and the snapshot of a read.
 
 use super::*;
 
-/// Runs statements in the database on a connection of its own.
-fn meddle(bench: &Bench, sql: &str) {
-    let path = bench.dir.path().join("ledger.sqlite");
+/// Runs statements in the database behind the ledger's back, on a connection of their own.
+fn meddle(test: &TestLedger, sql: &str) {
+    let path = test.dir.path().join("ledger.sqlite");
     let connection = rusqlite::Connection::open(path).unwrap();
     connection.execute_batch(sql).unwrap();
 }
@@ -17,69 +17,66 @@ fn expired(n: u8) -> NewSession {
 }
 
 #[track_caller]
-fn is_unreadable<T: std::fmt::Debug>(done: &Result<T, LedgerError>) {
+fn assert_unreadable<T: std::fmt::Debug>(done: &Result<T, LedgerError>) {
     assert!(matches!(done, Err(LedgerError::Unreadable)), "{done:?}");
 }
 
 #[tokio::test]
 async fn unreadable_row_fails_only_requests_that_need_it() {
-    let bench = Bench::new();
-    bench.start(1).await.unwrap();
-    bench.start(2).await.unwrap();
-    meddle(
-        &bench,
-        "UPDATE sessions SET state = 9 WHERE context = x'01'",
-    );
-    is_unreadable(&bench.ledger.session(id(1)).await);
-    is_unreadable(&bench.ledger.lease(id(1)).await);
-    let end = bench.ledger.end(id(1), Epoch(1), EndSession::Cancelled);
-    is_unreadable(&end.await);
+    let test = TestLedger::new();
+    test.start(1).await.unwrap();
+    test.start(2).await.unwrap();
+    meddle(&test, "UPDATE sessions SET state = 9 WHERE context = x'01'");
+    assert_unreadable(&test.ledger.session(id(1)).await);
+    assert_unreadable(&test.ledger.lease(id(1)).await);
+    let end = test.ledger.end(id(1), Epoch(1), EndSession::Cancelled);
+    assert_unreadable(&end.await);
 
-    assert!(bench.ledger.check().await.is_ok());
-    let epoch = bench.ledger.lease(id(2)).await.unwrap().unwrap().epoch;
-    let end = bench.ledger.end(id(2), epoch, EndSession::Cancelled);
+    assert!(test.ledger.check().await.is_ok());
+    let epoch = test.ledger.lease(id(2)).await.unwrap().unwrap().epoch;
+    let end = test.ledger.end(id(2), epoch, EndSession::Cancelled);
     end.await.unwrap();
 }
 
 #[tokio::test]
 async fn unreadable_expired_row_does_not_stop_expiry() {
-    let bench = Bench::new();
+    let test = TestLedger::new();
     for n in 1..=3 {
-        bench.ledger.start(expired(n)).await.unwrap();
+        test.ledger.start(expired(n)).await.unwrap();
     }
     let strange = "UPDATE sessions SET media = zeroblob(16), place = 7 WHERE context = x'01'";
-    meddle(&bench, strange);
+    meddle(&test, strange);
     let now = Timestamp::from_millis(2);
     for expected in [1, 1, 0] {
-        assert_eq!(bench.ledger.expire(now, 1).await.unwrap(), expected);
+        assert_eq!(test.ledger.expire(now, 1).await.unwrap(), expected);
     }
-    assert!(bench.ledger.check().await.is_ok());
+    assert!(test.ledger.check().await.is_ok());
 }
 
 #[tokio::test]
 async fn foreign_write_lock_refuses_changes_without_a_fault() {
-    let bench = Bench::new();
-    bench.start(1).await.unwrap();
+    let test = TestLedger::new();
+    test.start(1).await.unwrap();
     let impatient = |connection: &rusqlite::Connection| connection.busy_timeout(Duration::ZERO);
-    bench.do_any(impatient).await.unwrap();
-    let path = bench.dir.path().join("ledger.sqlite");
+    test.do_any(impatient).await.unwrap();
+    let path = test.dir.path().join("ledger.sqlite");
     let other = rusqlite::Connection::open(path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let refused = bench.start(2).await;
+    let refused = test.start(2).await;
     assert!(matches!(refused, Err(LedgerError::Busy)), "{refused:?}");
-    assert!(bench.ledger.session(id(1)).await.unwrap().is_some());
+    assert!(test.ledger.session(id(1)).await.unwrap().is_some());
     other.execute_batch("ROLLBACK").unwrap();
-    bench.start(2).await.unwrap();
-    assert!(bench.ledger.check().await.is_ok());
+    test.start(2).await.unwrap();
+    assert!(test.ledger.check().await.is_ok());
 }
 
 #[tokio::test]
 async fn foreign_lock_refuses_a_lease_without_a_fault() {
-    let bench = Bench::new();
-    bench.start(1).await.unwrap();
+    let test = TestLedger::new();
+    test.start(1).await.unwrap();
     // In a database with a WAL nearly nothing locks readers out. So the sessions are read from a
     // copy in a database without one, where a writing transaction does.
-    let path = bench.dir.path().join("copy.sqlite");
+    let path = test.dir.path().join("copy.sqlite");
     std::fs::File::create(&path).unwrap();
     let sql = format!(
         "ATTACH '{}' AS copy;
@@ -91,15 +88,15 @@ async fn foreign_lock_refuses_a_lease_without_a_fault() {
         connection.busy_timeout(Duration::ZERO)?;
         connection.execute_batch(&sql)
     };
-    bench.do_any(read_copy).await.unwrap();
+    test.do_any(read_copy).await.unwrap();
     let other = rusqlite::Connection::open(path).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
-    let refused = bench.ledger.lease(id(1)).await;
+    let refused = test.ledger.lease(id(1)).await;
     assert!(matches!(refused, Err(LedgerError::Busy)), "{refused:?}");
     other.execute_batch("ROLLBACK").unwrap();
-    let leased = bench.ledger.lease(id(1)).await.unwrap().unwrap();
+    let leased = test.ledger.lease(id(1)).await.unwrap().unwrap();
     assert_eq!(leased.epoch, Epoch(1));
-    assert!(bench.ledger.check().await.is_ok());
+    assert!(test.ledger.check().await.is_ok());
 }
 
 #[test]

@@ -4,14 +4,14 @@ use super::*;
 
 #[tokio::test]
 async fn long_wal_is_checkpointed_and_restarted() {
-    let bench = Bench::new();
-    let wal = filesystem::with_suffix(&bench.dir.path().join("ledger.sqlite"), "-wal");
+    let test = TestLedger::new();
+    let wal = filesystem::with_suffix(&test.dir.path().join("ledger.sqlite"), "-wal");
     for n in 0..100 {
         let new = NewSession {
             context: vec![n; 1 << 20],
             ..new_session(n)
         };
-        bench.ledger.start(new).await.unwrap();
+        test.ledger.start(new).await.unwrap();
     }
     let len = wal.metadata().unwrap().len();
     assert!(
@@ -22,9 +22,9 @@ async fn long_wal_is_checkpointed_and_restarted() {
 
 #[tokio::test]
 async fn change_without_space_is_repeated_after_a_complete_checkpoint() {
-    let bench = Bench::new();
-    bench.start(1).await.unwrap();
-    let path = bench.dir.path().join("ledger.sqlite");
+    let test = TestLedger::new();
+    test.start(1).await.unwrap();
+    let path = test.dir.path().join("ledger.sqlite");
     let len = move || path.metadata().unwrap().len();
     let before = len();
     // It finds space once a checkpoint has written to the database.
@@ -36,21 +36,21 @@ async fn change_without_space_is_repeated_after_a_complete_checkpoint() {
         let full = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
         Err(rusqlite::Error::SqliteFailure(full, None))
     };
-    bench.do_any(work).await.unwrap();
+    test.do_any(work).await.unwrap();
 }
 
 #[tokio::test]
 async fn after_a_fault_the_wal_is_kept() {
-    let close = |bench: Bench| {
-        let Bench { ledger, dir } = bench;
+    let close = |test: TestLedger| {
+        let TestLedger { ledger, dir } = test;
         drop(Arc::into_inner(ledger).expect("no call is under way"));
         let wal = filesystem::with_suffix(&dir.path().join("ledger.sqlite"), "-wal");
-        wal.metadata().map_or(0, |facts| facts.len())
+        wal.metadata().map_or(0, |metadata| metadata.len())
     };
     let begin = async || {
-        let bench = Bench::new();
-        bench.start(1).await.unwrap();
-        bench
+        let test = TestLedger::new();
+        test.start(1).await.unwrap();
+        test
     };
     assert_eq!(close(begin().await), 0);
 
@@ -62,23 +62,23 @@ async fn after_a_fault_the_wal_is_kept() {
     assert!(close(failed) > 0);
 
     let panicked = begin().await;
-    is_fault(panicked.do_any(|_| panic!("asked for by a test")).await);
+    assert_fault(panicked.do_any(|_| panic!("asked for by a test")).await);
     assert!(close(panicked) > 0);
 }
 
 #[tokio::test]
 async fn torn_transaction_at_the_end_of_the_wal_is_not_committed() {
-    let bench = Bench::new();
-    bench.start(1).await.unwrap();
+    let test = TestLedger::new();
+    test.start(1).await.unwrap();
     // A copy that is made while the database is open is like the one that a crash leaves.
     let crashed = tempfile::tempdir().unwrap();
     for name in ["ledger.sqlite", "ledger.sqlite-wal"] {
-        std::fs::copy(bench.dir.path().join(name), crashed.path().join(name)).unwrap();
+        std::fs::copy(test.dir.path().join(name), crashed.path().join(name)).unwrap();
     }
     let wal = crashed.path().join("ledger.sqlite-wal");
     let whole = std::fs::read(&wal).unwrap();
-    bench.start(2).await.unwrap();
-    let longer = std::fs::read(bench.dir.path().join("ledger.sqlite-wal")).unwrap();
+    test.start(2).await.unwrap();
+    let longer = std::fs::read(test.dir.path().join("ledger.sqlite-wal")).unwrap();
     assert!(longer.len() > whole.len());
     std::fs::write(&wal, &longer[..longer.len() - 100]).unwrap();
 
@@ -131,9 +131,9 @@ fn a_reader_that_closes_last_leaves_the_wal_as_it_is() {
     assert!(filesystem::with_suffix(&path, "-wal").exists());
 }
 
-/// The reason is that a sync alone need not write bytes that are only in the page cache.
+/// A sync of the file alone would not be enough: see `prepare_files`.
 #[test]
-fn a_wal_that_a_process_left_is_written_again_before_it_is_read() {
+fn a_wal_that_a_process_left_is_written_again_unless_nothing_is_synced() {
     let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ledger.sqlite");
