@@ -55,6 +55,16 @@ impl Crc32c {
     pub fn combine(self, next: Self, next_len: u64) -> Self {
         combine(self, next, next_len)
     }
+
+    /// Returns the digest of the last `rest_len` bytes of media that has this digest. `prefix` is
+    /// the digest of the bytes before them.
+    #[must_use]
+    pub fn without_prefix(self, prefix: Self, rest_len: u64) -> Self {
+        // The digest of two pieces is the shifted digest of the first, XORed with that of the
+        // second.
+        let shifted = combine(prefix, Self::default(), rest_len);
+        Self(self.0 ^ shifted.0)
+    }
 }
 
 impl Md5 {

@@ -34,9 +34,8 @@
 //!   other request of this process can take a lease.
 //! - A *checkpoint* is a sync of media and a commit of its offset while the body is still being
 //!   read.
-//! - An *extent* is the part of the media that one commit adds, with its checksum. It begins at the
-//!   offset of the previous commit. When the media is reopened, the vault reads the last committed
-//!   extent and verifies it.
+//! - An *extent* is the part of the media that one commit adds to the vault, with its checksum.
+//!   When the media is reopened, the vault reads the last committed extent and verifies it.
 //! - The *sweep* is a background task that deletes expired sessions, and media that no row of the
 //!   ledger names. Another task finishes uploads that a crash or an error left in the state
 //!   *finishing*.

@@ -156,12 +156,13 @@ pub enum SessionState {
     Failed,
 }
 
-/// The bytes that the last commit of an offset has added, with their checksum. When the vault opens
+/// The bytes that the last commit of an offset has added in the vault, with their checksum. When the vault opens
 /// the media again ([`Vault::reopen`](crate::Vault::reopen)), it reads them back and compares them
 /// with the checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Offset of the first byte. The extent ends at the committed offset.
+    /// Offset of the first byte: the offset of the commit before, or 0 if the media was not in the
+    /// vault then. The extent ends at the committed offset.
     pub start: u64,
     /// Checksum of the bytes.
     pub crc32c: Crc32c,

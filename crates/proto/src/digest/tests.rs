@@ -306,7 +306,7 @@ proptest! {
     }
 
     #[test]
-    fn crc32c_continues_and_combines(
+    fn crc32c_continues_combines_and_loses_a_prefix(
         data in proptest::collection::vec(any::<u8>(), 0..600),
         at in 0..600usize,
     ) {
@@ -314,7 +314,9 @@ proptest! {
         let mut hasher = Crc32cHasher::continue_from(crc32c(head));
         hasher.update(tail);
         prop_assert_eq!(hasher.value(), crc32c(&data));
-        prop_assert_eq!(crc32c(head).combine(crc32c(tail), tail.len() as u64), crc32c(&data));
+        let tail_len = tail.len() as u64;
+        prop_assert_eq!(crc32c(head).combine(crc32c(tail), tail_len), crc32c(&data));
+        prop_assert_eq!(crc32c(&data).without_prefix(crc32c(head), tail_len), crc32c(tail));
     }
 
     #[test]

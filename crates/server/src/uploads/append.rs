@@ -7,9 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::session::{BodyFilter, Ending, Outcome, SessionError};
-use windlass_store::{
-    Failpoint, LedgerError, MediaLocation, MediaRef, Progress, Session, SessionState, VaultError,
-};
+use windlass_store::{Failpoint, LedgerError, MediaLocation, Session, SessionState, VaultError};
 
 use super::ServerState;
 use super::finish::{FinalReply, FinishedMedia, SessionRef, finish, is_permanent, media_of};
@@ -353,8 +351,7 @@ impl Append {
     /// Discards the bytes that this request has received, and returns the committed progress.
     async fn discard_unverified(&mut self) -> FlushedMedia {
         let progress = self.offset_committer.session.progress.clone();
-        let is_in_vault = |media: MediaRef| media.location == MediaLocation::Vault;
-        if progress.media.is_some_and(is_in_vault) {
+        if self.offset_committer.has_media_in_vault() {
             // The media has committed bytes. Those after the committed offset are cut off when the
             // session is resumed.
             self.sink.stop_writing().await;
@@ -381,18 +378,17 @@ impl Append {
                 .map(SessionReply::Final),
             // `Interrupted` is the outcome of a broken body only.
             Ok(Outcome::Committed | Outcome::Interrupted) => {
-                let progress = flushed.progress.clone();
                 self.offset_committer
                     .commit(flushed, SessionState::Active)
                     .await?;
-                Ok(SessionReply::Committed(self.keep_cached(progress)))
+                Ok(SessionReply::Committed(self.keep_cached()))
             }
             Err(error) => Err(self.commit_and(flushed, error.into()).await),
         }
     }
 
     /// Leaves the session in the cache for its next request. Returns the committed offset.
-    fn keep_cached(self: Box<Self>, progress: Progress) -> u64 {
+    fn keep_cached(self: Box<Self>) -> u64 {
         let Self {
             server,
             request,
@@ -401,9 +397,8 @@ impl Append {
             offset_committer,
             ..
         } = *self;
-        let offset = progress.offset;
-        let mut session = offset_committer.session;
-        session.progress = progress;
+        let session = offset_committer.session;
+        let offset = session.progress.offset;
         server.sessions.cache.put(CachedSession {
             session,
             request,
@@ -523,9 +518,9 @@ impl Append {
         let pending = self.offset_committer.join().await;
         let session = &self.offset_committer.session;
         let failed = self.server.sessions.fail(session.id, session.epoch).await;
-        if matches!(failed, FailOutcome::Recorded) && self.offset_committer.has_never_committed() {
-            // No row has ever named this media. The sweep would delete it only a day later, so it
-            // is deleted here.
+        if matches!(failed, FailOutcome::Recorded) && !self.offset_committer.has_media_in_vault() {
+            // The session has failed, and its row did not name media in the vault. So no row names
+            // what this request has written there. The sweep would delete it only a day later.
             self.sink.discard().await;
         }
         pending

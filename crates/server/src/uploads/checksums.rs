@@ -4,62 +4,32 @@
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5Sha256Hasher, Wanted};
-use windlass_store::Extent;
 
-/// The CRC32C of all bytes of the media before an offset, which moves on as bytes are added.
-#[derive(Debug, Clone)]
+/// An offset in the media and the CRC32C of all bytes before it. Both advance as bytes are added.
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RunningChecksum {
     pub(super) offset: u64,
-    /// Offset at which the current extent begins: the end of the last batch that was a checkpoint,
-    /// or the offset at which the upload was resumed. When the media is reopened, the vault reads
-    /// the last committed extent and verifies it.
-    extent_start: u64,
-    /// Checksum of all bytes before the extent.
-    before_extent: Crc32c,
-    extent: Crc32cHasher,
+    hasher: Crc32cHasher,
 }
 
 impl RunningChecksum {
-    /// Returns the checksum at the start of new media.
-    pub(super) fn start() -> Self {
-        Self::at(0, Crc32c::default())
-    }
-
-    /// Returns the checksum at `offset`, where an extent begins. `crc32c` is that of the bytes
-    /// before.
+    /// Returns the checksum at `offset`. `crc32c` is that of the bytes before.
     pub(super) fn at(offset: u64, crc32c: Crc32c) -> Self {
         Self {
             offset,
-            extent_start: offset,
-            before_extent: crc32c,
-            extent: Crc32cHasher::default(),
+            hasher: Crc32cHasher::continue_from(crc32c),
         }
     }
 
     /// Adds `data`, which begins at the current offset.
     pub(super) fn advance(&mut self, data: &[u8]) {
         self.offset += data.len() as u64;
-        self.extent.update(data);
-    }
-
-    /// Begins a new extent at the current offset.
-    pub(super) fn begin_extent(&mut self) {
-        *self = Self::at(self.offset, self.crc32c());
+        self.hasher.update(data);
     }
 
     /// CRC32C of all bytes before the current offset.
     pub(super) fn crc32c(&self) -> Crc32c {
-        // CRCs of two parts combine, so each byte is hashed once for both checksums.
-        let extent_len = self.offset - self.extent_start;
-        self.before_extent.combine(self.extent.value(), extent_len)
-    }
-
-    /// The current extent, which is verified when the media is reopened.
-    pub(super) fn extent(&self) -> Extent {
-        Extent {
-            start: self.extent_start,
-            crc32c: self.extent.value(),
-        }
+        self.hasher.value()
     }
 }
 

@@ -7,23 +7,21 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use windlass_store::{
-    Epoch, Failpoint, LedgerError, OffsetCommit, Progress, Session, SessionId, SessionState,
-    Timestamp,
+    Epoch, Extent, Failpoint, LedgerError, MediaLocation, MediaRef, OffsetCommit, Progress,
+    Session, SessionId, SessionState, Timestamp,
 };
 
 use super::ServerState;
+use super::checksums::RunningChecksum;
 use super::sink::{FlushedMedia, PendingCheckpoint};
 use crate::error::Error;
 
 /// Commits the offsets of one appending request. At most one commit runs at a time.
 pub(super) struct OffsetCommitter {
     server: Arc<ServerState>,
-    /// The session's row when the lease was taken, with the expiry of the last commit.
+    /// The session's row when the lease was taken, with the progress and the expiry of the last
+    /// commit.
     pub(super) session: Session,
-    /// Committed offset.
-    committed: u64,
-    /// Committed total length.
-    committed_total: Option<u64>,
     /// Total length, if it is known to this request.
     total: Option<u64>,
     /// When the last checkpoint was scheduled.
@@ -36,23 +34,19 @@ pub(super) struct OffsetCommitter {
 
 /// The values that a commit has put into the session's row.
 pub(super) struct Committed {
-    offset: u64,
-    total: Option<u64>,
+    progress: Progress,
     /// New expiry of the session, if the commit has moved it.
     expires: Option<Timestamp>,
 }
 
 impl OffsetCommitter {
     pub(super) fn new(server: &Arc<ServerState>, session: Session, total: Option<u64>) -> Self {
-        let committed = session.progress.offset;
         Self {
             server: Arc::clone(server),
-            committed,
-            committed_total: session.progress.total,
-            session,
             total,
             last_checkpoint: Instant::now(),
-            scheduled: committed,
+            scheduled: session.progress.offset,
+            session,
             running: None,
         }
     }
@@ -75,9 +69,9 @@ impl OffsetCommitter {
         self.last_checkpoint = Instant::now();
     }
 
-    /// Whether no byte of the session was ever committed, so that its row names no media.
-    pub(super) fn has_never_committed(&self) -> bool {
-        self.committed == 0
+    /// Whether the session's row names media in the vault.
+    pub(super) fn has_media_in_vault(&self) -> bool {
+        self.session.progress.media.is_some_and(is_in_vault)
     }
 
     /// When the next checkpoint is due if fewer than [`Checkpoints::bytes`] bytes arrive before.
@@ -123,7 +117,7 @@ impl OffsetCommitter {
             // fault, which stops the server.
             let committed = committed
                 .unwrap_or_else(|panic| Err(LedgerError::Fault(Arc::new(panic)).into()))?;
-            self.record_commit(&committed);
+            self.record_commit(committed);
         }
         Ok(())
     }
@@ -135,9 +129,9 @@ impl OffsetCommitter {
         state: SessionState,
     ) -> Result<(), Error> {
         let progress = flushed.progress;
+        let committed = &self.session.progress;
         // A chunk that is sent again makes no commit, so it does not postpone the session's expiry.
-        let nothing_new =
-            progress.offset == self.committed && progress.total == self.committed_total;
+        let nothing_new = progress.offset == committed.offset && progress.total == committed.total;
         if nothing_new && state == SessionState::Active {
             return Ok(());
         }
@@ -145,23 +139,30 @@ impl OffsetCommitter {
         let committed = self.next_commit().commit(progress, small_media, state);
         let committed = committed.await?;
         Failpoint::OffsetCommitted.reach();
-        self.record_commit(&committed);
+        self.record_commit(committed);
         Ok(())
     }
 
     fn next_commit(&self) -> PendingCommit {
+        let committed = &self.session.progress;
+        // Media that is in the ledger, or nowhere, has no bytes in the vault before this commit.
+        let in_vault = if self.has_media_in_vault() {
+            RunningChecksum::at(committed.offset, committed.crc32c)
+        } else {
+            RunningChecksum::default()
+        };
         PendingCommit {
             server: Arc::clone(&self.server),
             id: self.session.id,
             epoch: self.session.epoch,
             created: self.session.created,
-            from: self.committed,
+            from: committed.offset,
+            in_vault,
         }
     }
 
-    fn record_commit(&mut self, committed: &Committed) {
-        self.committed = committed.offset;
-        self.committed_total = committed.total;
+    fn record_commit(&mut self, committed: Committed) {
+        self.session.progress = committed.progress;
         self.session.expires = committed.expires.unwrap_or(self.session.expires);
     }
 }
@@ -174,13 +175,15 @@ struct PendingCommit {
     created: Timestamp,
     /// Committed offset at which this commit begins.
     from: u64,
+    /// Where the committed bytes in the vault end, and their checksum.
+    in_vault: RunningChecksum,
 }
 
 impl PendingCommit {
     /// Commits `progress`, and postpones the session's expiry if the server has an idle limit.
     async fn commit(
         self,
-        progress: Progress,
+        mut progress: Progress,
         small_media: Option<Bytes>,
         state: SessionState,
     ) -> Result<Committed, LedgerError> {
@@ -190,9 +193,9 @@ impl PendingCommit {
         let is_idle_limited = server.settings.session_idle.is_some();
         let expires =
             is_idle_limited.then(|| server.sessions.expiry(self.created, server.clock.now()));
+        progress.extent = self.extent(&progress);
         let committed = Committed {
-            offset: progress.offset,
-            total: progress.total,
+            progress: progress.clone(),
             expires,
         };
         let commit = OffsetCommit {
@@ -209,4 +212,22 @@ impl PendingCommit {
             .await?;
         Ok(committed)
     }
+
+    /// Returns the extent of the commit: all bytes that it adds in the vault, also those of
+    /// checkpoints that were not committed.
+    fn extent(&self, progress: &Progress) -> Option<Extent> {
+        progress.media.filter(|media| is_in_vault(*media))?;
+        let RunningChecksum { offset: start, .. } = self.in_vault;
+        // A commit that ends before `start` is refused by the ledger.
+        let len = progress.offset.saturating_sub(start);
+        let before = self.in_vault.crc32c();
+        Some(Extent {
+            start,
+            crc32c: progress.crc32c.without_prefix(before, len),
+        })
+    }
+}
+
+fn is_in_vault(media: MediaRef) -> bool {
+    media.location == MediaLocation::Vault
 }

@@ -123,7 +123,7 @@ impl PendingCheckpoint {
 /// The result of a flush, which covers all taken bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct FlushedMedia {
-    /// The progress that may be committed.
+    /// The progress that may be committed. The commit sets its extent.
     pub(crate) progress: Progress,
     /// The bytes of small media, which the commit must store in the ledger. `None` if the bytes are
     /// durable in the vault.
@@ -133,12 +133,12 @@ pub(crate) struct FlushedMedia {
 impl MediaSink {
     /// Creates a sink for new media. Nothing is opened before the first write.
     pub(crate) fn new(sink_deps: SinkDeps, wanted: Wanted) -> Self {
-        let start = RunningChecksum::start();
+        let start = RunningChecksum::default();
         Self {
             small_id: new_small_media_id(sink_deps.now),
             sink_deps,
             write_buffer: WriteBuffer::default(),
-            sent: start.clone(),
+            sent: start,
             taken: start,
             known_large: false,
             vault_media: None,
@@ -179,7 +179,7 @@ impl MediaSink {
                 };
                 sink.vault_media = Some(media);
                 sink.sent = RunningChecksum::at(progress.offset, progress.crc32c);
-                sink.taken = sink.sent.clone();
+                sink.taken = sink.sent;
                 sink.background_hasher = BackgroundHasher::restore(wanted, &progress.slow_digests);
             }
         }
@@ -301,15 +301,10 @@ impl MediaSink {
         Ok(self.await_write().await?.or(earlier))
     }
 
-    /// Makes the running write a checkpoint, if there is one. The write buffer must be empty,
-    /// because the next extent begins at the end of the running batch.
+    /// Makes the running write a checkpoint, if there is one.
     fn add_checkpoint(&mut self) {
-        if let Some(writing) = &mut self.writing
-            && !writing.is_checkpoint
-        {
+        if let Some(writing) = &mut self.writing {
             writing.is_checkpoint = true;
-            self.taken.begin_extent();
-            self.sent.begin_extent();
         }
     }
 
@@ -325,14 +320,9 @@ impl MediaSink {
         self.writing = Some(Box::new(Writing {
             task: tokio::spawn(write),
             from,
-            to: self.taken.clone(),
+            to: self.taken,
             is_checkpoint,
         }));
-        // The commit of the checkpoint records the extent that ends here. The next one begins here.
-        if is_checkpoint {
-            self.taken.begin_extent();
-            self.sent.begin_extent();
-        }
         if is_large_batch {
             // Lets the runtime start the write task. A task whose socket always has bytes might not
             // yield until the next batch is full, and the disk would be idle until then.
@@ -343,7 +333,7 @@ impl MediaSink {
 
     /// Takes the batch out of the buffer. Returns the checksum at its start, and its pieces.
     async fn take_batch(&mut self) -> (RunningChecksum, Vec<Bytes>) {
-        let from = std::mem::replace(&mut self.sent, self.taken.clone());
+        let from = std::mem::replace(&mut self.sent, self.taken);
         let pieces = self.write_buffer.take_all();
         self.background_hasher.update(pieces.clone()).await;
         (from, pieces)
@@ -366,7 +356,7 @@ impl MediaSink {
             media.writer.sync().await?;
         }
         Ok(FlushedMedia {
-            progress: self.progress(&self.taken.clone(), media.id).await,
+            progress: self.progress(self.taken, media.id).await,
             small_media: None,
         })
     }
@@ -450,7 +440,7 @@ impl MediaSink {
         let written = writing.task.await.unwrap_or_else(panicked);
         self.record_write(written, writing.from)?;
         if writing.is_checkpoint {
-            return Ok(Some(self.pending_checkpoint(&writing.to).await));
+            return Ok(Some(self.pending_checkpoint(writing.to).await));
         }
         Ok(None)
     }
@@ -470,7 +460,7 @@ impl MediaSink {
         })
     }
 
-    async fn pending_checkpoint(&mut self, at: &RunningChecksum) -> PendingCheckpoint {
+    async fn pending_checkpoint(&mut self, at: RunningChecksum) -> PendingCheckpoint {
         let media = self.vault_media.clone().expect("a batch was written to it");
         PendingCheckpoint {
             progress: self.progress(at, media.id).await,
@@ -490,7 +480,7 @@ impl MediaSink {
             left -= kept;
         }
         drop(self.write_buffer.take_all());
-        self.sent = checksum.clone();
+        self.sent = checksum;
         self.taken = checksum;
         // MD5 and SHA-256 include dropped bytes, so they will be computed from the stored media.
         self.background_hasher.invalidate();
@@ -500,7 +490,7 @@ impl MediaSink {
     async fn take_small(&mut self) -> FlushedMedia {
         let bytes = self.write_buffer.concat();
         self.background_hasher.update(vec![bytes.clone()]).await;
-        self.sent = self.taken.clone();
+        self.sent = self.taken;
         FlushedMedia {
             progress: Progress {
                 offset: self.taken.offset,
@@ -518,7 +508,7 @@ impl MediaSink {
     }
 
     /// Returns the progress at the offset of a checksum of media in the vault.
-    async fn progress(&mut self, at: &RunningChecksum, id: MediaId) -> Progress {
+    async fn progress(&mut self, at: RunningChecksum, id: MediaId) -> Progress {
         Progress {
             offset: at.offset,
             total: None,
@@ -528,7 +518,7 @@ impl MediaSink {
                 id,
                 location: MediaLocation::Vault,
             }),
-            extent: Some(at.extent()),
+            extent: None,
         }
     }
 

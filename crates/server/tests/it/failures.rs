@@ -55,24 +55,37 @@ async fn unreferenced_media_with_a_wrong_digest_is_deleted_at_once() {
 async fn unreferenced_media_over_the_limit_is_deleted_at_once() {
     let (world, vault) = without_checkpoints();
     let session = world.start(None).await.unwrap();
-    let part = |first| {
-        let part = TOO_LARGE.bytes(first..first + (1 << 20));
-        Ok::<_, io::Error>(Frame::data(Bytes::from(part)))
-    };
-    let parts = (0..TOO_LARGE.len()).step_by(1 << 20).map(part);
-    let append = Request::put(&session)
-        .header("transfer-encoding", "chunked")
-        .body(StreamBody::new(stream::iter(parts)))
-        .expect("it is valid");
-    let reply = world
-        .server
-        .service()
-        .call(append)
-        .await
-        .expect("it cannot fail");
-    assert_eq!(reply.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(exceed_limit(&world, &session, 0).await, 413);
     assert_eq!(world.query(&session).await.status, StatusCode::GONE);
     assert_eq!(count(&vault).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unreferenced_media_is_deleted_at_once_also_if_small_media_was_committed() {
+    let (world, vault) = without_checkpoints();
+    let session = world.start(None).await.unwrap();
+    let small = Body::Whole(TOO_LARGE.bytes(0..10));
+    let reply = world.put(&session, "bytes 0-9/*", small).await;
+    assert_eq!((reply.committed(), count(&vault).await), (10, 0));
+    assert_eq!(exceed_limit(&world, &session, 10).await, 413);
+    assert_eq!(world.query(&session).await.status, StatusCode::GONE);
+    assert_eq!(count(&vault).await, 0);
+}
+
+/// Sends media from `offset` on until it exceeds the limit of the method. Returns the status.
+async fn exceed_limit(world: &World, session: &str, offset: u64) -> u16 {
+    let part = |first| {
+        let part = TOO_LARGE.bytes(first..TOO_LARGE.len().min(first + (1 << 20)));
+        Ok::<_, io::Error>(Frame::data(Bytes::from(part)))
+    };
+    let parts = (offset..TOO_LARGE.len()).step_by(1 << 20).map(part);
+    let append = Request::put(session)
+        .header("content-range", format!("bytes {offset}-*/*"))
+        .header("transfer-encoding", "chunked")
+        .body(StreamBody::new(stream::iter(parts.collect::<Vec<_>>())))
+        .expect("it is valid");
+    let reply = world.service().await.call(append).await;
+    reply.expect("it cannot fail").status().as_u16()
 }
 
 /// A session that is finishing, with a start that no version of the server has written.

@@ -17,6 +17,7 @@ mod outbox;
 mod panics;
 mod pauses;
 mod power;
+mod rotten;
 mod swept;
 mod syncs;
 mod warm;

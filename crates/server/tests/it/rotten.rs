@@ -1,0 +1,84 @@
+//! Bytes of the last commit that change in the vault: the next server that opens the media refuses
+//! to go on.
+
+use std::sync::Arc;
+
+use windlass_server::Stores;
+use windlass_store::Vault as _;
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_testkit::media::Media;
+
+use crate::world::{Body, SMALL_MEDIA, World};
+
+/// The first write buffer and a half of the next, then the rest.
+const FIRST: u64 = 3 << 19;
+const MEDIA: Media = Media::new(7, FIRST + 1000);
+
+struct Shared {
+    ledger: Arc<MemoryLedger>,
+    vault: MemoryVault,
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self {
+            ledger: Arc::new(MemoryLedger::new()),
+            vault: MemoryVault::new(),
+        }
+    }
+
+    /// A server that has no session in its cache.
+    fn server(&self) -> World {
+        let stores = Stores {
+            ledger: Arc::clone(&self.ledger) as _,
+            vault: Arc::new(self.vault.clone()),
+        };
+        World::new(stores, Arc::default())
+    }
+
+    /// Changes one of the `committed` bytes of the only media.
+    async fn change_byte(&self, at: u64, committed: u64) {
+        let listing = self.vault.list(None, 2).await.expect("it is in memory");
+        let [media] = &listing.media[..] else {
+            panic!("one media is in the vault: {listing:?}");
+        };
+        let writer = self.vault.reopen(media.id, committed, None).await;
+        let other = !MEDIA.bytes(at..at + 1)[0];
+        let writer = writer.expect("it is there");
+        let written = writer.write(at, vec![vec![other].into()]).await;
+        written.expect("it is in memory");
+    }
+}
+
+async fn put(world: &World, session: &str, from: u64, to: u64) -> u16 {
+    let range = format!("bytes {from}-{}/{}", to - 1, MEDIA.len());
+    let body = Body::Whole(MEDIA.bytes(from..to));
+    world.put(session, &range, body).await.status.as_u16()
+}
+
+#[tokio::test]
+async fn changed_bytes_of_a_checkpoint_that_the_last_commit_replaced_are_found() {
+    for at in [0, 5000, FIRST - 1] {
+        let shared = Shared::new();
+        let first = shared.server();
+        let session = first.start(Some(MEDIA.len())).await.expect("it begins");
+        // The full first buffer is due for a checkpoint. The body ends while it is being written,
+        // so one commit covers both buffers.
+        assert_eq!(put(&first, &session, 0, FIRST).await, 308);
+        shared.change_byte(at, FIRST).await;
+        let next = shared.server();
+        assert_eq!(put(&next, &session, FIRST, MEDIA.len()).await, 410, "{at}");
+    }
+}
+
+#[tokio::test]
+async fn changed_bytes_that_have_moved_from_the_ledger_to_the_vault_are_found() {
+    let shared = Shared::new();
+    let first = shared.server();
+    let session = first.start(Some(MEDIA.len())).await.expect("it begins");
+    assert_eq!(put(&first, &session, 0, SMALL_MEDIA).await, 308);
+    assert_eq!(put(&first, &session, SMALL_MEDIA, 1000).await, 308);
+    shared.change_byte(3, 1000).await;
+    let next = shared.server();
+    assert_eq!(put(&next, &session, 1000, MEDIA.len()).await, 410);
+}
