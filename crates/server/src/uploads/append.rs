@@ -94,8 +94,7 @@ pub(super) async fn finish_active(
 ) -> Result<FinalReply, Error> {
     let expected = locked.request.expected.merge(expected)?;
     let mut append = Append::open(&server, locked, Some(total), expected).await?;
-    // The sink has no new bytes, so a full disk cannot cut any off.
-    let (flushed, _) = append.flush_and_sync().await?;
+    let flushed = append.flush_committed().await?;
     Box::pin(append.finish(flushed, expected)).await
 }
 
@@ -107,7 +106,7 @@ pub(super) async fn resume_finish(
     let total = locked.session.progress.total;
     // No expected digests: they were checked before the session became *finishing*.
     let mut append = Append::open(&server, locked, total, ExpectedDigests::default()).await?;
-    let (flushed, _) = append.flush_and_sync().await?;
+    let flushed = append.flush_committed().await?;
     Box::pin(append.finish(flushed, ExpectedDigests::default())).await
 }
 
@@ -346,6 +345,16 @@ impl Append {
         let mut flushed = flushed?;
         flushed.progress.total = self.total;
         Ok((flushed, full))
+    }
+
+    /// Flushes a sink that has got no bytes from this request.
+    async fn flush_committed(&mut self) -> Result<FlushedMedia, Error> {
+        match self.flush_and_sync().await? {
+            (flushed, false) => Ok(flushed),
+            // Something was written: small media that moves from the ledger to the vault, because
+            // it exceeds a limit that has become lower since.
+            (_, true) => Err(Error::NoSpace),
+        }
     }
 
     /// Discards the bytes that this request has received, and returns the committed progress.

@@ -10,15 +10,18 @@ use http::{Request, StatusCode};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use tower_service::Service as _;
-use windlass_server::Stores;
+use windlass_discovery::Api;
+use windlass_server::{ServedApi, Stores};
+use windlass_store::fault::{Faults, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{
     Ledger as _, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit, Progress, SessionId,
     SessionState, Timestamp, Vault as _,
 };
+use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 
-use crate::world::{Body, LIFETIME, ManualClock, World};
+use crate::world::{Body, LIFETIME, ManualClock, SMALL_MEDIA, World, limits};
 
 /// More than an animal may have, which is 4 MB.
 const TOO_LARGE: Media = Media::new(5, 5 << 20);
@@ -86,6 +89,48 @@ async fn exceed_limit(world: &World, session: &str, offset: u64) -> u16 {
         .expect("it is valid");
     let reply = world.service().await.call(append).await;
     reply.expect("it cannot fail").status().as_u16()
+}
+
+/// The limit of small media may become lower between two lives of a server.
+#[tokio::test(start_paused = true)]
+async fn finish_that_moves_small_media_to_a_full_disk_can_be_repeated() {
+    let media = Media::new(2, 2 * SMALL_MEDIA);
+    let ledger = Arc::new(MemoryLedger::new());
+    let vault = Arc::new(MemoryVault::new());
+    let stores = |vault| Stores {
+        ledger: Arc::clone(&ledger) as _,
+        vault,
+    };
+    let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
+    let farm = ServedApi::with_default_handler(farm);
+    let mut limits = limits();
+    limits.small_media = media.len();
+    let first = World::limited(
+        farm,
+        stores(Arc::clone(&vault) as _),
+        Arc::default(),
+        limits,
+    );
+    let session = first.start(None).await.unwrap();
+    let range = format!("bytes 0-{}/*", media.len() - 1);
+    let reply = first
+        .put(&session, &range, Body::Whole(media.whole()))
+        .await;
+    assert_eq!((reply.committed(), count(&vault).await), (media.len(), 0));
+
+    let writes = Faults::new(Trigger::CallsOf("write"), InjectedFault::NoSpace);
+    let full = FaultyVault::new(Arc::clone(&vault) as _, Arc::new(writes));
+    let end = format!("bytes */{}", media.len());
+    let full = World::new(stores(Arc::new(full)), Arc::default());
+    let reply = full.put(&session, &end, Body::Whole(Vec::new())).await;
+    assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE, "{reply:?}");
+    let body = String::from_utf8_lossy(&reply.body);
+    assert!(body.contains("no space"), "{body}");
+
+    let next = World::new(stores(vault), Arc::default());
+    let reply = next.put(&session, &end, Body::Whole(Vec::new())).await;
+    assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
+    assert_eq!(next.media(&reply).await, media.whole());
 }
 
 /// A session that is finishing, with a start that no version of the server has written.
