@@ -150,7 +150,7 @@ impl ServerState {
             vault: Arc::clone(&self.stores.vault),
             buffer_pool: self.buffer_pool.clone(),
             media_reads: self.capacity.media_reads.clone(),
-            small_media: usize::try_from(limit).unwrap_or(UNPOOLED_MAYBE_SMALL),
+            small_media_limit: usize::try_from(limit).unwrap_or(UNPOOLED_MAYBE_SMALL),
             now: self.clock.now(),
         }
     }

@@ -273,7 +273,7 @@ impl Append {
     /// Gives bytes to the sink, which writes its buffer whenever it is full.
     async fn store(&mut self, mut data: Bytes, is_last: bool) -> Result<(), Error> {
         while !data.is_empty() {
-            self.sink.take(&mut data);
+            self.sink.accept(&mut data);
             // The last bytes of a request stay in the buffer: `end` writes and syncs in one call.
             let is_done = is_last && data.is_empty();
             if !is_done && !self.sink.find_room() {
@@ -307,7 +307,7 @@ impl Append {
     /// scheduled, or those of a write whose checkpoint the sink has not returned yet.
     fn needs_checkpoint(&self) -> bool {
         let is_new =
-            self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_checkpoint();
+            self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_progress();
         // Media that may still be small is committed to the ledger at the end of its request.
         is_new && self.sink.is_large()
     }
@@ -369,7 +369,7 @@ impl Append {
         }
         FlushedMedia {
             progress,
-            small_media: None,
+            small_bytes: None,
         }
     }
 
@@ -484,7 +484,7 @@ impl Append {
         let media = media_of(&self.request, &flushed.progress, digests);
         let finished = FinishedMedia {
             small_media: flushed
-                .small_media
+                .small_bytes
                 .clone()
                 .map(|bytes| (media.at.id, bytes)),
             media,

@@ -38,16 +38,17 @@ impl RunningChecksum {
 pub(super) enum BackgroundHasher {
     /// Neither digest is wanted.
     Off,
-    /// The state after all bytes so far.
+    /// The hasher after all bytes so far.
     Idle(Box<Md5Sha256Hasher>),
-    /// The task that hashes the last bytes.
+    /// A task is hashing the last bytes.
     Busy(JoinHandle<Box<Md5Sha256Hasher>>),
-    /// The state at the current offset is unknown. The digests are computed from the stored media
-    /// at the end.
+    /// No hasher has got exactly the bytes so far. The digests will be computed from the stored
+    /// media at the end.
     Unknown,
 }
 
 impl BackgroundHasher {
+    /// Starts at the first byte of the media.
     pub(super) fn new(wanted: Wanted) -> Self {
         if wanted == Wanted::default() {
             Self::Off
@@ -56,6 +57,7 @@ impl BackgroundHasher {
         }
     }
 
+    /// Continues from a state that [`BackgroundHasher::save`] has returned.
     pub(super) fn restore(wanted: Wanted, saved: &[u8]) -> Self {
         match Md5Sha256Hasher::restore(saved) {
             Ok(hasher) => Self::Idle(Box::new(hasher)),
@@ -66,18 +68,18 @@ impl BackgroundHasher {
         }
     }
 
-    /// Hashes the next bytes in the background, after the bytes before them.
-    pub(super) async fn update(&mut self, pieces: Vec<Bytes>) {
-        // Waits until the previous batch is hashed, so that the hasher keeps at most one batch of
-        // an upload in memory.
-        if let Some(hasher) = self.take().await {
-            *self = Self::Busy(tokio::task::spawn_blocking(move || hash(hasher, &pieces)));
+    /// Hashes the next bytes in the background. Waits first until those of the previous call are
+    /// hashed.
+    // The wait bounds the memory: the hasher keeps the bytes of one call at most.
+    pub(super) async fn update(&mut self, slices: Vec<Bytes>) {
+        if let Some(hasher) = self.take_hasher().await {
+            *self = Self::Busy(tokio::task::spawn_blocking(move || hash(hasher, &slices)));
         }
     }
 
     /// Returns the serialized state after all bytes so far; empty if there is none.
     pub(super) async fn save(&mut self) -> Vec<u8> {
-        let Some(hasher) = self.take().await else {
+        let Some(hasher) = self.take_hasher().await else {
             return Vec::new();
         };
         let saved = hasher.save();
@@ -85,13 +87,13 @@ impl BackgroundHasher {
         saved
     }
 
-    /// Waits until all bytes so far are hashed, and takes the hasher out. `None` if there is none.
-    /// Leaves `Off` if no digest is wanted, and `Unknown` otherwise.
+    /// Waits until all bytes so far are hashed. Removes and returns the hasher; `None` if there is
+    /// none. Leaves `Off` if no digest is wanted, and `Unknown` otherwise.
     ///
     /// # Cancel safety
     /// If the future is dropped, the state is `Unknown`. The digests are then computed from the
     /// stored media, which takes longer.
-    pub(super) async fn take(&mut self) -> Option<Box<Md5Sha256Hasher>> {
+    pub(super) async fn take_hasher(&mut self) -> Option<Box<Md5Sha256Hasher>> {
         match std::mem::replace(self, Self::Unknown) {
             Self::Off => {
                 *self = Self::Off;
@@ -103,7 +105,8 @@ impl BackgroundHasher {
         }
     }
 
-    /// Drops the state, because it includes bytes that are not part of the media.
+    /// Drops the state. The caller calls this when the hasher has got bytes that do not become part
+    /// of the media.
     pub(super) fn invalidate(&mut self) {
         if !matches!(self, Self::Off) {
             *self = Self::Unknown;
@@ -111,10 +114,10 @@ impl BackgroundHasher {
     }
 }
 
-/// Hashes `pieces`. Blocks.
-pub(super) fn hash(mut hasher: Box<Md5Sha256Hasher>, pieces: &[Bytes]) -> Box<Md5Sha256Hasher> {
-    for piece in pieces {
-        hasher.update(piece);
+/// Hashes `slices`. Blocks.
+pub(super) fn hash(mut hasher: Box<Md5Sha256Hasher>, slices: &[Bytes]) -> Box<Md5Sha256Hasher> {
+    for slice in slices {
+        hasher.update(slice);
     }
     hasher
 }

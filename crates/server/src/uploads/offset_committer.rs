@@ -13,7 +13,7 @@ use windlass_store::{
 
 use super::ServerState;
 use super::checksums::RunningChecksum;
-use super::sink::{FlushedMedia, PendingCheckpoint};
+use super::sink::{FlushedMedia, UnsyncedProgress};
 use crate::error::Error;
 
 /// Commits the offsets of one appending request. At most one commit runs at a time.
@@ -83,10 +83,7 @@ impl OffsetCommitter {
 
     /// Syncs and commits a checkpoint while the request continues to read. Waits first for the
     /// previous commit.
-    pub(super) async fn spawn_commit(
-        &mut self,
-        checkpoint: PendingCheckpoint,
-    ) -> Result<(), Error> {
+    pub(super) async fn spawn_commit(&mut self, checkpoint: UnsyncedProgress) -> Result<(), Error> {
         // One commit at a time: the ledger accepts a commit only if it begins at the offset that
         // the previous one has committed.
         self.join().await?;
@@ -135,7 +132,7 @@ impl OffsetCommitter {
         if nothing_new && state == SessionState::Active {
             return Ok(());
         }
-        let small_media = flushed.small_media;
+        let small_media = flushed.small_bytes;
         let committed = self.next_commit().commit(progress, small_media, state);
         let committed = committed.await?;
         Failpoint::OffsetCommitted.reach();

@@ -262,7 +262,7 @@ impl<'a> SingleRequestUpload<'a> {
     async fn take(&mut self, data: Bytes, is_last: bool) -> Result<(), Error> {
         let mut data = self.body_filter.accept(data)?;
         while !data.is_empty() {
-            self.sink.take(&mut data);
+            self.sink.accept(&mut data);
             // The last bytes of a request stay in the buffer: `end` writes and syncs in one call.
             let is_done = is_last && data.is_empty();
             if !is_done && !self.sink.find_room() {
@@ -312,7 +312,7 @@ impl<'a> SingleRequestUpload<'a> {
         self.request.expected.check(&digests)?;
         let media = media_of(&self.request, &flushed.progress, digests);
         let finished = FinishedMedia {
-            small_media: flushed.small_media.map(|bytes| (media.at.id, bytes)),
+            small_media: flushed.small_bytes.map(|bytes| (media.at.id, bytes)),
             media,
         };
         finish(self.server, &self.request, &finished, None).await

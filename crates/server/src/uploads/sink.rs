@@ -1,11 +1,9 @@
 //! The path of media bytes from a request to durable storage.
 //!
-//! A [`MediaSink`] collects bytes in a [`WriteBuffer`], computes their checksums, and writes one
-//! batch of them while the next batch is read. Small media stays in memory and is committed to the
-//! ledger. Other media is created in the vault by its first write.
-//!
-//! *Taken* bytes are those that the sink has accepted. *Sent* bytes are those of them that have
-//! left the write buffer: they are written, or a task is writing them.
+//! A [`MediaSink`] collects bytes in a [`WriteBuffer`] and computes their checksums. A task writes
+//! the bytes of one full buffer to the vault while the next ones are collected. The first write
+//! creates the media in the vault. Small media is never written: it stays in the buffer, and its
+//! request commits it to the ledger.
 
 use std::slice;
 use std::sync::Arc;
@@ -18,43 +16,45 @@ use windlass_store::{
     VaultError,
 };
 
-use super::write_buffer::{UNPOOLED_LARGE, UNPOOLED_MAYBE_SMALL, WriteBuffer};
-use crate::capacity::Pool;
+use super::checksums::{BackgroundHasher, RunningChecksum, hash};
+use super::write_buffer::{
+    BufferPool, Priority, UNPOOLED_LARGE, UNPOOLED_MAYBE_SMALL, WriteBuffer,
+};
+use crate::capacity;
 use crate::error::Error;
 use crate::identifiers::{new_media_id, new_small_media_id};
-use crate::uploads::checksums::{BackgroundHasher, RunningChecksum, hash};
-use crate::uploads::write_buffer::{BufferPool, Priority};
 
-/// The parts of the server that a sink needs.
+/// What a sink needs of the server.
 #[derive(Clone)]
 pub(crate) struct SinkDeps {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) vault: Arc<dyn Vault>,
     pub(crate) buffer_pool: BufferPool,
     /// Permits for files that are open for reading.
-    pub(crate) media_reads: Pool,
+    pub(crate) media_reads: capacity::Pool,
     /// Length in bytes up to which media is kept in the ledger.
-    pub(crate) small_media: usize,
+    pub(crate) small_media_limit: usize,
     /// When the request arrived.
     pub(crate) now: Timestamp,
 }
 
-/// Takes the bytes of one upload's media and makes them durable.
+/// Accepts the bytes of one upload's media and makes them durable.
 pub(crate) struct MediaSink {
     sink_deps: SinkDeps,
     write_buffer: WriteBuffer,
-    /// Checksum at the end of the sent bytes.
-    sent: RunningChecksum,
-    /// Checksum at the end of the taken bytes, which include those in the write buffer.
-    taken: RunningChecksum,
+    /// Offset of the first byte in the write buffer, and checksum of all bytes before it. Those are
+    /// written, or a task is writing them.
+    buffer_start: RunningChecksum,
+    /// Offset after the last byte in the write buffer, and checksum of all accepted bytes.
+    buffer_end: RunningChecksum,
     /// Whether the announced length exceeds the limit of small media.
     known_large: bool,
-    /// Id of the media if it stays small.
+    /// Id of the media in the ledger if it stays small.
     small_id: MediaId,
-    /// `None` while the media is small.
+    /// `None` before the media is created in the vault.
     vault_media: Option<VaultMedia>,
-    /// The running write. There is at most one.
-    writing: Option<Box<Writing>>,
+    /// The write that a task is making. There is at most one.
+    running_write: Option<Box<RunningWrite>>,
     /// MD5 and SHA-256, which are slower than CRC32C.
     background_hasher: BackgroundHasher,
 }
@@ -63,86 +63,87 @@ pub(crate) struct MediaSink {
 #[derive(Debug, Clone)]
 pub(crate) struct VaultMedia {
     id: MediaId,
-    writer: Arc<dyn MediaWriter>,
+    media_writer: Arc<dyn MediaWriter>,
 }
 
-/// A batch that is being written to the vault.
-struct Writing {
+/// The bytes of one write buffer on their way to the vault.
+struct RunningWrite {
     task: JoinHandle<Result<(), WriteFailed>>,
-    /// Checksum at the start of the batch.
+    /// Checksum at the start of the write.
     from: RunningChecksum,
-    /// Checksum at the end of the batch.
+    /// Checksum at its end.
     to: RunningChecksum,
-    /// Whether the caller gets a [`PendingCheckpoint`] once the batch is written.
-    is_checkpoint: bool,
+    /// Whether the caller gets an [`UnsyncedProgress`] once the bytes are written.
+    wants_progress: bool,
 }
 
-/// A failed write, with its pieces. If the disk was full, some of them are written, and their
+/// A failed write, with its bytes. If the disk was full, some of them are written, and their
 /// checksum must be computed again.
 struct WriteFailed {
     error: VaultError,
-    pieces: Vec<Bytes>,
+    slices: Vec<Bytes>,
 }
 
-/// Writes a batch. Releases its memory after success; a failure returns it in [`WriteFailed`].
+/// Writes the bytes of a write buffer. Releases their memory after success; a failure returns it in
+/// [`WriteFailed`].
 async fn write_out(
-    writer: &dyn MediaWriter,
+    media_writer: &dyn MediaWriter,
     offset: u64,
-    pieces: Vec<Bytes>,
+    slices: Vec<Bytes>,
 ) -> Result<(), WriteFailed> {
-    let written = writer.write(offset, pieces.clone()).await;
-    written.map_err(|error| WriteFailed { error, pieces })
+    let written = media_writer.write(offset, slices.clone()).await;
+    written.map_err(|error| WriteFailed { error, slices })
 }
 
-/// Writes a batch and syncs the media, including all earlier batches.
+/// As [`write_out`], and syncs the media, including all earlier writes.
 async fn write_out_and_sync(
-    writer: &dyn MediaWriter,
+    media_writer: &dyn MediaWriter,
     offset: u64,
-    pieces: Vec<Bytes>,
+    slices: Vec<Bytes>,
 ) -> Result<(), WriteFailed> {
     // One call, so that both happen in one task on a blocking thread.
-    let synced = writer.write_and_sync(offset, pieces.clone()).await;
-    synced.map_err(|error| WriteFailed { error, pieces })
+    let synced = media_writer.write_and_sync(offset, slices.clone()).await;
+    synced.map_err(|error| WriteFailed { error, slices })
 }
 
-/// A checkpoint whose bytes are written, but not yet synced and committed.
+/// The progress after a write to the vault. It may be committed once the media is synced.
 #[derive(Debug)]
-pub(crate) struct PendingCheckpoint {
-    pub(crate) progress: Progress,
-    writer: Arc<dyn MediaWriter>,
+pub(crate) struct UnsyncedProgress {
+    progress: Progress,
+    media_writer: Arc<dyn MediaWriter>,
 }
 
-impl PendingCheckpoint {
-    /// Makes the bytes durable and returns the progress that may then be committed.
+impl UnsyncedProgress {
+    /// Makes the written bytes durable. Returns the progress that may now be committed.
     pub(crate) async fn sync(self) -> Result<Progress, VaultError> {
-        self.writer.sync().await?;
+        self.media_writer.sync().await?;
         Ok(self.progress)
     }
 }
 
-/// The result of a flush, which covers all taken bytes.
+/// Media that is ready for a commit: the result of a flush, or what was committed before if a
+/// request discards its bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct FlushedMedia {
     /// The progress that may be committed. The commit sets its extent.
     pub(crate) progress: Progress,
     /// The bytes of small media, which the commit must store in the ledger. `None` if the bytes are
-    /// durable in the vault.
-    pub(crate) small_media: Option<Bytes>,
+    /// durable already.
+    pub(crate) small_bytes: Option<Bytes>,
 }
 
 impl MediaSink {
     /// Creates a sink for new media. Nothing is opened before the first write.
     pub(crate) fn new(sink_deps: SinkDeps, wanted: Wanted) -> Self {
-        let start = RunningChecksum::default();
         Self {
             small_id: new_small_media_id(sink_deps.now),
             sink_deps,
             write_buffer: WriteBuffer::default(),
-            sent: start,
-            taken: start,
+            buffer_start: RunningChecksum::default(),
+            buffer_end: RunningChecksum::default(),
             known_large: false,
             vault_media: None,
-            writing: None,
+            running_write: None,
             background_hasher: BackgroundHasher::new(wanted),
         }
     }
@@ -166,20 +167,22 @@ impl MediaSink {
                 let bytes = sink.sink_deps.ledger.small_media(id).await?;
                 let bytes = bytes.ok_or(Error::MediaLost(id))?;
                 sink.small_id = id;
-                sink.buffer(bytes);
+                sink.push(bytes);
             }
             Some(MediaRef {
                 id,
                 location: MediaLocation::Vault,
             }) => {
-                // The cached writer itself has written these bytes, so they need no verification.
+                // Media that is still open was written by this process, so it needs no
+                // verification.
                 let media = match open.filter(|open| open.id == id) {
                     Some(open) => open,
                     None => sink.reopen(id, progress).await?,
                 };
                 sink.vault_media = Some(media);
-                sink.sent = RunningChecksum::at(progress.offset, progress.crc32c);
-                sink.taken = sink.sent;
+                sink.buffer_start = RunningChecksum::at(progress.offset, progress.crc32c);
+                sink.buffer_end = sink.buffer_start;
+                // The row holds the state of the hashers of MD5 and SHA-256 at its offset.
                 sink.background_hasher = BackgroundHasher::restore(wanted, &progress.slow_digests);
             }
         }
@@ -188,10 +191,10 @@ impl MediaSink {
 
     async fn reopen(&self, id: MediaId, progress: &Progress) -> Result<VaultMedia, Error> {
         let vault = &self.sink_deps.vault;
-        let writer = vault.reopen(id, progress.offset, progress.extent).await?;
+        let media_writer = vault.reopen(id, progress.offset, progress.extent).await?;
         Ok(VaultMedia {
             id,
-            writer: Arc::from(writer),
+            media_writer: Arc::from(media_writer),
         })
     }
 
@@ -200,24 +203,25 @@ impl MediaSink {
         self.vault_media
     }
 
-    /// Tells the sink the length of the media in bytes, or a lower bound of it, if known.
-    pub(crate) fn announce_length(&mut self, total: Option<u64>) {
-        let small = self.sink_deps.small_media as u64;
-        self.known_large = total.is_some_and(|total| total > small);
+    /// Tells the sink that the media will have at least `min_length` bytes; `None` if nothing is
+    /// known about its length.
+    pub(crate) fn announce_length(&mut self, min_length: Option<u64>) {
+        let limit = self.sink_deps.small_media_limit as u64;
+        self.known_large = min_length.is_some_and(|length| length > limit);
     }
 
-    /// Offset after all taken bytes.
+    /// Offset after all accepted bytes.
     pub(crate) fn offset(&self) -> u64 {
-        self.taken.offset
+        self.buffer_end.offset
     }
 
-    /// Takes as much of `data` as fits into the write buffer.
-    pub(crate) fn take(&mut self, data: &mut Bytes) {
+    /// Moves as much of `data` into the write buffer as fits.
+    pub(crate) fn accept(&mut self, data: &mut Bytes) {
         let room = self
             .write_buffer
-            .room(self.unpooled_limit(), self.sent.offset);
-        let piece = data.split_to(room.min(data.len()));
-        self.buffer(piece);
+            .room(self.unpooled_limit(), self.buffer_start.offset);
+        let fitting = data.split_to(room.min(data.len()));
+        self.push(fitting);
     }
 
     /// Number of bytes in the write buffer, which the next [`MediaSink::write`] writes.
@@ -225,66 +229,68 @@ impl MediaSink {
         self.write_buffer.len()
     }
 
-    /// Whether the next write goes to the vault: the media is already there, or the taken bytes
-    /// exceed the limit of small media.
+    /// Whether a flush would write to the vault and not to the ledger: the media is in the vault
+    /// already, or the accepted bytes exceed the limit of small media.
     pub(crate) fn is_for_vault(&self) -> bool {
-        self.vault_media.is_some() || self.write_buffer.len() > self.sink_deps.small_media
+        self.vault_media.is_some() || self.write_buffer.len() > self.sink_deps.small_media_limit
     }
 
-    /// Whether the media is known to exceed the limit of small media, by its announced length or by
-    /// the taken bytes.
+    /// Whether the media is known to end up in the vault: by its announced length, or because a
+    /// flush would write there.
     pub(crate) fn is_large(&self) -> bool {
         self.known_large || self.is_for_vault()
     }
 
-    /// Whether the buffer has bytes that may be written to the vault before the media is complete.
+    /// Whether the write buffer has bytes that may be written now. The bytes of media that may still
+    /// be small may not: they would be in the vault.
     pub(crate) fn can_write(&self) -> bool {
         self.buffered_len() > 0 && self.is_large()
     }
 
-    /// Takes a pooled buffer if one is needed and available. Returns whether more bytes fit before
-    /// the next [`MediaSink::write`].
+    /// Gets pooled memory for the write buffer if it is needed and available. Returns whether more
+    /// bytes fit before the next [`MediaSink::write`].
     ///
     /// If this returns false, the caller must write the buffer at once and not when the next byte
     /// arrives. Otherwise each of a thousand slow uploads could hold a full buffer.
     pub(crate) fn find_room(&mut self) -> bool {
         let unpooled = self.unpooled_limit();
-        if self.write_buffer.needs_pooled(unpooled) {
-            let priority = match self.writing {
-                None => Priority::First,
-                Some(_) => Priority::Second,
+        if self.write_buffer.needs_pooled_memory(unpooled) {
+            let priority = match self.running_write {
+                None => Priority::High,
+                Some(_) => Priority::Low,
             };
             if let Some(pooled) = self.sink_deps.buffer_pool.acquire(priority) {
                 self.write_buffer.move_to(pooled);
             }
         }
-        self.write_buffer.room(unpooled, self.sent.offset) > 0
+        self.write_buffer.room(unpooled, self.buffer_start.offset) > 0
     }
 
-    /// Whether the running write will return a [`PendingCheckpoint`] that the caller does not have
-    /// yet.
-    pub(crate) fn owes_checkpoint(&self) -> bool {
-        self.writing
+    /// Whether the running write has a progress that the caller does not have yet.
+    pub(crate) fn owes_progress(&self) -> bool {
+        self.running_write
             .as_ref()
-            .is_some_and(|writing| writing.is_checkpoint)
+            .is_some_and(|running| running.wants_progress)
     }
 
-    /// Waits for the running write, then starts to write the buffer. Returns the latest
-    /// [`PendingCheckpoint`] of the writes that ended during the call, if any.
+    /// Waits for the running write, then starts to write the buffer.
     ///
-    /// If `is_checkpoint` is set:
+    /// With `wants_progress` the caller gets the progress after the new write, or after the running
+    /// one if the buffer is empty. If that write ends during this call, its progress is returned.
+    /// If not, the next call of `write` or of [`MediaSink::await_write`] returns it. A
+    /// [flush](MediaSink::flush_and_sync) drops it, because the progress after the flush includes
+    /// it.
     ///
-    /// - The new write is a checkpoint. If the buffer is empty, the running write becomes one.
-    /// - The new write may still be running when this returns. The next call of this method or of
-    ///   [`MediaSink::await_write`] then returns its checkpoint.
-    /// - [`MediaSink::flush_and_sync`] drops the checkpoint instead, because the flush covers its
-    ///   bytes.
+    /// Returns the latest progress that is wanted and known; `None` if there is none.
     pub(crate) async fn write(
         &mut self,
-        is_checkpoint: bool,
-    ) -> Result<Option<PendingCheckpoint>, Error> {
-        if is_checkpoint && self.buffered_len() == 0 {
-            self.add_checkpoint();
+        wants_progress: bool,
+    ) -> Result<Option<UnsyncedProgress>, Error> {
+        if let Some(running) = &mut self.running_write
+            && wants_progress
+            && self.write_buffer.len() == 0
+        {
+            running.wants_progress = true;
         }
         // One write at a time: after a failed write, no other may follow.
         let earlier = self.await_write().await?;
@@ -292,89 +298,84 @@ impl MediaSink {
             return Ok(earlier);
         }
         let is_pooled = self.write_buffer.is_pooled();
-        self.send(is_checkpoint).await?;
+        self.start_write(wants_progress).await?;
         if is_pooled {
             return Ok(earlier);
         }
-        // Unpooled bytes are slices of the connection's read buffer. An upload that reads during
-        // the write would hold two such buffers, which is too much memory for a thousand uploads.
+        // Most unpooled bytes are slices of the connection's read buffer. An upload that reads
+        // during the write would hold two such buffers, which is too much memory for a thousand
+        // uploads.
         Ok(self.await_write().await?.or(earlier))
     }
 
-    /// Makes the running write a checkpoint, if there is one.
-    fn add_checkpoint(&mut self) {
-        if let Some(writing) = &mut self.writing {
-            writing.is_checkpoint = true;
-        }
-    }
-
     /// Starts to write the buffer. No other write may be running.
-    async fn send(&mut self, is_checkpoint: bool) -> Result<(), Error> {
+    async fn start_write(&mut self, wants_progress: bool) -> Result<(), Error> {
         let media = self.vault_media().await?;
-        let is_large_batch = self.buffered_len() > self.unpooled_limit();
-        let (from, pieces) = self.take_batch().await;
+        let is_large_write = self.buffered_len() > self.unpooled_limit();
+        let (from, slices) = self.drain_buffer().await;
         let offset = from.offset;
         // A task, so that the next bytes are read while these are written. `stop_writing` or
         // `await_write` waits for the task before any other operation on the media.
-        let write = async move { write_out(&*media.writer, offset, pieces).await };
-        self.writing = Some(Box::new(Writing {
+        let write = async move { write_out(&*media.media_writer, offset, slices).await };
+        self.running_write = Some(Box::new(RunningWrite {
             task: tokio::spawn(write),
             from,
-            to: self.taken,
-            is_checkpoint,
+            to: self.buffer_end,
+            wants_progress,
         }));
-        if is_large_batch {
+        if is_large_write {
             // Lets the runtime start the write task. A task whose socket always has bytes might not
-            // yield until the next batch is full, and the disk would be idle until then.
+            // yield until the buffer is full again, and the disk would be idle until then.
             tokio::task::yield_now().await;
         }
         Ok(())
     }
 
-    /// Takes the batch out of the buffer. Returns the checksum at its start, and its pieces.
-    async fn take_batch(&mut self) -> (RunningChecksum, Vec<Bytes>) {
-        let from = std::mem::replace(&mut self.sent, self.taken);
-        let pieces = self.write_buffer.take_all();
-        self.background_hasher.update(pieces.clone()).await;
-        (from, pieces)
+    /// Removes the bytes from the write buffer. Returns the checksum at their start, and the bytes.
+    async fn drain_buffer(&mut self) -> (RunningChecksum, Vec<Bytes>) {
+        let from = std::mem::replace(&mut self.buffer_start, self.buffer_end);
+        let slices = self.write_buffer.drain();
+        self.background_hasher.update(slices.clone()).await;
+        (from, slices)
     }
 
-    /// Writes and syncs all taken bytes. Returns the progress that may now be committed.
+    /// Writes and syncs all accepted bytes, except those of small media. Returns the progress that
+    /// may now be committed.
     pub(crate) async fn flush_and_sync(&mut self) -> Result<FlushedMedia, Error> {
-        // The checkpoint of that write is dropped: the commit after this flush covers its bytes.
         self.await_write().await?;
         if !self.is_for_vault() {
-            return Ok(self.take_small().await);
+            return Ok(self.flush_small().await);
         }
         let media = self.vault_media().await?;
         if self.write_buffer.len() > 0 {
-            let (from, pieces) = self.take_batch().await;
+            let (from, slices) = self.drain_buffer().await;
             // Not in a task of its own, which would delay the acknowledgement by a wake-up.
-            let written = write_out_and_sync(&*media.writer, from.offset, pieces).await;
+            let written = write_out_and_sync(&*media.media_writer, from.offset, slices).await;
             self.record_write(written, from)?;
         } else {
-            media.writer.sync().await?;
+            media.media_writer.sync().await?;
         }
         Ok(FlushedMedia {
-            progress: self.progress(self.taken, media.id).await,
-            small_media: None,
+            progress: self.progress(self.buffer_end, media.id).await,
+            small_bytes: None,
         })
     }
 
-    /// Returns the digests of all taken bytes. `flushed` is the result of their flush. If a wanted
-    /// digest was not computed while the bytes arrived, it is computed from the flushed media.
+    /// Returns the digests of all accepted bytes. `flushed` is the result of their flush. If a
+    /// wanted digest was not computed while the bytes arrived, it is computed from the flushed
+    /// media.
     pub(crate) async fn digests(
         &mut self,
         wanted: Wanted,
         flushed: &FlushedMedia,
     ) -> Result<Digests, Error> {
-        let (md5, sha256) = match self.background_hasher.take().await {
+        let (md5, sha256) = match self.background_hasher.take_hasher().await {
             Some(hasher) if hasher.wanted().contains(wanted) => hasher.finish(),
             _ if wanted == Wanted::default() => (None, None),
             _ => self.hash_flushed(wanted, flushed).await?.finish(),
         };
         Ok(Digests {
-            crc32c: self.taken.crc32c(),
+            crc32c: self.buffer_end.crc32c(),
             md5,
             sha256,
         })
@@ -383,8 +384,8 @@ impl MediaSink {
     /// Waits for the running write and ignores its result. Afterwards this sink cannot overwrite
     /// bytes of the session's next writer.
     pub(crate) async fn stop_writing(&mut self) {
-        if let Some(writing) = self.writing.take() {
-            writing.task.await.ok();
+        if let Some(running) = self.running_write.take() {
+            running.task.await.ok();
         }
     }
 
@@ -398,7 +399,7 @@ impl MediaSink {
         }
     }
 
-    /// Number of bytes that the buffer may hold without memory from the pool.
+    /// Number of bytes that the write buffer may hold without pooled memory.
     fn unpooled_limit(&self) -> usize {
         if self.known_large || self.vault_media.is_some() {
             UNPOOLED_LARGE
@@ -407,9 +408,9 @@ impl MediaSink {
         }
     }
 
-    /// Adds bytes to the buffer.
-    fn buffer(&mut self, data: Bytes) {
-        self.taken.advance(&data);
+    /// Adds bytes to the write buffer. They must fit.
+    fn push(&mut self, data: Bytes) {
+        self.buffer_end.advance(&data);
         self.write_buffer.push(data);
     }
 
@@ -419,83 +420,86 @@ impl MediaSink {
             return Ok(media.clone());
         }
         let id = new_media_id();
-        let writer = Arc::from(self.sink_deps.vault.create(id).await?);
-        Ok(self.vault_media.insert(VaultMedia { id, writer }).clone())
+        let media_writer = Arc::from(self.sink_deps.vault.create(id).await?);
+        let media = VaultMedia { id, media_writer };
+        Ok(self.vault_media.insert(media).clone())
     }
 
-    /// Waits for the running write and returns its [`PendingCheckpoint`], if it was one.
+    /// Waits for the running write. Returns the progress after it if that is wanted.
     ///
     /// # Errors
-    /// The vault's. [`VaultError::NoSpace`] rewinds the sink to the end of the written bytes.
-    pub(crate) async fn await_write(&mut self) -> Result<Option<PendingCheckpoint>, Error> {
-        let Some(writing) = self.writing.take() else {
+    /// The vault's. [`VaultError::NoSpace`] drops all accepted bytes that are not written.
+    pub(crate) async fn await_write(&mut self) -> Result<Option<UnsyncedProgress>, Error> {
+        let Some(running) = self.running_write.take() else {
             return Ok(None);
         };
         let panicked = |panic| {
             Err(WriteFailed {
                 error: VaultError::Fault(Arc::new(panic)),
-                pieces: Vec::new(),
+                slices: Vec::new(),
             })
         };
-        let written = writing.task.await.unwrap_or_else(panicked);
-        self.record_write(written, writing.from)?;
-        if writing.is_checkpoint {
-            return Ok(Some(self.pending_checkpoint(writing.to).await));
+        let written = running.task.await.unwrap_or_else(panicked);
+        self.record_write(written, running.from)?;
+        if running.wants_progress {
+            return Ok(Some(self.unsynced_progress(running.to).await));
         }
         Ok(None)
     }
 
-    /// Handles the result of the write of a batch that began at `from`: a full disk rewinds the
-    /// sink.
+    /// Handles the result of a write that began at `from`. After a full disk it drops the bytes
+    /// that are not written.
     fn record_write(
         &mut self,
         written: Result<(), WriteFailed>,
         from: RunningChecksum,
     ) -> Result<(), Error> {
-        written.map_err(|WriteFailed { error, pieces }| {
+        written.map_err(|WriteFailed { error, slices }| {
             if let VaultError::NoSpace { written } = error {
-                self.rewind_to(from, &pieces, written);
+                self.drop_unwritten(from, &slices, written);
             }
             error.into()
         })
     }
 
-    async fn pending_checkpoint(&mut self, at: RunningChecksum) -> PendingCheckpoint {
-        let media = self.vault_media.clone().expect("a batch was written to it");
-        PendingCheckpoint {
+    async fn unsynced_progress(&mut self, at: RunningChecksum) -> UnsyncedProgress {
+        let media = self.vault_media.clone().expect("bytes were written to it");
+        UnsyncedProgress {
             progress: self.progress(at, media.id).await,
-            writer: media.writer,
+            media_writer: media.media_writer,
         }
     }
 
-    /// Drops all taken bytes after the first `written` bytes of a batch that began at `from`.
-    fn rewind_to(&mut self, from: RunningChecksum, pieces: &[Bytes], written: u64) {
+    /// Drops all accepted bytes after the first `written` bytes of a write of `slices` that began at
+    /// `from`.
+    fn drop_unwritten(&mut self, from: RunningChecksum, slices: &[Bytes], written: u64) {
         // The checksum of the written part is computed again, because bytes cannot be removed from
         // a checksum.
         let mut checksum = from;
         let mut left = usize::try_from(written).unwrap_or(usize::MAX);
-        for piece in pieces {
-            let kept = left.min(piece.len());
-            checksum.advance(&piece[..kept]);
+        for slice in slices {
+            let kept = left.min(slice.len());
+            checksum.advance(&slice[..kept]);
             left -= kept;
         }
-        drop(self.write_buffer.take_all());
-        self.sent = checksum;
-        self.taken = checksum;
+        drop(self.write_buffer.drain());
+        self.buffer_start = checksum;
+        self.buffer_end = checksum;
         // MD5 and SHA-256 include dropped bytes, so they will be computed from the stored media.
         self.background_hasher.invalidate();
     }
 
-    /// Returns all bytes of small media.
-    async fn take_small(&mut self) -> FlushedMedia {
-        let bytes = self.write_buffer.concat();
+    /// Removes all bytes of small media from the write buffer and returns them with their progress.
+    async fn flush_small(&mut self) -> FlushedMedia {
+        let bytes = self.write_buffer.drain_to_one();
         self.background_hasher.update(vec![bytes.clone()]).await;
-        self.sent = self.taken;
+        self.buffer_start = self.buffer_end;
         FlushedMedia {
             progress: Progress {
-                offset: self.taken.offset,
+                offset: self.buffer_end.offset,
                 total: None,
-                crc32c: self.taken.crc32c(),
+                crc32c: self.buffer_end.crc32c(),
+                // Not needed: the next request gets all bytes again from the ledger.
                 slow_digests: Vec::new(),
                 media: Some(MediaRef {
                     id: self.small_id,
@@ -503,16 +507,18 @@ impl MediaSink {
                 }),
                 extent: None,
             },
-            small_media: Some(bytes),
+            small_bytes: Some(bytes),
         }
     }
 
-    /// Returns the progress at the offset of a checksum of media in the vault.
+    /// Returns the progress of media in the vault. `at` is the checksum of the bytes that have left
+    /// the write buffer.
     async fn progress(&mut self, at: RunningChecksum, id: MediaId) -> Progress {
         Progress {
             offset: at.offset,
             total: None,
             crc32c: at.crc32c(),
+            // The state of the hashers of MD5 and SHA-256, from which the next request continues.
             slow_digests: self.background_hasher.save().await,
             media: Some(MediaRef {
                 id,
@@ -522,39 +528,38 @@ impl MediaSink {
         }
     }
 
+    /// Computes MD5 and SHA-256 of flushed media.
     async fn hash_flushed(
         &self,
         wanted: Wanted,
         flushed: &FlushedMedia,
     ) -> Result<Box<Md5Sha256Hasher>, Error> {
         let hasher = Box::new(Md5Sha256Hasher::new(wanted));
-        match (&flushed.small_media, &self.vault_media) {
+        match (&flushed.small_bytes, &self.vault_media) {
             (Some(bytes), _) => Ok(hash(hasher, slice::from_ref(bytes))),
-            (None, Some(media)) => self.read_back(media, hasher).await,
-            // Nothing was taken.
+            (None, Some(media)) => self.hash_stored(media, hasher).await,
+            // There are no bytes.
             (None, None) => Ok(hasher),
         }
     }
 
-    async fn read_back(
+    /// Reads the media back from the vault and hashes it.
+    async fn hash_stored(
         &self,
         media: &VaultMedia,
         mut hasher: Box<Md5Sha256Hasher>,
     ) -> Result<Box<Md5Sha256Hasher>, Error> {
         // Without a timeout: the whole media is there, and a refusal would waste it.
-        let _open = self.sink_deps.media_reads.acquire(1).await;
-        let mut reader = self
-            .sink_deps
-            .vault
-            .read(media.id, 0..self.taken.offset)
-            .await?;
+        let _permit = self.sink_deps.media_reads.acquire(1).await;
+        let range = 0..self.buffer_end.offset;
+        let mut reader = self.sink_deps.vault.read(media.id, range).await?;
         loop {
-            let piece = reader.next(READ_LEN).await?;
-            if piece.is_empty() {
+            let bytes = reader.next(READ_LEN).await?;
+            if bytes.is_empty() {
                 return Ok(hasher);
             }
             // Hashing is bound by the processor and would block a worker thread of the runtime.
-            let task = tokio::task::spawn_blocking(move || hash(hasher, &[piece]));
+            let task = tokio::task::spawn_blocking(move || hash(hasher, &[bytes]));
             hasher = task
                 .await
                 .map_err(|panic| VaultError::Fault(Arc::new(panic)))?;
