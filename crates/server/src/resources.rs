@@ -24,8 +24,8 @@ use crate::registry::ServedMethod;
 use crate::reply::{self, Reply, empty, json_bytes, stored_json};
 use crate::uploads::ServerState;
 use crate::uploads::finish::ATTEMPTS;
-use crate::uploads::request::UploadHead;
 use crate::uploads::single_request;
+use crate::uploads::start_request::UploadHead;
 
 /// The text, its parsed values and the decoded media are in memory at the same time.
 const COPIES: u64 = 3;

@@ -30,10 +30,10 @@ use crate::reply::{self, Reply, json_bytes, stored_json};
 use crate::resources::{CallHead, call};
 use crate::uploads::ServerState;
 use crate::uploads::finish::FinalReply;
-use crate::uploads::request::UploadHead;
 use crate::uploads::session;
 use crate::uploads::sessions::{SessionReply, SessionTarget};
 use crate::uploads::single_request;
+use crate::uploads::start_request::UploadHead;
 
 /// How long the readiness check waits for the ledger.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);

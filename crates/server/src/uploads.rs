@@ -2,12 +2,12 @@
 //!
 //! These modules do not parse requests, which is the duty of `windlass_proto`, and do not turn
 //! errors and replies into HTTP, which is that of [`crate::error`] and [`crate::reply`]. There are
-//! two exceptions: [`finish`] stores the status of a reply; [`request`] stores conditional headers
+//! two exceptions: [`finish`] stores the status of a reply; [`start_request`] stores conditional headers
 //! and reads the two metadata fields that state a media type.
 //!
 //! | module | duty |
 //! |---|---|
-//! | [`request`] | the request that started an upload, as it is stored with the session |
+//! | [`start_request`] | the request that started an upload, as it is stored with the session |
 //! | [`single_request`] | simple and multipart uploads |
 //! | [`session`] | start, query, append, cancel |
 //! | [`sessions`] | the sessions of a server: rows, guards and leases, rules, stored replies |
@@ -22,7 +22,7 @@
 //! - The *ledger* is the database of sessions, resources and small media; the *vault* stores larger
 //!   media. Both are traits of `windlass_store`.
 //! - A session's *row* is its record in the ledger. Its field `context` holds the
-//!   [`UploadRequest`](request::UploadRequest) that started the session, as bytes that the ledger
+//!   [`StartRequest`](start_request::StartRequest) that started the session, as bytes that the ledger
 //!   does not read.
 //! - A *lease* is the right of one request to write to a session. The ledger numbers the leases of
 //!   a session. The number of a lease is its *epoch*. A lease ends when the next one is taken, by a
@@ -72,12 +72,12 @@ pub(crate) mod append;
 mod checksums;
 pub(crate) mod finish;
 mod offset_committer;
-pub(crate) mod request;
 pub(crate) mod session;
 pub(crate) mod session_cache;
 pub(crate) mod sessions;
 pub(crate) mod single_request;
 pub(crate) mod sink;
+pub(crate) mod start_request;
 pub(crate) mod write_buffer;
 
 /// The state that all requests of a server share.

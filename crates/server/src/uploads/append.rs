@@ -12,10 +12,10 @@ use windlass_store::{Failpoint, LedgerError, MediaLocation, Session, SessionStat
 use super::ServerState;
 use super::finish::{FinalReply, FinishedMedia, SessionRef, finish, is_permanent, media_of};
 use super::offset_committer::OffsetCommitter;
-use super::request::UploadRequest;
 use super::session_cache::CachedSession;
 use super::sessions::{FailOutcome, LockedSession, SessionReply};
 use super::sink::{FlushedMedia, MediaSink};
+use super::start_request::StartRequest;
 use crate::body::RequestBody;
 use crate::capacity::Permit;
 use crate::error::{BodyError, Error};
@@ -26,7 +26,7 @@ use crate::locks::SessionGuard;
 /// Always boxed, so that a future that owns it holds a pointer: a thousand may wait at once.
 struct Append {
     server: Arc<ServerState>,
-    request: UploadRequest,
+    request: StartRequest,
     guard: SessionGuard,
     sink: MediaSink,
     /// Digests to compute in addition to CRC32C.
@@ -71,7 +71,7 @@ pub(super) fn append(
     // Not an `async fn`: its future would hold each argument twice, as received and as used.
     async move {
         server.stores.admit_media()?;
-        let expected = locked.request.expected.merge(expected)?;
+        let expected = locked.request.expected_digests.merge(expected)?;
         let open = Append::open(&server, locked, body_filter.total(), expected);
         // Boxed, so that its memory is free again while the body is awaited.
         let mut append = Box::pin(open).await?;
@@ -92,7 +92,7 @@ pub(super) async fn finish_active(
     total: u64,
     expected: ExpectedDigests,
 ) -> Result<FinalReply, Error> {
-    let expected = locked.request.expected.merge(expected)?;
+    let expected = locked.request.expected_digests.merge(expected)?;
     let mut append = Append::open(&server, locked, Some(total), expected).await?;
     let flushed = append.flush_committed().await?;
     Box::pin(append.finish(flushed, expected)).await
@@ -128,7 +128,7 @@ impl Append {
         let method = request.method(&server.registry)?;
         // A digest that only this request states was not computed while earlier requests appended
         // their bytes. It is computed from the stored media at the end.
-        let wanted = request.wanted(method).union(expected.wanted());
+        let wanted = request.wanted_digests(method).union(expected.wanted());
         let sink = MediaSink::resume(server.sink_deps(), wanted, &session.progress, media).await;
         let mut sink = match sink {
             Ok(sink) => sink,
@@ -478,7 +478,7 @@ impl Append {
             self.request = self
                 .server
                 .sessions
-                .read_stored_request(self.offset_committer.session.id)
+                .read_start_request(self.offset_committer.session.id)
                 .await?;
         }
         let media = media_of(&self.request, &flushed.progress, digests);

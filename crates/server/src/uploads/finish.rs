@@ -14,7 +14,7 @@ use windlass_store::{
 };
 
 use super::ServerState;
-use super::request::UploadRequest;
+use super::start_request::StartRequest;
 use crate::auth::AccessError;
 use crate::error::Error;
 use crate::handler::{
@@ -106,7 +106,7 @@ pub(crate) struct SessionRef {
 /// rejects the upload, nothing is changed, and the caller must end the session.
 pub(crate) async fn finish(
     server: &ServerState,
-    request: &UploadRequest,
+    request: &StartRequest,
     finished: &FinishedMedia,
     session_ref: Option<&SessionRef>,
 ) -> Result<FinalReply, Error> {
@@ -154,7 +154,7 @@ pub(crate) async fn finish(
 }
 
 /// Returns an error if the handler refuses to let the upload begin.
-pub(crate) async fn admit(server: &ServerState, request: &UploadRequest) -> Result<(), Error> {
+pub(crate) async fn admit(server: &ServerState, request: &StartRequest) -> Result<(), Error> {
     let parts = prepare(server, request)?;
     let handler = &parts.served.served.handler;
     Ok(handler.admit(&parts.call(server, request)).await?)
@@ -172,7 +172,7 @@ fn uploaded(server: &ServerState, finished: &FinishedMedia) -> Uploaded {
     )
 }
 
-fn prepare<'a>(server: &'a ServerState, request: &UploadRequest) -> Result<CallParts<'a>, Error> {
+fn prepare<'a>(server: &'a ServerState, request: &StartRequest) -> Result<CallParts<'a>, Error> {
     let method = request.method(&server.registry)?;
     let now = server.clock.now();
     Ok(CallParts {
@@ -192,7 +192,7 @@ fn prepare<'a>(server: &'a ServerState, request: &UploadRequest) -> Result<CallP
 /// uploads 200 (docs/protocol.md, decision 1).
 fn status(
     server: &ServerState,
-    request: &UploadRequest,
+    request: &StartRequest,
     session_ref: Option<&SessionRef>,
 ) -> Result<StatusCode, Error> {
     if session_ref.is_none() || !request.creates() {
@@ -215,7 +215,7 @@ struct CallParts<'a> {
 }
 
 impl CallParts<'_> {
-    fn call<'a>(&'a self, server: &'a ServerState, request: &'a UploadRequest) -> Call<'a> {
+    fn call<'a>(&'a self, server: &'a ServerState, request: &'a StartRequest) -> Call<'a> {
         Call {
             api: &self.served.served.api,
             method: self.served.method,
@@ -256,7 +256,7 @@ pub(crate) fn is_permanent(error: &Error) -> bool {
 ///
 /// # Panics
 /// If `progress` names no media. The progress of a flushed sink always names it.
-pub(crate) fn media_of(request: &UploadRequest, progress: &Progress, digests: Digests) -> Media {
+pub(crate) fn media_of(request: &StartRequest, progress: &Progress, digests: Digests) -> Media {
     Media {
         at: progress.media.expect("a flushed sink names its media"),
         length: progress.offset,
@@ -266,7 +266,7 @@ pub(crate) fn media_of(request: &UploadRequest, progress: &Progress, digests: Di
 }
 
 fn build_reply(
-    request: &UploadRequest,
+    request: &StartRequest,
     body: Option<Content>,
     status: StatusCode,
 ) -> Result<FinalReply, Error> {

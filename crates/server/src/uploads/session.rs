@@ -14,9 +14,9 @@ use windlass_store::{EndSession, Failpoint, NewSession, SessionId, SessionState}
 use super::ServerState;
 use super::append::{append, finish_active, resume_finish};
 use super::finish::admit;
-use super::request::UploadRequest;
 use super::session_cache::CachedSession;
-use super::sessions::{LockedSession, SessionReply, SessionTarget, snapshot, stored_request};
+use super::sessions::{LockedSession, SessionReply, SessionTarget, snapshot, start_request_of};
+use super::start_request::StartRequest;
 use crate::body::RequestBody;
 use crate::context::Principal;
 use crate::error::Error;
@@ -31,7 +31,7 @@ const BODY_PRESENT: &str = "nobody has taken the body yet";
 /// client announced, `dialect` the name of the dialect that it speaks.
 pub(crate) async fn start(
     server: &ServerState,
-    mut request: UploadRequest,
+    mut request: StartRequest,
     declared: Option<u64>,
     dialect: &'static str,
 ) -> Result<String, Error> {
@@ -243,7 +243,7 @@ pub(crate) async fn finish_interrupted_upload(
     let Some(session) = server.stores.ledger.session(id).await? else {
         return Ok(());
     };
-    let request = stored_request(&session);
+    let request = start_request_of(&session);
     let lifecycle = Arc::clone(&server.lifecycle);
     let server = Arc::clone(server);
     lifecycle

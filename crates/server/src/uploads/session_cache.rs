@@ -17,8 +17,8 @@ use std::time::Duration;
 use hashlink::LruCache;
 use windlass_store::{Session, SessionId, Timestamp};
 
-use super::request::UploadRequest;
 use super::sink::VaultMedia;
+use super::start_request::StartRequest;
 
 /// Maximum number of cached sessions. Each may keep one file open, so the server needs this many
 /// additional file descriptors.
@@ -43,7 +43,7 @@ pub(crate) struct CachedSession {
     /// Row of the session, with its lease and an empty `context`; see `request`.
     pub(crate) session: Session,
     /// The request that started the session.
-    pub(crate) request: UploadRequest,
+    pub(crate) request: StartRequest,
     /// The open media, if it is in the vault.
     pub(crate) media: Option<VaultMedia>,
     /// When the entry was put into the cache.
@@ -124,7 +124,7 @@ mod tests {
                 owner: None,
                 dialect: "google".to_owned(),
             },
-            request: UploadRequest::example(),
+            request: StartRequest::example(),
             media: None,
             since: Timestamp::from_millis(since),
         }

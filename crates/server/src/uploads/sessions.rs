@@ -11,9 +11,9 @@ use windlass_store::{
 };
 
 use super::finish::FinalReply;
-use super::request::UploadRequest;
 use super::session_cache::{CachedSession, SessionCache};
 use super::sink::VaultMedia;
+use super::start_request::StartRequest;
 use crate::body::RequestBody;
 use crate::capacity::Capacity;
 use crate::config::Settings;
@@ -68,7 +68,7 @@ pub(crate) struct LockedSession {
     /// Row of the session.
     pub(crate) session: Session,
     /// The request that started the session.
-    pub(crate) request: UploadRequest,
+    pub(crate) request: StartRequest,
     /// The media, if it is still open from the previous request.
     pub(crate) media: Option<VaultMedia>,
     pub(crate) guard: SessionGuard,
@@ -97,9 +97,9 @@ impl Sessions {
     }
 
     /// Reads the request that started a session from the ledger, with its metadata.
-    pub(crate) async fn read_stored_request(&self, id: SessionId) -> Result<UploadRequest, Error> {
+    pub(crate) async fn read_start_request(&self, id: SessionId) -> Result<StartRequest, Error> {
         let session = self.ledger.session(id).await?;
-        stored_request(&session.ok_or(Error::SessionNotFound)?)
+        start_request_of(&session.ok_or(Error::SessionNotFound)?)
     }
 
     /// Answers a request whose session a newer request has taken over: reads the rest of the body,
@@ -194,12 +194,12 @@ impl Sessions {
         &self,
         id: SessionId,
         target: &SessionTarget,
-    ) -> Result<(Session, UploadRequest), Error> {
+    ) -> Result<(Session, StartRequest), Error> {
         self.check(self.ledger.session(id).await?, target)
     }
 
     /// Whether the session has not expired and was started under this path.
-    fn lives_at(&self, session: &Session, request: &UploadRequest, target: &SessionTarget) -> bool {
+    fn lives_at(&self, session: &Session, request: &StartRequest, target: &SessionTarget) -> bool {
         self.clock.now() < session.expires && request.path == target.path
     }
 
@@ -217,12 +217,12 @@ impl Sessions {
         &self,
         session: Option<Session>,
         target: &SessionTarget,
-    ) -> Result<(Session, UploadRequest), Error> {
+    ) -> Result<(Session, StartRequest), Error> {
         let session = session.ok_or(Error::SessionNotFound)?;
         // Checked first: the stored request of a cancelled or failed session is deleted, so there
         // is no path to compare. The reply is the same for every path.
         self.refuse_ended(&session)?;
-        let request = stored_request(&session)?;
+        let request = start_request_of(&session)?;
         if self.lives_at(&session, &request, target) {
             Ok((session, request))
         } else {
@@ -264,7 +264,7 @@ impl Sessions {
     }
 
     /// Maximum size in bytes of the media of the request's method; `None` if it has no limit.
-    pub(crate) fn max_size(&self, request: &UploadRequest) -> Result<Option<u64>, Error> {
+    pub(crate) fn max_size(&self, request: &StartRequest) -> Result<Option<u64>, Error> {
         let method = request.method(&self.registry)?.method;
         let upload = method.upload.as_ref();
         Ok(upload
@@ -272,7 +272,7 @@ impl Sessions {
             .map(ByteSize::bytes))
     }
 
-    pub(super) fn rules(&self, session: &Session, request: &UploadRequest) -> Result<Rules, Error> {
+    pub(super) fn rules(&self, session: &Session, request: &StartRequest) -> Result<Rules, Error> {
         let rules = Rules::default()
             .with_chunks(self.settings.chunks)
             .with_max_size(self.max_size(request)?);
@@ -328,8 +328,8 @@ impl FailOutcome {
 }
 
 /// Reads the stored request in the session's row.
-pub(super) fn stored_request(session: &Session) -> Result<UploadRequest, Error> {
-    let request = UploadRequest::from_bytes(&session.context);
+pub(super) fn start_request_of(session: &Session) -> Result<StartRequest, Error> {
+    let request = StartRequest::from_bytes(&session.context);
     let mut request = request.ok_or(Error::SessionNotFound)?;
     request.principal = session.owner.as_ref().map(Principal::new);
     Ok(request)

@@ -15,8 +15,8 @@ use windlass_store::{Failpoint, LedgerError};
 
 use super::ServerState;
 use super::finish::{FinalReply, FinishedMedia, admit, finish, media_of};
-use super::request::{UploadHead, UploadRequest};
 use super::sink::MediaSink;
+use super::start_request::{StartRequest, UploadHead};
 use crate::body::RequestBody;
 use crate::capacity::Permit;
 use crate::error::Error;
@@ -26,7 +26,7 @@ use crate::registry::ServedMethod;
 /// Media that arrives in one request.
 struct SingleRequestUpload<'a> {
     server: &'a ServerState,
-    request: UploadRequest,
+    request: StartRequest,
     body_filter: BodyFilter,
     sink: MediaSink,
     /// Time at which the last write ended; before the first write, at which the upload was opened.
@@ -179,7 +179,7 @@ impl MultipartPrelude {
         &mut self,
         head: &UploadHead<'_>,
         expected: ExpectedDigests,
-    ) -> Result<UploadRequest, Error> {
+    ) -> Result<StartRequest, Error> {
         let metadata = parse_metadata(&self.metadata)?;
         head.with_body(&metadata, self.content_type.take(), expected)
     }
@@ -188,13 +188,13 @@ impl MultipartPrelude {
 impl<'a> SingleRequestUpload<'a> {
     async fn open(
         server: &'a ServerState,
-        request: UploadRequest,
+        request: StartRequest,
         length: BodyLength,
     ) -> Result<Self, Error> {
         server.admit_upload()?;
         let permit = server.capacity.uploads.take()?;
         admit(server, &request).await?;
-        let wanted = request.wanted(request.method(&server.registry)?);
+        let wanted = request.wanted_digests(request.method(&server.registry)?);
         let mut sink = MediaSink::new(server.sink_deps(), wanted);
         if let BodyLength::Exact(length) = length {
             sink.announce_length(Some(length));
@@ -237,7 +237,7 @@ impl<'a> SingleRequestUpload<'a> {
         }
         if let Some(checksums) = splitter.finish()? {
             let checksums = ExpectedDigests::from_metadata(&parse_metadata(&checksums)?)?;
-            self.request.expected = self.request.expected.merge(checksums)?;
+            self.request.expected_digests = self.request.expected_digests.merge(checksums)?;
             // Digests that were not computed during the upload are computed from the stored media.
             self.wanted = self.wanted.union(checksums.wanted());
         }
@@ -309,7 +309,7 @@ impl<'a> SingleRequestUpload<'a> {
         let flushed = self.sink.flush_and_sync().await?;
         Failpoint::SingleRequestSynced.reach();
         let digests = self.sink.digests(self.wanted, &flushed).await?;
-        self.request.expected.check(&digests)?;
+        self.request.expected_digests.check(&digests)?;
         let media = media_of(&self.request, &flushed.progress, digests);
         let finished = FinishedMedia {
             small_media: flushed.small_bytes.map(|bytes| (media.at.id, bytes)),

@@ -1,4 +1,5 @@
-//! The request that started an upload, stored until its resource is created.
+//! The start request: what the server keeps of the request that started an upload, until its
+//! resource is created.
 
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod};
@@ -28,22 +29,28 @@ const CREDENTIALS: [&str; 5] = [
 // A thousand uploads thus keep at most 4 MiB. Larger metadata is read again from the ledger.
 const SMALL_METADATA: usize = 4 * 1024;
 
-/// A request that starts an upload: its method, its parameters, and the type of its media.
+/// The request that started an upload: the method of the API that it calls, its parameters, its
+/// metadata, and the type of its media. For an upload of one request, that request.
 ///
-/// Stored as JSON in the session's row, so the names of the fields are a format on disk.
+/// That of a session is stored in its row as JSON, so the names of the fields are a format on disk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct UploadRequest {
+pub(crate) struct StartRequest {
     /// Virtual host of the API, if it has one.
     // Versions without virtual hosts wrote rows without this field.
     #[serde(default)]
     host: Option<Host>,
+    /// Name of the API.
     api: String,
+    /// Version of the API.
     version: String,
+    /// Id of the method, such as `farm.animals.insert`.
     method: String,
     /// Path of the request as it was sent, without the upload prefix (`/upload` or
     /// `/resumable/upload`).
     pub(crate) path: String,
+    /// Query without credentials.
     query: String,
+    /// HTTP method.
     // `verb` is the name in existing ledgers.
     #[serde(rename = "verb")]
     http_method: String,
@@ -52,13 +59,15 @@ pub(crate) struct UploadRequest {
     /// The JSON metadata as text. Parsed, it would take many times the memory, for days if the
     /// upload takes days.
     metadata: String,
-    /// Media type.
+    /// Type of the media.
     pub(crate) content_type: String,
-    /// Digests that the client has announced.
-    pub(crate) expected: ExpectedDigests,
+    /// Digests of the media that the client states.
+    #[serde(rename = "expected")]
+    pub(crate) expected_digests: ExpectedDigests,
     /// Conditional headers, such as `If-Match`, by name.
     conditions: Vec<(String, String)>,
-    /// Who started the upload, if that was established. The session's row has it in a column.
+    /// Who started the upload, if that was established. Not in the JSON: the session's row has it
+    /// as its `owner`.
     #[serde(skip)]
     pub(crate) principal: Option<Principal>,
 }
@@ -75,36 +84,40 @@ pub(crate) struct UploadHead<'a> {
 }
 
 impl UploadHead<'_> {
-    /// Combines the head with the metadata and the media type of the body.
+    /// Combines the head with the metadata, the type of the media and the digests that the headers
+    /// state. Without a type, that in the metadata is used.
     ///
     /// # Errors
     /// If the method does not accept the type, a parameter that shapes the final reply is invalid,
-    /// or the metadata states malformed digests.
+    /// or the metadata states digests that are malformed or differ from those of the headers.
     pub(crate) fn with_body(
         &self,
         metadata: &Map<String, Value>,
         content_type: Option<String>,
-        expected: ExpectedDigests,
-    ) -> Result<UploadRequest, Error> {
+        expected_digests: ExpectedDigests,
+    ) -> Result<StartRequest, Error> {
         let content_type = content_type
             .or_else(|| type_in_metadata(metadata))
             .unwrap_or_else(|| "application/octet-stream".to_owned());
         self.check_type(&content_type)?;
         check_reply_parameters(self.query)?;
-        let expected = expected.merge(ExpectedDigests::from_metadata(metadata)?)?;
-        let method = self.method.method;
-        Ok(UploadRequest {
-            host: self.method.served.host.clone(),
+        let in_metadata = ExpectedDigests::from_metadata(metadata)?;
+        let ServedMethod {
+            served: served_api,
+            method,
+        } = self.method;
+        Ok(StartRequest {
+            host: served_api.host.clone(),
             api: method.api_name.clone(),
             version: method.api_version.clone(),
             method: method.id.clone(),
             path: self.path.to_owned(),
-            query: without_secrets(self.query),
+            query: without_credentials(self.query),
             http_method: self.http_method.to_string(),
             base_url: self.base_url.to_owned(),
             metadata: serde_json::to_string(metadata).expect("JSON can be written"),
             content_type,
-            expected,
+            expected_digests: expected_digests.merge(in_metadata)?,
             conditions: conditions(self.headers),
             principal: self.principal.cloned(),
         })
@@ -126,8 +139,8 @@ impl UploadHead<'_> {
     }
 }
 
-impl UploadRequest {
-    /// Reads the form written by [`UploadRequest::to_bytes`]; `None` if the bytes cannot be parsed.
+impl StartRequest {
+    /// Reads the form written by [`StartRequest::to_bytes`]; `None` if the bytes cannot be parsed.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
@@ -142,7 +155,10 @@ impl UploadRequest {
         &self.method
     }
 
-    /// Returns the method, if the server still serves it.
+    /// Returns the method with its API.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchPath`] if the server does not serve it any more.
     pub(crate) fn method<'a>(&self, registry: &'a Registry) -> Result<ServedMethod<'a>, Error> {
         registry
             .method(self.host.as_ref(), &self.api, &self.version, &self.method)
@@ -165,7 +181,7 @@ impl UploadRequest {
         Parameters::parse(Some(&self.query)).unwrap_or_default()
     }
 
-    /// Parses the metadata. Must not be called after [`UploadRequest::drop_metadata`].
+    /// Parses the metadata. Must not be called after [`StartRequest::drop_metadata`].
     pub(crate) fn metadata(&self) -> Result<Map<String, Value>, Error> {
         Ok(parse_metadata(self.metadata.as_bytes())?)
     }
@@ -201,7 +217,7 @@ impl UploadRequest {
         }
     }
 
-    /// Approximate number of bytes that the request takes in memory.
+    /// Approximate number of bytes in memory.
     pub(crate) fn memory(&self) -> usize {
         let conditions = self.conditions.iter();
         let conditions: usize = conditions
@@ -217,25 +233,27 @@ impl UploadRequest {
         conditions + texts.map(String::len).iter().sum::<usize>()
     }
 
-    /// Whether [`UploadRequest::drop_metadata`] has dropped the metadata.
+    /// Whether [`StartRequest::drop_metadata`] has dropped the metadata.
     pub(crate) fn is_metadata_dropped(&self) -> bool {
         self.metadata.is_empty()
     }
 
-    /// Whether the request was a POST, which creates a resource.
+    /// Whether it was a POST, which creates a resource.
     pub(crate) fn creates(&self) -> bool {
         self.http_method == HttpMethod::POST.as_str()
     }
 
-    /// Returns the digests to be computed while the media is being uploaded.
-    pub(crate) fn wanted(&self, method: ServedMethod<'_>) -> Wanted {
-        method.wanted_digests().union(self.expected.wanted())
+    /// Returns the digests to be computed in addition to CRC32C: those that the method's resources
+    /// show, and those that the client has stated.
+    pub(crate) fn wanted_digests(&self, method: ServedMethod<'_>) -> Wanted {
+        let expected = self.expected_digests.wanted();
+        method.wanted_digests().union(expected)
     }
 }
 
 #[cfg(test)]
-impl UploadRequest {
-    /// Returns the request of an upload of the Farm API.
+impl StartRequest {
+    /// Returns the start request of an upload to the Farm API.
     pub(crate) fn example() -> Self {
         Self {
             host: None,
@@ -248,13 +266,14 @@ impl UploadRequest {
             base_url: "http://127.0.0.1".to_owned(),
             metadata: "{}".to_owned(),
             content_type: "image/jpeg".to_owned(),
-            expected: ExpectedDigests::default(),
+            expected_digests: ExpectedDigests::default(),
             conditions: Vec::new(),
             principal: None,
         }
     }
 }
 
+/// Returns the conditional headers with their values, by name.
 fn conditions(headers: &HeaderMap) -> Vec<(String, String)> {
     let names = [
         IF_MATCH,
@@ -269,7 +288,8 @@ fn conditions(headers: &HeaderMap) -> Vec<(String, String)> {
     values.collect()
 }
 
-/// Refuses invalid parameters of the final reply before the media is uploaded.
+/// Refuses invalid values of the parameters that shape the final reply, before the media is
+/// uploaded.
 fn check_reply_parameters(query: &Parameters) -> Result<(), Error> {
     let standard = StandardParameters::from_parameters(query)?;
     standard
@@ -294,7 +314,8 @@ fn type_in_metadata(metadata: &Map<String, Value>) -> Option<String> {
         .map(str::to_owned)
 }
 
-fn without_secrets(query: &Parameters) -> String {
+/// Writes the query without its credentials.
+fn without_credentials(query: &Parameters) -> String {
     let escape = |text| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let pairs = query.iter().filter(|(name, _)| !CREDENTIALS.contains(name));
     let pairs: Vec<_> = pairs
