@@ -1,41 +1,52 @@
 //! The application core: uploads from their first byte to their resource.
 //!
-//! These modules do not parse requests, which is the duty of `windlass_proto`, and do not turn
-//! errors and replies into HTTP, which is that of [`crate::error`] and [`crate::reply`]. There are
-//! two exceptions: [`finish`] stores the status of a reply; [`start_request`] stores conditional headers
-//! and reads the two metadata fields that state a media type.
+//! `windlass_proto` parses the heads of requests, and [`crate::error`] and [`crate::reply`] write
+//! HTTP replies. These modules read bodies, and choose what is stored of requests and replies:
+//! [`start_request`] keeps the HTTP method, the query and the conditional headers of the request
+//! that started an upload, and [`finish`] the status, the type and the body of the reply that ends
+//! one.
 //!
 //! | module | duty |
 //! |---|---|
 //! | [`start_request`] | the request that started an upload, as it is stored with the session |
-//! | [`single_request`] | simple and multipart uploads |
+//! | [`single_request`] | uploads of one request: simple, multipart, and embedded in JSON |
 //! | [`session`] | start, query, append, cancel |
 //! | [`sessions`] | the sessions of a server: rows, guards and leases, rules, stored replies |
 //! | [`append`] | the bytes of one request, from the body to a commit |
 //! | [`offset_committer`] | the commits of one appending request |
-//! | [`finish`] | from committed media to a resource and a stored reply |
+//! | [`finish`] | from complete media to a resource and a stored reply |
 //! | [`sink`], [`write_buffer`], [`checksums`] | from bytes to durable media, with its digests |
 //! | [`session_cache`] | sessions whose next request is expected soon |
 //!
 //! Words that these modules use:
 //!
-//! - The *ledger* is the database of sessions, resources and small media; the *vault* stores larger
-//!   media. Both are traits of `windlass_store`.
-//! - A session's *row* is its record in the ledger. Its field `context` holds the
-//!   [`StartRequest`](start_request::StartRequest) that started the session, as bytes that the ledger
-//!   does not read.
+//! - A *request* is an HTTP request. The *start request* of an upload is the one that started it.
+//!   An upload of one request has no other. A [`StartRequest`](start_request::StartRequest) is what
+//!   the server keeps of it.
+//! - The *ledger* is the database of sessions, resources and small media. The *vault* stores larger
+//!   media. Both are traits of `windlass_store`. *Small media* is media of at most
+//!   [`Limits::small_media`](crate::config::Limits::small_media) bytes.
+//! - A session's *row* is its record in the ledger. Its field `context` holds the start request, as
+//!   bytes that the ledger does not read.
 //! - A *lease* is the right of one request to write to a session. The ledger numbers the leases of
 //!   a session. The number of a lease is its *epoch*. A lease ends when the next one is taken, by a
 //!   request of this process or of another.
-//! - A request is *fenced* if it commits with an older epoch than the newest: the ledger refuses
-//!   the commit, and nothing changes.
 //! - A *guard* ([`SessionGuard`](crate::locks::SessionGuard)) is the lock of a session within this
 //!   process. A request takes the guard first and the lease second. While it holds the guard, no
-//!   other request of this process can take a lease.
+//!   other request of this process can take a lease. A request that holds both is the *writer* of
+//!   the session. A `MediaWriter` is something else: it writes the bytes of one media to the vault.
+//! - The newest request to a session wins. It *takes over* the session: it asks the writer to stop
+//!   and waits for the guard. The older request is *superseded*: it commits the bytes that it has
+//!   received, and releases the guard.
+//! - A request is *fenced* if the ledger refuses its change of a session, because its epoch is not
+//!   the newest, or because the session has ended or has another offset than the request assumes.
+//!   Nothing changes then.
 //! - A *checkpoint* is a sync of media and a commit of its offset while the body is still being
 //!   read.
 //! - An *extent* is the part of the media that one commit adds to the vault, with its checksum.
 //!   When the media is reopened, the vault reads the last committed extent and verifies it.
+//! - To *flush* media is to write and sync all bytes that the server has received of it, at the end
+//!   of a request.
 //! - The *sweep* is a background task that deletes expired sessions, and media that no row of the
 //!   ledger names. Another task finishes uploads that a crash or an error left in the state
 //!   *finishing*.
@@ -82,7 +93,7 @@ pub(crate) mod write_buffer;
 
 /// The state that all requests of a server share.
 ///
-/// Its methods on uploads are next to the work they do, in the modules of [`crate::uploads`].
+/// The functions that carry out requests are in the modules of [`crate::uploads`].
 pub(crate) struct ServerState {
     pub(crate) settings: Arc<Settings>,
     /// Path prefix under which an application mounts the server; empty if it is not mounted.
@@ -127,20 +138,21 @@ impl ServerState {
         }
     }
 
-    /// Counts the bytes in the buffer as written to the vault, in the estimate of the free space.
-    /// Must be called before the flush at the end of a request.
+    /// Subtracts the bytes in the sink's write buffer from the estimate of the free space. Must be
+    /// called before a flush, which writes them.
     pub(crate) fn count_last_write(&self, sink: &MediaSink) {
         // Unlike `CheckedStores::admit_write`, this never refuses the write: the bytes have been
-        // received, and the limit on media memory bounds them. Small media is not counted here,
-        // because the ledger counts it when it stores it.
+        // received, and they are at most those of one write buffer. Small media is not counted
+        // here, because the ledger counts it when it stores it.
         if sink.is_for_vault() {
             self.stores.disks.count_media(sink.buffered_len() as u64);
         }
     }
 
+    /// Returns what a new sink needs of the server.
     pub(crate) fn sink_deps(&self) -> SinkDeps {
-        // A sink keeps small media in a buffer of its own, which holds no more than SMALL_BUFFER.
-        let limit = self
+        // A sink keeps small media in its write buffer, which must hold it without pooled memory.
+        let small_media_limit = self
             .settings
             .limits
             .small_media
@@ -150,12 +162,12 @@ impl ServerState {
             vault: Arc::clone(&self.stores.vault),
             buffer_pool: self.buffer_pool.clone(),
             media_reads: self.capacity.media_reads.clone(),
-            small_media_limit: usize::try_from(limit).unwrap_or(UNPOOLED_MAYBE_SMALL),
+            small_media_limit: usize::try_from(small_media_limit).unwrap_or(UNPOOLED_MAYBE_SMALL),
             now: self.clock.now(),
         }
     }
 
-    /// Returns a permit for the memory of one reply, which holds no bytes yet.
+    /// Returns a permit for the memory of one reply. It counts no bytes yet.
     pub(crate) fn reply_memory(&self) -> ReplyMemoryPermit {
         ReplyMemoryPermit::new(&self.capacity)
     }
@@ -174,6 +186,7 @@ impl ServerState {
         let Some(key) = handler.lock_key(call) else {
             return Ok(None);
         };
+        // This lock has nothing to do with takeovers of sessions. The limit on the wait is the same.
         let timeout = self.settings.limits.takeover_timeout;
         let guard = self.keyed_mutex.take(key, timeout).await;
         Ok(Some(guard.map_err(|_| Error::Crowded)?))

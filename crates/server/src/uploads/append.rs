@@ -26,7 +26,8 @@ use crate::locks::SessionGuard;
 /// Always boxed, so that a future that owns it holds a pointer: a thousand may wait at once.
 struct Append {
     server: Arc<ServerState>,
-    request: StartRequest,
+    /// The request that started the session.
+    start_request: StartRequest,
     guard: SessionGuard,
     sink: MediaSink,
     /// Digests to compute in addition to CRC32C.
@@ -37,6 +38,7 @@ struct Append {
     /// before the end.
     is_gzip: bool,
     offset_committer: OffsetCommitter,
+    /// Counts against the limit on running uploads.
     _permit: Permit,
 }
 
@@ -50,13 +52,17 @@ enum Stop {
     Refused(SessionError),
     /// A newer request wants the session.
     Superseded,
-    /// The server drains.
+    /// The server drains and tells running uploads to end.
     Draining,
     /// A write or a commit failed.
     Storage(Error),
 }
 
 /// Appends the body to the session, and finishes the upload if these were its last bytes.
+///
+/// `body_filter` selects the bytes of the body to store: it skips those that are committed already,
+/// and refuses those beyond the range of the request or the size limit. `expected_digests` are those
+/// that this request states.
 ///
 /// If the request ends early, the bytes that have arrived are committed nevertheless, unless the
 /// session or the storage fails. The bytes of a gzip body are committed only after the checksum at
@@ -65,22 +71,22 @@ pub(super) fn append(
     server: Arc<ServerState>,
     locked: Box<LockedSession>,
     mut body_filter: BodyFilter,
-    expected: ExpectedDigests,
+    expected_digests: ExpectedDigests,
     mut body: RequestBody,
 ) -> BoxFuture<'static, Result<SessionReply, Error>> {
     // Not an `async fn`: its future would hold each argument twice, as received and as used.
     async move {
         server.stores.admit_media()?;
-        let expected = locked.request.expected_digests.merge(expected)?;
-        let open = Append::open(&server, locked, body_filter.total(), expected);
+        let expected_digests = all_expected(&locked, expected_digests)?;
+        let open = Append::open(&server, locked, body_filter.total(), expected_digests);
         // Boxed, so that its memory is free again while the body is awaited.
         let mut append = Box::pin(open).await?;
         append.is_gzip = body.is_gzip();
         append.announce_rest(&body_filter);
         let stop = append.receive(&mut body_filter, &mut body).await;
-        // Boxed when it is needed: a slow upload would hold the memory of the `end` future for
+        // Boxed, so that its memory is allocated only now, after the body: a slow upload takes
         // hours.
-        Box::pin(append.end(stop, body_filter, expected, body)).await
+        Box::pin(append.end(stop, body_filter, expected_digests, body)).await
     }
     .boxed()
 }
@@ -90,12 +96,12 @@ pub(super) async fn finish_active(
     server: Arc<ServerState>,
     locked: Box<LockedSession>,
     total: u64,
-    expected: ExpectedDigests,
+    expected_digests: ExpectedDigests,
 ) -> Result<FinalReply, Error> {
-    let expected = locked.request.expected_digests.merge(expected)?;
-    let mut append = Append::open(&server, locked, Some(total), expected).await?;
+    let expected_digests = all_expected(&locked, expected_digests)?;
+    let mut append = Append::open(&server, locked, Some(total), expected_digests).await?;
     let flushed = append.flush_committed().await?;
-    Box::pin(append.finish(flushed, expected)).await
+    Box::pin(append.finish(flushed, expected_digests)).await
 }
 
 /// Finishes a session in the state *finishing*.
@@ -110,25 +116,34 @@ pub(super) async fn resume_finish(
     Box::pin(append.finish(flushed, ExpectedDigests::default())).await
 }
 
+/// Returns the digests that the start request and this request state.
+fn all_expected(
+    locked: &LockedSession,
+    stated_now: ExpectedDigests,
+) -> Result<ExpectedDigests, Error> {
+    Ok(locked.start_request.expected_digests.merge(stated_now)?)
+}
+
 impl Append {
     async fn open(
         server: &Arc<ServerState>,
         locked: Box<LockedSession>,
         total: Option<u64>,
-        expected: ExpectedDigests,
+        expected_digests: ExpectedDigests,
     ) -> Result<Box<Self>, Error> {
         let LockedSession {
             session,
-            request,
+            start_request,
             media,
             guard,
         } = *locked;
         // Before the media is opened: the limit on uploads also bounds the number of open files.
         let permit = server.capacity.uploads.take()?;
-        let method = request.method(&server.registry)?;
+        let method = start_request.method(&server.registry)?;
         // A digest that only this request states was not computed while earlier requests appended
         // their bytes. It is computed from the stored media at the end.
-        let wanted = request.wanted_digests(method).union(expected.wanted());
+        let wanted = start_request.wanted_digests(method);
+        let wanted = wanted.union(expected_digests.wanted());
         let sink = MediaSink::resume(server.sink_deps(), wanted, &session.progress, media).await;
         let mut sink = match sink {
             Ok(sink) => sink,
@@ -138,7 +153,7 @@ impl Append {
         Ok(Box::new(Self {
             offset_committer: OffsetCommitter::new(server, session, total),
             server: Arc::clone(server),
-            request,
+            start_request,
             guard,
             sink,
             wanted,
@@ -148,10 +163,11 @@ impl Append {
         }))
     }
 
-    /// Tells the sink the length of this request's body if the total is not known.
+    /// If the total is not known, tells the sink how long the media will be at least: as long as
+    /// the committed bytes and those of this request.
     fn announce_rest(&mut self, body_filter: &BodyFilter) {
-        // If the committed bytes and this request together exceed the limit of small media, the
-        // media is known to be large. Its first bytes can then be committed when the client pauses.
+        // The sink then knows earlier that the media is large. Bytes of large media can be
+        // committed when the client pauses.
         if self.total.is_none() {
             let rest = body_filter.remaining_hint();
             self.sink
@@ -162,14 +178,14 @@ impl Append {
     /// Reads the body until it ends or something stops it.
     async fn receive(&mut self, body_filter: &mut BodyFilter, body: &mut RequestBody) -> Stop {
         loop {
-            let piece = tokio::select! {
+            let next = tokio::select! {
                 // In order of urgency: a client whose bytes are always ready must not delay a
                 // takeover or the end of the server. Checkpoints come after the body: while bytes
-                // are always ready, `make_room` starts them.
+                // are always ready, `make_room` starts the checkpoints.
                 biased;
                 () = self.guard.superseded() => return Stop::Superseded,
                 () = self.server.lifecycle.drain_now.cancelled() => return Stop::Draining,
-                piece = body.next() => piece,
+                next = body.next() => next,
                 // The client pauses. Its bytes must not stay in memory until it continues.
                 () = tokio::time::sleep_until(self.offset_committer.next_due()), if self.needs_checkpoint() => {
                     match Box::pin(self.checkpoint()).await {
@@ -179,12 +195,12 @@ impl Append {
                 }
                 // Joined as soon as the commit ends: an error reaches the client at once, and the
                 // task is freed. `join` is cancel safe, so another branch may win.
-                joined = self.offset_committer.join(), if self.offset_committer.running.is_some() => match joined {
+                joined = self.offset_committer.join(), if self.offset_committer.is_running() => match joined {
                     Ok(()) => continue,
                     Err(error) => return Stop::Storage(error),
                 },
             };
-            let data = match piece {
+            let data = match next {
                 Ok(Some(data)) => data,
                 Ok(None) => return Stop::Complete,
                 Err(error) => return Stop::Broken(error),
@@ -202,15 +218,14 @@ impl Append {
 
     /// Ends the request as `stop` requires.
     ///
-    /// If `stop` fails the session, or is a storage error other than a full disk, nothing is made
-    /// durable. Otherwise the received bytes are made durable first, except those of a gzip body
-    /// that is not complete. Then the request is completed, ends with an error after a commit, or
-    /// yields to a newer one.
+    /// If `stop` is an error that ends the session, or a storage error other than a full disk, the
+    /// bytes that are not durable yet are lost. Otherwise they are made durable and committed,
+    /// except those of a gzip body that is not complete. The reply then depends on `stop`.
     async fn end(
         mut self: Box<Self>,
         stop: Stop,
         body_filter: BodyFilter,
-        expected: ExpectedDigests,
+        expected_digests: ExpectedDigests,
         body: RequestBody,
     ) -> Result<SessionReply, Error> {
         // Before the flush: bytes of a session that fails need not be durable.
@@ -224,11 +239,11 @@ impl Append {
             // them (docs/durability.md, fail-stop). So nothing more is synced or committed. A full
             // disk is no such fault: the vault states how many bytes it has written.
             Stop::Storage(error) if !is_full(&error) => {
-                let pending = self.offset_committer.join().await;
-                // If the running commit has failed as well, its error is returned. Either may be a
-                // fault, which has to stop the server.
+                let running = self.offset_committer.join().await;
+                // If the running checkpoint has failed as well, its error is returned. Either may
+                // be a fault, which has to stop the server.
                 self.server.lifecycle.examine(&error);
-                let reported = pending.err().unwrap_or(error);
+                let reported = running.err().unwrap_or(error);
                 return Err(fail_if_media_lost(
                     &self.server,
                     &self.offset_committer.session,
@@ -244,7 +259,7 @@ impl Append {
         } else {
             self.flush_and_sync().await
         };
-        let (flushed, full) = match flushed {
+        let (flushed, was_full) = match flushed {
             Ok(flushed) => flushed,
             Err(error) => {
                 return Err(fail_if_media_lost(
@@ -258,19 +273,19 @@ impl Append {
         match stop {
             // The disk filled up. The stored bytes are committed, but the request gets an error:
             // some clients ignore the committed range and would take the whole chunk as stored.
-            _ if full => Err(self.commit_and(flushed, Error::NoSpace).await),
-            Stop::Complete => self.complete(body_filter, flushed, expected).await,
+            _ if was_full => Err(self.commit_and(flushed, Error::NoSpace).await),
+            Stop::Complete => self.complete(body_filter, flushed, expected_digests).await,
             Stop::Refused(error) => Err(self.commit_and(flushed, error.into()).await),
             Stop::Broken(error) => Err(self.commit_and(flushed, Error::Interrupted(error)).await),
             Stop::Draining => Err(self.commit_and(flushed, Error::Draining).await),
             Stop::Storage(error) => Err(self.commit_and(flushed, error).await),
-            // The newer request is waiting for the guard, so this one commits before it has read
-            // the rest of its body.
+            // The newer request is waiting for the guard, so this one commits before it reads the
+            // rest of its body.
             Stop::Superseded => self.yield_to_newer(flushed, body).await,
         }
     }
 
-    /// Gives bytes to the sink, which writes its buffer whenever it is full.
+    /// Gives bytes to the sink, and lets it write its buffer whenever it is full.
     async fn store(&mut self, mut data: Bytes, is_last: bool) -> Result<(), Error> {
         while !data.is_empty() {
             self.sink.accept(&mut data);
@@ -283,8 +298,9 @@ impl Append {
         Ok(())
     }
 
-    /// Waits for the running write. Then writes the buffer, unless it now gets a pooled buffer and
-    /// so has room: an upload without a running write has the higher [`Priority`] for one.
+    /// Makes room in the sink's full write buffer. Waits for the running write, and then tries again
+    /// to get pooled memory: without a running write the upload has the higher [`Priority`]. If there
+    /// is none, starts to write the buffer.
     ///
     /// [`Priority`]: super::write_buffer::Priority
     async fn make_room(&mut self) -> Result<(), Error> {
@@ -297,14 +313,14 @@ impl Append {
             latest = self.sink.write(due).await?;
         }
         // In the order of their offsets: each commit begins where the previous one ended.
-        for checkpoint in earlier.into_iter().chain(latest) {
-            self.offset_committer.spawn_commit(checkpoint).await?;
+        for unsynced in earlier.into_iter().chain(latest) {
+            self.offset_committer.spawn_checkpoint(unsynced).await?;
         }
         Ok(())
     }
 
-    /// Whether a checkpoint would have bytes to commit: those taken since the last checkpoint was
-    /// scheduled, or those of a write whose checkpoint the sink has not returned yet.
+    /// Whether a checkpoint would have bytes to commit: those that were accepted after the last
+    /// checkpoint was scheduled, or those of a write for which one is scheduled and not yet begun.
     fn needs_checkpoint(&self) -> bool {
         let is_new =
             self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_progress();
@@ -316,35 +332,37 @@ impl Append {
     /// only written, so that they do not stay in memory.
     async fn checkpoint(&mut self) -> Result<(), Error> {
         self.server.stores.admit_write(self.sink.buffered_len())?;
-        self.offset_committer.record_checkpoint(self.sink.offset());
-        // `write` may return only the checkpoint of the previous write. The checkpoint of this
-        // write is awaited here, because no further bytes may come for a long time.
+        self.offset_committer.record_scheduled(self.sink.offset());
+        // `write` may return only the progress of the previous write. That of this write is awaited
+        // here, because no further bytes may come for a long time.
         let earlier = self.sink.write(!self.is_gzip).await?;
         let latest = self.sink.await_write().await?;
-        for checkpoint in earlier.into_iter().chain(latest) {
-            self.offset_committer.spawn_commit(checkpoint).await?;
+        for unsynced in earlier.into_iter().chain(latest) {
+            self.offset_committer.spawn_checkpoint(unsynced).await?;
         }
         Ok(())
     }
 
-    /// Makes the taken bytes durable. The flag is true if the disk was full; unwritten bytes are
-    /// then dropped.
+    /// Makes the accepted bytes durable. The flag is true if the disk was full; bytes that were not
+    /// written are then dropped.
     async fn flush_and_sync(&mut self) -> Result<(FlushedMedia, bool), Error> {
         self.server.count_last_write(&self.sink);
-        let (flushed, full) = match self.sink.flush_and_sync().await {
-            // The sink has dropped the unwritten bytes, so this second flush only syncs.
+        let (flushed, was_full) = match self.sink.flush_and_sync().await {
+            // If a write has met the full disk, the sink has dropped the bytes that were not
+            // written, and the second flush only syncs. If the media could not be created, the
+            // second flush tries everything again.
             Err(Error::Vault(VaultError::NoSpace { .. })) => {
                 (self.sink.flush_and_sync().await, true)
             }
             flushed => (flushed, false),
         };
-        // The commit of the last checkpoint is awaited after the flush, so that both run in
-        // parallel. It must end before the final commit, which begins at its offset, and before an
-        // error of the flush is returned, so that no task is left behind.
+        // The last checkpoint is awaited after the flush, so that both run in parallel. It must end
+        // before the final commit, which begins at its offset, and before an error of the flush is
+        // returned, so that no task is left behind.
         self.offset_committer.join().await?;
         let mut flushed = flushed?;
         flushed.progress.total = self.total;
-        Ok((flushed, full))
+        Ok((flushed, was_full))
     }
 
     /// Flushes a sink that has got no bytes from this request.
@@ -357,9 +375,8 @@ impl Append {
         }
     }
 
-    /// Discards the bytes that this request has received, and returns the committed progress.
+    /// Discards the bytes that this request has received, and returns what is committed.
     async fn discard_unverified(&mut self) -> FlushedMedia {
-        let progress = self.offset_committer.session.progress.clone();
         if self.offset_committer.has_media_in_vault() {
             // The media has committed bytes. Those after the committed offset are cut off when the
             // session is resumed.
@@ -368,7 +385,7 @@ impl Append {
             self.sink.discard().await;
         }
         FlushedMedia {
-            progress,
+            progress: self.offset_committer.session.progress.clone(),
             small_bytes: None,
         }
     }
@@ -379,10 +396,10 @@ impl Append {
         mut self: Box<Self>,
         body_filter: BodyFilter,
         flushed: FlushedMedia,
-        expected: ExpectedDigests,
+        expected_digests: ExpectedDigests,
     ) -> Result<SessionReply, Error> {
         match body_filter.end(Ending::Complete) {
-            Ok(Outcome::Finished { .. }) => Box::pin(self.finish(flushed, expected))
+            Ok(Outcome::Finished { .. }) => Box::pin(self.finish(flushed, expected_digests))
                 .await
                 .map(SessionReply::Final),
             // `Interrupted` is the outcome of a broken body only.
@@ -400,7 +417,7 @@ impl Append {
     fn keep_cached(self: Box<Self>) -> u64 {
         let Self {
             server,
-            request,
+            start_request,
             guard,
             sink,
             offset_committer,
@@ -410,7 +427,7 @@ impl Append {
         let offset = session.progress.offset;
         server.sessions.cache.put(CachedSession {
             session,
-            request,
+            request: start_request,
             media: sink.into_vault_media(),
             since: server.clock.now(),
         });
@@ -431,9 +448,9 @@ impl Append {
         }
     }
 
-    /// Commits, and releases the session to a newer request. Returns the final reply if the newer
-    /// request finishes the upload, so that two requests with the same last bytes get the same
-    /// reply.
+    /// Commits, releases the session to a newer request, and waits for that one. Returns the final
+    /// reply if the newer request finishes the upload, so that two requests with the same last bytes
+    /// get the same reply.
     async fn yield_to_newer(
         mut self: Box<Self>,
         flushed: FlushedMedia,
@@ -465,29 +482,25 @@ impl Append {
     async fn finish(
         mut self: Box<Self>,
         mut flushed: FlushedMedia,
-        expected: ExpectedDigests,
+        expected_digests: ExpectedDigests,
     ) -> Result<FinalReply, Error> {
         flushed.progress.total = Some(flushed.progress.offset);
         let digests = self.sink.digests(self.wanted, &flushed).await?;
         // Checked before the session becomes *finishing*, because a session in that state must be
         // able to finish.
-        if let Err(mismatch) = expected.check(&digests) {
+        if let Err(mismatch) = expected_digests.check(&digests) {
             return Err(self.fail(mismatch.into()).await);
         }
-        if self.request.is_metadata_dropped() {
-            self.request = self
+        if self.start_request.is_metadata_dropped() {
+            self.start_request = self
                 .server
                 .sessions
                 .read_start_request(self.offset_committer.session.id)
                 .await?;
         }
-        let media = media_of(&self.request, &flushed.progress, digests);
         let finished = FinishedMedia {
-            small_media: flushed
-                .small_bytes
-                .clone()
-                .map(|bytes| (media.at.id, bytes)),
-            media,
+            media: media_of(&self.start_request, &flushed.progress, digests),
+            small_bytes: flushed.small_bytes.clone(),
         };
         let session_ref = SessionRef {
             id: self.offset_committer.session.id,
@@ -504,7 +517,13 @@ impl Append {
                 .await?;
             Failpoint::Finishing.reach();
         }
-        match finish(&self.server, &self.request, &finished, Some(&session_ref)).await {
+        let finish = finish(
+            &self.server,
+            &self.start_request,
+            &finished,
+            Some(&session_ref),
+        );
+        match finish.await {
             Ok(reply) => Ok(reply),
             Err(error) if is_permanent(&error) => Err(self.fail(error).await),
             // The upload did not cause the error. The session is left *finishing*, and the server
@@ -523,8 +542,8 @@ impl Append {
     /// Ends the session as failed, unless it goes on under a newer lease. Returns the error for the
     /// reply.
     async fn fail(mut self: Box<Self>, error: Error) -> Error {
-        // A commit that is still running could otherwise name the media that is deleted below.
-        let pending = self.offset_committer.join().await;
+        // A checkpoint that is still running could otherwise name the media that is deleted below.
+        let running = self.offset_committer.join().await;
         let session = &self.offset_committer.session;
         let failed = self.server.sessions.fail(session.id, session.epoch).await;
         if matches!(failed, FailOutcome::Recorded) && !self.offset_committer.has_media_in_vault() {
@@ -532,7 +551,7 @@ impl Append {
             // what this request has written there. The sweep would delete it only a day later.
             self.sink.discard().await;
         }
-        pending
+        running
             .err()
             .unwrap_or_else(|| failed.error_for_reply(error))
     }
@@ -548,12 +567,12 @@ fn is_full(error: &Error) -> bool {
     )
 }
 
-/// Returns the error for the reply when a session's media cannot be opened or written. Ends the
-/// session if committed bytes are lost.
+/// Returns the error for the reply when a session's media cannot be opened or written. If committed
+/// bytes are lost, ends the session as failed.
 ///
-/// Bytes can be missing for another reason: a writer with a newer lease, perhaps of another
-/// process, has moved them or has finished the session. The ledger tells the two cases apart: it
-/// accepts the end of the session only from the newest lease.
+/// Bytes that cannot be found need not be lost. A request with a newer lease, perhaps of another
+/// process, may have moved them from the ledger to the vault, or may have finished the session. The
+/// ledger tells the two cases apart: it accepts the end of a session only under the newest lease.
 async fn fail_if_media_lost(server: &ServerState, session: &Session, error: Error) -> Error {
     match error {
         // An upload never continues without acknowledged bytes (docs/durability.md).

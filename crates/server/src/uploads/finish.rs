@@ -1,16 +1,16 @@
-//! From committed media to a resource and a stored reply.
+//! From complete media to a resource and a stored reply.
 
 use std::mem;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use serde_json::{Map, Value};
-use windlass_discovery::PathParameters;
+use windlass_discovery::{Method, PathParameters};
 use windlass_proto::digest::Digests;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 use windlass_store::{
-    ChangeSet, Epoch, Failpoint, FinishSession, LedgerError, Media, MediaId, MediaLocation,
-    Progress, SessionId, Timestamp,
+    ChangeSet, Epoch, Failpoint, FinishSession, LedgerError, Media, MediaLocation, Progress,
+    SessionId, Timestamp,
 };
 
 use super::ServerState;
@@ -23,7 +23,7 @@ use crate::handler::{
 use crate::identifiers::new_resource_id;
 use crate::outbox::with_events;
 use crate::partial_response::FieldMask;
-use crate::registry::ServedMethod;
+use crate::registry::{ServedApi, ServedMethod};
 use crate::reply::{JSON, json_bytes};
 
 /// Maximum number of times that the handler is called for one upload, if other calls keep changing
@@ -83,46 +83,51 @@ impl FinalReply {
     }
 }
 
-/// Complete and durable media for which the resource has not been created yet.
+/// Complete media for which the resource has not been created yet.
 #[derive(Debug)]
 pub(crate) struct FinishedMedia {
     pub(crate) media: Media,
-    /// Id and bytes of small media, which are committed together with the resource. `None` for
-    /// media in the vault.
-    pub(crate) small_media: Option<(MediaId, Bytes)>,
+    /// The bytes of small media, which are committed together with the resource. `None` for media
+    /// in the vault, which is durable already.
+    pub(crate) small_bytes: Option<Bytes>,
 }
 
-/// The session that ends when its upload finishes, with the epoch of its lease.
+/// The session that ends when its upload finishes.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionRef {
     pub(crate) id: SessionId,
+    /// Epoch of the request's lease.
     pub(crate) epoch: Epoch,
+    /// Progress of the complete upload.
     pub(crate) progress: Progress,
 }
 
 /// Creates the resource and commits it together with the end of the session, if there is one.
 ///
-/// Calls the handler again if another call has changed the same resource. If the handler
-/// rejects the upload, nothing is changed, and the caller must end the session.
+/// Calls the handler again if another call has changed the same resource. After an error nothing
+/// has changed, except that the outcome of a commit is unknown after a fault of the ledger. If the
+/// error [is permanent](is_permanent), the caller must end the session as failed.
 pub(crate) async fn finish(
     server: &ServerState,
-    request: &StartRequest,
+    start_request: &StartRequest,
     finished: &FinishedMedia,
     session_ref: Option<&SessionRef>,
 ) -> Result<FinalReply, Error> {
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let parts = prepare(server, request)?;
-        let handler = &*parts.served.served.handler;
-        let call = parts.call(server, request);
+        let parts = CallParts::new(server, start_request)?;
+        let handler = &*parts.served_api.handler;
+        let call = parts.call(server, start_request);
         // Held until the commit, so that the next call of the same key sees this change.
         let _guard = server.lock_for(handler, &call).await?;
         let mut answer = handler.run(&call, Some(uploaded(server, finished))).await?;
         Failpoint::HandlerAnswered.reach();
         let body = answer.body.take();
-        let mut reply = build_reply(request, body, status(server, request, session_ref)?)?;
-        // Before the commit: a committed upload cannot be refused for lack of reply memory.
+        let status = status(server, start_request, session_ref)?;
+        let mut reply = build_reply(start_request, body, status)?;
+        // The body counts against the bound on reply memory from here on. Before the commit: a
+        // committed upload cannot be refused for lack of reply memory.
         reply.body = server.capacity.reply(reply.body)?;
         answer.set_owner(call.principal);
         answer.changes = with_events(answer.changes, mem::take(&mut answer.events), call.now)?;
@@ -139,7 +144,7 @@ pub(crate) async fn finish(
                 server.outbox.wake(&changes);
                 let at = finished.media.at;
                 let is_used = changes.iter().any(|change| change.references(at));
-                if !is_used || !request.creates() {
+                if !is_used || !start_request.creates() {
                     // If the handler has not used the new media, that media is now garbage. If the
                     // request has changed a resource, the resource's older media may be garbage.
                     server.lifecycle.sweep_now.notify_one();
@@ -154,37 +159,19 @@ pub(crate) async fn finish(
 }
 
 /// Returns an error if the handler refuses to let the upload begin.
-pub(crate) async fn admit(server: &ServerState, request: &StartRequest) -> Result<(), Error> {
-    let parts = prepare(server, request)?;
-    let handler = &parts.served.served.handler;
-    Ok(handler.admit(&parts.call(server, request)).await?)
+pub(crate) async fn admit(server: &ServerState, start_request: &StartRequest) -> Result<(), Error> {
+    let parts = CallParts::new(server, start_request)?;
+    let handler = &parts.served_api.handler;
+    Ok(handler.admit(&parts.call(server, start_request)).await?)
 }
 
+/// Returns the media as the handler sees it.
 fn uploaded(server: &ServerState, finished: &FinishedMedia) -> Uploaded {
-    let small_media = finished
-        .small_media
-        .as_ref()
-        .map(|(_, bytes)| bytes.clone());
     Uploaded::new(
         server.store_handles.clone(),
         finished.media.clone(),
-        small_media,
+        finished.small_bytes.clone(),
     )
-}
-
-fn prepare<'a>(server: &'a ServerState, request: &StartRequest) -> Result<CallParts<'a>, Error> {
-    let method = request.method(&server.registry)?;
-    let now = server.clock.now();
-    Ok(CallParts {
-        path: request.path_parameters(method),
-        query: request.parameters(),
-        fresh_id: new_resource_id(now),
-        metadata: request.metadata()?,
-        conditions: request.conditions(),
-        reply_memory: server.reply_memory(),
-        served: method,
-        now,
-    })
 }
 
 /// Returns the status of the final reply: for a resumable upload that was started by POST, the
@@ -192,19 +179,21 @@ fn prepare<'a>(server: &'a ServerState, request: &StartRequest) -> Result<CallPa
 /// uploads 200 (docs/protocol.md, decision 1).
 fn status(
     server: &ServerState,
-    request: &StartRequest,
+    start_request: &StartRequest,
     session_ref: Option<&SessionRef>,
 ) -> Result<StatusCode, Error> {
-    if session_ref.is_none() || !request.creates() {
+    if session_ref.is_none() || !start_request.creates() {
         return Ok(StatusCode::OK);
     }
-    let method = request.method(&server.registry)?;
-    Ok(method.served.api.settings().created_status.status_code())
+    let method = start_request.method(&server.registry)?;
+    let settings = method.served.api.settings();
+    Ok(settings.created_status.status_code())
 }
 
 /// The values that a [`Call`] borrows.
 struct CallParts<'a> {
-    served: ServedMethod<'a>,
+    served_api: &'a ServedApi,
+    method: &'a Method,
     path: PathParameters,
     query: Parameters,
     now: Timestamp,
@@ -214,18 +203,39 @@ struct CallParts<'a> {
     reply_memory: ReplyMemoryPermit,
 }
 
-impl CallParts<'_> {
-    fn call<'a>(&'a self, server: &'a ServerState, request: &'a StartRequest) -> Call<'a> {
+impl<'a> CallParts<'a> {
+    fn new(server: &'a ServerState, start_request: &StartRequest) -> Result<Self, Error> {
+        let served_method = start_request.method(&server.registry)?;
+        let ServedMethod {
+            served: served_api,
+            method,
+        } = served_method;
+        let now = server.clock.now();
+        Ok(Self {
+            served_api,
+            method,
+            path: start_request.path_parameters(served_method),
+            query: start_request.parameters(),
+            now,
+            fresh_id: new_resource_id(now),
+            metadata: start_request.metadata()?,
+            conditions: start_request.conditions(),
+            reply_memory: server.reply_memory(),
+        })
+    }
+
+    /// Returns the call for the handler.
+    fn call<'b>(&'b self, server: &'b ServerState, start_request: &'b StartRequest) -> Call<'b> {
         Call {
-            api: &self.served.served.api,
-            method: self.served.method,
+            api: &self.served_api.api,
+            method: self.method,
             path: &self.path,
             query: &self.query,
             metadata: &self.metadata,
             now: self.now,
             fresh_id: &self.fresh_id,
-            base_url: &request.base_url,
-            principal: request.principal.as_ref(),
+            base_url: &start_request.base_url,
+            principal: start_request.principal.as_ref(),
             lookup: StoreReader::new(&server.store_handles),
             conditions: Conditions::of(&self.conditions.0, &self.conditions.1),
             reply_memory: &self.reply_memory,
@@ -256,17 +266,22 @@ pub(crate) fn is_permanent(error: &Error) -> bool {
 ///
 /// # Panics
 /// If `progress` names no media. The progress of a flushed sink always names it.
-pub(crate) fn media_of(request: &StartRequest, progress: &Progress, digests: Digests) -> Media {
+pub(crate) fn media_of(
+    start_request: &StartRequest,
+    progress: &Progress,
+    digests: Digests,
+) -> Media {
     Media {
         at: progress.media.expect("a flushed sink names its media"),
         length: progress.offset,
-        content_type: request.content_type.clone(),
+        content_type: start_request.content_type.clone(),
         digests,
     }
 }
 
+/// Returns the final reply with the handler's `body`. JSON is shaped as the start request asks.
 fn build_reply(
-    request: &StartRequest,
+    start_request: &StartRequest,
     body: Option<Content>,
     status: StatusCode,
 ) -> Result<FinalReply, Error> {
@@ -284,7 +299,7 @@ fn build_reply(
             });
         }
     };
-    let standard = StandardParameters::from_parameters(&request.parameters())?;
+    let standard = StandardParameters::from_parameters(&start_request.parameters())?;
     let mut body = Value::Object(object);
     if let Some(fields) = &standard.fields {
         body = FieldMask::parse(fields)?.apply(body);
@@ -303,11 +318,15 @@ fn change_set(
     reply: &FinalReply,
 ) -> ChangeSet {
     let at = finished.media.at;
+    let small_bytes = finished.small_bytes.clone();
     ChangeSet {
+        // What the handler relies on: rows that it has read, and collections that must be empty
+        // afterwards. If one has changed, the ledger reports a conflict, and the handler is called
+        // again.
         expect: answer.expect,
         expect_empty: answer.expect_empty,
         resources: answer.changes,
-        small_media: finished.small_media.clone(),
+        small_media: small_bytes.map(|bytes| (at.id, bytes)),
         // Declared here, because the ledger refuses a resource whose media it does not know.
         new_media: (at.location == MediaLocation::Vault).then_some(at.id),
         finish: session_ref.map(|session_ref| FinishSession {

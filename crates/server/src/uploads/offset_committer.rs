@@ -1,5 +1,5 @@
-//! The commits of one appending request: checkpoints in a background task, and the final commit,
-//! which the request awaits.
+//! The commits of one appending request: those of its checkpoints, in a task beside it, and the
+//! one at its end, which the request awaits.
 
 use std::sync::Arc;
 
@@ -22,18 +22,18 @@ pub(super) struct OffsetCommitter {
     /// The session's row when the lease was taken, with the progress and the expiry of the last
     /// commit.
     pub(super) session: Session,
-    /// Total length, if it is known to this request.
+    /// Total length of the media, if it is known to this request.
     total: Option<u64>,
     /// When the last checkpoint was scheduled.
     last_checkpoint: Instant,
     /// Offset of the last checkpoint that was scheduled.
     pub(super) scheduled: u64,
-    /// The checkpoint that is being synced and committed.
-    pub(super) running: Option<JoinHandle<Result<Committed, Error>>>,
+    /// The running checkpoint.
+    running: Option<JoinHandle<Result<Committed, Error>>>,
 }
 
 /// The values that a commit has put into the session's row.
-pub(super) struct Committed {
+struct Committed {
     progress: Progress,
     /// New expiry of the session, if the commit has moved it.
     expires: Option<Timestamp>,
@@ -51,20 +51,20 @@ impl OffsetCommitter {
         }
     }
 
-    /// Whether the next write, which ends at `offset`, should be a checkpoint. If so, records it as
-    /// scheduled.
+    /// Whether a checkpoint should follow the next write, which ends at `offset`. If so, records it
+    /// as scheduled.
     pub(super) fn schedule_if_due(&mut self, offset: u64) -> bool {
         let checkpoints = &self.server.settings.checkpoints;
         let is_due = offset - self.scheduled >= checkpoints.bytes
             || self.last_checkpoint.elapsed() >= checkpoints.interval;
         if is_due {
-            self.record_checkpoint(offset);
+            self.record_scheduled(offset);
         }
         is_due
     }
 
     /// Records that a checkpoint of all bytes up to `offset` is scheduled.
-    pub(super) fn record_checkpoint(&mut self, offset: u64) {
+    pub(super) fn record_scheduled(&mut self, offset: u64) {
         self.scheduled = offset;
         self.last_checkpoint = Instant::now();
     }
@@ -81,9 +81,17 @@ impl OffsetCommitter {
         self.last_checkpoint + self.server.settings.checkpoints.interval
     }
 
-    /// Syncs and commits a checkpoint while the request continues to read. Waits first for the
-    /// previous commit.
-    pub(super) async fn spawn_commit(&mut self, checkpoint: UnsyncedProgress) -> Result<(), Error> {
+    /// Whether a checkpoint is running, or its result has not been [joined](Self::join).
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Makes a checkpoint in a task, while the request continues to read. Waits first for the
+    /// running one.
+    pub(super) async fn spawn_checkpoint(
+        &mut self,
+        unsynced: UnsyncedProgress,
+    ) -> Result<(), Error> {
         // One commit at a time: the ledger accepts a commit only if it begins at the offset that
         // the previous one has committed.
         self.join().await?;
@@ -91,7 +99,7 @@ impl OffsetCommitter {
         // A task, so that the sync and the commit run in parallel to the next write.
         self.running = Some(tokio::spawn(async move {
             // Media first, ledger second: the committed offset must never exceed the durable bytes.
-            let mut progress = checkpoint.sync().await?;
+            let mut progress = unsynced.sync().await?;
             progress.total = total;
             let committed = next.commit(progress, None, SessionState::Active).await?;
             Failpoint::CheckpointCommitted.reach();
@@ -100,10 +108,10 @@ impl OffsetCommitter {
         Ok(())
     }
 
-    /// Waits for the running commit, if there is one.
+    /// Waits for the running checkpoint, if there is one.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the commit continues, and the next call waits for it.
+    /// If the future is dropped, the checkpoint continues, and the next call waits for it.
     pub(super) async fn join(&mut self) -> Result<(), Error> {
         if let Some(running) = &mut self.running {
             // The handle is borrowed while it is awaited, and cleared afterwards. If this future is
@@ -132,8 +140,9 @@ impl OffsetCommitter {
         if nothing_new && state == SessionState::Active {
             return Ok(());
         }
-        let small_media = flushed.small_bytes;
-        let committed = self.next_commit().commit(progress, small_media, state);
+        let committed = self
+            .next_commit()
+            .commit(progress, flushed.small_bytes, state);
         let committed = committed.await?;
         Failpoint::OffsetCommitted.reach();
         self.record_commit(committed);
@@ -181,7 +190,7 @@ impl PendingCommit {
     async fn commit(
         self,
         mut progress: Progress,
-        small_media: Option<Bytes>,
+        small_bytes: Option<Bytes>,
         state: SessionState,
     ) -> Result<Committed, LedgerError> {
         let server = &self.server;
@@ -198,7 +207,7 @@ impl PendingCommit {
         let commit = OffsetCommit {
             from: self.from,
             progress,
-            small_media,
+            small_media: small_bytes,
             state,
             expires,
         };

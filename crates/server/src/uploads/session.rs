@@ -31,18 +31,18 @@ const BODY_PRESENT: &str = "nobody has taken the body yet";
 /// client announced, `dialect` the name of the dialect that it speaks.
 pub(crate) async fn start(
     server: &ServerState,
-    mut request: StartRequest,
+    mut start_request: StartRequest,
     declared: Option<u64>,
     dialect: &'static str,
 ) -> Result<String, Error> {
     server.admit_upload()?;
-    let limit = server.sessions.max_size(&request)?;
+    let limit = server.sessions.max_size(&start_request)?;
     if let (Some(limit), Some(declared)) = (limit, declared)
         && declared > limit
     {
         return Err(SessionError::TooLarge { limit }.into());
     }
-    admit(server, &request).await?;
+    admit(server, &start_request).await?;
     let created = server.clock.now();
     let upload_id = new_upload_id(created);
     let session = NewSession {
@@ -51,11 +51,11 @@ pub(crate) async fn start(
         created,
         expires: server.sessions.expiry(created, created),
         total: declared,
-        owner: request.principal.as_ref().map(Principal::to_string),
+        owner: start_request.principal.as_ref().map(Principal::to_string),
         dialect: dialect.to_owned(),
     };
-    // Only the row needs the request as bytes. The cached session has the parsed one.
-    let context = request.to_bytes();
+    // Only the row needs the start request as bytes. The cached session has the parsed one.
+    let context = start_request.to_bytes();
     let row = NewSession {
         context,
         ..session.clone()
@@ -65,10 +65,10 @@ pub(crate) async fn start(
     server.metrics.sessions.started.inc();
     Failpoint::SessionStarted.reach();
     // The cache must stay small. The metadata can be read again from the ledger.
-    request.drop_metadata();
+    start_request.drop_metadata();
     server.sessions.cache.put(CachedSession {
         session: session.into(),
-        request,
+        request: start_request,
         media: None,
         since: created,
     });
@@ -76,7 +76,7 @@ pub(crate) async fn start(
 }
 
 /// Carries out a request to a session: appends its body, reports the committed offset,
-/// finishes, or repeats the final reply. The method of the session goes into `record`.
+/// finishes, or repeats the final reply. The API method of the session goes into `record`.
 pub(crate) async fn continue_session(
     server: &Arc<ServerState>,
     head: Box<SessionHead>,
@@ -162,7 +162,8 @@ async fn answer_without_lease(
         Ok(Step::Finish { .. }) if is_foreign && head.request.is_query() => report(body).await,
         _ if is_foreign => Err(Error::OtherDialect),
         // Errors are answered at once, except two that need the lease: an error that ends the
-        // session, and a gap, which a running older request may still fill.
+        // session, and a gap. To get the lease, this request takes over the session. A running
+        // request then commits what it has received, which may close the gap.
         Err(error) if !error.ends_session() && !matches!(error, SessionError::Gap { .. }) => {
             Err(error.into())
         }
@@ -234,8 +235,8 @@ fn already_cancelled(error: Error) -> Error {
     }
 }
 
-/// Finishes a session that was left in the state *finishing*, for example by a crash. Ends it
-/// as failed if it cannot be finished and has expired.
+/// Finishes a session that was left in the state *finishing*, for example by a crash. Ends it as
+/// failed after an error that the upload itself causes, and after any error if it has expired.
 pub(crate) async fn finish_interrupted_upload(
     server: &Arc<ServerState>,
     id: SessionId,
@@ -243,13 +244,13 @@ pub(crate) async fn finish_interrupted_upload(
     let Some(session) = server.stores.ledger.session(id).await? else {
         return Ok(());
     };
-    let request = start_request_of(&session);
+    let start_request = start_request_of(&session);
     let lifecycle = Arc::clone(&server.lifecycle);
     let server = Arc::clone(server);
     lifecycle
         .run_to_completion(Box::pin(async move {
-            // If the guard is not free in time, a request still works on the session. A new lease
-            // would make the ledger refuse its commit.
+            // A request that is still finishing the session holds the guard. If it does not
+            // release the guard in time, nothing is done here: a new lease would fence it.
             let timeout = server.settings.limits.takeover_timeout;
             let Ok(guard) = server.sessions.guards.take_over(id, timeout).await else {
                 return Ok(());
@@ -262,18 +263,19 @@ pub(crate) async fn finish_interrupted_upload(
                 return Ok(());
             }
             let (epoch, is_expired) = (session.epoch, server.clock.now() >= session.expires);
-            let request = match request {
-                // The stored request cannot be read, for example after a downgrade. Until it
-                // expires, the session is kept for a version that can read it.
+            let start_request = match start_request {
+                // The start request in the row cannot be read, for example because a newer version
+                // of the server has written it. Until the session expires it is kept, because that
+                // version can still finish it.
                 Err(error) if is_expired => {
                     server.sessions.fail(id, epoch).await;
                     return Err(error);
                 }
-                request => request?,
+                start_request => start_request?,
             };
             let locked = Box::new(LockedSession {
                 session,
-                request,
+                start_request,
                 media: None,
                 guard,
             });
@@ -298,10 +300,14 @@ fn begin_action(
     head: &SessionHead,
     body: RequestBody,
 ) -> Result<BoxFuture<'static, Result<SessionReply, Error>>, Error> {
-    let rules = server.sessions.rules(&locked.session, &locked.request)?;
-    let expected = head.expected;
+    let rules = server
+        .sessions
+        .rules(&locked.session, &locked.start_request)?;
+    let expected_digests = head.expected;
     let action = match step(&snapshot(&locked.session), &rules, &head.request) {
-        Ok(Step::Append(body_filter)) => append(server, locked, body_filter, expected, body),
+        Ok(Step::Append(body_filter)) => {
+            append(server, locked, body_filter, expected_digests, body)
+        }
         Ok(Step::Replay) => replay_final(server, locked, body).boxed(),
         Ok(Step::ResumeFinish) => {
             let finish = resume_finish(server, locked);
@@ -312,7 +318,7 @@ fn begin_action(
             ready(Ok(SessionReply::Committed(offset))).boxed()
         }
         Ok(Step::Finish { total }) => {
-            let finish = finish_active(server, locked, total, expected);
+            let finish = finish_active(server, locked, total, expected_digests);
             finish.map_ok(SessionReply::Final).boxed()
         }
         Err(error) => refuse(server, locked, error, body).boxed(),
@@ -357,6 +363,7 @@ async fn refuse(
     Err(answer)
 }
 
+/// Refuses a body that has bytes.
 async fn require_empty(body: &mut RequestBody) -> Result<(), Error> {
     if body.is_empty().await? {
         Ok(())

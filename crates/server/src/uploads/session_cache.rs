@@ -1,15 +1,17 @@
 //! A cache of sessions whose next request is expected soon.
 //!
 //! A client that has started a session or sent a chunk usually sends its next request at once. An
-//! entry holds the state that this request needs: the committed row with its lease, the request
-//! that started the session, and the open media. The next request then reads no row and takes no
-//! lease, and the last extent need not be read back and verified.
+//! entry holds the state that this request needs: the committed row with its lease, the start
+//! request, and the open media. The next request then reads no row and takes no lease, and the last
+//! extent need not be read back and verified.
 //!
 //! A session is put into the cache when it is started, and later by the holder of its guard, after
-//! all bytes are committed. Only a holder of the guard takes it out. A request that finds no entry,
-//! or one that it does not continue, reads the ledger, so an entry may be evicted at any time. A
-//! cached lease may be outdated, because another process has taken a newer one. The ledger then
-//! refuses the next commit.
+//! all bytes are committed. Only a holder of the guard removes it.
+//!
+//! No request depends on the cache. If there is no entry for its session, or if it does not continue
+//! where the entry ends, it reads the ledger. So an entry may be evicted at any time. The lease in
+//! an entry may be outdated, because another process has taken a newer one. The ledger then refuses
+//! the next commit.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -29,9 +31,9 @@ pub const CAPACITY: usize = 256;
 // space of deleted media is freed only when its file is closed.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
-/// Maximum size of a cached request in bytes of memory.
-// 256 entries of this size take 1 MiB. A session with a larger request is not cached.
-const MAX_REQUEST: usize = 4 * 1024;
+/// Maximum size of a cached start request in bytes of memory.
+// 256 entries of this size take 1 MiB. A session with a larger start request is not cached.
+const MAX_START_REQUEST: usize = 4 * 1024;
 
 /// The most recently used sessions.
 #[derive(Debug)]
@@ -42,7 +44,7 @@ pub(crate) struct SessionCache(Mutex<LruCache<SessionId, CachedSession>>);
 pub(crate) struct CachedSession {
     /// Row of the session, with its lease and an empty `context`; see `request`.
     pub(crate) session: Session,
-    /// The request that started the session.
+    /// The start request of the session.
     pub(crate) request: StartRequest,
     /// The open media, if it is in the vault.
     pub(crate) media: Option<VaultMedia>,
@@ -57,7 +59,7 @@ impl SessionCache {
 
     /// Caches a session. The caller has just started it or holds its guard.
     pub(crate) fn put(&self, cached: CachedSession) {
-        if cached.request.memory() <= MAX_REQUEST {
+        if cached.request.memory() <= MAX_START_REQUEST {
             let mut map = self.map();
             let oldest = (map.len() == CAPACITY).then(|| map.remove_lru());
             let before = map.insert(cached.session.id, cached);
@@ -74,7 +76,7 @@ impl SessionCache {
         self.map().peek(&id).is_some_and(fits)
     }
 
-    /// Takes a session out. The caller holds the session's guard.
+    /// Removes and returns a session. The caller holds the session's guard.
     pub(crate) fn take(&self, id: SessionId) -> Option<CachedSession> {
         self.map().remove(&id)
     }

@@ -1,5 +1,5 @@
 //! The sessions of resumable uploads: their rows, the guards and leases that admit one writer to
-//! each, their rules, and their stored replies.
+//! each, the protocol's rules for them, and their stored replies.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(crate) struct Sessions {
     pub(crate) dialects: Arc<Dialects>,
     /// The guards of sessions.
     pub(crate) guards: Arc<SessionGuards>,
-    /// Sessions whose clients are expected back.
+    /// Sessions whose next request is expected soon.
     pub(crate) cache: SessionCache,
 }
 
@@ -67,8 +67,7 @@ pub(crate) enum SessionReply {
 pub(crate) struct LockedSession {
     /// Row of the session.
     pub(crate) session: Session,
-    /// The request that started the session.
-    pub(crate) request: StartRequest,
+    pub(crate) start_request: StartRequest,
     /// The media, if it is still open from the previous request.
     pub(crate) media: Option<VaultMedia>,
     pub(crate) guard: SessionGuard,
@@ -96,15 +95,15 @@ impl Sessions {
             })
     }
 
-    /// Reads the request that started a session from the ledger, with its metadata.
+    /// Reads the start request of a session from the ledger, with its metadata.
     pub(crate) async fn read_start_request(&self, id: SessionId) -> Result<StartRequest, Error> {
         let session = self.ledger.session(id).await?;
         start_request_of(&session.ok_or(Error::SessionNotFound)?)
     }
 
-    /// Answers a request whose session a newer request has taken over: reads the rest of the body,
-    /// waits for the newer request, and returns the final reply if there is one. Two requests with
-    /// the same last bytes thus get the same reply.
+    /// Answers a request that is superseded: reads the rest of its body, waits for the newer
+    /// request, and returns the final reply if there is one. Two requests with the same last bytes
+    /// thus get the same reply.
     ///
     /// # Errors
     /// [`Error::Superseded`] if the newer request has not finished the upload.
@@ -126,8 +125,8 @@ impl Sessions {
         reply.ok_or(Error::Superseded)
     }
 
-    /// Takes the guard and a lease for a request that writes to the session. Uses the cached lease
-    /// if the request continues the cached session.
+    /// Takes the guard and a lease for a request that writes to the session, and so takes over the
+    /// session. Uses the cached lease if the request continues the cached session.
     pub(super) async fn lease_for(
         &self,
         id: SessionId,
@@ -141,7 +140,7 @@ impl Sessions {
         match cached.filter(|cached| self.appends_to_cached(cached, target, request)) {
             Some(cached) => Ok(Box::new(LockedSession {
                 session: cached.session,
-                request: cached.request,
+                start_request: cached.request,
                 media: cached.media,
                 guard,
             })),
@@ -149,7 +148,8 @@ impl Sessions {
         }
     }
 
-    /// Takes the guard and a new lease. Stops the current writer, if there is one.
+    /// Takes over the session: takes the guard, for which a running request has to end, and a new
+    /// lease.
     pub(super) async fn lease(
         &self,
         id: SessionId,
@@ -161,6 +161,7 @@ impl Sessions {
         self.lease_locked(guard, id, target).await
     }
 
+    /// Takes the guard. Asks the request that holds it, if there is one, to release it.
     async fn lock_session(&self, id: SessionId) -> Result<SessionGuard, Error> {
         let guard = self
             .guards
@@ -172,6 +173,7 @@ impl Sessions {
         })
     }
 
+    /// Takes a new lease of a session whose guard the caller holds.
     async fn lease_locked(
         &self,
         guard: SessionGuard,
@@ -179,17 +181,19 @@ impl Sessions {
         target: &SessionTarget,
     ) -> Result<Box<LockedSession>, Error> {
         let session = self.ledger.lease(id).await?;
-        let (mut session, mut request) = self.check(session, target)?;
+        let (mut session, mut start_request) = self.check(session, target)?;
+        // A slow upload would hold them for hours. They can be read again from the ledger.
         session.context = Vec::new();
-        request.drop_metadata();
+        start_request.drop_metadata();
         Ok(Box::new(LockedSession {
             session,
-            request,
+            start_request,
             media: None,
             guard,
         }))
     }
 
+    /// Reads a session and its start request, without a lease.
     pub(super) async fn read_session(
         &self,
         id: SessionId,
@@ -199,8 +203,13 @@ impl Sessions {
     }
 
     /// Whether the session has not expired and was started under this path.
-    fn lives_at(&self, session: &Session, request: &StartRequest, target: &SessionTarget) -> bool {
-        self.clock.now() < session.expires && request.path == target.path
+    fn lives_at(
+        &self,
+        session: &Session,
+        start_request: &StartRequest,
+        target: &SessionTarget,
+    ) -> bool {
+        self.clock.now() < session.expires && start_request.path == target.path
     }
 
     /// Refuses a session that has expired, or ended without a resource.
@@ -213,18 +222,19 @@ impl Sessions {
         }
     }
 
+    /// Returns the session and its start request, if requests to `target` may use it.
     fn check(
         &self,
         session: Option<Session>,
         target: &SessionTarget,
     ) -> Result<(Session, StartRequest), Error> {
         let session = session.ok_or(Error::SessionNotFound)?;
-        // Checked first: the stored request of a cancelled or failed session is deleted, so there
+        // Checked first: the start request of a cancelled or failed session is deleted, so there
         // is no path to compare. The reply is the same for every path.
         self.refuse_ended(&session)?;
-        let request = start_request_of(&session)?;
-        if self.lives_at(&session, &request, target) {
-            Ok((session, request))
+        let start_request = start_request_of(&session)?;
+        if self.lives_at(&session, &start_request, target) {
+            Ok((session, start_request))
         } else {
             Err(Error::SessionNotFound)
         }
@@ -240,18 +250,22 @@ impl Sessions {
         self.decode_reply(reply.as_deref())
     }
 
+    /// Returns the stored reply of a finished session.
     pub(super) fn replay(&self, session: &Session) -> Result<FinalReply, Error> {
         let reply = self.decode_reply(session.reply.as_deref())?;
         reply.ok_or(Error::SessionNotFound)
     }
 
+    /// Decodes a stored reply. Its body counts against the bound on reply memory until it is sent.
+    ///
+    /// # Errors
+    /// [`Error::Full`] if the bound is reached.
     fn decode_reply(&self, stored: Option<&[u8]>) -> Result<Option<FinalReply>, Error> {
-        let reply = stored.and_then(FinalReply::from_bytes);
-        let counted = reply.map(|reply| {
-            let body = self.capacity.reply(reply.body)?;
-            Ok(FinalReply { body, ..reply })
-        });
-        counted.transpose()
+        let Some(reply) = stored.and_then(FinalReply::from_bytes) else {
+            return Ok(None);
+        };
+        let body = self.capacity.reply(reply.body)?;
+        Ok(Some(FinalReply { body, ..reply }))
     }
 
     /// Expiry of a session that was created at `created` and made progress at `now`.
@@ -263,19 +277,25 @@ impl Sessions {
         }
     }
 
-    /// Maximum size in bytes of the media of the request's method; `None` if it has no limit.
-    pub(crate) fn max_size(&self, request: &StartRequest) -> Result<Option<u64>, Error> {
-        let method = request.method(&self.registry)?.method;
+    /// Maximum size in bytes of the media of the upload's API method; `None` if it has no limit.
+    pub(crate) fn max_size(&self, start_request: &StartRequest) -> Result<Option<u64>, Error> {
+        let method = start_request.method(&self.registry)?.method;
         let upload = method.upload.as_ref();
         Ok(upload
             .and_then(|upload| upload.max_size)
             .map(ByteSize::bytes))
     }
 
-    pub(super) fn rules(&self, session: &Session, request: &StartRequest) -> Result<Rules, Error> {
+    /// Returns the protocol's rules for a session: those for the size of chunks and of the media,
+    /// as the session's dialect has them.
+    pub(super) fn rules(
+        &self,
+        session: &Session,
+        start_request: &StartRequest,
+    ) -> Result<Rules, Error> {
         let rules = Rules::default()
             .with_chunks(self.settings.chunks)
-            .with_max_size(self.max_size(request)?);
+            .with_max_size(self.max_size(start_request)?);
         let dialect = self.dialects.named(&session.dialect);
         Ok(dialect.map_or(rules, |dialect| dialect.rules(rules)))
     }
@@ -315,9 +335,10 @@ pub(crate) enum FailOutcome {
 impl FailOutcome {
     /// Returns the error for the reply to a request that tried to end its session with `error`.
     ///
-    /// If the request is fenced, another request has the session, which may go on, and `error`
-    /// describes an outdated state. The reply then tells the client to ask again, and not that its
-    /// upload is lost. It tells the same if the ledger has not answered, since the request may then be fenced.
+    /// If the request is fenced, `error` describes an outdated state of the session, which may go on
+    /// under another request. So the reply tells the client to ask again, and not that its upload
+    /// is lost. It tells the same if the end is not recorded, because the request may be fenced
+    /// then as well.
     pub(crate) fn error_for_reply(self, error: Error) -> Error {
         match self {
             Self::Recorded => error,
@@ -327,14 +348,15 @@ impl FailOutcome {
     }
 }
 
-/// Reads the stored request in the session's row.
+/// Decodes the start request in a session's row.
 pub(super) fn start_request_of(session: &Session) -> Result<StartRequest, Error> {
-    let request = StartRequest::from_bytes(&session.context);
-    let mut request = request.ok_or(Error::SessionNotFound)?;
-    request.principal = session.owner.as_ref().map(Principal::new);
-    Ok(request)
+    let start_request = StartRequest::from_bytes(&session.context);
+    let mut start_request = start_request.ok_or(Error::SessionNotFound)?;
+    start_request.principal = session.owner.as_ref().map(Principal::new);
+    Ok(start_request)
 }
 
+/// Returns what the protocol needs of a session's row.
 pub(super) fn snapshot(session: &Session) -> Snapshot {
     let state = match session.state {
         SessionState::Active => State::Active,

@@ -1,5 +1,5 @@
 //! Uploads of one request: simple, multipart, and embedded in JSON. They have no session, so the
-//! client must repeat the whole request if it breaks.
+//! client must repeat the whole request if it breaks. Their start request is the only one.
 
 use std::sync::Arc;
 
@@ -9,7 +9,9 @@ use tokio::time::Instant;
 use windlass_proto::command::{BodyLength, MultipartHead, SimpleHead};
 use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::metadata::parse_metadata;
-use windlass_proto::related::{Piece, RelatedError, RelatedLimits, Splitter, ThirdPart};
+use windlass_proto::related::{
+    Piece as BodyPiece, RelatedError, RelatedLimits, Splitter, ThirdPart,
+};
 use windlass_proto::session::{BodyFilter, Ending};
 use windlass_store::{Failpoint, LedgerError};
 
@@ -26,13 +28,15 @@ use crate::registry::ServedMethod;
 /// Media that arrives in one request.
 struct SingleRequestUpload<'a> {
     server: &'a ServerState,
-    request: StartRequest,
+    start_request: StartRequest,
+    /// Refuses bytes beyond the stated length or the size limit.
     body_filter: BodyFilter,
     sink: MediaSink,
-    /// Time at which the last write ended; before the first write, at which the upload was opened.
+    /// Time of the last call of [`Self::write`]; before the first call, that of the opening.
     last_write: Instant,
     /// Digests to compute in addition to CRC32C.
     wanted: Wanted,
+    /// Counts against the limit on running uploads.
     _permit: Permit,
 }
 
@@ -43,12 +47,13 @@ pub(crate) async fn simple(
     simple: SimpleHead,
     mut body: RequestBody,
 ) -> Result<FinalReply, Error> {
-    let request = head.with_body(&Map::new(), simple.content_type, simple.expected)?;
+    let start_request = head.with_body(&Map::new(), simple.content_type, simple.expected)?;
     let shared = Arc::clone(server);
     server
         .lifecycle
         .run_to_completion(Box::pin(async move {
-            let mut upload = SingleRequestUpload::open(&shared, request, simple.length).await?;
+            let mut upload =
+                SingleRequestUpload::open(&shared, start_request, simple.length).await?;
             let received = upload.receive(&mut body).await;
             Box::pin(upload.end(received)).await
         }))
@@ -78,15 +83,17 @@ pub(crate) async fn multipart(
         body.set_held_bytes(received)?;
         prelude.read(&mut splitter, data)?;
     }
+    // While the metadata is parsed, its text and the parsed values are in memory. Afterwards only
+    // the start request is.
     body.set_held_json(&prelude.metadata)?;
-    let request = prelude.request(head, multipart.expected)?;
-    body.set_held_bytes(request.memory() as u64)?;
+    let start_request = prelude.start_request(head, multipart.expected)?;
+    body.set_held_bytes(start_request.memory() as u64)?;
     let shared = Arc::clone(server);
     server
         .lifecycle
         .run_to_completion(Box::pin(async move {
             let mut upload =
-                SingleRequestUpload::open(&shared, request, BodyLength::Unknown).await?;
+                SingleRequestUpload::open(&shared, start_request, BodyLength::Unknown).await?;
             let received = upload
                 .receive_parts(prelude.media, splitter, &mut body)
                 .await;
@@ -106,15 +113,15 @@ pub(crate) async fn embedded(
         bytes,
         content_type,
     } = embedded;
-    let request = head.with_body(metadata, Some(content_type), ExpectedDigests::default())?;
-    request.check_metadata(server.settings.limits.metadata)?;
+    let start_request = head.with_body(metadata, Some(content_type), ExpectedDigests::default())?;
+    start_request.check_metadata(server.settings.limits.metadata)?;
     let shared = Arc::clone(server);
     server
         .lifecycle
         .run_to_completion(Box::pin(async move {
             let length = BodyLength::Exact(bytes.len() as u64);
-            let mut upload = SingleRequestUpload::open(&shared, request, length).await?;
-            let received = upload.take(bytes, true).await;
+            let mut upload = SingleRequestUpload::open(&shared, start_request, length).await?;
+            let received = upload.store(bytes, true).await;
             Box::pin(upload.end(received)).await
         }))
         .await
@@ -146,26 +153,28 @@ fn third_part(method: ServedMethod<'_>) -> ThirdPart {
     }
 }
 
-/// The part of a multipart body before the media.
+/// A multipart body up to the beginning of its media.
 #[derive(Default)]
 struct MultipartPrelude {
+    /// The metadata as text.
     metadata: Vec<u8>,
     /// Whether the media has begun.
     media_begun: bool,
     /// Media type that the media part states.
     content_type: Option<String>,
-    /// Pieces of media that arrived in the same buffer as its first byte.
-    media: Vec<Piece>,
+    /// What has arrived of the media together with its beginning.
+    media: Vec<BodyPiece>,
 }
 
 impl MultipartPrelude {
+    /// Reads the next bytes of the body.
     fn read(&mut self, splitter: &mut Splitter, data: Bytes) -> Result<(), Error> {
         let mut pieces = Vec::new();
         splitter.push(data, &mut pieces)?;
         for piece in pieces {
             match piece {
-                Piece::Metadata(metadata) => self.metadata = metadata,
-                Piece::MediaStart { content_type } => {
+                BodyPiece::Metadata(metadata) => self.metadata = metadata,
+                BodyPiece::MediaStart { content_type } => {
                     self.media_begun = true;
                     self.content_type = content_type;
                 }
@@ -175,59 +184,62 @@ impl MultipartPrelude {
         Ok(())
     }
 
-    fn request(
+    fn start_request(
         &mut self,
         head: &UploadHead<'_>,
-        expected: ExpectedDigests,
+        expected_digests: ExpectedDigests,
     ) -> Result<StartRequest, Error> {
         let metadata = parse_metadata(&self.metadata)?;
-        head.with_body(&metadata, self.content_type.take(), expected)
+        head.with_body(&metadata, self.content_type.take(), expected_digests)
     }
 }
 
 impl<'a> SingleRequestUpload<'a> {
     async fn open(
         server: &'a ServerState,
-        request: StartRequest,
+        start_request: StartRequest,
         length: BodyLength,
     ) -> Result<Self, Error> {
         server.admit_upload()?;
         let permit = server.capacity.uploads.take()?;
-        admit(server, &request).await?;
-        let wanted = request.wanted_digests(request.method(&server.registry)?);
+        admit(server, &start_request).await?;
+        let wanted = start_request.wanted_digests(start_request.method(&server.registry)?);
         let mut sink = MediaSink::new(server.sink_deps(), wanted);
         if let BodyLength::Exact(length) = length {
             sink.announce_length(Some(length));
         }
+        let max_size = server.sessions.max_size(&start_request)?;
         Ok(Self {
-            body_filter: BodyFilter::single_request(server.sessions.max_size(&request)?, length)?,
+            body_filter: BodyFilter::single_request(max_size, length)?,
             sink,
             last_write: Instant::now(),
             server,
-            request,
+            start_request,
             wanted,
             _permit: permit,
         })
     }
 
+    /// Stores a body that is the media.
     async fn receive(&mut self, body: &mut RequestBody) -> Result<(), Error> {
         while let Some(data) = self.next_data(body).await? {
-            self.take(data, body.is_at_end()).await?;
+            self.store(data, body.is_at_end()).await?;
         }
         self.body_filter.clone().end(Ending::Complete)?;
         Ok(())
     }
 
+    /// Stores the media of a multipart body. `pieces` are what has already been read of it.
     async fn receive_parts(
         &mut self,
-        mut pieces: Vec<Piece>,
+        mut pieces: Vec<BodyPiece>,
         mut splitter: Splitter,
         body: &mut RequestBody,
     ) -> Result<(), Error> {
         loop {
             for piece in pieces.drain(..) {
-                if let Piece::Media(data) = piece {
-                    self.take(data, body.is_at_end()).await?;
+                if let BodyPiece::Media(data) = piece {
+                    self.store(data, body.is_at_end()).await?;
                 }
             }
             match self.next_data(body).await? {
@@ -237,16 +249,18 @@ impl<'a> SingleRequestUpload<'a> {
         }
         if let Some(checksums) = splitter.finish()? {
             let checksums = ExpectedDigests::from_metadata(&parse_metadata(&checksums)?)?;
-            self.request.expected_digests = self.request.expected_digests.merge(checksums)?;
+            let expected_digests = self.start_request.expected_digests;
+            self.start_request.expected_digests = expected_digests.merge(checksums)?;
             // Digests that were not computed during the upload are computed from the stored media.
             self.wanted = self.wanted.union(checksums.wanted());
         }
         Ok(())
     }
 
-    /// Returns the next bytes of the body. Writes the buffered bytes of a slow client meanwhile, so
-    /// that they do not stay in memory.
+    /// Returns the next bytes of the body. If the client is slow, writes the buffered bytes
+    /// meanwhile, so that they do not stay in memory.
     async fn next_data(&mut self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
+        // Without a session there are no checkpoints. Buffered bytes wait no longer all the same.
         let timeout = self.server.settings.checkpoints.interval;
         while self.sink.can_write() {
             let next = next_or_drained(self.server, body);
@@ -258,8 +272,8 @@ impl<'a> SingleRequestUpload<'a> {
         next_or_drained(self.server, body).await
     }
 
-    /// Gives bytes to the sink, which writes its buffer whenever it is full.
-    async fn take(&mut self, data: Bytes, is_last: bool) -> Result<(), Error> {
+    /// Gives bytes to the sink, and lets it write its buffer whenever it is full.
+    async fn store(&mut self, data: Bytes, is_last: bool) -> Result<(), Error> {
         let mut data = self.body_filter.accept(data)?;
         while !data.is_empty() {
             self.sink.accept(&mut data);
@@ -272,8 +286,9 @@ impl<'a> SingleRequestUpload<'a> {
         Ok(())
     }
 
-    /// Waits for the running write. Then writes the buffer, unless it now gets a pooled buffer and
-    /// so has room: an upload without a running write has the higher [`Priority`] for one.
+    /// Makes room in the sink's full write buffer. Waits for the running write, and then tries again
+    /// to get pooled memory: without a running write the upload has the higher [`Priority`]. If there
+    /// is none, starts to write the buffer.
     ///
     /// [`Priority`]: super::write_buffer::Priority
     async fn make_room(&mut self) -> Result<(), Error> {
@@ -284,6 +299,7 @@ impl<'a> SingleRequestUpload<'a> {
         Ok(())
     }
 
+    /// Starts to write the sink's buffer.
     async fn write(&mut self) -> Result<(), Error> {
         self.server.stores.admit_write(self.sink.buffered_len())?;
         self.sink.write(false).await?;
@@ -303,19 +319,18 @@ impl<'a> SingleRequestUpload<'a> {
         }
     }
 
-    /// Makes the media durable, checks its digests and creates the resource.
+    /// Flushes the media, checks its digests and creates the resource.
     async fn finish(&mut self) -> Result<FinalReply, Error> {
         self.server.count_last_write(&self.sink);
         let flushed = self.sink.flush_and_sync().await?;
         Failpoint::SingleRequestSynced.reach();
         let digests = self.sink.digests(self.wanted, &flushed).await?;
-        self.request.expected_digests.check(&digests)?;
-        let media = media_of(&self.request, &flushed.progress, digests);
+        self.start_request.expected_digests.check(&digests)?;
         let finished = FinishedMedia {
-            small_media: flushed.small_bytes.map(|bytes| (media.at.id, bytes)),
-            media,
+            media: media_of(&self.start_request, &flushed.progress, digests),
+            small_bytes: flushed.small_bytes,
         };
-        finish(self.server, &self.request, &finished, None).await
+        finish(self.server, &self.start_request, &finished, None).await
     }
 
     /// Discards the media of a failed upload. Returns the error for the reply.
