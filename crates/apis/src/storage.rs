@@ -90,6 +90,19 @@ impl ApiHandler for StorageKind {
         objects::turn(call)
     }
 
+    /// `/BUCKET/OBJECT`, at which the libraries for Go and restic read media. The rest of the XML API
+    /// is not here.
+    fn alias(&self, api: &Api, path: &str) -> Option<String> {
+        let (bucket, object) = path.strip_prefix('/')?.split_once('/')?;
+        if bucket.is_empty() || object.is_empty() {
+            return None;
+        }
+        let get = api.method("storage.objects.get")?;
+        let object = object.replace('/', "%2F");
+        let path = get.template.as_str().replace("{bucket}", bucket);
+        Some(format!("/download/{}", path.replace("{object}", &object)))
+    }
+
     fn media_etag(&self, resource: &Resource) -> Option<String> {
         Some(Object::read(resource.clone()).etag())
     }

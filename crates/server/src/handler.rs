@@ -99,6 +99,13 @@ pub trait ApiHandler: Send + Sync + 'static {
         HeaderMap::new()
     }
 
+    /// Returns the path of a method of `api` that a GET or HEAD of `path` stands for, where no method
+    /// of any API has it. For APIs whose clients read media at other paths, too. Default: none.
+    fn alias(&self, api: &Api, path: &str) -> Option<String> {
+        let _ = (api, path);
+        None
+    }
+
     /// Returns the deliveries of the events that the handler leaves. Called once. Default: none.
     fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {
         Vec::new()

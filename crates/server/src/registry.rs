@@ -230,6 +230,13 @@ impl VirtualHost {
         self.served.iter().map(|served| &served.api)
     }
 
+    /// Returns the path of a method for which a GET of another path stands; see
+    /// [`ApiHandler::alias`](crate::handler::ApiHandler::alias).
+    pub(crate) fn alias(&self, path: &str) -> Option<String> {
+        let mut served = self.served.iter();
+        served.find_map(|served| served.handler.alias(&served.api, path))
+    }
+
     /// One API.
     pub(crate) fn api(&self, name: &str, version: &str) -> Option<&ServedApi> {
         let index = self.by_name.get(name)?.get(version)?;

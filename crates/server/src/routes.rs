@@ -246,21 +246,30 @@ impl Routed<'_> {
     }
 
     async fn call(&self, body: &mut Option<RequestBody>) -> Result<Reply, Error> {
-        let path = self.head.uri.path();
         // HEAD is a GET whose body is left out.
         let http_method = if *self.http_method == HttpMethod::HEAD {
             &HttpMethod::GET
         } else {
             self.http_method
         };
-        let (method, target, parameters) = match self.virtual_host.table.find(http_method, path) {
+        let asked = self.head.uri.path();
+        let alias;
+        let (mut path, mut found) = (asked, self.virtual_host.table.find(http_method, asked));
+        if matches!(found, Found::Nothing)
+            && http_method == HttpMethod::GET
+            && let Some(other) = self.virtual_host.alias(asked)
+        {
+            alias = other;
+            (path, found) = (&alias, self.virtual_host.table.find(http_method, &alias));
+        }
+        let (method, target, parameters) = match found {
             Found::Method {
                 method,
                 target,
                 parameters,
             } => (method, target, parameters),
             Found::WrongHttpMethod { allowed } => return Err(Error::MethodNotAllowed { allowed }),
-            Found::Nothing => return Err(no_such(path)),
+            Found::Nothing => return Err(no_such(asked)),
         };
         self.record.method(&method.id);
         self.authorize(method).await?;

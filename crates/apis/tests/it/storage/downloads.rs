@@ -88,3 +88,29 @@ async fn a_range_is_given_with_the_length_of_the_whole() {
         .await;
     assert_eq!(behind.status, 416);
 }
+
+#[tokio::test]
+async fn media_is_read_at_the_path_of_bucket_and_object() {
+    let storage = Storage::new().await;
+    let name = json!({"name": "stall/cow 1", "contentType": "image/png"});
+    let object = storage.described(&name, LARGE).await.resource();
+    let path = "/barn/stall/cow%201";
+    let whole = storage.call("GET", path).await;
+    assert_eq!(whole.status, 200, "{whole:?}");
+    assert_eq!(&whole.body[..], LARGE);
+    assert_eq!(whole.header("content-type"), "image/png");
+    let generation = object["generation"].as_str().unwrap();
+    assert_eq!(whole.header("x-goog-generation"), generation);
+    let range = [("range", "bytes=2-5")];
+    let part = storage.send("GET", path, &range, "").await;
+    assert_eq!((part.status.as_u16(), &part.body[..]), (206, &LARGE[2..6]));
+    let head = storage.call("HEAD", path).await;
+    assert_eq!(head.header("content-length"), LARGE.len().to_string());
+    assert!(head.header("x-goog-hash").starts_with("crc32c="));
+    for missing in ["/barn/sheep", "/shed/cow", "/barn", "/barn/"] {
+        storage.call("GET", missing).await.refusal(404, "notFound");
+    }
+    // Nothing else of the XML API is here.
+    let refused = storage.call("PUT", path).await;
+    refused.refusal(404, "notFound");
+}
