@@ -8,7 +8,7 @@ use crate::server::farm;
 
 #[test]
 fn an_error_has_google_s_shape_down_to_its_order() {
-    let request = Request::new("POST", UPLOADS)
+    let request = Request::new("POST", format!("{UPLOADS}?uploadType=x"))
         .header("Content-Type", "image/png")
         .body("abc");
     let reply = exchange(farm(), &request).expect(400);
@@ -23,7 +23,7 @@ fn an_error_has_google_s_shape_down_to_its_order() {
         "errors": [{
             "message": message,
             "domain": "global",
-            "reason": "required",
+            "reason": "invalidParameter",
             "locationType": "parameter",
             "location": "uploadType",
         }],
