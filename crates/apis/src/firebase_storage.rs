@@ -38,8 +38,14 @@ const LONGEST_FIELDS: usize = 16 * 1024;
 /// Maximum number of objects and prefixes on a page, as in the service.
 const MOST_RESULTS: usize = 1000;
 
-/// Number of rows that are read at a time.
-const ROWS: usize = 200;
+/// The type of media of which nothing is known.
+const OCTET_STREAM: &str = "application/octet-stream";
+
+/// Number of rows that are read at a time: less with a delimiter, where many of them may be skipped.
+const ROWS: (usize, usize) = (200, 20);
+
+/// Maximum number of rows that are read for a page.
+const MOST_ROWS: usize = 4000;
 
 /// Fields that clients write, and the header that shows each with the media.
 const HEADERS: [(&str, HeaderName); 4] = [
@@ -73,9 +79,16 @@ impl ApiHandler for FirebaseStorage {
             }
             ("firebasestorage.objects.list", _) => list(call).await,
             ("firebasestorage.objects.patch", _) => patch(call).await,
-            ("firebasestorage.objects.delete", _) => Ok(Answer {
-                changes: vec![removing(&named(call).await?)],
-                ..Answer::default()
+            ("firebasestorage.objects.delete", _) => {
+                let object = named(call).await?;
+                call.check_conditions(&etag(&object))?;
+                Ok(Answer {
+                    changes: vec![removing(&object)],
+                    ..Answer::default()
+                })
+            }
+            (INSERT, None) => Err(Rejection::InvalidArgument {
+                problem: "an object needs media; send it with the headers of an upload".to_owned(),
             }),
             _ => Err(call.not_implemented()),
         }
@@ -185,13 +198,17 @@ async fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
     let mut fields = patched_fields(Fields::new(), written_fields(call)?);
     fields.remove("contentType");
     check_length(&fields)?;
-    let generation = (call.now.as_millis() * 1000).to_string();
-    fields.insert("generation".to_owned(), generation.into());
     fields.insert("metageneration".to_owned(), 1.into());
     fields.insert("downloadTokens".to_owned(), token(call).into());
     let collection = collection(call);
     let media = Some(media.media);
-    let (object, change) = match call.lookup.resource(&collection, name).await? {
+    let old = call.lookup.resource(&collection, name).await?;
+    if let Some(old) = &old {
+        call.check_conditions(&etag(old))?;
+    }
+    let generation = generation(call, old.as_ref());
+    fields.insert("generation".to_owned(), generation.to_string().into());
+    let (object, change) = match old {
         None => {
             let object = record::new(call, collection, name, &fields, media);
             (object.clone(), ResourceChange::Insert(object))
@@ -208,6 +225,13 @@ async fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
     })
 }
 
+/// Microseconds, as in the service, and above that of the object before.
+fn generation(call: &Call<'_>, old: Option<&Resource>) -> u64 {
+    let before = old.and_then(|old| text(&fields_of(old), "generation")?.parse().ok());
+    let before = before.map_or(0, |before: u64| before.saturating_add(1));
+    before.max(call.now.as_millis().saturating_mul(1000))
+}
+
 /// A token for download URLs, in the form of a UUID.
 fn token(call: &Call<'_>) -> String {
     let id = call.fresh_id;
@@ -221,10 +245,11 @@ async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
     call.check_conditions(&etag(&old))?;
     let mut fields = patched_fields(fields_of(&old), written_fields(call)?);
     let mut media = old.media.clone();
-    if let (Some(Value::String(content_type)), Some(media)) =
-        (fields.remove("contentType"), &mut media)
-    {
-        media.content_type = content_type;
+    fields.remove("contentType");
+    if let (Some(content_type), Some(media)) = (call.metadata.get("contentType"), &mut media) {
+        let content_type = content_type.as_str().filter(|it| !it.is_empty());
+        let content_type = content_type.unwrap_or(OCTET_STREAM);
+        content_type.clone_into(&mut media.content_type);
     }
     let changes = fields.get("metageneration").and_then(Value::as_u64);
     fields.insert(
@@ -255,36 +280,38 @@ async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     let (prefix, delimiter) = (parameter("prefix"), parameter("delimiter"));
     let collection = collection(call);
     let mut page = Page::new(most_results(call)?);
-    let mut after = parameter("pageToken").to_owned();
+    let mut after = start_of_page(call);
+    let at_a_time = if delimiter.is_empty() { ROWS.0 } else { ROWS.1 };
+    let mut rows_read = 0;
     if after.as_str() < prefix {
         after = prefix.to_owned();
         // The rows after the prefix do not have the object of this very name.
         if call.lookup.resource(&collection, prefix).await?.is_some() {
-            page.items.push(prefix.to_owned());
+            page.add_item(prefix);
         }
     }
     'pages: loop {
         let start = (!after.is_empty()).then_some(after.as_str());
-        let rows = call.lookup.resources(&collection, start, ROWS).await?;
-        let is_last = rows.len() < ROWS;
+        let rows = call.lookup.resources(&collection, start, at_a_time).await?;
+        let is_last = rows.len() < at_a_time;
+        rows_read += rows.len();
         for row in rows {
             let Some(rest) = row.id.strip_prefix(prefix) else {
                 break 'pages;
             };
-            if page.is_full() {
-                page.next = Some(after);
+            if page.is_full() || rows_read > MOST_ROWS {
+                page.end();
                 break 'pages;
             }
             let end = (!delimiter.is_empty()).then(|| rest.find(delimiter));
             let Some(end) = end.flatten() else {
-                page.items.push(row.id.clone());
+                page.add_item(&row.id);
                 after = row.id;
                 continue;
             };
             let common = &row.id[..prefix.len() + end + delimiter.len()];
-            page.prefixes.push(common.to_owned());
-            // Past all names that begin so.
-            after = format!("{common}{}", char::MAX);
+            page.add_prefix(common);
+            after = after_all(common);
             continue 'pages;
         }
         if is_last {
@@ -292,6 +319,28 @@ async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
         }
     }
     Ok(answer(page.show(call)))
+}
+
+/// The name after which the page of the call begins. Its token is the last item or prefix of the page
+/// before.
+fn start_of_page(call: &Call<'_>) -> String {
+    let parameter = |name| call.query.first(name).unwrap_or_default();
+    let (token, delimiter) = (parameter("pageToken"), parameter("delimiter"));
+    let rest = token.strip_prefix(parameter("prefix")).unwrap_or_default();
+    if !delimiter.is_empty() && rest.ends_with(delimiter) {
+        after_all(token)
+    } else {
+        token.to_owned()
+    }
+}
+
+/// A text that sorts after all names that begin with `common`, and before all others after them.
+fn after_all(common: &str) -> String {
+    let mut text = common.to_owned();
+    while text.len() <= LONGEST_NAME {
+        text.push(char::MAX);
+    }
+    text
 }
 
 fn most_results(call: &Call<'_>) -> Result<usize, Rejection> {
@@ -310,7 +359,9 @@ struct Page {
     most: usize,
     prefixes: Vec<String>,
     items: Vec<String>,
-    /// After which the next page begins, if there is one.
+    /// The last item or prefix that was added.
+    last: String,
+    /// Token of the next page, if there is one.
     next: Option<String>,
 }
 
@@ -320,8 +371,24 @@ impl Page {
             most,
             prefixes: Vec::new(),
             items: Vec::new(),
+            last: String::new(),
             next: None,
         }
+    }
+
+    fn add_item(&mut self, name: &str) {
+        self.items.push(name.to_owned());
+        name.clone_into(&mut self.last);
+    }
+
+    fn add_prefix(&mut self, prefix: &str) {
+        self.prefixes.push(prefix.to_owned());
+        prefix.clone_into(&mut self.last);
+    }
+
+    /// Ends the page before the end of the list.
+    fn end(&mut self) {
+        self.next = Some(std::mem::take(&mut self.last));
     }
 
     fn is_full(&self) -> bool {

@@ -12,7 +12,7 @@ use windlass_server::ServedApi;
 use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
-use crate::record::{self, Fields, fields_of, removing, rfc3339, text};
+use crate::record::{self, Fields, etag, fields_of, removing, rfc3339, text};
 use crate::{ApiProvider, description};
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
@@ -68,10 +68,14 @@ impl ApiHandler for Files {
                 Ok(answer(show(call, &file)))
             }
             ("generativelanguage.files.list", _) => list(call).await,
-            ("generativelanguage.files.delete", _) => Ok(Answer {
-                changes: vec![removing(&named(call).await?)],
-                ..answer(Fields::new())
-            }),
+            ("generativelanguage.files.delete", _) => {
+                let file = named(call).await?;
+                call.check_conditions(&etag(&file))?;
+                Ok(Answer {
+                    changes: vec![removing(&file)],
+                    ..answer(Fields::new())
+                })
+            }
             _ => Err(call.not_implemented()),
         }
     }

@@ -94,7 +94,7 @@ impl ApiHandler for StorageKind {
     /// is not here.
     fn alias(&self, api: &Api, path: &str) -> Option<String> {
         let (bucket, object) = path.strip_prefix('/')?.split_once('/')?;
-        if bucket.is_empty() || object.is_empty() {
+        if bucket.is_empty() || object.is_empty() || path.contains('{') {
             return None;
         }
         let get = api.method("storage.objects.get")?;

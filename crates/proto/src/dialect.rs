@@ -37,6 +37,12 @@ pub trait Dialect: fmt::Debug + Send + Sync + 'static {
     /// dialects the first that claims a request gets it.
     fn claims(&self, headers: &HeaderMap) -> bool;
 
+    /// Returns whether clients of the dialect also upload to the plain path of a method, so that
+    /// requests there may be claimed, too. Default: no.
+    fn claims_plain_paths(&self) -> bool {
+        false
+    }
+
     /// Parses the head of a request on an upload URI.
     ///
     /// # Errors

@@ -23,6 +23,35 @@ pub struct SessionRequest {
 }
 
 impl SessionRequest {
+    /// Offset of the body's first byte, where the request states it; 0 otherwise.
+    pub fn first(&self) -> u64 {
+        match self.action {
+            SessionAction::Ranged(Ok(Some(
+                ContentRange::Bounded { first, .. } | ContentRange::ToEnd { first, .. },
+            )))
+            | SessionAction::Append { first }
+            | SessionAction::Finish { first: Some(first) } => first,
+            SessionAction::Ranged(_)
+            | SessionAction::Finish { first: None }
+            | SessionAction::Query => 0,
+        }
+    }
+
+    /// Returns whether the request is known to have bytes after this offset. Of a request with a
+    /// `Content-Range` this does not matter: Google's services repeat the final reply to all of them.
+    fn ends_after(&self, size: u64) -> bool {
+        let length = match self.body {
+            BodyLength::Exact(length) => length,
+            BodyLength::Unknown => 0,
+        };
+        match self.action {
+            SessionAction::Query | SessionAction::Ranged(_) => false,
+            SessionAction::Append { .. } | SessionAction::Finish { .. } => {
+                self.first().saturating_add(length) > size
+            }
+        }
+    }
+
     /// Returns whether the request is of the form of a query. In Google's dialect such a request
     /// also ends an upload whose bytes are all committed.
     pub fn is_query(&self) -> bool {
@@ -242,6 +271,12 @@ pub enum SessionError {
         /// The declared size.
         declared: u64,
     },
+    /// The upload is finished, and the request has bytes after its end.
+    #[error("The upload is finished with {size} byte(s), and this request has bytes after them.")]
+    AfterEnd {
+        /// Size of the media.
+        size: u64,
+    },
     /// A query has a body.
     #[error("A query must not have a body.")]
     QueryWithBody,
@@ -263,6 +298,7 @@ impl SessionError {
             | Self::Truncated { .. }
             | Self::EndsBeforeCommitted { .. }
             | Self::PastTotal { .. }
+            | Self::AfterEnd { .. }
             | Self::QueryWithBody => false,
         }
     }
@@ -277,6 +313,11 @@ pub fn step(
     request: &SessionRequest,
 ) -> Result<Step, SessionError> {
     match snapshot.state {
+        // A request that is repeated has no bytes after the end. One that has some would take its
+        // bytes for stored.
+        State::Finished if request.ends_after(snapshot.offset) => Err(SessionError::AfterEnd {
+            size: snapshot.offset,
+        }),
         State::Finished => Ok(Step::Replay),
         State::Finishing => Ok(Step::ResumeFinish),
         State::Failed => Err(SessionError::Gone),
@@ -347,6 +388,7 @@ fn append(
     let filter = BodyFilter::new(first, snapshot.offset)
         .with_total(snapshot.total)
         .with_limit(rules.max_size)
+        .ends_session_beyond_total()
         .not_last(u64::MAX);
     let BodyLength::Exact(length) = body else {
         return Ok(filter);
@@ -368,12 +410,14 @@ fn finish(
         first: first.unwrap_or(snapshot.offset),
         total: snapshot.total,
     };
+    no_gap(rest.first, snapshot)?;
     // Where the body begins nowhere, the filter refuses the first byte of it.
     let body = first.map_or(BodyLength::Exact(0), |_| body);
     if let BodyLength::Exact(length) = body {
         within_declared(end_of_body(rest.first, length)?, snapshot)?;
     }
-    rest.filter(snapshot, rules, body)
+    let filter = rest.filter(snapshot, rules, body)?;
+    Ok(filter.ends_session_beyond_total())
 }
 
 /// Handles a request without data. It finishes the upload if the total it states equals the
@@ -552,6 +596,8 @@ pub struct BodyFilter {
     limit: Option<u64>,
     total: Option<u64>,
     last: bool,
+    /// Whether a byte beyond the total ends the session.
+    total_is_final: bool,
 }
 
 /// How a body ended.
@@ -604,6 +650,15 @@ impl BodyFilter {
             limit: None,
             total: None,
             last: true,
+            total_is_final: false,
+        }
+    }
+
+    /// Makes a byte beyond the total an error that ends the session.
+    fn ends_session_beyond_total(self) -> Self {
+        Self {
+            total_is_final: true,
+            ..self
         }
     }
 
@@ -629,6 +684,11 @@ impl BodyFilter {
             last: false,
             ..self
         }
+    }
+
+    /// Returns the offset of the next byte of the body.
+    pub fn position(&self) -> u64 {
+        self.position
     }
 
     /// Returns the size of the media, if this request or an earlier one states it. It is stored
@@ -665,11 +725,12 @@ impl BodyFilter {
     pub fn accept(&mut self, data: Bytes) -> Result<Bytes, SessionError> {
         let start = self.position;
         let position = start.saturating_add(data.len() as u64);
+        let declared = self.total.filter(|_| self.total_is_final);
+        if let Some(declared) = declared.filter(|declared| position > *declared) {
+            return Err(SessionError::MoreThanDeclared { declared });
+        }
         if let Some(end) = self.end.filter(|end| position > *end) {
             return Err(self.disagreement(position, end));
-        }
-        if let Some(declared) = self.total.filter(|total| position > *total) {
-            return Err(SessionError::MoreThanDeclared { declared });
         }
         if let Some(limit) = self.limit.filter(|limit| position > *limit) {
             return Err(SessionError::TooLarge { limit });

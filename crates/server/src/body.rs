@@ -1,16 +1,18 @@
 //! The body of a request: decoded, bounded, and with a timeout on each wait.
 
 use std::io::ErrorKind;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_compression::tokio::bufread::GzipDecoder;
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt as _;
-use http::HeaderMap;
-use http::header::EXPECT;
-use http_body::Body as _;
+use http::header::{CONTENT_LENGTH, EXPECT};
+use http::{HeaderMap, Version};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -111,14 +113,50 @@ impl std::fmt::Debug for Source {
     }
 }
 
+/// A body whose end counts only if it says that it is the end.
+///
+/// hyper reports an HTTP/2 stream that its client resets with `NO_ERROR` as a body that has ended. Where
+/// no length tells that bytes are missing, only the flag `END_STREAM` does, which the body shows.
+struct MarkedEnd(UnsyncBoxBody<Bytes, BoxError>);
+
+impl Body for MarkedEnd {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match ready!(Pin::new(&mut self.0).poll_frame(cx)) {
+            None if !self.0.is_end_stream() => {
+                Poll::Ready(Some(Err("the stream was reset before its end".into())))
+            }
+            frame => Poll::Ready(frame),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
 impl RequestBody {
     /// Wraps a body, and decodes it if the headers state `Content-Encoding: gzip`.
-    pub(crate) fn new<B>(body: B, headers: &HeaderMap, limits: &Limits) -> Self
+    pub(crate) fn new<B>(body: B, version: Version, headers: &HeaderMap, limits: &Limits) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let body = body.map_err(Into::into).boxed_unsync();
+        let body = if version == Version::HTTP_2 && !headers.contains_key(CONTENT_LENGTH) {
+            MarkedEnd(body).boxed_unsync()
+        } else {
+            body
+        };
         let ended = body.is_end_stream();
         let read_to_end = EndFlag::default();
         if ended {
@@ -254,10 +292,13 @@ impl RequestBody {
         }
     }
 
-    /// Reads and discards the rest of the body.
-    pub(crate) async fn discard(&mut self) -> Result<(), BodyError> {
-        while self.next().await?.is_some() {}
-        Ok(())
+    /// Reads and discards the rest of the body. Returns its length.
+    pub(crate) async fn discard(&mut self) -> Result<u64, BodyError> {
+        let mut length = 0;
+        while let Some(piece) = self.next().await? {
+            length += piece.len() as u64;
+        }
+        Ok(length)
     }
 
     async fn read(&mut self) -> Result<Option<Bytes>, BodyError> {
@@ -360,7 +401,6 @@ fn gzip_error(error: &std::io::Error) -> BodyError {
 mod tests {
     use http::HeaderValue;
     use http::header::CONTENT_ENCODING;
-    use http_body::Frame;
     use http_body_util::{Full, StreamBody};
 
     use super::*;
@@ -373,7 +413,12 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         let frames = futures_util::stream::iter(frames.collect::<Vec<_>>());
-        RequestBody::new(StreamBody::new(frames), &headers, &Limits::default())
+        RequestBody::new(
+            StreamBody::new(frames),
+            Version::HTTP_11,
+            &headers,
+            &Limits::default(),
+        )
     }
 
     #[tokio::test]
@@ -396,9 +441,35 @@ mod tests {
     #[tokio::test]
     async fn body_of_known_length_ends_with_its_last_byte() {
         let full = Full::new(Bytes::from_static(b"windlass"));
-        let mut body = RequestBody::new(full, &HeaderMap::new(), &Limits::default());
+        let mut body = RequestBody::new(
+            full,
+            Version::HTTP_11,
+            &HeaderMap::new(),
+            &Limits::default(),
+        );
         assert!(!body.is_at_end());
         assert_eq!(body.next().await.unwrap().unwrap(), "windlass");
         assert!(body.is_at_end());
+    }
+
+    /// The body of an HTTP/2 request without a stated length.
+    async fn read_http2(
+        body: impl Body<Data = Bytes, Error = BoxError> + Send + 'static,
+    ) -> Result<u64, BodyError> {
+        let version = Version::HTTP_2;
+        let mut body = RequestBody::new(body, version, &HeaderMap::new(), &Limits::default());
+        body.discard().await
+    }
+
+    #[tokio::test]
+    async fn http2_body_without_a_length_ends_with_its_mark_alone() {
+        let piece = Bytes::from_static(b"windlass");
+        let marked = Full::new(piece.clone()).map_err(|never| match never {});
+        assert_eq!(read_http2(marked).await.expect("it is whole"), 8);
+        // As hyper shows a stream that was reset without an error.
+        let frames = [Ok::<_, BoxError>(Frame::data(piece))];
+        let reset = StreamBody::new(futures_util::stream::iter(frames));
+        let read = read_http2(reset).await;
+        assert!(matches!(read, Err(BodyError::Broken)), "{read:?}");
     }
 }

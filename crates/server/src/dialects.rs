@@ -42,7 +42,7 @@ impl Dialects {
             .map(|dialect| &**dialect)
     }
 
-    /// The dialect of requests that are not on an upload URI.
+    /// The dialect of requests that no other dialect claims, and of all that are no uploads.
     pub(crate) fn default(&self) -> Arc<dyn Dialect> {
         Arc::clone(&self.google)
     }

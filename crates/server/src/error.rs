@@ -56,7 +56,9 @@ pub(crate) enum Error {
     #[error("this path takes no media; upload it to the same path prefixed with /upload")]
     WrongUrlForUpload,
     /// The method of an upload takes no media.
-    #[error("method {method} takes no media; use its path without /upload")]
+    #[error(
+        "method {method} takes no media; call it without /upload before its path, and without the headers of an upload"
+    )]
     NotUpload {
         /// Id of the method.
         method: String,
@@ -304,7 +306,7 @@ fn interrupted(dialect: &dyn Dialect, error: &BodyError) -> ErrorReply {
         BodyError::Malformed
         | BodyError::NotGzip
         | BodyError::Expands { .. }
-        | BodyError::TooLong { .. } => dialect.other_error(body(error)),
+        | BodyError::TooLong { .. } => body(error),
     }
 }
 

@@ -76,7 +76,9 @@ pub(crate) async fn route(
     match (&destination, server.dialects.claiming(&head.headers)) {
         (Destination::Upload { .. }, Some(claiming)) => *dialect = claiming,
         // Firebase's libraries upload to the path of the method itself.
-        (Destination::Call, Some(claiming)) => {
+        (Destination::Call, Some(claiming))
+            if claiming.claims_plain_paths() && may_upload(&head.method) =>
+        {
             *dialect = claiming;
             destination = Destination::Upload { plain: path };
         }
@@ -195,6 +197,11 @@ fn access_to(destination: &Destination<'_>, query: Option<&Parameters>) -> Acces
 fn check_path(path: &str) -> Result<(), ProtocolError> {
     let decoded = percent_decode_str(path).decode_utf8();
     decoded.map(drop).map_err(|_| ProtocolError::PathNotUtf8)
+}
+
+/// Whether requests with this HTTP method may carry media.
+fn may_upload(method: &HttpMethod) -> bool {
+    [HttpMethod::POST, HttpMethod::PUT, HttpMethod::PATCH].contains(method)
 }
 
 /// The path of the resource that an upload path belongs to.
@@ -374,8 +381,10 @@ impl Routed<'_> {
         let request = upload.with_body(&metadata, start.content_type, start.expected)?;
         let upload_id = session::start(self.server, request, declared, dialect.name()).await?;
         let path = self.head.uri.path();
+        // A session has an upload URI, also if it was started at the plain path.
+        let prefix = plain_path(path).map_or("/upload", |_| "");
         let location = format!(
-            "{}{path}?uploadType=resumable&upload_id={upload_id}",
+            "{}{prefix}{path}?uploadType=resumable&upload_id={upload_id}",
             self.base_url
         );
         let invalid = |_| no_such(path);

@@ -90,7 +90,7 @@ where
     let mut context = context_of(&server, &head);
     let record = RequestRecord::begin(&server.metrics);
     let body = record.received(body);
-    let mut body = RequestBody::new(body, &head.headers, &server.settings.limits);
+    let mut body = RequestBody::new(body, head.version, &head.headers, &server.settings.limits);
     let admitted = server.capacity.requests.take().and_then(|permit| {
         body.count(server.capacity.metadata.permit(), head_size(&head))?;
         Ok(permit)

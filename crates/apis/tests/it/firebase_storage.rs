@@ -190,6 +190,11 @@ async fn objects_are_listed_with_prefixes_and_in_pages() {
         assert_eq!(inner, ["b/", "b/1", "b/2/*", "b/3"], "{size}");
     }
     assert!(pages("prefix=zebra/").await.is_empty());
+    put(&firebase, "b%2F%F4%8F%BF%BFz", b"moo").await;
+    for size in ["", "&maxResults=1"] {
+        let top = pages(&format!("delimiter=/{size}")).await;
+        assert_eq!(top, ["a", "b/*", "c/*"], "{size}");
+    }
     let uri = format!("{OBJECTS}?maxResults=0");
     assert_eq!(firebase.call("GET", &uri).await.status, 400);
 }

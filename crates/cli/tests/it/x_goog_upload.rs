@@ -361,6 +361,51 @@ fn media_comes_in_one_request_raw_or_after_its_metadata() {
 }
 
 #[test]
+fn final_reply_is_given_only_to_requests_whose_bytes_it_has() {
+    let upload = Upload::start(farm(), "x-goog-two-writers");
+    let mut older = RawPeer::connect(farm());
+    let head = upload
+        .at("upload, finalize", 0)
+        .header("Content-Length", MEDIA.len());
+    older.send(head.head_bytes());
+    older.send(MEDIA.bytes(0..CHUNK));
+    let newer = upload.bare("finalize");
+    older.try_send(MEDIA.bytes(CHUNK..MEDIA.len())).ok();
+    // Either it came first, and has finished with no bytes, or the older request had some by then.
+    if newer.status == 200 {
+        assert_eq!(newer.field("size"), "0");
+    } else {
+        assert_eq!(newer.status, 400, "{newer:?}");
+        assert_status(&newer, "active");
+    }
+    if let Ok(reply) = older.try_reply() {
+        assert_ne!(reply.status, 200, "{reply:?}");
+    }
+
+    let upload = Upload::start(farm(), "x-goog-after-the-end");
+    let reply = upload.send(&upload.at("upload, finalize", 0).body(MEDIA.bytes(0..10)));
+    assert_eq!(reply.field("size"), "10");
+    for after in [
+        upload.upload_and_finalize(10..17),
+        upload.upload(CHUNK..CHUNK + 1),
+    ] {
+        assert_eq!(after.status, 400, "{after:?}");
+        assert_status(&after, "final");
+    }
+    assert_eq!(upload.bare("query").body, reply.body);
+}
+
+#[test]
+fn command_may_be_in_two_fields() {
+    let upload = Upload::start(farm(), "x-goog-two-fields");
+    let request = upload
+        .at("upload", 0)
+        .header("X-Goog-Upload-Command", "finalize");
+    let reply = upload.send(&request.body(MEDIA.whole()));
+    assert_final(farm(), &reply, MEDIA);
+}
+
+#[test]
 fn upload_may_go_to_the_plain_path_of_its_method() {
     let start = Request::new("POST", farm::ANIMALS)
         .header("X-Goog-Upload-Protocol", "resumable")
@@ -368,10 +413,12 @@ fn upload_may_go_to_the_plain_path_of_its_method() {
         .header("X-Goog-Upload-Header-Content-Type", "image/png");
     let upload = Upload::of(farm(), &start.body("{}"));
     assert!(
-        upload.target.starts_with(farm::ANIMALS),
+        upload.target.starts_with(farm::UPLOADS),
         "{}",
         upload.target
     );
+    let google = upload.in_google_s_dialect();
+    assert_eq!(google.query().committed(), 0);
     upload.upload(0..CHUNK);
     let reply = upload.upload_and_finalize(CHUNK..MEDIA.len());
     assert_final(farm(), &reply, MEDIA);

@@ -370,6 +370,7 @@ fn session_error(error: &SessionError) -> ErrorReply {
         | SessionError::EndsBeforeCommitted { .. }
         | SessionError::PastTotal { .. }
         | SessionError::MoreThanDeclared { .. }
+        | SessionError::AfterEnd { .. }
         | SessionError::QueryWithBody => {
             ErrorReply::text(StatusCode::BAD_REQUEST, "badRequest").header("Content-Range")
         }

@@ -63,6 +63,10 @@ impl Dialect for XGoogUpload {
         without_session(&head)
     }
 
+    fn claims_plain_paths(&self) -> bool {
+        true
+    }
+
     /// Chunks may have any size: the granularity is advice.
     fn rules(&self, configured: Rules) -> Rules {
         configured.with_chunks(ChunkRule::Lenient)
@@ -118,7 +122,7 @@ impl Dialect for XGoogUpload {
             | ProtocolError::Related(_)
             | ProtocolError::Metadata(_)
             | ProtocolError::ExpectedDigests(_)
-            | ProtocolError::DigestMismatch(_) => refused(google::protocol(error), FINAL),
+            | ProtocolError::DigestMismatch(_) => self.other_error(google::protocol(error)),
         }
     }
 
@@ -214,8 +218,19 @@ impl Protocol {
     }
 }
 
+/// The command, which may be in several fields of the header.
 fn command(head: &Head<'_>) -> Result<Option<UploadCommand>, ProtocolError> {
-    let text = head.text(&X_GOOG_UPLOAD_COMMAND, "X-Goog-Upload-Command")?;
+    let mut text = String::new();
+    for value in head.headers.get_all(X_GOOG_UPLOAD_COMMAND) {
+        let value = value
+            .to_str()
+            .map_err(|_| invalid("X-Goog-Upload-Command"))?;
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(value);
+    }
+    let text = Some(text.trim_ascii()).filter(|text| !text.is_empty());
     Ok(text.map(UploadCommand::parse).transpose()?)
 }
 
@@ -353,7 +368,8 @@ fn session_error(error: &SessionError) -> ErrorReply {
         | SessionError::Truncated { .. }
         | SessionError::PastTotal { .. }
         | SessionError::QueryWithBody => bad(ACTIVE),
-        SessionError::MoreThanDeclared { .. }
+        SessionError::AfterEnd { .. }
+        | SessionError::MoreThanDeclared { .. }
         | SessionError::ContentRange(_)
         | SessionError::ChunkTooSmall { .. }
         | SessionError::TotalChanged { .. } => bad(FINAL),

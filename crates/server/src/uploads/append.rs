@@ -281,7 +281,10 @@ impl Append {
             Stop::Storage(error) => Err(self.commit_and(flushed, error).await),
             // The newer request is waiting for the guard, so this one commits before it reads the
             // rest of its body.
-            Stop::Superseded => self.yield_to_newer(flushed, body).await,
+            Stop::Superseded => {
+                let position = body_filter.position();
+                self.yield_to_newer(flushed, position, body).await
+            }
         }
     }
 
@@ -454,6 +457,7 @@ impl Append {
     async fn yield_to_newer(
         mut self: Box<Self>,
         flushed: FlushedMedia,
+        position: u64,
         body: RequestBody,
     ) -> Result<SessionReply, Error> {
         self.offset_committer
@@ -469,7 +473,7 @@ impl Append {
         drop(guard);
         let reply = server
             .sessions
-            .yield_to_newer(offset_committer.session.id, body);
+            .yield_to_newer(offset_committer.session.id, position, body);
         reply.await.map(SessionReply::Final)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, TryFutureExt as _};
-use windlass_proto::command::SessionHead;
+use windlass_proto::command::{SessionAction, SessionHead};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::parameters::UploadId;
 use windlass_proto::session::{SessionError, Step, step};
@@ -79,7 +79,7 @@ pub(crate) async fn start(
 /// finishes, or repeats the final reply. The API method of the session goes into `record`.
 pub(crate) async fn continue_session(
     server: &Arc<ServerState>,
-    head: Box<SessionHead>,
+    mut head: Box<SessionHead>,
     target: SessionTarget,
     body: &mut Option<RequestBody>,
     record: &RequestRecord,
@@ -98,7 +98,7 @@ pub(crate) async fn continue_session(
     // without a lease if possible, so that a query does not stop a running append. Boxed, so
     // that its memory is free again while the body is awaited.
     if !appends_to_cached {
-        let answered = answer_without_lease(server, id, &head, &target, body, record);
+        let answered = answer_without_lease(server, id, &mut head, &target, body, record);
         let answered = Box::pin(answered).await?;
         if let Some(reply) = answered {
             return Ok(reply);
@@ -118,10 +118,11 @@ pub(crate) async fn continue_session(
         .lifecycle
         .run_to_completion(Box::pin(async move {
             let (server, locked, head, body) = lease.await;
+            let first = head.request.first();
             let action = match locked {
                 Ok(locked) => begin_action(server, locked, &head, body)?,
                 Err(Error::Superseded) => async move {
-                    let reply = server.sessions.yield_to_newer(id, body).await;
+                    let reply = server.sessions.yield_to_newer(id, first, body).await;
                     reply.map(SessionReply::Final)
                 }
                 .boxed(),
@@ -138,7 +139,7 @@ pub(crate) async fn continue_session(
 async fn answer_without_lease(
     server: &ServerState,
     id: SessionId,
-    head: &SessionHead,
+    head: &mut SessionHead,
     target: &SessionTarget,
     body: &mut Option<RequestBody>,
     record: &RequestRecord,
@@ -147,6 +148,11 @@ async fn answer_without_lease(
     record.method(request.method_id());
     let rules = server.sessions.rules(&session, &request)?;
     let is_foreign = session.dialect != target.dialect;
+    // "All bytes so far" are those that there are now. Taking the session over makes a running request
+    // commit more of them, of which this request's client does not know.
+    if let SessionAction::Finish { first } = &mut head.request.action {
+        first.get_or_insert(session.progress.offset);
+    }
     let report = async |body: &mut Option<RequestBody>| {
         require_empty(body.as_mut().expect(BODY_PRESENT)).await?;
         Ok(Some(SessionReply::Committed(session.progress.offset)))
@@ -160,6 +166,9 @@ async fn answer_without_lease(
         // Every dialect may ask about a session. Only that of the session may change it: the
         // dialects differ in what ends an upload.
         Ok(Step::Finish { .. }) if is_foreign && head.request.is_query() => report(body).await,
+        Ok(Step::ResumeFinish) if is_foreign && head.request.is_query() => {
+            Err(Error::FinishPending)
+        }
         _ if is_foreign => Err(Error::OtherDialect),
         // Errors are answered at once, except two that need the lease: an error that ends the
         // session, and a gap. To get the lease, this request takes over the session. A running

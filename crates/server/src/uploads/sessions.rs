@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use windlass_discovery::ByteSize;
-use windlass_proto::command::SessionRequest;
+use windlass_proto::command::{SessionAction, SessionRequest};
 use windlass_proto::session::{Rules, SessionError, Snapshot, State, Step, step};
 use windlass_store::{
     EndSession, Epoch, Ledger, LedgerError, Session, SessionId, SessionState, Timestamp,
@@ -82,7 +82,10 @@ impl Sessions {
         request: &SessionRequest,
     ) -> bool {
         let session = &cached.session;
-        self.lives_at(session, &cached.request, target)
+        // A request that finishes with "all bytes so far" is first told by the ledger what these are.
+        let is_bare = matches!(request.action, SessionAction::Finish { first: None });
+        !is_bare
+            && self.lives_at(session, &cached.request, target)
             && session.dialect == target.dialect
             && self.rules(session, &cached.request).is_ok_and(|rules| {
                 match step(&snapshot(session), &rules, request) {
@@ -105,23 +108,31 @@ impl Sessions {
     /// request, and returns the final reply if there is one. Two requests with the same last bytes
     /// thus get the same reply.
     ///
+    /// `position` is the offset in the media of the next byte of the body.
+    ///
     /// # Errors
-    /// [`Error::Superseded`] if the newer request has not finished the upload.
+    /// [`Error::Superseded`] if the newer request has not finished the upload, or has finished it
+    /// without all bytes of this request.
     pub(crate) async fn yield_to_newer(
         &self,
         id: SessionId,
+        position: u64,
         mut body: RequestBody,
     ) -> Result<FinalReply, Error> {
         // The rest of the body is read first: a connection that is closed while the client still
         // sends may be reset, and the client then loses the reply.
-        tokio::select! {
+        let discarded = tokio::select! {
             discarded = body.discard() => discarded.map_err(Error::Interrupted)?,
             () = self.lifecycle.drain_now.cancelled() => return Err(Error::Draining),
-        }
+        };
         self.guards
             .wait_for_writers(id, self.settings.limits.takeover_timeout)
             .await;
-        let reply = self.read_final_reply(id).await?;
+        let session = self.ledger.session(id).await?.ok_or(Error::Superseded)?;
+        if position.saturating_add(discarded) > session.progress.offset {
+            return Err(Error::Superseded);
+        }
+        let reply = self.decode_reply(session.reply.as_deref())?;
         reply.ok_or(Error::Superseded)
     }
 
@@ -238,16 +249,6 @@ impl Sessions {
         } else {
             Err(Error::SessionNotFound)
         }
-    }
-
-    /// Returns the stored reply of a finished session; `None` if it has not finished.
-    pub(crate) async fn read_final_reply(
-        &self,
-        id: SessionId,
-    ) -> Result<Option<FinalReply>, Error> {
-        let session = self.ledger.session(id).await?;
-        let reply = session.and_then(|session| session.reply);
-        self.decode_reply(reply.as_deref())
     }
 
     /// Returns the stored reply of a finished session.

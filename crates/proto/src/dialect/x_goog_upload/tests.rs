@@ -372,6 +372,7 @@ fn errors_of_a_session_state_what_is_left_of_it() {
             "final",
             None,
         ),
+        (SessionError::AfterEnd { size: 5 }, 400, "final", None),
         (SessionError::TooLarge { limit: 5 }, 413, "final", None),
         (SessionError::Gone, 410, "final", None),
         (SessionError::Cancelled, 400, "cancelled", None),
@@ -405,6 +406,9 @@ fn reply_that_asks_for_another_try_has_no_status() {
         let reply = XGoogUpload.other_error(reply);
         assert_eq!(status(&reply.headers), state, "{code}");
     }
+    let coding = XGoogUpload.protocol_error(&ProtocolError::TransferEncoding);
+    assert_eq!(coding.status, StatusCode::NOT_IMPLEMENTED);
+    assert_eq!(status(&coding.headers), None);
 }
 
 #[test]

@@ -109,6 +109,51 @@ fn more_than_the_declared_size_ends_the_session() {
 }
 
 #[test]
+fn streamed_end_beyond_the_declared_size_ends_the_session() {
+    let action = SessionAction::Finish { first: Some(4) };
+    let mut streamed = filter(asked(active(4, Some(10)), action, BodyLength::Unknown));
+    let more = SessionError::MoreThanDeclared { declared: 10 };
+    assert_eq!(streamed.accept(Bytes::from_static(b"1234567")), Err(more));
+}
+
+#[test]
+fn gap_is_told_first() {
+    let gap = |first| SessionError::Gap {
+        first,
+        committed: 4,
+    };
+    for first in [9, u64::MAX] {
+        assert_eq!(append(active(4, Some(10)), first, 3), Err(gap(first)));
+        assert_eq!(finish(active(4, Some(10)), first, 3), Err(gap(first)));
+    }
+}
+
+#[test]
+fn finished_session_repeats_its_reply_to_requests_within_its_media_alone() {
+    let finished = Snapshot {
+        state: State::Finished,
+        ..active(10, Some(10))
+    };
+    for (first, len) in [(0, 10), (4, 6), (10, 0), (0, 3)] {
+        assert_eq!(append(finished, first, len), Ok(Step::Replay));
+        assert_eq!(finish(finished, first, len), Ok(Step::Replay));
+    }
+    let after = Err(SessionError::AfterEnd { size: 10 });
+    for (first, len) in [(10, 1), (4, 7), (11, 0), (u64::MAX, 3)] {
+        assert_eq!(append(finished, first, len), after);
+        assert_eq!(finish(finished, first, len), after);
+    }
+    let ranged = |range, len| {
+        let request = request(range, BodyLength::Exact(len));
+        step(&finished, &Rules::default(), &request)
+    };
+    assert_eq!(ranged("bytes 0-9/10", 10), Ok(Step::Replay));
+    assert_eq!(ranged("bytes */999", 0), Ok(Step::Replay));
+    assert_eq!(ranged("bytes 0-10/11", 11), Ok(Step::Replay));
+    assert!(!SessionError::AfterEnd { size: 10 }.ends_session());
+}
+
+#[test]
 fn more_than_the_size_limit_is_refused() {
     let limit = SessionError::TooLarge { limit: 4 * Q };
     assert_eq!(append(active(0, None), 0, 4 * Q + 1), Err(limit));
