@@ -146,17 +146,14 @@ impl Record {
             may_have_expired: now() >= before.asked + LIFETIME,
             has_expired: asked.at > before.heard + LIFETIME,
         };
-        match answer {
-            Answer::Committed(offset) => {
-                session.acknowledged = session.acknowledged.max(*offset);
-                session.promise.note(&Event::Committed(*offset));
-            }
-            Answer::Finished(body) => {
-                session.acknowledged = session.acknowledged.max(asked.total);
-                session.promise.note(&Event::Finished(body.clone()));
-            }
-            Answer::Cancelled => session.promise.note(&Event::Cancelled),
-            Answer::Started(_) | Answer::Unknown | Answer::NotNow(_) | Answer::Strange(_) => {}
+        let acknowledged = match answer {
+            Answer::Committed(offset) => *offset,
+            Answer::Finished(_) => asked.total,
+            _ => 0,
+        };
+        session.acknowledged = session.acknowledged.max(acknowledged);
+        if let Some(event) = answer.event() {
+            session.promise.note(&event);
         }
         if let Some(rule) = judge(&promise, answer, age) {
             self.violate(format!("{}: {rule}", short(&asked.uri)));

@@ -7,9 +7,10 @@
 //! 5. After a sweep there is no media without a row and no row without media.
 //!
 //! The oracle has no clock and does no I/O. An adapter turns requests into [`Event`]s and replies into [`Answer`]s,
-//! keeps the [`Promise`] of each upload, and asks [`judge`]. Adapters exist for the real process
-//! ([`checker`](crate::checker)) and for the simulation. Rules 2 and 5 are not visible in answers: an adapter
-//! compares media or inspects the store and reports [`Rule::MediaDiffers`] or [`Rule::Store`].
+//! keeps the [`Promise`] of each upload, and asks [`judge`]. There are three adapters: for the real process
+//! ([`checker`](crate::checker)), for simulated time (`testing/sim`), and for a server inside of the test's process
+//! (`lives` in the tests of `crates/server`). Rules 2 and 5 are not visible in answers: an adapter compares media or
+//! inspects the store and reports [`Rule::MediaDiffers`] or [`Rule::Store`].
 
 use std::fmt;
 use std::ops::Range;
@@ -57,6 +58,20 @@ pub enum Answer {
     NotNow(u16),
     /// The protocol has no place for it.
     Strange(String),
+}
+
+impl Answer {
+    /// What has happened to the upload when this is the answer; nothing if it tells of no change.
+    pub fn event(&self) -> Option<Event> {
+        match self {
+            Self::Started(_) => Some(Event::Started),
+            Self::Committed(offset) => Some(Event::Committed(*offset)),
+            Self::Finished(body) => Some(Event::Finished(body.clone())),
+            Self::Cancelled => Some(Event::Cancelled),
+            Self::NotNow(status) => Some(Event::Refused(*status)),
+            Self::Unknown | Self::Strange(_) => None,
+        }
+    }
 }
 
 /// What a server is bound by: what it has acknowledged of one upload, and what was asked of it.
@@ -115,12 +130,13 @@ impl Promise {
         self.finished.is_some() || self.cancelled
     }
 
-    /// How the upload has ended.
-    pub fn end(&self) -> End {
-        match (&self.finished, self.cancelled) {
-            (_, true) => End::Cancelled,
-            (Some(_), _) => End::Finished,
-            (None, _) => End::Open,
+    /// How the upload of media of this length has ended.
+    pub fn end(&self, length: u64) -> End {
+        match &self.finished {
+            _ if self.cancelled => End::Cancelled,
+            _ if self.sent < length => End::Incomplete,
+            Some(_) => End::Finished,
+            None => End::Open,
         }
     }
 }
@@ -132,7 +148,10 @@ pub enum End {
     Finished,
     /// Its cancel was acknowledged.
     Cancelled,
-    /// Neither. It may have been completed by a request that was not answered.
+    /// Not all of its media was ever sent, whatever its client was told: its session was left to expire, or is still
+    /// being written.
+    Incomplete,
+    /// None of these. It may have been completed by a request that was not answered.
     Open,
 }
 
@@ -246,7 +265,7 @@ pub fn judge(promise: &Promise, answer: &Answer, age: Age) -> Option<Rule> {
         Answer::Cancelled | Answer::Unknown => judge_loss(promise),
         _ if promise.cancelled => Some(Rule::CancelledLives),
         Answer::Committed(_) if promise.finished.is_some() => Some(Rule::Unfinished),
-        Answer::Committed(_) if age.has_expired => Some(Rule::ExpiredLives),
+        Answer::Committed(_) | Answer::Finished(_) if age.has_expired => Some(Rule::ExpiredLives),
         Answer::Committed(now) => judge_offset(promise, *now),
         Answer::Finished(body) => {
             let changed = promise.finished.as_ref().is_some_and(|first| first != body);
@@ -259,7 +278,7 @@ pub fn judge(promise: &Promise, answer: &Answer, age: Age) -> Option<Rule> {
 /// its client could not know of the first, and has sent it again.
 pub fn judge_resources(end: End, found: usize, may_repeat: bool) -> Option<Rule> {
     let (least, most) = match end {
-        End::Cancelled => (0, 0),
+        End::Cancelled | End::Incomplete => (0, 0),
         End::Finished => (1, 1),
         End::Open => (0, 1),
     };

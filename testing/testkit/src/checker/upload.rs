@@ -227,7 +227,7 @@ impl Upload {
         }
         let named = listing.filter(|_| self.style != UploadStyle::Simple);
         let found = named.map(|listing| listing.get(&self.name).map_or(&[][..], Vec::as_slice));
-        let end = self.promise.end();
+        let end = self.promise.end(self.media.len());
         if let Some(found) = found.map(<[_]>::len)
             && let Some(rule) = judge_resources(end, found, false)
         {
@@ -340,16 +340,16 @@ impl Upload {
             self.violate(rule);
         }
         self.must_ask = matches!(answer, Answer::NotNow(_));
-        match answer {
-            Answer::Started(target) => {
-                self.target.get_or_insert(target);
-                self.note(scene, Event::Started);
-            }
-            Answer::Committed(offset) => self.note(scene, Event::Committed(offset)),
-            Answer::Finished(body) => self.note(scene, Event::Finished(body)),
-            Answer::Cancelled | Answer::Unknown => self.note(scene, Event::Cancelled),
-            Answer::NotNow(status) => self.note(scene, Event::Refused(status)),
-            Answer::Strange(_) => {}
+        let event = match answer {
+            // Only one whose cancel was sent may be unknown.
+            Answer::Unknown => Some(Event::Cancelled),
+            _ => answer.event(),
+        };
+        if let Some(event) = event {
+            self.note(scene, event);
+        }
+        if let Answer::Started(target) = answer {
+            self.target.get_or_insert(target);
         }
     }
 

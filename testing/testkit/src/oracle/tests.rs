@@ -145,21 +145,56 @@ fn session_may_be_gone_when_it_may_have_expired_and_must_not_go_on_when_it_has()
         has_expired: true,
         ..may
     };
-    let broken = judge(&half(), &Answer::Committed(50), has);
-    assert_eq!(broken, Some(Rule::ExpiredLives));
+    for answer in [Answer::Committed(50), Answer::Finished(b"a".to_vec())] {
+        let broken = judge(&half(), &answer, has);
+        assert_eq!(broken, Some(Rule::ExpiredLives));
+    }
 }
 
 #[test]
-fn each_finished_upload_has_one_resource_and_a_cancelled_one_none() {
+fn upload_that_was_sent_in_part_yields_no_resource_whatever_its_client_was_told() {
+    let mut promise = half();
+    assert_eq!(promise.end(100), End::Open);
+    assert_eq!(promise.end(101), End::Incomplete);
+    promise.note(&Event::Finished(b"a".to_vec()));
+    assert_eq!(promise.end(100), End::Finished);
+    assert_eq!(promise.end(101), End::Incomplete);
+    promise.note(&Event::Cancelled);
+    assert_eq!(promise.end(101), End::Cancelled);
+    assert_eq!(Promise::default().end(0), End::Open);
+}
+
+#[test]
+fn answer_is_an_event_if_it_tells_of_a_change() {
+    let told = [
+        Answer::Started("/a".to_owned()),
+        Answer::Committed(9),
+        Answer::Finished(b"a".to_vec()),
+        Answer::Cancelled,
+        Answer::NotNow(503),
+        Answer::Unknown,
+    ];
+    let events = [
+        Some(Event::Started),
+        Some(Event::Committed(9)),
+        Some(Event::Finished(b"a".to_vec())),
+        Some(Event::Cancelled),
+        Some(Event::Refused(503)),
+        None,
+    ];
+    assert_eq!(told.map(|answer| answer.event()), events);
+}
+
+#[test]
+fn finished_upload_has_one_resource_and_a_cancelled_or_incomplete_one_none() {
     let is_right = |end, found| judge_resources(end, found, false).is_none();
     assert_eq!(
         [0, 1, 2].map(|n| is_right(End::Finished, n)),
         [false, true, false]
     );
-    assert_eq!(
-        [0, 1, 2].map(|n| is_right(End::Cancelled, n)),
-        [true, false, false]
-    );
+    for end in [End::Cancelled, End::Incomplete] {
+        assert_eq!([0, 1, 2].map(|n| is_right(end, n)), [true, false, false]);
+    }
     assert_eq!(
         [0, 1, 2].map(|n| is_right(End::Open, n)),
         [true, true, false]
