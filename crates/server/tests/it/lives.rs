@@ -7,8 +7,12 @@
 //! is there, and the client brings its business to an end. The power goes out once more. The third
 //! process still knows all of it, after a sweep there is no media without a row and no row without
 //! media, and each change of a resource has left its event once.
+//!
+//! The promises are those that the [oracle](windlass_testkit::oracle) knows. What a life without trouble has to
+//! bring about, and what replacing and deleting mean, is said here.
 
 mod client;
+mod oracle;
 mod promises;
 
 use std::fmt;

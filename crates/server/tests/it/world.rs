@@ -311,15 +311,15 @@ impl World {
 
     /// The media of the resource that a final reply shows.
     pub(crate) async fn media(&self, reply: &Reply) -> Bytes {
-        self.animal(&reply.field("id")).await.body
+        let media = self.download(&reply.field("id")).await;
+        assert_eq!(media.status, StatusCode::OK, "{media:?}");
+        media.body
     }
 
-    /// The media of a resource.
-    pub(crate) async fn animal(&self, id: &str) -> Reply {
+    /// Asks for the media of a resource.
+    pub(crate) async fn download(&self, id: &str) -> Reply {
         let uri = format!("/farm/v1/animals/{id}?alt=media");
-        let media = self.send("GET", &uri, &[], Body::Whole(Vec::new())).await;
-        assert_eq!(media.status, StatusCode::OK, "{media:?}");
-        media
+        self.send("GET", &uri, &[], Body::Whole(Vec::new())).await
     }
 
     /// The ids of all resources.

@@ -1,15 +1,21 @@
-//! A client that remembers what it was told, and holds the server to it.
+//! A client that goes about its business, and has each reply judged.
 
-use bytes::Bytes;
+use windlass_testkit::farm::{self, UPLOADS};
 use windlass_testkit::media::Media;
+use windlass_testkit::oracle::{Answer, Event, Rule, judge_resources};
 
+use super::oracle::{Oracle, strange};
 use super::{Life, Manner};
 use crate::world::{Body, LIFETIME, Reply, World};
 
 /// How often it goes on after something went wrong, before it waits for the server to come back.
 const TRIES: usize = 3;
 
-const UPLOADS: &str = "/upload/farm/v1/animals";
+// What the second steps are answered when they are done.
+const CANCELLED: u16 = 499;
+const EXPIRED: u16 = 404;
+const DELETED: u16 = 204;
+const REPLACED: u16 = 200;
 
 /// What became of something that the client asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,10 +33,7 @@ pub(super) struct Client {
     /// The media that takes its place, in some lives.
     next_media: Media,
     session: Option<String>,
-    /// The highest offset that was acknowledged.
-    acknowledged: u64,
-    /// The final reply of the upload.
-    finished: Option<Bytes>,
+    oracle: Oracle,
     /// Cancelling, deleting or replacing, whatever the life is about.
     second_step: Asked,
 }
@@ -49,8 +52,7 @@ impl Client {
             media: Media::new(len, len),
             next_media: Media::new(len + 1, len + 1),
             session: None,
-            acknowledged: 0,
-            finished: None,
+            oracle: Oracle::new(life),
             second_step: Asked::Never,
         }
     }
@@ -69,18 +71,18 @@ impl Client {
 
     /// Nothing of the business is left undone.
     pub(super) fn assert_complete(&self) {
-        match self.life {
+        let promise = self.oracle.promise();
+        let is_done = self.second_step == Asked::Done;
+        let is_complete = match self.life {
             Life::Simple { .. } | Life::Multipart { .. } | Life::Chunks { .. } => {
-                assert!(self.finished.is_some());
+                self.is_finished()
             }
-            Life::Cancelled { .. } | Life::Expired { .. } => assert!(self.acknowledged > 0),
-            Life::Replaced { .. } | Life::Deleted { .. } => assert!(self.finished.is_some()),
-        }
-        if !matches!(
-            self.life,
-            Life::Simple { .. } | Life::Multipart { .. } | Life::Chunks { .. }
-        ) {
-            assert_eq!(self.second_step, Asked::Done);
+            Life::Cancelled { .. } | Life::Expired { .. } => promise.offset > 0 && is_done,
+            Life::Replaced { .. } | Life::Deleted { .. } => self.is_finished() && is_done,
+        };
+        if !is_complete {
+            let second_step = self.second_step;
+            self.stuck(&format!("{promise:?}, {second_step:?}"));
         }
     }
 
@@ -92,27 +94,26 @@ impl Client {
             self.find_resource(world).await;
         }
         self.take_second_step(world).await;
-        assert_ne!(self.second_step, Asked::Unanswered);
+        if self.second_step == Asked::Unanswered {
+            self.stuck("the second step is refused");
+        }
     }
 
     /// All is as the client was told.
-    pub(super) async fn check(&self, world: &World) {
-        if let Some(session) = &self.session {
-            let reply = world.query(session).await;
-            match self.life {
-                Life::Cancelled { .. } => assert_eq!(reply.status.as_u16(), 499, "{reply:?}"),
-                Life::Expired { .. } => assert_eq!(reply.status.as_u16(), 404, "{reply:?}"),
-                _ => {
-                    assert!(reply.status.is_success(), "{reply:?}");
-                    assert_eq!(self.finished.as_ref(), Some(&reply.body));
-                }
+    pub(super) async fn check(&mut self, world: &World) {
+        if let Some(session) = self.session.clone() {
+            let reply = world.query(&session).await;
+            self.oracle.take(&reply);
+            let is_right = match self.life {
+                Life::Cancelled { .. } => reply.status == CANCELLED,
+                Life::Expired { .. } => reply.status == EXPIRED,
+                _ => reply.status.is_success(),
+            };
+            if !is_right {
+                self.oracle.violate(strange(&reply));
             }
         }
-        let ids = world.ids().await;
-        assert_eq!(ids.len(), usize::from(self.leaves_a_resource()), "{ids:?}");
-        for id in ids {
-            assert!(world.animal(&id).await.body == self.last_media().whole());
-        }
+        self.check_resources(world).await;
     }
 
     fn is_in_session(&self) -> bool {
@@ -122,21 +123,14 @@ impl Client {
         )
     }
 
-    fn leaves_a_resource(&self) -> bool {
-        match self.life {
-            Life::Simple { .. } | Life::Multipart { .. } | Life::Replaced { .. } => true,
-            // Without an answer to its start there is no session, as far as the client knows.
-            Life::Chunks { .. } => self.session.is_some(),
-            Life::Cancelled { .. } | Life::Expired { .. } | Life::Deleted { .. } => false,
-        }
+    fn is_finished(&self) -> bool {
+        self.oracle.promise().finished.is_some()
     }
 
-    fn last_media(&self) -> Media {
-        if self.second_step == Asked::Done {
-            self.next_media
-        } else {
-            self.media
-        }
+    /// Nothing disturbs the server any more, and yet it goes no further.
+    #[track_caller]
+    fn stuck(&self, how: &str) -> ! {
+        self.oracle.violate(Rule::Stuck(how.to_owned()))
     }
 
     async fn start(&mut self, world: &World) {
@@ -148,8 +142,11 @@ impl Client {
             _ => Some(self.media.len()),
         };
         match world.start(declared).await {
-            Ok(session) => self.session = Some(session),
-            Err(reply) => assert_eq!(reply.status.as_u16(), 503, "{reply:?}"),
+            Ok(session) => {
+                self.oracle.note(&Event::Started);
+                self.session = Some(session);
+            }
+            Err(reply) => self.oracle.take_refusal(&reply),
         }
     }
 
@@ -167,21 +164,26 @@ impl Client {
         };
         let is_part = end < self.media.len();
         let mut tries = TRIES;
-        while tries > 0 && self.finished.is_none() && !(is_part && self.acknowledged >= end) {
-            let to = (self.acknowledged + chunk).min(end);
+        while tries > 0 && !self.is_finished() && !(is_part && self.committed() >= end) {
+            let to = (self.committed() + chunk).min(end);
             if manner == Manner::Broken {
                 self.break_off(world, &session, to).await;
             }
             let reply = self.send_chunk(world, &session, manner, to).await;
-            if !self.take(reply, to) {
+            if let Answer::NotNow(_) = self.oracle.take(&reply) {
                 tries -= 1;
                 self.ask(world, &session).await;
             }
         }
     }
 
-    async fn send_chunk(&self, world: &World, session: &str, manner: Manner, to: u64) -> Reply {
-        let (committed, len) = (self.acknowledged, self.media.len());
+    /// The offset that the client goes on from.
+    fn committed(&self) -> u64 {
+        self.oracle.promise().offset
+    }
+
+    async fn send_chunk(&mut self, world: &World, session: &str, manner: Manner, to: u64) -> Reply {
+        let (committed, len) = (self.committed(), self.media.len());
         let total = match manner {
             Manner::OpenEnded => "*".to_owned(),
             _ => len.to_string(),
@@ -194,6 +196,7 @@ impl Client {
             let range = format!("bytes */{len}");
             return world.put(session, &range, Body::Whole(Vec::new())).await;
         }
+        self.oracle.note(&Event::Sent(from..to));
         let range = format!("bytes {from}-{}/{total}", to - 1);
         let body = Body::Whole(self.media.bytes(from..to));
         world.put(session, &range, body).await
@@ -201,56 +204,31 @@ impl Client {
 
     /// Sends a half of what is to come up to `to`, and asks what there is.
     async fn break_off(&mut self, world: &World, session: &str, to: u64) {
-        let (from, len) = (self.acknowledged, self.media.len());
+        let (from, len) = (self.committed(), self.media.len());
         let half = from.midpoint(to);
         if half == from {
             return;
         }
+        self.oracle.note(&Event::Sent(from..half));
         let range = format!("bytes {from}-{}/{len}", to - 1);
         let body = Body::Broken(self.media.bytes(from..half));
         let reply = world.put(session, &range, body).await;
-        assert_eq!(reply.status.as_u16(), 503, "{reply:?}");
+        self.oracle.take_refusal(&reply);
         self.ask(world, session).await;
     }
 
-    async fn ask(&mut self, world: &World, session: &str) {
+    async fn ask(&mut self, world: &World, session: &str) -> Answer {
         let reply = world.query(session).await;
-        self.take(reply, self.media.len());
-    }
-
-    /// Learns from a reply to a request that ended at `sent`. Says whether it was one.
-    fn take(&mut self, reply: Reply, sent: u64) -> bool {
-        match reply.status.as_u16() {
-            308 => {
-                let committed = reply.committed();
-                let known = self.acknowledged;
-                assert!(self.finished.is_none(), "a finished upload is unfinished");
-                assert!(
-                    committed >= known,
-                    "{committed} after {known} was acknowledged"
-                );
-                assert!(committed <= self.media.len().max(sent));
-                self.acknowledged = committed;
-                true
-            }
-            200 | 201 => {
-                if let Some(before) = &self.finished {
-                    assert_eq!(*before, reply.body, "the final reply has changed");
-                }
-                self.finished = Some(reply.body);
-                true
-            }
-            503 => false,
-            _ => panic!("{reply:?}"),
-        }
+        self.oracle.take(&reply)
     }
 
     async fn send_at_once(&mut self, world: &World) {
+        self.oracle.note(&Event::Sent(0..self.media.len()));
         let reply = match self.life {
             Life::Multipart { .. } => world.multipart(UPLOADS, self.media).await,
             _ => world.simple("POST", UPLOADS, self.media).await,
         };
-        self.take(reply, self.media.len());
+        self.oracle.take(&reply);
     }
 
     /// Does what the life is about besides uploading, if it has not been done.
@@ -258,127 +236,158 @@ impl Client {
         if self.second_step == Asked::Done {
             return;
         }
-        let done = match (self.life, &self.session, &self.finished) {
+        let resource = self.oracle.resource();
+        let (reply, done) = match (self.life, &self.session, resource) {
             (Life::Cancelled { .. }, Some(session), _) => {
+                self.oracle.note(&Event::CancelSent);
                 let body = Body::Whole(Vec::new());
-                (world.send("DELETE", session, &[], body).await, 499)
+                let reply = world.send("DELETE", session, &[], body).await;
+                self.oracle.take(&reply);
+                (reply, CANCELLED)
             }
             (Life::Expired { .. }, Some(session), _) => {
                 world.clock.advance(LIFETIME);
-                (world.query(session).await, 404)
+                self.oracle.note_expiry();
+                let reply = world.query(session).await;
+                self.oracle.take(&reply);
+                (reply, EXPIRED)
             }
-            (Life::Deleted { .. }, _, Some(finished)) => {
-                let uri = format!("/farm/v1/animals/{}", id(finished));
-                (
-                    world
-                        .send("DELETE", &uri, &[], Body::Whole(Vec::new()))
-                        .await,
-                    204,
-                )
+            (Life::Deleted { .. }, _, Some(id)) => {
+                let body = Body::Whole(Vec::new());
+                let uri = farm::animal(&id);
+                let reply = world.send("DELETE", &uri, &[], body).await;
+                (reply, DELETED)
             }
-            (Life::Replaced { .. }, _, Some(finished)) => {
-                let uri = format!("{UPLOADS}/{}", id(finished));
-                (world.simple("PUT", &uri, self.next_media).await, 200)
+            (Life::Replaced { .. }, _, Some(id)) => {
+                let uri = format!("{UPLOADS}/{id}");
+                let reply = world.simple("PUT", &uri, self.next_media).await;
+                (reply, REPLACED)
             }
             _ => return,
         };
-        self.second_step = match (done.0.status.as_u16(), done.1) {
-            (status, expected) if status == expected => Asked::Done,
+        self.second_step = match reply.status.as_u16() {
+            status if status == done => Asked::Done,
             // It was done before, unheard.
-            (404, 204) if self.second_step == Asked::Unanswered => Asked::Done,
-            (503, _) => Asked::Unanswered,
-            (status, expected) => panic!("{status} instead of {expected}: {:?}", done.0),
+            404 if done == DELETED && self.second_step == Asked::Unanswered => Asked::Done,
+            503 => Asked::Unanswered,
+            _ => self.oracle.violate(strange(&reply)),
         };
     }
 
     /// Reads what it has uploaded. Whatever goes wrong, no wrong byte comes.
     async fn look(&self, world: &World) {
-        let Some(finished) = &self.finished else {
+        let Some(id) = self.oracle.resource() else {
             return;
         };
-        let (old, new) = (self.media.whole(), self.next_media.whole());
+        let uri = format!("{}?alt=media", farm::animal(&id));
         for headers in [&[][..], &[("range", "bytes=2-")]] {
-            let uri = format!("/farm/v1/animals/{}?alt=media", id(finished));
-            let reply = world
-                .try_send("GET", &uri, headers, Body::Whole(Vec::new()))
-                .await;
-            let skipped = 2 * headers.len();
+            let body = Body::Whole(Vec::new());
+            let reply = world.try_send("GET", &uri, headers, body).await;
             match reply.status.as_u16() {
                 200 | 206 => {
-                    let is_part_of = |media: &[u8]| media[skipped..].starts_with(&reply.body);
-                    let is_all_of = |media: &[u8]| reply.body == media[skipped..];
-                    let is_right =
-                        |media| is_all_of(media) || (!reply.is_whole && is_part_of(media));
-                    assert!(is_right(&old) || is_right(&new), "{uri}");
+                    self.judge_count(1);
+                    self.judge_media(2 * headers.len() as u64, &reply);
                 }
-                404 => assert!(matches!(self.life, Life::Deleted { .. })),
+                404 => self.judge_count(0),
                 503 => {}
-                _ => panic!("{reply:?}"),
+                _ => self.oracle.violate(strange(&reply)),
             }
         }
     }
 
     /// Goes on with a session after a restart.
     async fn find_session(&mut self, world: &World, session: &str) {
-        let reply = world.query(session).await;
-        match (self.life, reply.status.as_u16(), self.second_step) {
-            (Life::Cancelled { .. }, 499, Asked::Unanswered | Asked::Done)
-            | (Life::Expired { .. }, 404, Asked::Unanswered | Asked::Done) => {}
-            (Life::Cancelled { .. } | Life::Expired { .. }, 308, Asked::Never)
-            | (Life::Cancelled { .. }, 308, Asked::Unanswered) => {
-                self.take(reply, self.media.len());
-            }
-            (Life::Chunks { .. }, _, _) => {
-                assert!(self.take(reply, self.media.len()), "{session}");
+        let answer = self.ask(world, session).await;
+        match (self.life, &answer) {
+            (Life::Chunks { .. }, Answer::Committed(_) | Answer::Finished(_)) => {
                 self.send(world).await;
-                assert!(self.finished.is_some(), "it does not end");
+                if !self.is_finished() {
+                    self.stuck("it does not end");
+                }
             }
-            _ => panic!("{:?}: {reply:?}", self.second_step),
+            (Life::Cancelled { .. }, Answer::Cancelled | Answer::Committed(_))
+            | (Life::Expired { .. }, Answer::Unknown | Answer::Committed(_)) => {}
+            _ => self.stuck(&format!("its session answers {answer:?}")),
         }
     }
 
     /// Looks for what a request may have made before it was answered, and asks again if it has not.
     async fn find_resource(&mut self, world: &World) {
-        let ids = world.ids().await;
-        if self.is_in_session() {
-            // No request to the session was ever sent.
-            assert_eq!(ids.len(), 0);
+        let ids = self.check_resources(world).await;
+        if self.is_in_session() || self.is_finished() {
             return;
         }
-        match (&self.finished, &ids[..], self.second_step) {
-            (None, [], Asked::Never) => self.send_at_once(world).await,
-            (None, [id], Asked::Never) => {
-                self.finished = Some(format!(r#"{{"id":"{id}"}}"#).into());
+        match ids.first() {
+            None => self.send_at_once(world).await,
+            // The list says it in place of the reply that was lost.
+            Some(id) => {
+                let body = format!(r#"{{"id":"{id}"}}"#);
+                self.oracle.note(&Event::Finished(body.into()));
             }
-            (Some(finished), [found], _) => assert_eq!(id(finished), *found),
-            (Some(_), [], Asked::Unanswered | Asked::Done)
-                if matches!(self.life, Life::Deleted { .. }) => {}
-            _ => panic!("{ids:?} after {:?}, {:?}", self.finished, self.second_step),
         }
-        assert!(self.finished.is_some());
-        for id in ids {
-            self.check_media(&world.animal(&id).await.body);
+        if !self.is_finished() {
+            self.stuck("it is refused");
         }
     }
 
-    /// The bytes of a resource are those that were sent, before or after a replacement.
-    fn check_media(&self, bytes: &Bytes) {
-        let is_old = *bytes == self.media.whole();
-        let is_new = *bytes == self.next_media.whole();
+    /// Checks how many resources there are, and the media of one. Returns their ids.
+    async fn check_resources(&self, world: &World) -> Vec<String> {
+        let ids = world.ids().await;
+        self.judge_count(ids.len());
+        if let Some(found) = ids.first() {
+            let id = self.oracle.resource();
+            let media = world.download(id.as_ref().unwrap_or(found)).await;
+            self.judge_media(0, &media);
+        }
+        ids
+    }
+
+    /// Judges how many resources there are.
+    #[track_caller]
+    fn judge_count(&self, found: usize) {
+        let most = match (self.life, self.second_step) {
+            (Life::Deleted { .. }, Asked::Done) => 0,
+            (Life::Deleted { .. }, Asked::Unanswered) => 1,
+            _ => {
+                let end = self.oracle.promise().end(self.media.len());
+                return self.oracle.demand(judge_resources(end, found, false));
+            }
+        };
+        if found > most {
+            let least = 0;
+            self.oracle.violate(Rule::Resources { found, least, most });
+        }
+    }
+
+    /// Judges a download of all bytes from `first` on, of which the last ones may not have come.
+    #[track_caller]
+    fn judge_media(&self, first: u64, reply: &Reply) {
+        if !reply.status.is_success() {
+            let how = format!("its download answers {}", reply.status);
+            self.oracle.violate(Rule::MediaDiffers(how));
+        }
+        let differs = |media: &Media| {
+            let arrived = first + reply.body.len() as u64;
+            let end = if reply.is_whole {
+                media.len()
+            } else {
+                arrived.min(media.len())
+            };
+            media.compare(first..end, &reply.body[..]).err()
+        };
+        // Nothing as soon as one of them does not differ.
+        let how: Option<Vec<_>> = self.may_be_there().iter().map(differs).collect();
+        if let Some(how) = how {
+            self.oracle.violate(Rule::MediaDiffers(format!("{how:?}")));
+        }
+    }
+
+    /// The media that its resource may have.
+    fn may_be_there(&self) -> Vec<Media> {
         match (self.life, self.second_step) {
-            (Life::Replaced { .. }, Asked::Done) => assert!(is_new),
-            (Life::Replaced { .. }, Asked::Unanswered) => assert!(is_old || is_new),
-            (Life::Deleted { .. }, Asked::Done) => panic!("what was deleted is back"),
-            _ => assert!(is_old),
+            (Life::Replaced { .. }, Asked::Done) => vec![self.next_media],
+            (Life::Replaced { .. }, Asked::Unanswered) => vec![self.media, self.next_media],
+            _ => vec![self.media],
         }
     }
-}
-
-/// The id of the resource that a final reply shows.
-fn id(reply: &Bytes) -> String {
-    let json: serde_json::Value = serde_json::from_slice(reply).expect("it is JSON");
-    json["id"]
-        .as_str()
-        .expect("a resource has an id")
-        .to_owned()
 }

@@ -1,31 +1,66 @@
-//! What must be true of the stores when all is over.
+//! What must be true of the stores when all is over: the part of the rules that no reply shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use windlass_server::Stores;
-use windlass_store::{MediaId, MediaLocation, Sweep, SweepOptions};
+use windlass_store::{MediaId, MediaLocation, Resource, Sweep, SweepOptions};
+use windlass_testkit::oracle::Rule;
 
 use super::FAR;
+use super::oracle::violate;
 use crate::outbox::EVENTS;
 use crate::world::World;
 
 /// Where the ledger keeps the animals.
 const COLLECTION: &str = "farm/farm/v1/animals";
 
-/// After a sweep there is no media without a row, and no row without media.
+/// Judges rule 5: after a sweep there is no media without a row, and no row without media.
 pub(super) async fn check_media(world: &World, stores: &Stores) {
     let mut sweep = Sweep::new(SweepOptions::default());
     while !sweep_step(&mut sweep, stores).await {}
-    let named = named(world, stores).await;
-    assert_eq!(stored(stores).await, named);
+    let rows = rows(stores).await;
+    let listed = world.count().await;
+    if rows.len() != listed {
+        unfit(format!("{} rows, but {listed} are listed", rows.len()));
+    }
+    let (wanted, found) = (named(rows), stored(stores).await);
+    if wanted != found {
+        unfit(format!("rows name {wanted:?}, there is {found:?}"));
+    }
     let garbage = stores.ledger.garbage(None, 100).await;
-    assert_eq!(garbage.expect("the ledger is well"), []);
+    let garbage = garbage.expect("the ledger is well");
+    if !garbage.is_empty() {
+        unfit(format!("{garbage:?} is left after a sweep"));
+    }
 }
 
 /// Each change of an animal has left one event, and nothing else has. A version follows another, so an
 /// event that is missing leaves a gap, and one that is written twice is a duplicate.
 pub(super) async fn check_events(stores: &Stores) {
+    let mut versions = versions_in_events(stores).await;
+    for versions in versions.values() {
+        let is_next = |pair: &[u64]| pair[0] + 1 == pair[1];
+        if !versions.windows(2).all(is_next) {
+            unannounced(&format!("events of versions {versions:?}"));
+        }
+    }
+    for animal in rows(stores).await {
+        let versions = versions.remove(&animal.id).unwrap_or_default();
+        if versions.last() != Some(&animal.version) {
+            unannounced(&format!("version {} after {versions:?}", animal.version));
+        }
+    }
+    // Those of animals that are gone: they were made, and deleted.
+    for versions in versions.values() {
+        if versions.len() != 2 {
+            unannounced(&format!("it is gone after {versions:?}"));
+        }
+    }
+}
+
+/// The versions of each animal that events tell of, in order.
+async fn versions_in_events(stores: &Stores) -> BTreeMap<String, Vec<u64>> {
     let rows = stores.ledger.resources(EVENTS, None, 100).await;
     let mut versions: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for row in rows.expect("the ledger is well") {
@@ -37,18 +72,20 @@ pub(super) async fn check_events(stores: &Stores) {
     }
     for versions in versions.values_mut() {
         versions.sort_unstable();
-        let is_next = |pair: &[u64]| pair[0] + 1 == pair[1];
-        assert!(versions.windows(2).all(is_next), "{versions:?}");
     }
-    let animals = stores.ledger.resources(COLLECTION, None, 100).await;
-    for animal in animals.expect("the ledger is well") {
-        let versions = versions.remove(&animal.id).expect("its making left one");
-        assert_eq!(versions.last(), Some(&animal.version));
-    }
-    // Those of animals that are gone: they were made, and deleted.
-    for versions in versions.values() {
-        assert_eq!(versions.len(), 2, "{versions:?}");
-    }
+    versions
+}
+
+#[track_caller]
+fn unfit(how: String) -> ! {
+    violate("the stores", Rule::Store(how))
+}
+
+/// Events are not among the five rules.
+#[track_caller]
+fn unannounced(how: &str) -> ! {
+    let how = format!("each change leaves one event: {how}");
+    violate("the events", Rule::Misbehaves(how))
 }
 
 async fn sweep_step(sweep: &mut Sweep, stores: &Stores) -> bool {
@@ -56,12 +93,14 @@ async fn sweep_step(sweep: &mut Sweep, stores: &Stores) -> bool {
     swept.expect("the stores are well").is_done
 }
 
+async fn rows(stores: &Stores) -> Vec<Resource> {
+    let rows = stores.ledger.resources(COLLECTION, None, 100).await;
+    rows.expect("the ledger is well")
+}
+
 /// The media that resources name and the vault has to have. All sessions are dead.
-async fn named(world: &World, stores: &Stores) -> BTreeSet<MediaId> {
-    let resources = stores.ledger.resources(COLLECTION, None, 100).await;
-    let resources = resources.expect("the ledger is well");
-    assert_eq!(resources.len(), world.count().await);
-    let media = resources.into_iter().filter_map(|resource| resource.media);
+fn named(rows: Vec<Resource>) -> BTreeSet<MediaId> {
+    let media = rows.into_iter().filter_map(|row| row.media);
     media
         .filter(|media| media.at.location == MediaLocation::Vault)
         .map(|media| media.at.id)

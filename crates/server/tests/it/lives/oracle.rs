@@ -1,0 +1,115 @@
+//! The adapter of the [oracle](windlass_testkit::oracle) for a server inside of the test's process.
+
+use std::fmt;
+
+use serde_json::Value;
+use windlass_testkit::oracle::{Age, Answer, Event, Promise, Rule, Violation, judge};
+
+use crate::world::Reply;
+
+/// What one upload was promised. It ends the test when a promise is broken.
+pub(super) struct Oracle {
+    /// The name of the upload.
+    upload: String,
+    promise: Promise,
+    /// What the clock says of the session.
+    age: Age,
+}
+
+impl Oracle {
+    pub(super) fn new(upload: impl fmt::Debug) -> Self {
+        Self {
+            upload: format!("{upload:?}"),
+            promise: Promise::default(),
+            age: Age::default(),
+        }
+    }
+
+    pub(super) fn promise(&self) -> &Promise {
+        &self.promise
+    }
+
+    /// The id of the resource, once there was a final reply.
+    #[track_caller]
+    pub(super) fn resource(&self) -> Option<String> {
+        let body = self.promise.finished.as_deref()?;
+        let json: Value = serde_json::from_slice(body).unwrap_or_default();
+        match json["id"].as_str() {
+            Some(id) => Some(id.to_owned()),
+            None => self.violate(Rule::Strange(format!(
+                "the final reply names no resource: {}",
+                body.escape_ascii()
+            ))),
+        }
+    }
+
+    pub(super) fn note(&mut self, event: &Event) {
+        self.promise.note(event);
+    }
+
+    /// The life of the session is over.
+    pub(super) fn note_expiry(&mut self) {
+        self.age = Age {
+            may_have_expired: true,
+            has_expired: true,
+        };
+    }
+
+    /// Takes in a reply to a request of the upload.
+    #[track_caller]
+    pub(super) fn take(&mut self, reply: &Reply) -> Answer {
+        let answer = answer(reply);
+        self.demand(judge(&self.promise, &answer, self.age));
+        if let Some(event) = answer.event() {
+            self.promise.note(&event);
+        }
+        answer
+    }
+
+    /// Takes in a reply that can only be a refusal.
+    #[track_caller]
+    pub(super) fn take_refusal(&mut self, reply: &Reply) {
+        let answer = self.take(reply);
+        if !matches!(answer, Answer::NotNow(_)) {
+            self.violate(strange(reply));
+        }
+    }
+
+    /// Ends the test if a rule is broken.
+    #[track_caller]
+    pub(super) fn demand(&self, broken: Option<Rule>) {
+        if let Some(rule) = broken {
+            self.violate(rule);
+        }
+    }
+
+    /// Ends the test: a rule is broken.
+    #[track_caller]
+    pub(super) fn violate(&self, rule: Rule) -> ! {
+        violate(&self.upload, rule)
+    }
+}
+
+/// Ends the test with what is wrong, and where.
+#[track_caller]
+pub(super) fn violate(upload: &str, rule: Rule) -> ! {
+    let upload = upload.to_owned();
+    panic!("{}", Violation { upload, rule })
+}
+
+/// What a reply says of an upload. Stores in trouble refuse with 503, and nothing else refuses here.
+fn answer(reply: &Reply) -> Answer {
+    match reply.status.as_u16() {
+        308 => Answer::Committed(reply.committed()),
+        200 | 201 => Answer::Finished(reply.body.to_vec()),
+        404 | 410 => Answer::Unknown,
+        499 => Answer::Cancelled,
+        503 => Answer::NotNow(503),
+        _ => Answer::Strange(format!("{reply:?}")),
+    }
+}
+
+/// The rule that a reply breaks which has no place where it comes.
+pub(super) fn strange(reply: &Reply) -> Rule {
+    Rule::Strange(format!("{reply:?}"))
+}
