@@ -1,8 +1,8 @@
 //! Test helpers that the tests of more than one crate need.
 //!
-//! There are no HTTP libraries here. A peer writes the bytes that a test gives it and shows the bytes that came back,
-//! so that a test states what is on the wire and not what a library makes of it. No crate of the product is a
-//! dependency.
+//! No HTTP library speaks for a peer. It writes the bytes that a test gives it and shows the bytes that came back,
+//! so that a test states what is on the wire and not what a library makes of it. Where there is no wire, in
+//! [`in_process`], requests and replies have the types of the crate `http`. No crate of the product is a dependency.
 
 pub mod checker;
 pub mod cleanup;
@@ -14,6 +14,7 @@ pub mod farm;
 pub mod fault_proxy;
 pub mod http2;
 pub mod images;
+pub mod in_process;
 pub mod media;
 pub mod oracle;
 pub mod process;

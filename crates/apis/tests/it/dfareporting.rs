@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use windlass_testkit::images::{gif, jpeg, png};
 use windlass_testkit::zip::{Packed, zip};
 
-use crate::world::{Reply, World};
+use crate::world::{Peer as _, Reply, World};
 
 const ASSETS: &str = "/dfareporting/v5/userprofiles/1/creativeAssets/2/creativeAssets";
 const STUDIO: &str = "/dfareporting/v5/studio/creativeAssets";

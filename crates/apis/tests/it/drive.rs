@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use windlass_store::{Resource, Timestamp};
 
-use crate::world::{ORIGIN, Reply, World};
+use crate::world::{ORIGIN, Peer as _, Reply, World};
 
 mod listing;
 mod races;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use windlass_testkit::images::{gif, jpeg, png};
 
-use crate::world::{Reply, World};
+use crate::world::{Peer as _, Reply, World};
 
 const NAME: &str = "gamesConfiguration";
 const ICON: &str = "/games/v1configuration/images/res-1/imageType/ACHIEVEMENT_ICON";

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use windlass_apis::Options;
 
-use crate::world::{ManualClock, Reply, World};
+use crate::world::{ManualClock, Peer as _, Reply, World};
 
 mod drafts;
 mod history;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use windlass_store::{Resource, Timestamp};
 
-use crate::world::{Reply, World};
+use crate::world::{Body, Peer as _, Reply, World};
 
 const BUCKET: &str = "/storage/v1/b/barn";
 const OBJECTS: &str = "/storage/v1/b/barn/o";
@@ -63,7 +63,7 @@ impl Storage {
     }
 
     /// An upload of media alone; `query` begins with `name=...`.
-    async fn alone(&self, query: &str, media: impl Into<Bytes>) -> Reply {
+    async fn alone(&self, query: &str, media: impl Into<Body>) -> Reply {
         let uri = format!("{UPLOAD}?uploadType=media&{query}");
         self.send("POST", &uri, &[("content-type", "text/plain")], media)
             .await

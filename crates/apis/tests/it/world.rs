@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::{HeaderMap, Request, StatusCode};
-use http_body_util::{BodyExt as _, Full};
+use http::Request;
 use serde_json::Value;
-use tower_service::Service as _;
 use windlass_apis::{Options, by_name, from_document};
 use windlass_discovery::Api;
 use windlass_server::{Clock, Registry, ServedApi, Server, Settings, Stores};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{ChangeSet, Ledger, Resource, ResourceChange, Timestamp};
+use windlass_testkit::in_process;
+
+pub(crate) use windlass_testkit::in_process::{Body, Peer, Reply};
 
 /// Where clients believe the server to be.
 pub(crate) const ORIGIN: &str = "http://apis.test";
@@ -60,14 +60,6 @@ pub(crate) struct World<C = TickingClock> {
     pub(crate) server: Server,
     pub(crate) clock: Arc<C>,
     ledger: Arc<dyn Ledger>,
-}
-
-/// A reply, read to its end.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
 }
 
 impl World {
@@ -130,118 +122,6 @@ impl<C: Clock + Default> World<C> {
         }
     }
 
-    /// Sends a request and reads the reply.
-    pub(crate) async fn send(
-        &self,
-        method: &str,
-        uri: &str,
-        headers: &[(&str, &str)],
-        body: impl Into<Bytes>,
-    ) -> Reply {
-        let body = body.into();
-        let mut request = Request::builder()
-            .method(method)
-            .uri(uri)
-            .header("content-length", body.len());
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let request = request
-            .body(Full::new(body))
-            .expect("tests write valid requests");
-        let reply = self
-            .server
-            .service()
-            .call(request)
-            .await
-            .expect("it cannot fail");
-        let (head, body) = reply.into_parts();
-        Reply {
-            status: head.status,
-            headers: head.headers,
-            body: body.collect().await.expect("memory can be read").to_bytes(),
-        }
-    }
-
-    /// Reads a URI, which may be absolute.
-    pub(crate) async fn get(&self, uri: &str) -> Reply {
-        let path = uri.strip_prefix(ORIGIN).unwrap_or(uri);
-        self.send("GET", path, &[], Bytes::new()).await
-    }
-
-    /// A call without a body.
-    pub(crate) async fn call(&self, method: &str, uri: &str) -> Reply {
-        self.send(method, uri, &[], Bytes::new()).await
-    }
-
-    /// A call with JSON.
-    pub(crate) async fn json(&self, method: &str, uri: &str, body: &Value) -> Reply {
-        let headers = [("content-type", "application/json")];
-        self.send(method, uri, &headers, body.to_string()).await
-    }
-
-    /// Uploads media alone.
-    pub(crate) async fn simple(&self, path: &str, content_type: &str, media: &[u8]) -> Reply {
-        let uri = upload_uri(path, "media");
-        let headers = [("content-type", content_type)];
-        self.send("POST", &uri, &headers, media.to_vec()).await
-    }
-
-    /// Uploads metadata and media in one request.
-    pub(crate) async fn multipart(
-        &self,
-        path: &str,
-        metadata: &Value,
-        content_type: &str,
-        media: &[u8],
-    ) -> Reply {
-        let media = (content_type, media);
-        self.multipart_by("POST", path, metadata, media).await
-    }
-
-    /// Uploads metadata and media in one request of this HTTP method.
-    pub(crate) async fn multipart_by(
-        &self,
-        method: &str,
-        path: &str,
-        metadata: &Value,
-        (content_type, media): (&str, &[u8]),
-    ) -> Reply {
-        let uri = upload_uri(path, "multipart");
-        let head = format!(
-            "--=b=\r\nContent-Type: application/json\r\n\r\n{metadata}\r\n\
-             --=b=\r\nContent-Type: {content_type}\r\n\r\n"
-        );
-        let body = [head.as_bytes(), media, b"\r\n--=b=--\r\n"].concat();
-        let headers = [("content-type", "multipart/related; boundary=\"=b=\"")];
-        self.send(method, &uri, &headers, body).await
-    }
-
-    /// Uploads in a session; the reply is that to its last request, or to the first when that was
-    /// refused.
-    pub(crate) async fn resumable(
-        &self,
-        path: &str,
-        metadata: &Value,
-        content_type: &str,
-        media: &[u8],
-    ) -> Reply {
-        let uri = upload_uri(path, "resumable");
-        let headers = [
-            ("content-type", "application/json"),
-            ("x-upload-content-type", content_type),
-        ];
-        let started = self
-            .send("POST", &uri, &headers, metadata.to_string())
-            .await;
-        let Some(session) = started.headers.get("location") else {
-            return started;
-        };
-        let session = session.to_str().expect("a URI is text");
-        let session = session.strip_prefix(ORIGIN).expect("it is absolute");
-        self.send("PUT", session, &[], media.to_vec()).await
-    }
-
     /// Puts resources into the ledger, past all APIs.
     pub(crate) async fn put(&self, resources: impl IntoIterator<Item = Resource>) {
         let resources = resources.into_iter().map(ResourceChange::Insert);
@@ -271,56 +151,10 @@ impl<C: Clock + Default> World<C> {
     }
 }
 
-/// Where media goes that belongs to this path, which may have parameters.
-fn upload_uri(path: &str, upload_type: &str) -> String {
-    let sign = if path.contains('?') { '&' } else { '?' };
-    format!("/upload{path}{sign}uploadType={upload_type}")
-}
+impl<C> Peer for World<C> {
+    const ORIGIN: &str = ORIGIN;
 
-impl Reply {
-    /// A header that must be there.
-    pub(crate) fn header(&self, name: &str) -> &str {
-        let value = self.headers.get(name);
-        let value = value.unwrap_or_else(|| panic!("no {name} in {self:?}"));
-        value.to_str().expect("tests read plain text")
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
-    }
-
-    /// The resource of a reply that must not be an error; null when it has no body.
-    pub(crate) fn resource(&self) -> Value {
-        assert!(self.status.is_success(), "{self:?}");
-        if self.body.is_empty() {
-            return Value::Null;
-        }
-        self.json()
-    }
-
-    /// A field of the resource that is a string.
-    pub(crate) fn field(&self, name: &str) -> String {
-        let resource = self.resource();
-        let field = resource[name].as_str();
-        let field = field.unwrap_or_else(|| panic!("no {name} in {resource}"));
-        field.to_owned()
-    }
-
-    /// The reply must refuse with this status and reason; its message is returned.
-    pub(crate) fn refusal(&self, status: u16, reason: &str) -> String {
-        let refused = self.refused();
-        assert_eq!(refused, (status, reason.to_owned()), "{self:?}");
-        self.json()["error"]["message"]
-            .as_str()
-            .expect("a message")
-            .to_owned()
-    }
-
-    /// The status and the reason of a reply that must refuse.
-    pub(crate) fn refused(&self) -> (u16, String) {
-        assert!(!self.status.is_success(), "{self:?}");
-        let reason = &self.json()["error"]["errors"][0]["reason"];
-        let reason = reason.as_str().unwrap_or_default();
-        (self.status.as_u16(), reason.to_owned())
+    async fn try_exchange(&self, request: Request<Body>) -> Reply {
+        in_process::try_exchange(self.server.service(), request).await
     }
 }

@@ -21,7 +21,7 @@ use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 
-use crate::world::{Body, Reply, World};
+use crate::world::{Peer as _, Reply, World};
 
 /// `Toy: begin`, `Toy: ask`, `Toy: put OFFSET`, `Toy: end OFFSET`, `Toy: stop`.
 #[derive(Debug)]
@@ -149,7 +149,7 @@ fn world_with(options: impl FnOnce(ServerBuilder) -> ServerBuilder) -> World {
 
 async fn toy(world: &World, uri: &str, command: &str, body: Vec<u8>) -> Reply {
     let headers = [("toy", command)];
-    world.send("POST", uri, &headers, Body::Whole(body)).await
+    world.send("POST", uri, &headers, body).await
 }
 
 async fn begin(world: &World) -> String {
@@ -204,7 +204,7 @@ async fn second_dialect_cancels_with_its_own_status() {
 async fn other_requests_are_google_s() {
     let world = world();
     let started = world.start(None).await.expect("it is Google's");
-    let reply = world.put(&started, "bytes 0-9/10", Body::Whole(vec![7; 10]));
+    let reply = world.put(&started, "bytes 0-9/10", vec![7; 10]);
     assert_eq!(reply.await.status, StatusCode::CREATED);
 }
 
@@ -225,10 +225,10 @@ async fn session_is_changed_by_the_dialect_that_started_it_alone() {
     let world = world();
     let session = begin(&world).await;
     toy(&world, &session, "put 0", vec![7; 10]).await;
-    let google = world.put(&session, "bytes 10-19/20", Body::Whole(vec![7; 10]));
+    let google = world.put(&session, "bytes 10-19/20", vec![7; 10]);
     let refused = google.await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{refused:?}");
-    let cancel = world.send("DELETE", &session, &[], Body::Whole(Vec::new()));
+    let cancel = world.call("DELETE", &session);
     assert_eq!(cancel.await.status, StatusCode::BAD_REQUEST);
     assert_eq!(world.query(&session).await.committed(), 10);
     let end = toy(&world, &session, "end 10", vec![7; 10]).await;

@@ -11,11 +11,10 @@ use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, stream};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Frame;
-use http_body_util::{BodyExt as _, Full, StreamBody};
+use http_body_util::StreamBody;
 use prometheus_client::encoding::prometheus_text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry as MetricsRegistry;
-use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tower_service::Service;
@@ -29,10 +28,11 @@ use windlass_store::Ledger as _;
 use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_testkit::farm;
+use windlass_testkit::in_process::{self, exchange};
 use windlass_testkit::media::Media;
 use windlass_testkit::raw;
 
-use crate::world::{LIFETIME, ManualClock};
+use crate::world::{Body, LIFETIME, ManualClock, Reply};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -64,80 +64,53 @@ pub(crate) async fn started(builder: ServerBuilder) -> Server {
     server
 }
 
-fn request(
-    method: &str,
-    uri: &str,
-    headers: &[(&str, &str)],
-    body: Vec<u8>,
-) -> Request<Full<Bytes>> {
-    let mut request = Request::builder().method(method).uri(uri);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    let request = request.header("host", "app.test");
-    let request = request.header("content-length", body.len());
-    request.body(Full::new(body.into())).expect("it is valid")
+/// Where clients believe the server to be.
+pub(crate) const ORIGIN: &str = "http://app.test";
+
+/// A request as a client at [`ORIGIN`] sends it.
+fn request(method: &str, uri: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Request<Body> {
+    let headers = [&[("host", "app.test")], headers].concat();
+    in_process::request(method, uri, &headers, body)
 }
 
 /// Sends a request and reads the reply.
-async fn exchange(
-    mut service: impl Service<Request<Full<Bytes>>, Response = Response<ReplyBody>, Error = Infallible>,
-    request: Request<Full<Bytes>>,
-) -> Response<Bytes> {
-    let reply = service.call(request).await.expect("it is infallible");
-    let (head, body) = reply.into_parts();
-    let body = body.collect().await.expect("it is whole");
-    Response::from_parts(head, body.to_bytes())
-}
-
-pub(crate) async fn ask(
-    service: impl Service<Request<Full<Bytes>>, Response = Response<ReplyBody>, Error = Infallible>,
+pub(crate) async fn ask<R>(
+    service: impl Service<Request<Body>, Response = Response<R>, Error = Infallible>,
     method: &str,
     uri: &str,
     headers: &[(&str, &str)],
     body: Vec<u8>,
-) -> Response<Bytes> {
+) -> Reply
+where
+    R: http_body::Body<Data = Bytes>,
+{
     exchange(service, request(method, uri, headers, body)).await
 }
 
-pub(crate) async fn get(service: UploadService, uri: &str) -> Response<Bytes> {
+pub(crate) async fn get(service: UploadService, uri: &str) -> Reply {
     ask(service, "GET", uri, &[], Vec::new()).await
-}
-
-pub(crate) fn json(reply: &Response<Bytes>) -> Value {
-    serde_json::from_slice(reply.body()).unwrap_or_else(|_| panic!("not JSON: {reply:?}"))
-}
-
-/// Starts an upload. Returns its `Location`.
-async fn location(service: UploadService) -> String {
-    let reply = ask(service, "POST", SESSIONS, &[], Vec::new()).await;
-    assert_eq!(reply.status(), StatusCode::OK, "{reply:?}");
-    reply.headers()["location"]
-        .to_str()
-        .expect("it is text")
-        .to_owned()
 }
 
 /// Starts an upload. Returns the path and the query of its `Location`.
 pub(crate) async fn start(service: UploadService) -> String {
-    let location = location(service).await;
-    let local = location.strip_prefix("http://app.test");
-    local.expect("it names the host of the request").to_owned()
+    let reply = ask(service, "POST", SESSIONS, &[], Vec::new()).await;
+    assert_eq!(reply.status, StatusCode::OK, "{reply:?}");
+    reply.location(ORIGIN).to_owned()
 }
 
 #[tokio::test]
 async fn service_refuses_until_the_server_is_started() {
     let server = builder(memory()).build().unwrap();
     let early = ask(server.service(), "POST", SESSIONS, &[], Vec::new()).await;
-    assert_eq!(early.status(), StatusCode::SERVICE_UNAVAILABLE);
-    let message = json(&early)["error"]["message"].to_string();
+    assert_eq!(early.status, StatusCode::SERVICE_UNAVAILABLE);
+    let message = early.json()["error"]["message"].to_string();
     assert!(message.contains("has not been started"), "{message}");
     let ready = get(server.service(), "/readyz").await;
-    assert_eq!(ready.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
 
     server.start().await;
     start(server.service()).await;
-    assert_eq!(get(server.service(), "/readyz").await.status(), 200);
+    assert_eq!(get(server.service(), "/readyz").await.status, 200);
 }
 
 #[tokio::test]
@@ -145,7 +118,7 @@ async fn drain_before_the_start_opens_nothing() {
     let server = builder(memory()).build().unwrap();
     server.drain().await;
     let early = get(server.service(), "/farm/v1/animals").await;
-    assert_eq!(early.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(early.status, StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test]
@@ -157,24 +130,25 @@ async fn service_of_a_dropped_server_refuses_and_keeps_no_store_open() {
     };
     let server = started(builder(stores)).await;
     let service = server.service();
-    assert_eq!(get(service.clone(), "/healthz").await.status(), 200);
+    assert_eq!(get(service.clone(), "/healthz").await.status, 200);
     drop(server);
     assert_eq!(Arc::strong_count(&ledger), 1);
     let late = get(service, "/healthz").await;
-    assert_eq!(late.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(late.status, StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test]
 async fn prefix_of_a_mounted_server_is_in_session_uris_and_documents() {
     let server = started(builder(memory()).mounted_at("/media/")).await;
-    let session = location(server.service()).await;
+    let started = ask(server.service(), "POST", SESSIONS, &[], Vec::new()).await;
+    let session = started.header("location");
     let expected = "http://app.test/media/upload/farm/v1/animals?uploadType=resumable&upload_id=";
     assert!(session.starts_with(expected), "{session}");
 
     let uri = "/discovery/v1/apis/farm/v1/rest";
-    let document = json(&get(server.service(), uri).await);
+    let document = get(server.service(), uri).await.json();
     assert_eq!(document["rootUrl"], "http://app.test/media/");
-    let directory = json(&get(server.service(), "/discovery/v1/apis").await);
+    let directory = get(server.service(), "/discovery/v1/apis").await.json();
     let link = &directory["items"][0]["discoveryRestUrl"];
     assert_eq!(*link, format!("http://app.test/media{uri}"));
 }
@@ -201,7 +175,7 @@ async fn left_session_is_swept() {
     let expired = ledger.expire(clock.now(), usize::MAX).await.unwrap();
     assert_eq!(expired, 0, "nothing is left for a second sweep");
     let late = ask(server.service(), "PUT", &session, &[], Vec::new()).await;
-    assert_eq!(late.status(), StatusCode::NOT_FOUND);
+    assert_eq!(late.status, StatusCode::NOT_FOUND);
 }
 
 /// A server whose ledger fails from the nth call on, and its calls.
@@ -223,7 +197,7 @@ pub(crate) async fn failing_with(
     (server, calls)
 }
 
-pub(crate) async fn upload(server: &Server) -> (String, Response<Bytes>) {
+pub(crate) async fn upload(server: &Server) -> (String, Reply) {
     let session = start(server.service()).await;
     let range = format!("bytes 0-{}/{}", MEDIA.len() - 1, MEDIA.len());
     let headers = [("content-range", range.as_str())];
@@ -234,7 +208,7 @@ pub(crate) async fn upload(server: &Server) -> (String, Response<Bytes>) {
 #[tokio::test(start_paused = true)]
 async fn storage_fault_can_be_waited_for_and_the_next_server_finishes_the_upload() {
     let (server, calls) = failing_from(u64::MAX, memory()).await;
-    assert_eq!(upload(&server).await.1.status(), StatusCode::CREATED);
+    assert_eq!(upload(&server).await.1.status, StatusCode::CREATED);
     let names = calls.names();
     let finish = names.iter().position(|name| *name == "apply");
     let finish = 1 + finish.expect("it is committed") as u64;
@@ -246,10 +220,10 @@ async fn storage_fault_can_be_waited_for_and_the_next_server_finishes_the_upload
         async move { server.failed().await }
     });
     let (session, reply) = upload(&server).await;
-    assert_eq!(reply.status(), StatusCode::SERVICE_UNAVAILABLE, "{reply:?}");
+    assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE, "{reply:?}");
     failed.await.unwrap();
     let health = get(server.service(), "/healthz").await;
-    assert_eq!(health.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(health.status, StatusCode::SERVICE_UNAVAILABLE);
     drop(server);
 
     let server = started(builder(stores.clone())).await;
@@ -257,7 +231,7 @@ async fn storage_fault_can_be_waited_for_and_the_next_server_finishes_the_upload
     assert_eq!(stores.ledger.finishing(None, 1).await.unwrap(), []);
     let headers = [("content-range", "bytes */*")];
     let reply = ask(server.service(), "PUT", &session, &headers, Vec::new()).await;
-    assert_eq!(reply.status(), StatusCode::CREATED, "{reply:?}");
+    assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,10 +257,10 @@ async fn drain_commits_what_a_running_upload_has_sent() {
     server.drain().await;
     assert_eq!(running.await.unwrap(), StatusCode::SERVICE_UNAVAILABLE);
     let late = ask(server.service(), "POST", SESSIONS, &[], Vec::new()).await;
-    assert_eq!(late.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(late.status, StatusCode::SERVICE_UNAVAILABLE);
     let headers = [("content-range", "bytes */*")];
     let query = ask(server.service(), "PUT", &session, &headers, Vec::new()).await;
-    assert_eq!(query.headers()["range"], format!("bytes=0-{}", SENT - 1));
+    assert_eq!(query.headers["range"], format!("bytes=0-{}", SENT - 1));
 }
 
 /// Everybody who says who they are may do everything but delete.
@@ -320,21 +294,21 @@ impl Authorize for NoDeletes {
 async fn principal_of_a_layer_is_asked_for_each_method() {
     let server = started(builder(memory()).authorize(Arc::new(NoDeletes))).await;
     let stranger = get(server.service(), "/farm/v1/animals").await;
-    assert_eq!(stranger.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(stranger.status, StatusCode::UNAUTHORIZED);
 
     let animal = "/farm/v1/animals/1";
     let missing = alice(&server, "GET", animal, Vec::new()).await;
-    assert_eq!(missing.status(), StatusCode::NOT_FOUND);
+    assert_eq!(missing.status, StatusCode::NOT_FOUND);
     let refused = alice(&server, "DELETE", animal, Vec::new()).await;
-    assert_eq!(refused.status(), StatusCode::FORBIDDEN);
-    let error = &json(&refused)["error"];
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    let error = &refused.json()["error"];
     assert_eq!(error["message"], "alice may not call farm.animals.delete");
     assert_eq!(error["errors"][0]["reason"], "forbidden");
     assert_eq!(error["status"], "PERMISSION_DENIED");
 }
 
 /// Sends a request of Alice's and reads the reply.
-async fn alice(server: &Server, method: &str, uri: &str, body: Vec<u8>) -> Response<Bytes> {
+async fn alice(server: &Server, method: &str, uri: &str, body: Vec<u8>) -> Reply {
     let mut request = request(method, uri, &[], body);
     request.extensions_mut().insert(Principal::new("alice"));
     exchange(server.service(), request).await
@@ -355,30 +329,26 @@ async fn principal_owns_what_its_requests_create_even_after_a_crash() {
     let stores = memory();
     let server = started(builder(stores.clone())).await;
     let simple = "/upload/farm/v1/animals?uploadType=media";
-    assert_eq!(
-        alice(&server, "POST", simple, vec![7; 9]).await.status(),
-        200
-    );
+    assert_eq!(alice(&server, "POST", simple, vec![7; 9]).await.status, 200);
     assert_eq!(owners(&stores).await, std::slice::from_ref(&alice_s));
 
     let stores = memory();
     let started_by_alice = async |server: &Server| {
         let begun = alice(server, "POST", SESSIONS, Vec::new()).await;
-        let location = begun.headers()["location"].to_str().expect("it is text");
-        location.replacen("http://app.test", "", 1)
+        begun.location(ORIGIN).to_owned()
     };
     let put = async |server: &Server, session: &str| {
         ask(server.service(), "PUT", session, &[], MEDIA.whole()).await
     };
     let (server, calls) = failing_from(u64::MAX, memory()).await;
     let session = started_by_alice(&server).await;
-    assert_eq!(put(&server, &session).await.status(), 201);
+    assert_eq!(put(&server, &session).await.status, 201);
     let names = calls.names();
     let finish = names.iter().position(|name| *name == "apply");
     let finish = 1 + finish.expect("it is committed") as u64;
     let (server, _) = failing_from(finish, stores.clone()).await;
     let session = started_by_alice(&server).await;
-    assert_eq!(put(&server, &session).await.status(), 503);
+    assert_eq!(put(&server, &session).await.status, 503);
     drop(server);
 
     let server = started(builder(stores.clone())).await;
@@ -460,7 +430,7 @@ struct Cors {
     inner: UploadService,
 }
 
-impl Service<Request<Full<Bytes>>> for Cors {
+impl Service<Request<Body>> for Cors {
     type Response = Response<ReplyBody>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<ReplyBody>, Infallible>>;
@@ -469,7 +439,7 @@ impl Service<Request<Full<Bytes>>> for Cors {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
         let is_allowed = request.headers().get("origin") == Some(&APP);
         let asks = request
             .headers()
@@ -511,20 +481,16 @@ async fn cors_layer_answers_preflights_and_marks_every_reply() {
         ("access-control-request-method", "POST"),
     ];
     let reply = ask(cors.clone(), "OPTIONS", SESSIONS, &preflight, Vec::new()).await;
-    assert_eq!(reply.status(), StatusCode::NO_CONTENT);
-    assert_eq!(reply.headers()["access-control-allow-origin"], APP);
+    assert_eq!(reply.status, StatusCode::NO_CONTENT);
+    assert_eq!(reply.headers["access-control-allow-origin"], APP);
     let unknown_type = "/upload/farm/v1/animals?uploadType=x";
     for (uri, status) in [(SESSIONS, 200), (unknown_type, 400)] {
         let reply = ask(cors.clone(), "POST", uri, &preflight[..1], Vec::new()).await;
-        assert_eq!(reply.status(), status);
-        assert_eq!(reply.headers()["access-control-allow-origin"], APP);
+        assert_eq!(reply.status, status);
+        assert_eq!(reply.headers["access-control-allow-origin"], APP);
     }
     let other = [("origin", "https://other.test"), preflight[1]];
     let refused = ask(cors, "OPTIONS", SESSIONS, &other, Vec::new()).await;
-    assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED);
-    assert!(
-        !refused
-            .headers()
-            .contains_key("access-control-allow-origin")
-    );
+    assert_eq!(refused.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert!(!refused.headers.contains_key("access-control-allow-origin"));
 }

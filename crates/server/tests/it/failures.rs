@@ -21,7 +21,7 @@ use windlass_store::{
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 
-use crate::world::{Body, LIFETIME, ManualClock, SMALL_MEDIA, World, limits};
+use crate::world::{Body, LIFETIME, ManualClock, Peer as _, SMALL_MEDIA, World, limits};
 
 /// More than an animal may have, which is 4 MB.
 const TOO_LARGE: Media = Media::new(5, 5 << 20);
@@ -47,8 +47,7 @@ async fn unreferenced_media_with_a_wrong_digest_is_deleted_at_once() {
     let media = Media::new(1, 3_000_000);
     let session = world.start(Some(media.len())).await.unwrap();
     let headers = [("x-goog-hash", "crc32c=AAAAAA==")];
-    let body = Body::Whole(media.whole());
-    let reply = world.send("PUT", &session, &headers, body).await;
+    let reply = world.send("PUT", &session, &headers, media).await;
     assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{reply:?}");
     assert_eq!(world.query(&session).await.status, StatusCode::GONE);
     assert_eq!(count(&vault).await, 0);

@@ -9,7 +9,7 @@ use windlass_store::{Ledger, Vault as _};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 
-use crate::world::{Body, Reply, World};
+use crate::world::{Peer as _, Reply, World};
 
 const MEDIA: Media = Media::new(11, 60);
 
@@ -75,8 +75,7 @@ impl Shared {
 
 async fn put(world: &World, session: &str, from: u64, to: u64) -> Reply {
     let range = format!("bytes {from}-{}/{}", to - 1, MEDIA.len());
-    let body = Body::Whole(MEDIA.bytes(from..to));
-    world.put(session, &range, body).await
+    world.put(session, &range, MEDIA.bytes(from..to)).await
 }
 
 #[tokio::test]
@@ -108,9 +107,7 @@ async fn append_whose_session_a_newer_lease_has_finished_is_answered_503() {
         let reply = put(&newer, &session, 40, MEDIA.len()).await;
         assert_eq!(reply.status, 201, "{reply:?}");
         let animal = farm::animal(&reply.field("id"));
-        let deleted = newer
-            .send("DELETE", &animal, &[], Body::Whole(Vec::new()))
-            .await;
+        let deleted = newer.call("DELETE", &animal).await;
         assert_eq!(deleted.status, 204, "{deleted:?}");
         // As the sweep does.
         for media in shared.ledger.garbage(None, 10).await.unwrap() {

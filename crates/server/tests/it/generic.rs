@@ -13,7 +13,7 @@ use windlass_server::{ServedApi, Stores};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 
 use self::description::description;
-use crate::world::{Body, ManualClock, Reply, World};
+use crate::world::{ManualClock, Peer as _, Reply, World};
 
 /// A server of the API of `description`.
 struct Barn(World);
@@ -34,30 +34,21 @@ impl Barn {
     }
 
     async fn call(&self, verb: &str, uri: &str, body: &Value) -> Reply {
-        let headers = [("content-type", "application/json")];
-        let text = if body.is_null() {
-            String::new()
-        } else {
-            body.to_string()
-        };
-        self.0
-            .send(verb, uri, &headers, Body::Whole(text.into()))
-            .await
+        if body.is_null() {
+            return self.0.call(verb, uri).await;
+        }
+        self.0.json(verb, uri, body).await
     }
 
     async fn get(&self, uri: &str) -> Reply {
-        self.call("GET", uri, &Value::Null).await
+        self.0.get(uri).await
     }
 
     /// A multipart upload of `hay`.
     async fn upload(&self, path: &str, query: &str, metadata: &Value) -> Reply {
-        let uri = format!("/upload/{path}?uploadType=multipart&{query}");
-        let body = format!(
-            "--b\r\nContent-Type: application/json\r\n\r\n{metadata}\r\n--b\r\nContent-Type: text/plain\r\n\r\nhay\r\n--b--\r\n"
-        );
-        let headers = [("content-type", "multipart/related; boundary=b")];
+        let path = format!("/{path}?{query}");
         self.0
-            .send("POST", &uri, &headers, Body::Whole(body.into()))
+            .multipart(&path, metadata, "text/plain", b"hay")
             .await
     }
 }
@@ -173,12 +164,8 @@ async fn path_with_an_unknown_verb_is_not_implemented() {
 async fn media_under_a_chosen_name_is_created_and_then_replaced() {
     let barn = Barn::new();
     for size in [2, 5] {
-        let uri = "/upload/v1/media/x/y?uploadType=media";
-        let body = Body::Whole(vec![b'm'; size]);
-        let reply = barn
-            .0
-            .send("POST", uri, &[("content-type", "text/plain")], body)
-            .await;
+        let media = vec![b'm'; size];
+        let reply = barn.0.simple("/v1/media/x/y", "text/plain", &media).await;
         assert_eq!(ok(&reply), json!({"resourceName": "x/y", "size": size}));
         assert_eq!(barn.get("/v1/media/x/y?alt=media").await.body.len(), size);
     }

@@ -17,7 +17,7 @@ use windlass_testkit::encodings::gzip;
 use windlass_testkit::media::Media;
 
 use crate::power::{LocalStores, PoweredStores};
-use crate::world::{Body, Reply, World};
+use crate::world::{Body, Peer as _, Reply, World};
 
 /// Enough for several checkpoints.
 const MEDIA: Media = Media::new(4, 4 << 20);
@@ -55,7 +55,7 @@ impl Counted {
     }
 }
 
-async fn put_packed(world: &World, session: &str, first: u64, body: Body) -> Reply {
+async fn put_packed(world: &World, session: &str, first: u64, body: impl Into<Body>) -> Reply {
     let last = MEDIA.len() - 1;
     let range = format!("bytes {first}-{last}/{}", MEDIA.len());
     let headers = [
@@ -92,7 +92,7 @@ async fn gzip_body_with_a_wrong_or_missing_end_commits_nothing() {
             let world = &counted.world;
             let session = world.start(None).await.unwrap();
             if first > 0 {
-                let body = Body::Whole(MEDIA.bytes(0..first));
+                let body = MEDIA.bytes(0..first);
                 let range = format!("bytes 0-{}/*", first - 1);
                 assert_eq!(world.put(&session, &range, body).await.committed(), first);
             }
@@ -112,7 +112,7 @@ async fn gzip_body_with_a_wrong_or_missing_end_commits_nothing() {
             );
             assert_eq!(world.query(&session).await.committed(), first);
 
-            let again = put_packed(world, &session, first, Body::Whole(packed(first))).await;
+            let again = put_packed(world, &session, first, packed(first)).await;
             assert_eq!(again.status, StatusCode::CREATED, "{again:?}");
             assert!(world.media(&again).await == MEDIA.whole(), "other media");
         }
@@ -128,8 +128,7 @@ async fn gzip_body_whose_last_bytes_find_no_space_keeps_what_was_written() {
     };
     let counted = Counted::over(stores());
     let session = counted.world.start(None).await.unwrap();
-    let whole = Body::Whole(packed(0));
-    let reply = put_packed(&counted.world, &session, 0, whole).await;
+    let reply = put_packed(&counted.world, &session, 0, packed(0)).await;
     assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
     let calls = counted.calls.names();
     let last = calls.iter().rposition(|call| *call == "write");
@@ -138,11 +137,11 @@ async fn gzip_body_whose_last_bytes_find_no_space_keeps_what_was_written() {
     let counted = Counted::with_fault(stores(), Trigger::Once(last), InjectedFault::NoSpace);
     let world = &counted.world;
     let session = world.start(None).await.unwrap();
-    let reply = put_packed(world, &session, 0, Body::Whole(packed(0))).await;
+    let reply = put_packed(world, &session, 0, packed(0)).await;
     assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE, "{reply:?}");
     let kept = world.query(&session).await.committed();
     assert!(kept > 0 && kept < MEDIA.len(), "{kept} bytes");
-    let rest = put_packed(world, &session, kept, Body::Whole(packed(kept))).await;
+    let rest = put_packed(world, &session, kept, packed(kept)).await;
     assert_eq!(rest.status, StatusCode::CREATED, "{rest:?}");
     assert!(world.media(&rest).await == MEDIA.whole(), "other media");
 }

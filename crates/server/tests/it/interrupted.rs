@@ -19,7 +19,7 @@ use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_testkit::media::Media;
 
-use crate::world::{Body, Reply, World};
+use crate::world::{Reply, World};
 
 const MEDIA: Media = Media::new(3, 3_000_000);
 
@@ -97,7 +97,7 @@ async fn bytes_read_are_committed_when_the_server_drains() {
     let next = World::without_checkpoints(standing.stores);
     assert_eq!(next.query(&standing.session).await.committed(), READ);
     let range = format!("bytes {READ}-{}/{}", MEDIA.len() - 1, MEDIA.len());
-    let rest = Body::Whole(MEDIA.bytes(READ..MEDIA.len()));
+    let rest = MEDIA.bytes(READ..MEDIA.len());
     let reply = next.put(&standing.session, &range, rest).await;
     assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
     assert!(next.media(&reply).await == MEDIA.whole(), "other media");
@@ -111,9 +111,7 @@ async fn bytes_read_are_kept_when_a_newer_append_takes_over() {
     let others = Media::new(99, READ).whole();
     let again = [others, MEDIA.bytes(READ..MEDIA.len())].concat();
     let world = &standing.world;
-    let reply = world
-        .put(&standing.session, &whole_range(), Body::Whole(again))
-        .await;
+    let reply = world.put(&standing.session, &whole_range(), again).await;
     assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
     assert!(world.media(&reply).await == MEDIA.whole(), "other media");
     older.abort();
@@ -125,7 +123,7 @@ async fn bytes_read_are_kept_when_the_client_has_gone() {
     let append = standing.append().await;
     append.abort();
     append.await.unwrap_err();
-    let rest = Body::Whole(MEDIA.bytes(READ..MEDIA.len()));
+    let rest = MEDIA.bytes(READ..MEDIA.len());
     let range = format!("bytes {READ}-{}/{}", MEDIA.len() - 1, MEDIA.len());
     let reply = standing.world.put(&standing.session, &range, rest).await;
     assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
@@ -182,7 +180,6 @@ impl Upload {
     }
 
     async fn send(&self) -> Reply {
-        let body = Body::Whole(MEDIA.whole());
-        self.world.put(&self.session, &whole_range(), body).await
+        self.world.put(&self.session, &whole_range(), MEDIA).await
     }
 }

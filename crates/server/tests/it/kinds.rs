@@ -18,7 +18,7 @@ use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{Resource, ResourceChange};
 use windlass_testkit::media::Media;
 
-use crate::world::{Body, ManualClock, Reply, World, limits};
+use crate::world::{ManualClock, Peer as _, Reply, World, limits};
 
 const POST_OFFICE: &str = r#"
 name = "post"
@@ -149,12 +149,11 @@ fn post_office_within(limits: Limits) -> (World, Arc<MemoryLedger>) {
 
 async fn post(world: &World, uri: &str, content_type: &str, body: Vec<u8>) -> Reply {
     let headers = [("content-type", content_type)];
-    world.send("POST", uri, &headers, Body::Whole(body)).await
+    world.send("POST", uri, &headers, body).await
 }
 
 async fn post_json(world: &World, json: &Value) -> Reply {
-    let text = json.to_string().into_bytes();
-    post(world, "/post/v1/letters", "application/json", text).await
+    world.json("POST", "/post/v1/letters", json).await
 }
 
 async fn letters(ledger: &MemoryLedger) -> Vec<Resource> {
@@ -264,7 +263,7 @@ async fn method_with_media_as_its_only_reply_needs_no_alt() {
     let uri = "/upload/album/v1/pictures?uploadType=media";
     let made = post(&world, uri, "image/png", b"a picture".to_vec()).await;
     let uri = format!("/album/v1/pictures/{}", made.field("id"));
-    let viewed = world.send("GET", &uri, &[], Body::Whole(Vec::new())).await;
+    let viewed = world.get(&uri).await;
     assert_eq!(viewed.headers["content-type"], "image/png", "{viewed:?}");
     assert_eq!(viewed.body, "a picture");
 }
@@ -314,22 +313,12 @@ async fn final_reply_of_another_type_is_sent_and_repeated() {
     };
     let uri = "/upload/post/v1/letters?uploadType=media&fields=x";
     check(post(&world, uri, "text/plain", b"hello".to_vec()).await);
-    check(
-        post(
-            &world,
-            "/post/v1/letters",
-            "application/json",
-            b"{}".to_vec(),
-        )
-        .await,
-    );
+    check(post_json(&world, &json!({})).await);
 
     let uri = "/upload/post/v1/letters?uploadType=resumable";
     let started = post(&world, uri, "application/json", b"{}".to_vec()).await;
-    let location = started.headers["location"].to_str().expect("it is text");
-    let session = location.replacen("http://farm.test", "", 1);
-    let hello = || Body::Whole(b"hello".to_vec());
-    check(world.put(&session, "bytes 0-4/5", hello()).await);
-    check(world.query(&session).await);
-    check(world.put(&session, "bytes 0-4/5", hello()).await);
+    let session = started.location(World::ORIGIN);
+    check(world.put(session, "bytes 0-4/5", "hello").await);
+    check(world.query(session).await);
+    check(world.put(session, "bytes 0-4/5", "hello").await);
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{FutureExt as _, stream};
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, StatusCode};
 use http_body::Frame;
-use http_body_util::{BodyExt as _, Full, StreamBody};
+use http_body_util::StreamBody;
 use prometheus_client::encoding::prometheus_text::encode;
 use prometheus_client::registry::Registry;
 use tower_service::Service;
@@ -17,11 +17,12 @@ use windlass_server::{
     Clock, LimitedResource, MetricsService, Principal, Server, Settings, UploadService, Usage,
 };
 use windlass_testkit::exposition::Exposition;
+use windlass_testkit::in_process::exchange;
 
 use crate::embedding::{
-    HOUR, MEDIA, SESSIONS, ask, builder, failing_with, get, json, memory, start, started,
+    HOUR, MEDIA, ORIGIN, SESSIONS, ask, builder, failing_with, get, memory, start, started,
 };
-use crate::world::{LIFETIME, ManualClock};
+use crate::world::{Body, LIFETIME, ManualClock, Reply};
 
 const SIMPLE: &str = "/upload/farm/v1/animals?uploadType=media";
 
@@ -109,16 +110,16 @@ async fn each_kind_of_request_is_counted_by_method_upload_type_and_status() {
     let metered = Metered::new().await;
     let service = || metered.service();
     let (mut received, mut sent) = (0, 0);
-    let mut tally = |len: u64, reply: Response<Bytes>, status: u16| {
-        assert_eq!(reply.status().as_u16(), status, "{reply:?}");
+    let mut tally = |len: u64, reply: Reply, status: u16| {
+        assert_eq!(reply.status.as_u16(), status, "{reply:?}");
         received += len;
-        sent += reply.body().len() as u64;
+        sent += reply.body.len() as u64;
         reply
     };
 
     let reply = ask(service(), "POST", SIMPLE, &[], MEDIA.whole()).await;
-    let animal = json(&tally(MEDIA.len(), reply, 200))["id"].clone();
-    let animal = format!("/farm/v1/animals/{}", animal.as_str().unwrap());
+    let animal = tally(MEDIA.len(), reply, 200).field("id");
+    let animal = format!("/farm/v1/animals/{animal}");
 
     let uri = "/upload/farm/v1/animals?uploadType=multipart";
     let headers = [("content-type", "multipart/related; boundary=b")];
@@ -128,23 +129,23 @@ async fn each_kind_of_request_is_counted_by_method_upload_type_and_status() {
     tally(len, reply, 200);
 
     let reply = ask(service(), "POST", SESSIONS, &[], Vec::new()).await;
-    let location = tally(0, reply, 200).headers()["location"].clone();
-    let session = location.to_str().unwrap().replace("http://app.test", "");
-    let reply = ask(service(), "PUT", &session, &QUERY, Vec::new()).await;
+    let started = tally(0, reply, 200);
+    let session = started.location(ORIGIN);
+    let reply = ask(service(), "PUT", session, &QUERY, Vec::new()).await;
     tally(0, reply, 308);
     for (range, bytes, status) in [
         ("bytes 0-99999/200000", 0..100_000, 308),
         ("bytes 100000-199999/200000", 100_000..200_000, 201),
     ] {
         let headers = [("content-range", range)];
-        let reply = ask(service(), "PUT", &session, &headers, MEDIA.bytes(bytes)).await;
+        let reply = ask(service(), "PUT", session, &headers, MEDIA.bytes(bytes)).await;
         tally(100_000, reply, status);
     }
 
     let reply = ask(service(), "POST", SESSIONS, &[], Vec::new()).await;
-    let location = tally(0, reply, 200).headers()["location"].clone();
-    let session = location.to_str().unwrap().replace("http://app.test", "");
-    let reply = ask(service(), "DELETE", &session, &[], Vec::new()).await;
+    let started = tally(0, reply, 200);
+    let session = started.location(ORIGIN);
+    let reply = ask(service(), "DELETE", session, &[], Vec::new()).await;
     tally(0, reply, 499);
 
     for (uri, status) in [
@@ -212,7 +213,7 @@ async fn session_that_an_error_ends_is_counted_as_failed() {
     let session = start(metered.service()).await;
     let malformed = [("content-range", "bytes a-b/c")];
     let reply = ask(metered.service(), "PUT", &session, &malformed, Vec::new()).await;
-    assert_eq!(reply.status(), StatusCode::BAD_REQUEST, "{reply:?}");
+    assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{reply:?}");
     let scrape = metered.scrape();
     assert_value(&scrape, "windlass_sessions_failed_total", 1);
     assert_value(&scrape, "windlass_sessions_finished_total", 0);
@@ -260,17 +261,13 @@ async fn labels_name_no_session_resource_principal_or_token() {
     let metered = Metered::new().await;
     let session = start(metered.service()).await;
     let upload_id = session.split_once("upload_id=").unwrap().1;
-    let mut service = metered.service();
     let request = Request::put(format!("{session}&access_token=secret-token"))
         .extension(Principal::new("alice@example.com"))
         .header("authorization", "Bearer secret-token")
         .header("content-length", MEDIA.len())
-        .body(Full::new(Bytes::from(MEDIA.whole())))
+        .body(Body::from(MEDIA))
         .unwrap();
-    let reply = service.call(request).await.unwrap();
-    let body = reply.into_body().collect().await.unwrap().to_bytes();
-    let animal: serde_json::Value = serde_json::from_slice(&body).unwrap();
-    let animal = animal["id"].as_str().unwrap();
+    let animal = &exchange(metered.service(), request).await.field("id");
     get(
         metered.service(),
         &format!("/farm/v1/animals/{animal}?alt=media"),
@@ -324,7 +321,7 @@ async fn two_servers_of_one_process_do_not_mix() {
 async fn uploading(
     server: &Server,
     session: &str,
-) -> <UploadService as Service<Request<Full<Bytes>>>>::Future {
+) -> <UploadService as Service<Request<Body>>>::Future {
     let body = stream::pending::<Result<Frame<Bytes>, Infallible>>();
     let request = Request::put(session).header("content-length", 10);
     let request = request.body(StreamBody::new(body)).expect("it is valid");
@@ -405,7 +402,7 @@ async fn refused_request_shows_which_limit_has_refused_it() {
     let _running = uploading(&server, &session).await;
     let begun = scrape(&registry).value("windlass_sent_bytes_total");
     let reply = get(server.service(), "/farm/v1/animals").await;
-    assert_eq!(reply.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
     let scrape = scrape(&registry);
     assert_requests(
         &scrape,
@@ -418,7 +415,7 @@ async fn refused_request_shows_which_limit_has_refused_it() {
     assert_value(&scrape, &format!("{refusals}{{resource=\"requests\"}}"), 1);
     assert_value(&scrape, &format!("{refusals}{{resource=\"uploads\"}}"), 0);
     let sent = scrape.value("windlass_sent_bytes_total") - begun;
-    assert_eq!(sent.to_string(), reply.body().len().to_string());
+    assert_eq!(sent.to_string(), reply.body.len().to_string());
 }
 
 /// A service with the metrics of `registry` in front of it.
@@ -433,16 +430,16 @@ async fn metrics_are_served_after_a_storage_fault() {
     let service = with_metrics(&server, registry);
     let storage_failed = async || {
         let reply = ask(service.clone(), "GET", "/metrics", &[], Vec::new()).await;
-        assert_eq!(reply.status(), StatusCode::OK);
-        let text = std::str::from_utf8(reply.body()).unwrap();
+        assert_eq!(reply.status, StatusCode::OK);
+        let text = std::str::from_utf8(&reply.body).unwrap();
         Exposition::parse(text).value("windlass_storage_failed")
     };
     assert_eq!(storage_failed().await.to_string(), "0");
     let refused = ask(service.clone(), "POST", SESSIONS, &[], Vec::new()).await;
-    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(storage_failed().await.to_string(), "1");
     let health = ask(service.clone(), "GET", "/healthz", &[], Vec::new()).await;
-    assert_eq!(health.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(health.status, StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test]
@@ -455,34 +452,30 @@ async fn metrics_service_answers_its_path_alone_in_both_formats() {
     for (accept, content_type) in [("*/*", plain), ("text/html", plain), (scraper, open)] {
         let headers = [("accept", accept)];
         let reply = ask(service.clone(), "GET", "/metrics", &headers, Vec::new()).await;
-        assert_eq!(reply.status(), StatusCode::OK);
-        assert_eq!(reply.headers()["content-type"], content_type);
-        let text = std::str::from_utf8(reply.body()).unwrap();
+        assert_eq!(reply.status, StatusCode::OK);
+        assert_eq!(reply.headers["content-type"], content_type);
+        let text = std::str::from_utf8(&reply.body).unwrap();
         assert!(text.contains("\n# TYPE windlass_requests"), "{text}");
         assert_eq!(text.ends_with("# EOF\n"), content_type == open);
     }
     let query = ask(service.clone(), "GET", "/metrics?name=x", &[], Vec::new()).await;
-    assert_eq!(query.status(), StatusCode::OK);
+    assert_eq!(query.status, StatusCode::OK);
     for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
         let body = b"abc".to_vec();
         let reply = ask(service.clone(), method.as_str(), "/metrics", &[], body).await;
-        assert_eq!(reply.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
-        assert_eq!(reply.headers()["allow"], "GET, HEAD");
-        assert_eq!(
-            reply.headers()["connection"],
-            "close",
-            "its body is not read"
-        );
+        assert_eq!(reply.status, StatusCode::METHOD_NOT_ALLOWED, "{method}");
+        assert_eq!(reply.headers["allow"], "GET, HEAD");
+        assert_eq!(reply.headers["connection"], "close", "its body is not read");
     }
     for uri in ["/metrics/", "/metricsx", "/v1/metrics", "//metrics"] {
         let reply = ask(service.clone(), "GET", uri, &[], Vec::new()).await;
-        assert_eq!(reply.status(), StatusCode::NOT_FOUND, "{uri}");
+        assert_eq!(reply.status, StatusCode::NOT_FOUND, "{uri}");
     }
     let health = ask(service.clone(), "GET", "/healthz", &[], Vec::new()).await;
-    assert_eq!(health.status(), StatusCode::OK);
+    assert_eq!(health.status, StatusCode::OK);
     let bare = get(server.service(), "/metrics").await;
     assert_eq!(
-        bare.status(),
+        bare.status,
         StatusCode::NOT_FOUND,
         "no path of the server itself"
     );

@@ -10,7 +10,7 @@ use windlass_testkit::media::Media;
 use windlass_testkit::test_scale::cases;
 
 use crate::power::{LocalStores, MemoryStores, PoweredStores, Survivors};
-use crate::world::{Body, LIFETIME, ManualClock, Reply, World};
+use crate::world::{Body, LIFETIME, ManualClock, Peer as _, Reply, World};
 
 /// Long enough to be larger than what stays in the ledger, short enough to be hit at every byte.
 const LEN: u64 = 50;
@@ -270,21 +270,13 @@ impl<S: PoweredStores> Subject<S> {
                 Transition::Query => Some(world.query(session).await),
                 Transition::Finish => {
                     let range = format!("bytes */{LEN}");
-                    Some(world.put(session, &range, Body::Whole(Vec::new())).await)
+                    Some(world.put(session, &range, "").await)
                 }
                 Transition::WrongTotal => {
                     let range = format!("bytes 0-0/{}", LEN + 1);
-                    Some(
-                        world
-                            .put(session, &range, Body::Whole(MEDIA.bytes(0..1)))
-                            .await,
-                    )
+                    Some(world.put(session, &range, MEDIA.bytes(0..1)).await)
                 }
-                Transition::Cancel => Some(
-                    world
-                        .send("DELETE", session, &[], Body::Whole(Vec::new()))
-                        .await,
-                ),
+                Transition::Cancel => Some(world.call("DELETE", session).await),
                 Transition::Crash | Transition::Expire => None,
             }
         };

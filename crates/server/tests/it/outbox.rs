@@ -17,10 +17,10 @@ use windlass_server::{Registry, ServedApi, Stores, TopicCounts};
 use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{ChangeSet, Ledger as _, Resource, ResourceChange, Timestamp};
-use windlass_testkit::farm::{ANIMALS, UPLOADS};
+use windlass_testkit::farm::ANIMALS;
 use windlass_testkit::media::Media;
 
-use crate::world::{Body, ManualClock, World, limits};
+use crate::world::{ManualClock, Peer as _, World, limits};
 
 pub(crate) use announcer::Announcer;
 use receiver::{Attempt, Attempts, Receiver};
@@ -126,14 +126,12 @@ impl Place {
 
 async fn delete(world: &World, id: &str) {
     let uri = format!("{ANIMALS}/{id}");
-    let deleted = world
-        .send("DELETE", &uri, &[], Body::Whole(Vec::new()))
-        .await;
+    let deleted = world.call("DELETE", &uri).await;
     assert_eq!(deleted.status, 204, "{deleted:?}");
 }
 
 async fn upload(world: &World) -> String {
-    let made = world.simple("POST", UPLOADS, MEDIA).await;
+    let made = world.simple(ANIMALS, "image/png", &MEDIA.whole()).await;
     assert_eq!(made.status, 200, "{made:?}");
     made.field("id")
 }

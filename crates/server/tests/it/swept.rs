@@ -11,7 +11,7 @@ use windlass_store::{
 use windlass_testkit::media::Media;
 
 use crate::power::{LocalStores, PoweredStores};
-use crate::world::{Body, World};
+use crate::world::World;
 
 #[tokio::test]
 async fn session_whose_media_is_deleted_while_it_is_written_is_gone() {
@@ -24,8 +24,7 @@ async fn session_whose_media_is_deleted_while_it_is_written_is_gone() {
         let world = World::new(stores, Arc::default());
         let session = world.start(Some(len)).await.unwrap();
         let range = format!("bytes 0-{}/{len}", len - 1);
-        let body = Body::Whole(Media::new(1, len).whole());
-        let reply = world.put(&session, &range, body).await;
+        let reply = world.put(&session, &range, Media::new(1, len)).await;
         assert_eq!(reply.status.as_u16(), 410, "{len} bytes: {reply:?}");
         assert_eq!(world.query(&session).await.status.as_u16(), 410);
     }

@@ -5,18 +5,22 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
 use windlass_server::Stores;
 use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_testkit::farm::ANIMALS;
 use windlass_testkit::media::Media;
 
-use crate::world::{Body, Reply, World};
+use crate::world::{Body, Peer as _, Reply, World};
 
 /// The calls to a store that wait for the disk.
 const WAITS: [&str; 6] = ["create", "sync", "start", "commit_offset", "apply", "end"];
 
 /// More than stays in the ledger.
 const LARGE: u64 = 1000;
+
+const PNG: &str = "image/png";
 
 /// A server, and a log of the calls to its stores.
 struct Watched {
@@ -56,7 +60,7 @@ impl Watched {
         range: std::ops::Range<u64>,
     ) -> (u16, Vec<&'static str>) {
         let content_range = format!("bytes {}-{}/{LARGE}", range.start, range.end - 1);
-        let body = Body::Whole(Media::new(0, LARGE).bytes(range));
+        let body = Media::new(0, LARGE).bytes(range);
         let reply = self.world.put(session, &content_range, body).await;
         (reply.status.as_u16(), self.waits())
     }
@@ -68,18 +72,16 @@ fn status(reply: &Reply) -> u16 {
 
 #[tokio::test(start_paused = true)]
 async fn single_request_upload_is_answered_after_its_media_sync_and_one_commit() {
-    let path = "/upload/farm/v1/animals";
     let mut watched = Watched::new();
-    let small = watched.world.simple("POST", path, Media::new(0, 10)).await;
-    assert_eq!((status(&small), watched.waits()), (200, vec!["apply"]));
-    let large = ["create", "sync", "apply"];
-    let simple = watched
-        .world
-        .simple("POST", path, Media::new(0, LARGE))
-        .await;
-    assert_eq!((status(&simple), watched.waits()), (200, large.to_vec()));
-    let multipart = watched.world.multipart(path, Media::new(0, LARGE)).await;
-    assert_eq!((status(&multipart), watched.waits()), (200, large.to_vec()));
+    let [small, large] = [10, LARGE].map(|len| Media::new(0, len).whole());
+    let reply = watched.world.simple(ANIMALS, PNG, &small).await;
+    assert_eq!((status(&reply), watched.waits()), (200, vec!["apply"]));
+    let waits = ["create", "sync", "apply"];
+    let reply = watched.world.simple(ANIMALS, PNG, &large).await;
+    assert_eq!((status(&reply), watched.waits()), (200, waits.to_vec()));
+    let ox = json!({"name": "ox"});
+    let reply = watched.world.multipart(ANIMALS, &ox, PNG, &large).await;
+    assert_eq!((status(&reply), watched.waits()), (200, waits.to_vec()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,9 +125,6 @@ async fn cancellation_is_one_commit() {
     let mut watched = Watched::new();
     let session = watched.world.start(Some(LARGE)).await.unwrap();
     watched.chunk(&session, 0..400).await;
-    let cancelled = watched
-        .world
-        .send("DELETE", &session, &[], Body::Whole(Vec::new()))
-        .await;
+    let cancelled = watched.world.call("DELETE", &session).await;
     assert_eq!((status(&cancelled), watched.waits()), (499, vec!["end"]));
 }

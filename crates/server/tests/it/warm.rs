@@ -8,7 +8,7 @@ use windlass_store::fault::{Faults, FaultyVault, InjectedFault, Trigger};
 use windlass_testkit::media::Media;
 
 use crate::power::{LocalStores, PoweredStores};
-use crate::world::{Body, ManualClock, World};
+use crate::world::{ManualClock, World};
 
 const CHUNK: u64 = 256 * 1024;
 const MEDIA: Media = Media::new(1, 4 * CHUNK);
@@ -16,8 +16,8 @@ const MEDIA: Media = Media::new(1, 4 * CHUNK);
 async fn put(world: &World, session: &str, first: u64) -> u16 {
     let chunk = first..first + CHUNK;
     let range = format!("bytes {first}-{}/{}", chunk.end - 1, MEDIA.len());
-    let body = Body::Whole(MEDIA.bytes(chunk));
-    world.put(session, &range, body).await.status.as_u16()
+    let reply = world.put(session, &range, MEDIA.bytes(chunk)).await;
+    reply.status.as_u16()
 }
 
 #[tokio::test]

@@ -1,37 +1,30 @@
-//! A server over given stores, with a clock that tests drive and requests that may break off.
+//! A server over given stores, with a clock that tests drive.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
-use http::{HeaderMap, Request, StatusCode};
-use http_body::Frame;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full, StreamBody};
-use serde_json::Value;
+use http::{Request, StatusCode};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tower_service::Service as _;
 use windlass_discovery::Api;
 use windlass_server::config::{ChunkRule, Limits};
 use windlass_server::{
-    Clock, Ended, Listener, Registry, ReplyBody, ServedApi, Server, Settings, Stores, UploadService,
+    Clock, Ended, Listener, Registry, ServedApi, Server, Settings, Stores, UploadService,
 };
 use windlass_store::Timestamp;
 use windlass_testkit::farm;
-use windlass_testkit::media::Media;
+use windlass_testkit::in_process;
+
+pub(crate) use windlass_testkit::in_process::{Body, Peer, Reply};
 
 /// Media up to this many bytes stays in the ledger, so that tests reach the vault with little.
 pub(crate) const SMALL_MEDIA: u64 = 16;
 
 /// The life of a session.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A clock that stands still until it is moved.
 #[derive(Debug, Default)]
@@ -74,23 +67,6 @@ impl Serving {
         self.ended.abort();
         self.ended.await.expect_err("it ran");
     }
-}
-
-/// The body of a request.
-pub(crate) enum Body {
-    Whole(Vec<u8>),
-    /// The connection breaks after these bytes.
-    Broken(Vec<u8>),
-}
-
-/// A reply, read to its end.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-    /// Whether the body came to its end.
-    pub(crate) is_whole: bool,
 }
 
 impl World {
@@ -184,7 +160,7 @@ impl World {
         set: impl FnOnce(&mut Settings),
     ) -> Self {
         let mut settings = Settings::default();
-        settings.public_url = Some("http://farm.test".to_owned());
+        settings.public_url = Some(Self::ORIGIN.to_owned());
         settings.chunks = ChunkRule::Lenient;
         settings.session_lifetime = LIFETIME;
         settings.limits = limits();
@@ -213,70 +189,6 @@ impl World {
         self.clock.now()
     }
 
-    /// Sends a request and reads the reply.
-    pub(crate) async fn send(
-        &self,
-        method: &str,
-        uri: &str,
-        headers: &[(&str, &str)],
-        body: Body,
-    ) -> Reply {
-        let reply = self.try_send(method, uri, headers, body).await;
-        assert!(reply.is_whole, "{reply:?}");
-        reply
-    }
-
-    /// Sends a request and reads the reply as far as it comes.
-    pub(crate) async fn try_send(
-        &self,
-        method: &str,
-        uri: &str,
-        headers: &[(&str, &str)],
-        body: Body,
-    ) -> Reply {
-        let mut request = Request::builder().method(method).uri(uri);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let request = match body {
-            Body::Whole(bytes) => request
-                .header("content-length", bytes.len())
-                .body(whole(bytes)),
-            Body::Broken(bytes) => request
-                .header("transfer-encoding", "chunked")
-                .body(broken(bytes)),
-        };
-        let request = request.expect("tests write valid requests");
-        let mut service = self.service().await;
-        let reply = service.call(request).await.expect("it cannot fail");
-        let (head, body) = reply.into_parts();
-        let (body, is_whole) = read(body).await;
-        Reply {
-            status: head.status,
-            headers: head.headers,
-            body,
-            is_whole,
-        }
-    }
-
-    /// Uploads media in one request.
-    pub(crate) async fn simple(&self, method: &str, path: &str, media: Media) -> Reply {
-        let uri = format!("{path}?uploadType=media");
-        let headers = [("content-type", "image/png")];
-        let body = Body::Whole(media.whole());
-        self.send(method, &uri, &headers, body).await
-    }
-
-    /// Uploads media with metadata, in one request.
-    pub(crate) async fn multipart(&self, path: &str, media: Media) -> Reply {
-        let uri = format!("{path}?uploadType=multipart");
-        let head = "--=b=\r\nContent-Type: application/json\r\n\r\n{\"name\":\"ox\"}\r\n\
-                    --=b=\r\nContent-Type: image/png\r\n\r\n";
-        let body = [head.as_bytes(), &media.whole(), b"\r\n--=b=--\r\n"].concat();
-        let headers = [("content-type", "multipart/related; boundary=\"=b=\"")];
-        self.send("POST", &uri, &headers, Body::Whole(body)).await
-    }
-
     /// Starts an upload and returns its session URI.
     pub(crate) async fn start(&self, declared: Option<u64>) -> Result<String, Reply> {
         let uri = "/upload/farm/v1/animals?uploadType=resumable";
@@ -284,29 +196,27 @@ impl World {
             .map(|length| length.to_string())
             .unwrap_or_default();
         let headers = [("x-upload-content-length", length.as_str())];
-        let reply = self
-            .send("POST", uri, &headers, Body::Whole(Vec::new()))
-            .await;
-        if reply.status != StatusCode::OK {
-            return Err(reply);
+        let reply = self.send("POST", uri, &headers, "").await;
+        match reply.status {
+            StatusCode::OK => Ok(reply.location(Self::ORIGIN).to_owned()),
+            _ => Err(reply),
         }
-        let location = reply.headers["location"].to_str().expect("a URI is text");
-        let location = location
-            .strip_prefix("http://farm.test")
-            .expect("it is absolute");
-        Ok(location.to_owned())
     }
 
     /// Sends a chunk.
-    pub(crate) async fn put(&self, session: &str, content_range: &str, body: Body) -> Reply {
-        self.send("PUT", session, &[("content-range", content_range)], body)
-            .await
+    pub(crate) async fn put(
+        &self,
+        session: &str,
+        content_range: &str,
+        body: impl Into<Body>,
+    ) -> Reply {
+        let headers = [("content-range", content_range)];
+        self.send("PUT", session, &headers, body).await
     }
 
     /// Asks what is committed.
     pub(crate) async fn query(&self, session: &str) -> Reply {
-        self.put(session, "bytes */*", Body::Whole(Vec::new()))
-            .await
+        self.put(session, "bytes */*", "").await
     }
 
     /// The media of the resource that a final reply shows.
@@ -319,14 +229,13 @@ impl World {
     /// Asks for the media of a resource.
     pub(crate) async fn download(&self, id: &str) -> Reply {
         let uri = format!("/farm/v1/animals/{id}?alt=media");
-        self.send("GET", &uri, &[], Body::Whole(Vec::new())).await
+        self.get(&uri).await
     }
 
     /// The ids of all resources.
     pub(crate) async fn ids(&self) -> Vec<String> {
         let uri = "/farm/v1/animals?maxResults=1000";
-        let reply = self.send("GET", uri, &[], Body::Whole(Vec::new())).await;
-        let list = reply.json();
+        let list = self.get(uri).await.json();
         let items = list["items"].as_array().cloned().unwrap_or_default();
         let ids = items.iter().filter_map(|item| item["id"].as_str());
         ids.map(str::to_owned).collect()
@@ -338,30 +247,11 @@ impl World {
     }
 }
 
-impl Reply {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
-    }
+impl Peer for World {
+    const ORIGIN: &str = "http://farm.test";
 
-    pub(crate) fn field(&self, name: &str) -> String {
-        let json = self.json();
-        json[name]
-            .as_str()
-            .unwrap_or_else(|| panic!("no {name} in {json}"))
-            .to_owned()
-    }
-
-    /// The committed offset that a 308 reports.
-    pub(crate) fn committed(&self) -> u64 {
-        assert_eq!(self.status.as_u16(), 308, "{self:?}");
-        let Some(range) = self.headers.get("range") else {
-            return 0;
-        };
-        let range = range.to_str().expect("plain text");
-        let last = range
-            .strip_prefix("bytes=0-")
-            .expect("as the protocol has it");
-        last.parse::<u64>().expect("a number") + 1
+    async fn try_exchange(&self, request: Request<Body>) -> Reply {
+        in_process::try_exchange(self.service().await, request).await
     }
 }
 
@@ -370,33 +260,4 @@ pub(crate) fn limits() -> Limits {
     let mut limits = Limits::default();
     limits.small_media = SMALL_MEDIA;
     limits
-}
-
-/// The bytes of a body, and whether it came to its end.
-async fn read(mut body: ReplyBody) -> (Bytes, bool) {
-    let mut bytes = Vec::new();
-    while let Some(frame) = body.frame().await {
-        match frame {
-            Ok(frame) => bytes.extend_from_slice(&frame.into_data().unwrap_or_default()),
-            Err(_) => return (bytes.into(), false),
-        }
-    }
-    (bytes.into(), true)
-}
-
-fn whole(bytes: Vec<u8>) -> UnsyncBoxBody<Bytes, BoxError> {
-    Full::new(Bytes::from(bytes))
-        .map_err(|never| match never {})
-        .boxed_unsync()
-}
-
-fn broken(bytes: Vec<u8>) -> UnsyncBoxBody<Bytes, BoxError> {
-    let mut frames = vec![];
-    if !bytes.is_empty() {
-        frames.push(Ok(Frame::data(Bytes::from(bytes))));
-    }
-    frames.push(Err("the connection broke".into()));
-    let mut frames = frames.into_iter();
-    let stream = stream::poll_fn(move |_| Poll::Ready(frames.next()));
-    StreamBody::new(stream).boxed_unsync()
 }

@@ -1,7 +1,7 @@
 //! Listing: queries, orders and pages.
 
 use super::{FILES, FOLDER, ORIGIN, drive, file, folder, json, many, names, percent};
-use crate::world::World;
+use crate::world::{Peer as _, World};
 
 /// The names on each page of a list.
 async fn pages(drive: &World, query: &str) -> Vec<Vec<String>> {

@@ -9,7 +9,7 @@ use windlass_store::fault::PacedLedger;
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 
 use super::{FILES, file, folder, get, patch};
-use crate::world::World;
+use crate::world::{Peer as _, World};
 
 /// Returns two servers, the first of which has this ledger.
 fn replicas() -> (World, Arc<PacedLedger>, World) {

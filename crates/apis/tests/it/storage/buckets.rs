@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{BUCKET, Storage};
-use crate::world::{ORIGIN, World};
+use crate::world::{ORIGIN, Peer as _, World};
 
 const BUCKETS: &str = "/storage/v1/b?project=farm";
 

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{LARGE, OBJECTS, Storage};
+use crate::world::Peer as _;
 
 fn to(http_method: &str, name: &str) -> String {
     format!("{OBJECTS}/cow/{http_method}/b/barn/o/{name}")

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{LARGE, OBJECTS, Storage};
+use crate::world::Peer as _;
 
 #[tokio::test]
 async fn a_download_says_what_it_is_of() {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{OBJECTS, Storage, row};
+use crate::world::Peer as _;
 
 /// What a page shows: names, prefixes, and the query of the next one.
 #[derive(Debug, PartialEq)]

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{LARGE, OBJECTS, Storage};
+use crate::world::Peer as _;
 
 #[tokio::test]
 async fn a_patch_changes_what_it_names_and_counts_as_a_metageneration() {

@@ -4,6 +4,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
 use super::{LARGE, OBJECTS, Storage};
+use crate::world::Peer as _;
 
 #[tokio::test]
 async fn an_object_is_found_by_whatever_name_it_was_given() {

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{BUCKET, OBJECTS, Storage, UPLOAD};
+use crate::world::Peer as _;
 
 #[tokio::test]
 async fn an_upload_that_must_make_something_new_does_not_replace() {

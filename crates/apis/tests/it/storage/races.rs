@@ -10,7 +10,7 @@ use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store_local::{Durability, LocalStore, Options};
 
 use super::{BUCKET, LARGE, OBJECTS, Storage};
-use crate::world::World;
+use crate::world::{Peer as _, World};
 
 /// Copiers of one object, many more than attempts at one copy.
 const COPIERS: usize = 32;

@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{BUCKET, LARGE, OBJECTS, Storage, UPLOAD};
-use crate::world::ORIGIN;
+use crate::world::{ORIGIN, Peer as _};
 
 #[tokio::test]
 async fn an_object_shows_what_the_libraries_read() {

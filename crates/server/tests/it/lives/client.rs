@@ -1,15 +1,19 @@
 //! A client that goes about its business, and has each reply judged.
 
-use windlass_testkit::farm::{self, UPLOADS};
+use serde_json::json;
+use windlass_testkit::farm::{self, ANIMALS, UPLOADS};
 use windlass_testkit::media::Media;
 use windlass_testkit::oracle::{Answer, Event, Rule, judge_resources};
 
 use super::oracle::{Oracle, strange};
 use super::{Life, Manner};
-use crate::world::{Body, LIFETIME, Reply, World};
+use crate::world::{Body, LIFETIME, Peer as _, Reply, World};
 
 /// How often it goes on after something went wrong, before it waits for the server to come back.
 const TRIES: usize = 3;
+
+/// The type of all media.
+const PNG: &str = "image/png";
 
 // What the second steps are answered when they are done.
 const CANCELLED: u16 = 499;
@@ -194,12 +198,11 @@ impl Client {
         };
         if committed == len {
             let range = format!("bytes */{len}");
-            return world.put(session, &range, Body::Whole(Vec::new())).await;
+            return world.put(session, &range, "").await;
         }
         self.oracle.note(&Event::Sent(from..to));
         let range = format!("bytes {from}-{}/{total}", to - 1);
-        let body = Body::Whole(self.media.bytes(from..to));
-        world.put(session, &range, body).await
+        world.put(session, &range, self.media.bytes(from..to)).await
     }
 
     /// Sends a half of what is to come up to `to`, and asks what there is.
@@ -225,8 +228,11 @@ impl Client {
     async fn send_at_once(&mut self, world: &World) {
         self.oracle.note(&Event::Sent(0..self.media.len()));
         let reply = match self.life {
-            Life::Multipart { .. } => world.multipart(UPLOADS, self.media).await,
-            _ => world.simple("POST", UPLOADS, self.media).await,
+            Life::Multipart { .. } => {
+                let (metadata, media) = (json!({"name": "ox"}), self.media.whole());
+                world.multipart(ANIMALS, &metadata, PNG, &media).await
+            }
+            _ => world.simple(ANIMALS, PNG, &self.media.whole()).await,
         };
         self.oracle.take(&reply);
     }
@@ -240,8 +246,7 @@ impl Client {
         let (reply, done) = match (self.life, &self.session, resource) {
             (Life::Cancelled { .. }, Some(session), _) => {
                 self.oracle.note(&Event::CancelSent);
-                let body = Body::Whole(Vec::new());
-                let reply = world.send("DELETE", session, &[], body).await;
+                let reply = world.call("DELETE", session).await;
                 self.oracle.take(&reply);
                 (reply, CANCELLED)
             }
@@ -253,14 +258,13 @@ impl Client {
                 (reply, EXPIRED)
             }
             (Life::Deleted { .. }, _, Some(id)) => {
-                let body = Body::Whole(Vec::new());
-                let uri = farm::animal(&id);
-                let reply = world.send("DELETE", &uri, &[], body).await;
+                let reply = world.call("DELETE", &farm::animal(&id)).await;
                 (reply, DELETED)
             }
             (Life::Replaced { .. }, _, Some(id)) => {
-                let uri = format!("{UPLOADS}/{id}");
-                let reply = world.simple("PUT", &uri, self.next_media).await;
+                let uri = format!("{UPLOADS}/{id}?uploadType=media");
+                let headers = [("content-type", PNG)];
+                let reply = world.send("PUT", &uri, &headers, self.next_media).await;
                 (reply, REPLACED)
             }
             _ => return,
@@ -281,8 +285,7 @@ impl Client {
         };
         let uri = format!("{}?alt=media", farm::animal(&id));
         for headers in [&[][..], &[("range", "bytes=2-")]] {
-            let body = Body::Whole(Vec::new());
-            let reply = world.try_send("GET", &uri, headers, body).await;
+            let reply = world.try_send("GET", &uri, headers, "").await;
             match reply.status.as_u16() {
                 200 | 206 => {
                     self.judge_count(1);

@@ -8,7 +8,7 @@ use windlass_store::Ledger as _;
 use windlass_testkit::farm::{ANIMALS, UPLOADS};
 
 use super::{Announcer, EVENTS, MEDIA, Place, TOPIC, upload};
-use crate::world::{Body, Reply, World};
+use crate::world::Peer as _;
 
 #[tokio::test(start_paused = true)]
 async fn call_that_conflicts_and_runs_again_leaves_its_events_once() {
@@ -20,9 +20,7 @@ async fn call_that_conflicts_and_runs_again_leaves_its_events_once() {
         });
         let api = Announcer::serve_shared(Arc::clone(&handler));
         let world = place.world_of(api, []);
-        let reply = world
-            .send(method, uri, headers, Body::Whole(body.to_vec()))
-            .await;
+        let reply = world.send(method, uri, headers, body).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         assert_eq!(handler.calls.load(Ordering::Relaxed), 2);
         reply.field("id")
@@ -50,7 +48,7 @@ async fn upload_whose_event_is_too_long_is_refused_and_leaves_neither() {
         ..Announcer::of(&[TOPIC])
     };
     let world = place.world_of(api.serve(), []);
-    let refused = world.simple("POST", UPLOADS, MEDIA).await;
+    let refused = world.simple(ANIMALS, "image/png", &MEDIA.whole()).await;
     assert_eq!(refused.status, 400, "{refused:?}");
     assert_eq!((world.count().await, place.waiting().await.len()), (0, 0));
 }
@@ -75,13 +73,10 @@ async fn no_request_reaches_an_event() {
             format!("/{place}/{id}"),
             format!("/{place}%2F{id}"),
         ] {
-            let reply = get(&world, &uri).await;
+            let reply = world.get(&uri).await;
             assert_eq!(reply.status, 404, "{uri}: {reply:?}");
         }
     }
-    assert_eq!(get(&world, &format!("{ANIMALS}/{id}")).await.status, 404);
-}
-
-async fn get(world: &World, uri: &str) -> Reply {
-    world.send("GET", uri, &[], Body::Whole(Vec::new())).await
+    let animal = world.get(&format!("{ANIMALS}/{id}")).await;
+    assert_eq!(animal.status, 404, "{animal:?}");
 }

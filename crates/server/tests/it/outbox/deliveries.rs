@@ -12,7 +12,7 @@ use windlass_store::Ledger as _;
 
 use super::receiver::{receiver, slow, willing};
 use super::{A_WHILE, Announcer, MEDIA, OTHER, Place, TOPIC, counts, delete, next, tries, upload};
-use crate::world::{Body, World, limits};
+use crate::world::{World, limits};
 
 #[tokio::test(start_paused = true)]
 async fn events_of_uploads_and_calls_are_delivered_at_once_and_only_once() {
@@ -24,11 +24,8 @@ async fn events_of_uploads_and_calls_are_delivered_at_once_and_only_once() {
     let simple = upload(&world).await;
     assert_eq!(next(&mut attempts).await.payload["id"], simple);
     let session = world.start(Some(40)).await.expect("it begins");
-    let whole = Body::Whole(MEDIA.whole());
-    let resumable = world
-        .put(&session, "bytes 0-39/40", whole)
-        .await
-        .field("id");
+    let finished = world.put(&session, "bytes 0-39/40", MEDIA).await;
+    let resumable = finished.field("id");
     assert_eq!(next(&mut attempts).await.payload["id"], resumable);
     delete(&world, &simple).await;
     assert_eq!(next(&mut attempts).await.payload["id"], simple);
