@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{ORIGIN, Reply, World};
+use crate::world::{ORIGIN, Peer as _, Reply, World};
 
 const OBJECTS: &str = "/v0/b/barn/o";
 
