@@ -12,7 +12,7 @@ use crate::power::{LocalStores, MemoryStores, PoweredStores, Survivors};
 
 /// A little of everything: small media that stays in the ledger, media that moves from there to the vault,
 /// and media that is in the vault from its first byte.
-pub(crate) const SHORT_LIVES: [Life; 14] = [
+pub(crate) const SHORT_LIVES: [Life; 16] = [
     Life::Simple { len: 10 },
     Life::Simple { len: 40 },
     Life::Multipart { len: 10 },
@@ -23,6 +23,8 @@ pub(crate) const SHORT_LIVES: [Life; 14] = [
     chunks(40, 10, Manner::Plain),
     chunks(40, 15, Manner::Overlapping),
     chunks(40, 20, Manner::Broken),
+    chunks(12, 5, Manner::XGoogUpload),
+    chunks(40, 15, Manner::XGoogUpload),
     Life::Cancelled { len: 40, chunk: 20 },
     Life::Expired { len: 40, chunk: 20 },
     Life::Replaced { len: 40 },
@@ -30,7 +32,7 @@ pub(crate) const SHORT_LIVES: [Life; 14] = [
 ];
 
 /// Lives with media of several batches, or that take many requests.
-pub(crate) const LONG_LIVES: [Life; 9] = [
+pub(crate) const LONG_LIVES: [Life; 10] = [
     // More than one batch, with a checkpoint in between.
     chunks(2_300_000, 2_300_000, Manner::Plain),
     // Requests end with a batch that is just full.
@@ -39,6 +41,7 @@ pub(crate) const LONG_LIVES: [Life; 9] = [
     Life::Multipart { len: 200_000 },
     chunks(200_000, 80_000, Manner::Plain),
     chunks(200_000, 80_000, Manner::Broken),
+    chunks(200_000, 80_000, Manner::XGoogUpload),
     chunks(40, 10, Manner::OpenEnded),
     Life::Cancelled {
         len: 200_000,

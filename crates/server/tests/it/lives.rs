@@ -62,6 +62,8 @@ pub(crate) enum Manner {
     Overlapping,
     /// The connection breaks in the middle of each; the client asks what there is and goes on.
     Broken,
+    /// In the dialect `X-Goog-Upload`.
+    XGoogUpload,
 }
 
 /// What happens to the calls of the first process. The first call is number 1.

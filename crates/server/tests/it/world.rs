@@ -203,6 +203,23 @@ impl World {
         }
     }
 
+    /// Starts an upload in the dialect `X-Goog-Upload` and returns its session URI.
+    pub(crate) async fn start_x_goog(&self, declared: u64) -> Result<String, Reply> {
+        let length = declared.to_string();
+        let headers = [
+            ("x-goog-upload-protocol", "resumable"),
+            ("x-goog-upload-command", "start"),
+            ("x-goog-upload-header-content-length", length.as_str()),
+        ];
+        let reply = self.send("POST", farm::UPLOADS, &headers, "").await;
+        if reply.status != StatusCode::OK {
+            return Err(reply);
+        }
+        let url = reply.headers["x-goog-upload-url"].to_str();
+        let url = url.expect("a URI is text").strip_prefix(Self::ORIGIN);
+        Ok(url.expect("it is absolute").to_owned())
+    }
+
     /// Sends a chunk.
     pub(crate) async fn put(
         &self,

@@ -127,6 +127,13 @@ impl Client {
         )
     }
 
+    fn manner(&self) -> Manner {
+        match self.life {
+            Life::Chunks { manner, .. } => manner,
+            _ => Manner::Plain,
+        }
+    }
+
     fn is_finished(&self) -> bool {
         self.oracle.promise().finished.is_some()
     }
@@ -138,14 +145,14 @@ impl Client {
     }
 
     async fn start(&mut self, world: &World) {
-        let declared = match self.life {
-            Life::Chunks {
-                manner: Manner::OpenEnded,
-                ..
-            } => None,
-            _ => Some(self.media.len()),
+        let started = match self.manner() {
+            Manner::OpenEnded => world.start(None).await,
+            Manner::XGoogUpload => world.start_x_goog(self.media.len()).await,
+            Manner::Plain | Manner::Overlapping | Manner::Broken => {
+                world.start(Some(self.media.len())).await
+            }
         };
-        match world.start(declared).await {
+        match started {
             Ok(session) => {
                 self.oracle.note(&Event::Started);
                 self.session = Some(session);
@@ -187,6 +194,9 @@ impl Client {
     }
 
     async fn send_chunk(&mut self, world: &World, session: &str, manner: Manner, to: u64) -> Reply {
+        if manner == Manner::XGoogUpload {
+            return self.send_x_goog(world, session, to).await;
+        }
         let (committed, len) = (self.committed(), self.media.len());
         let total = match manner {
             Manner::OpenEnded => "*".to_owned(),
@@ -205,6 +215,25 @@ impl Client {
         world.put(session, &range, self.media.bytes(from..to)).await
     }
 
+    /// Sends a chunk in the dialect `X-Goog-Upload`. The last one finishes the upload.
+    async fn send_x_goog(&mut self, world: &World, session: &str, to: u64) -> Reply {
+        let from = self.committed();
+        self.oracle.note(&Event::Sent(from..to));
+        let is_last = to == self.media.len();
+        let command = if is_last {
+            "upload, finalize"
+        } else {
+            "upload"
+        };
+        let offset = from.to_string();
+        let headers = [
+            ("x-goog-upload-command", command),
+            ("x-goog-upload-offset", offset.as_str()),
+        ];
+        let bytes = self.media.bytes(from..to);
+        world.send("POST", session, &headers, bytes).await
+    }
+
     /// Sends a half of what is to come up to `to`, and asks what there is.
     async fn break_off(&mut self, world: &World, session: &str, to: u64) {
         let (from, len) = (self.committed(), self.media.len());
@@ -221,7 +250,13 @@ impl Client {
     }
 
     async fn ask(&mut self, world: &World, session: &str) -> Answer {
-        let reply = world.query(session).await;
+        let reply = match self.manner() {
+            Manner::XGoogUpload => {
+                let headers = [("x-goog-upload-command", "query")];
+                world.send("POST", session, &headers, "").await
+            }
+            _ => world.query(session).await,
+        };
         self.oracle.take(&reply)
     }
 

@@ -99,7 +99,12 @@ pub(super) fn violate(upload: &str, rule: Rule) -> ! {
 
 /// What a reply says of an upload. Stores in trouble refuse with 503, and nothing else refuses here.
 fn answer(reply: &Reply) -> Answer {
+    let received = reply.headers.get("x-goog-upload-size-received");
     match reply.status.as_u16() {
+        200 if received.is_some() => {
+            let received = received.and_then(|received| received.to_str().ok()?.parse().ok());
+            received.map_or_else(|| Answer::Strange(format!("{reply:?}")), Answer::Committed)
+        }
         308 => Answer::Committed(reply.committed()),
         200 | 201 => Answer::Finished(reply.body.to_vec()),
         404 | 410 => Answer::Unknown,
