@@ -28,16 +28,17 @@
 //!   [`Limits::small_media`](crate::config::Limits::small_media) bytes.
 //! - A session's *row* is its record in the ledger. Its field `context` holds the start request, as
 //!   bytes that the ledger does not read.
-//! - A *lease* is the right of one request to write to a session. The ledger numbers the leases of
-//!   a session. The number of a lease is its *epoch*. A lease ends when the next one is taken, by a
-//!   request of this process or of another.
+//! - A *lease* is the right to write to a session, which one request holds at a time. The ledger
+//!   numbers the leases of a session. The number of a lease is its *epoch*. A lease ends when the
+//!   next one is taken, in this process or in another. Requests that follow each other may use the
+//!   same one (`session_cache`).
 //! - A *guard* ([`SessionGuard`](crate::locks::SessionGuard)) is the lock of a session within this
 //!   process. A request takes the guard first and the lease second. While it holds the guard, no
 //!   other request of this process can take a lease. A request that holds both is the *writer* of
 //!   the session. A `MediaWriter` is something else: it writes the bytes of one media to the vault.
 //! - The newest request to a session wins. It *takes over* the session: it asks the writer to stop
 //!   and waits for the guard. The older request is *superseded*: it commits the bytes that it has
-//!   received, and releases the guard.
+//!   received, and releases the guard. One that still waits for the guard gives up.
 //! - A request is *fenced* if the ledger refuses its change of a session, because its epoch is not
 //!   the newest, or because the session has ended or has another offset than the request assumes.
 //!   Nothing changes then.
@@ -45,10 +46,13 @@
 //!   read.
 //! - An *extent* is the part of the media that one commit adds to the vault, with its checksum.
 //!   When the media is reopened, the vault reads the last committed extent and verifies it.
+//! - The *progress* of a session is what a commit writes into its row: the committed offset, the
+//!   media and its last extent, the checksum so far, and the state of the slower hashers.
 //! - To *flush* media is to write and sync all bytes that the server has received of it, at the end
-//!   of a request.
-//! - The *sweep* is a background task that deletes expired sessions, and media that no row of the
-//!   ledger names. Another task finishes uploads that a crash or an error left in the state
+//!   of a request. Small media is handed out instead, for the ledger.
+//! - *Garbage* is media that the ledger has released and lists for deletion.
+//! - The *sweep* is a background task that deletes expired sessions, garbage, and media in the vault
+//!   that the ledger has never named, a day after its last write. Another task finishes uploads that a crash or an error left in the state
 //!   *finishing*.
 //! - A server *drains* when it stops. It refuses new work from then on (`is_draining`). After half
 //!   of the drain time it also tells running uploads to commit their bytes and end (`drain_now`).

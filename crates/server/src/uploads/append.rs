@@ -193,8 +193,9 @@ impl Append {
                         Err(error) => return Stop::Storage(error),
                     }
                 }
-                // Joined as soon as the commit ends: an error reaches the client at once, and the
-                // task is freed. `join` is cancel safe, so another branch may win.
+                // Joined when the commit has ended and the body has no bytes ready: an error reaches a
+                // client that pauses, and the task is freed. A client that sends on gets it at the next
+                // checkpoint. `join` is cancel safe, so another branch may win.
                 joined = self.offset_committer.join(), if self.offset_committer.is_running() => match joined {
                     Ok(()) => continue,
                     Err(error) => return Stop::Storage(error),
@@ -236,7 +237,8 @@ impl Append {
         }
         let stop = match stop {
             // After a failed write the file may lack bytes, and a later sync may succeed without
-            // them (docs/durability.md, fail-stop). So nothing more is synced or committed. A full
+            // them (docs/durability.md, fail-stop). So nothing is synced or committed but the
+            // checkpoint that runs already. A full
             // disk is no such fault: the vault states how many bytes it has written.
             Stop::Storage(error) if !is_full(&error) => {
                 let running = self.offset_committer.join().await;
@@ -302,8 +304,8 @@ impl Append {
     }
 
     /// Makes room in the sink's full write buffer. Waits for the running write, and then tries again
-    /// to get pooled memory: without a running write the upload has the higher [`Priority`]. If there
-    /// is none, starts to write the buffer.
+    /// to get pooled memory: without a running write the upload has the higher [`Priority`]. If it
+    /// gets no pooled memory, starts to write the buffer.
     ///
     /// [`Priority`]: super::write_buffer::Priority
     async fn make_room(&mut self) -> Result<(), Error> {
@@ -322,8 +324,9 @@ impl Append {
         Ok(())
     }
 
-    /// Whether a checkpoint would have bytes to commit: those that were accepted after the last
-    /// checkpoint was scheduled, or those of a write for which one is scheduled and not yet begun.
+    /// Whether a checkpoint would have bytes to commit: bytes that were accepted since the last
+    /// checkpoint was scheduled, or bytes of the running write whose checkpoint begins only when that
+    /// write has ended.
     fn needs_checkpoint(&self) -> bool {
         let is_new =
             self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_progress();

@@ -24,7 +24,7 @@ pub(super) struct OffsetCommitter {
     pub(super) session: Session,
     /// Total length of the media, if it is known to this request.
     total: Option<u64>,
-    /// When the last checkpoint was scheduled.
+    /// When the last checkpoint was scheduled; before the first one, when the request began.
     last_checkpoint: Instant,
     /// Offset of the last checkpoint that was scheduled.
     pub(super) scheduled: u64,
@@ -219,8 +219,8 @@ impl PendingCommit {
         Ok(committed)
     }
 
-    /// Returns the extent of the commit: all bytes that it adds in the vault, also those of
-    /// checkpoints that were not committed.
+    /// Returns the extent of the commit: all bytes in the vault after the last successful commit, also
+    /// those whose checkpoint failed because the ledger had no space.
     fn extent(&self, progress: &Progress) -> Option<Extent> {
         progress.media.filter(|media| is_in_vault(*media))?;
         let RunningChecksum { offset: start, .. } = self.in_vault;

@@ -94,8 +94,8 @@ pub(crate) async fn continue_session(
         }
         appends_to_cached
     });
-    // A request that continues a cached session does not read the ledger. Any other is answered
-    // without a lease if possible, so that a query does not stop a running append. Boxed, so
+    // A request that continues a cached session does not read the session's row first. Any other is
+    // answered without a lease if possible, so that a query does not stop a running append. Boxed, so
     // that its memory is free again while the body is awaited.
     if !appends_to_cached {
         let answered = answer_without_lease(server, id, &mut head, &target, body, record);
@@ -148,8 +148,9 @@ async fn answer_without_lease(
     record.method(request.method_id());
     let rules = server.sessions.rules(&session, &request)?;
     let is_foreign = session.dialect != target.dialect;
-    // "All bytes so far" are those that there are now. Taking the session over makes a running request
-    // commit more of them, of which this request's client does not know.
+    // A request that finishes without an offset means the bytes that are committed now. The offset is
+    // fixed before the takeover, which makes a running request commit further bytes, of which this
+    // client does not know.
     if let SessionAction::Finish { first } = &mut head.request.action {
         first.get_or_insert(session.progress.offset);
     }
@@ -221,12 +222,12 @@ pub(crate) async fn cancel(
                         .await?;
                     server.metrics.sessions.cancelled.inc();
                     Failpoint::CancelCommitted.reach();
-                    // The media is now garbage. Swept at once, because the client may need the
+                    // The media is now garbage. The sweep need not wait: the client may need the
                     // space soon.
                     server.lifecycle.sweep_now.notify_one();
                     Ok(SessionReply::Cancelled)
                 }
-                // All bytes are acknowledged, so the server will finish the upload.
+                // All bytes are committed, so the server will finish the upload.
                 SessionState::Finishing => Err(Error::FinishPending),
                 SessionState::Finished => Err(Error::AlreadyFinished),
                 SessionState::Cancelled => Err(Error::AlreadyCancelled),

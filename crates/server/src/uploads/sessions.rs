@@ -82,16 +82,16 @@ impl Sessions {
         request: &SessionRequest,
     ) -> bool {
         let session = &cached.session;
-        // A request that finishes with "all bytes so far" is first told by the ledger what these are.
-        let is_bare = matches!(request.action, SessionAction::Finish { first: None });
-        !is_bare
+        // A request that finishes without an offset must read the committed one from the ledger.
+        let lacks_offset = matches!(request.action, SessionAction::Finish { first: None });
+        !lacks_offset
             && self.lives_at(session, &cached.request, target)
             && session.dialect == target.dialect
             && self.rules(session, &cached.request).is_ok_and(|rules| {
                 match step(&snapshot(session), &rules, request) {
-                    // A chunk without new bytes makes no commit. If it used the cache, the ledger
-                    // would not notice that another process has taken over or ended the session,
-                    // and the reply would state an outdated offset.
+                    // A chunk without new bytes makes no commit. If it used the cache, it would not
+                    // ask the ledger at all, which alone knows whether another process has taken over
+                    // or ended the session, and the reply would state an outdated offset.
                     Ok(Step::Append(body_filter)) => body_filter.commits(),
                     _ => false,
                 }

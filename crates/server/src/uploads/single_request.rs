@@ -87,6 +87,7 @@ pub(crate) async fn multipart(
     // the start request is.
     body.set_held_json(&prelude.metadata)?;
     let start_request = prelude.start_request(head, multipart.expected)?;
+    drop(std::mem::take(&mut prelude.metadata));
     body.set_held_bytes(start_request.memory() as u64)?;
     let shared = Arc::clone(server);
     server
@@ -127,7 +128,8 @@ pub(crate) async fn embedded(
         .await
 }
 
-/// Returns the next bytes of a body, or [`Error::Draining`] when the server drains.
+/// Returns the next bytes of a body, or [`Error::Draining`] when the server tells running uploads to
+/// end.
 ///
 /// # Cancel safety
 ///
@@ -260,7 +262,8 @@ impl<'a> SingleRequestUpload<'a> {
     /// Returns the next bytes of the body. If the client is slow, writes the buffered bytes
     /// meanwhile, so that they do not stay in memory.
     async fn next_data(&mut self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
-        // Without a session there are no checkpoints. Buffered bytes wait no longer all the same.
+        // Without a session there are no checkpoints, but buffered bytes must not wait longer than
+        // the interval of checkpoints here either.
         let timeout = self.server.settings.checkpoints.interval;
         while self.sink.can_write() {
             let next = next_or_drained(self.server, body);
@@ -287,8 +290,8 @@ impl<'a> SingleRequestUpload<'a> {
     }
 
     /// Makes room in the sink's full write buffer. Waits for the running write, and then tries again
-    /// to get pooled memory: without a running write the upload has the higher [`Priority`]. If there
-    /// is none, starts to write the buffer.
+    /// to get pooled memory: without a running write the upload has the higher [`Priority`]. If it
+    /// gets no pooled memory, starts to write the buffer.
     ///
     /// [`Priority`]: super::write_buffer::Priority
     async fn make_room(&mut self) -> Result<(), Error> {
@@ -336,8 +339,8 @@ impl<'a> SingleRequestUpload<'a> {
     /// Discards the media of a failed upload. Returns the error for the reply.
     async fn give_up(&mut self, error: Error) -> Error {
         // After a fault of the ledger it is unknown whether the resource was committed with this
-        // media. So the media is not deleted here; if no row names it, the sweep deletes it after a
-        // restart.
+        // media. So the media is not deleted here; if no row names it, the sweep deletes it a day
+        // later.
         if !matches!(error, Error::Ledger(LedgerError::Fault(_))) {
             self.sink.discard().await;
         }

@@ -2,8 +2,8 @@
 //!
 //! A [`MediaSink`] collects bytes in a [`WriteBuffer`] and computes their checksums. A task writes
 //! the bytes of one full buffer to the vault while the next ones are collected. The first write
-//! creates the media in the vault. Small media is never written: it stays in the buffer, and its
-//! request commits it to the ledger.
+//! creates the media in the vault. Small media stays in the buffer, and its request commits it to the
+//! ledger.
 
 use std::slice;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) struct SinkDeps {
     pub(crate) media_reads: capacity::Pool,
     /// Length in bytes up to which media is kept in the ledger.
     pub(crate) small_media_limit: usize,
-    /// When the request arrived.
+    /// When the sink was made.
     pub(crate) now: Timestamp,
 }
 
@@ -275,13 +275,11 @@ impl MediaSink {
 
     /// Waits for the running write, then starts to write the buffer.
     ///
-    /// With `wants_progress` the caller gets the progress after the new write, or after the running
-    /// one if the buffer is empty. If that write ends during this call, its progress is returned.
-    /// If not, the next call of `write` or of [`MediaSink::await_write`] returns it. A
-    /// [flush](MediaSink::flush_and_sync) drops it, because the progress after the flush includes
-    /// it.
-    ///
-    /// Returns the latest progress that is wanted and known; `None` if there is none.
+    /// With `wants_progress`, the progress after these bytes is returned as soon as their write has
+    /// ended: by this call, or else by the next call of `write` or of [`MediaSink::await_write`]. So
+    /// this call may return the progress of the previous write, or none. If the buffer is empty, the
+    /// running write counts as this one. A [flush](MediaSink::flush_and_sync) drops the progress,
+    /// because the one after the flush includes it.
     pub(crate) async fn write(
         &mut self,
         wants_progress: bool,

@@ -25,14 +25,15 @@ const CREDENTIALS: [&str; 5] = [
     "upload_token",
 ];
 
-/// Length in bytes up to which metadata is kept in memory while the media is being uploaded.
-// A thousand uploads thus keep at most 4 MiB. Larger metadata is read again from the ledger.
+/// Length in bytes up to which the metadata of a session is kept in memory while the media is being
+/// uploaded.
+// A thousand sessions thus keep at most 4 MiB. Larger metadata is read again from the ledger.
 const SMALL_METADATA: usize = 4 * 1024;
 
 /// The request that started an upload: the method of the API that it calls, its parameters, its
 /// metadata, and the type of its media. For an upload of one request, that request.
 ///
-/// That of a session is stored in its row as JSON, so the names of the fields are a format on disk.
+/// The start request of a session is stored in the session's row as JSON, so the names of the fields are a format on disk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct StartRequest {
     /// Virtual host of the API, if it has one.
@@ -209,8 +210,8 @@ impl StartRequest {
         Ok(())
     }
 
-    /// Drops metadata longer than [`SMALL_METADATA`] while the media is being uploaded. It can be
-    /// read again from the ledger.
+    /// Drops metadata longer than [`SMALL_METADATA`] while the media of a session is being uploaded.
+    /// It can be read again from the session's row.
     pub(crate) fn drop_metadata(&mut self) {
         if self.metadata.len() > SMALL_METADATA {
             self.metadata = String::new();
