@@ -10,12 +10,12 @@ use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5, Md5Sha256Hasher, Wanted}
 
 use crate::source::{Media, SourceError};
 
-/// The CRC32C of the bytes that this process has sent, computed while it sends them.
+/// The CRC32C of the bytes that one call has sent, computed while it sends them.
 ///
 /// They are one range of the media, the *covered* range. It begins at the first byte, or, if an
-/// earlier process began the upload, at the offset that was committed then. If later bytes do not
-/// follow this range, because the server has meanwhile committed bytes of the earlier process, the
-/// range starts again with them.
+/// earlier call began the upload, at the offset that was committed then. Late bytes of the earlier
+/// call may be committed meanwhile. The next bytes sent then begin after the end of the range, and a
+/// new range begins with them.
 ///
 /// The body of the current request has a clone, which shares the state.
 #[derive(Debug, Clone, Default)]
@@ -28,8 +28,8 @@ struct CoveredRange {
 }
 
 impl RunningChecksum {
-    /// Adds bytes that begin at `offset`. Bytes that are covered already are ignored: a retry sends
-    /// them again.
+    /// Adds bytes that begin at `offset`. Bytes that are covered already, or that lie before the covered
+    /// range, are ignored: a retry sends them again.
     pub(crate) fn update(&self, offset: u64, bytes: &[u8]) {
         let mut covered = self.lock();
         if offset > covered.range.end {

@@ -114,7 +114,8 @@ impl Client {
     /// [`Error::upload`] is the id of its record in the journal.
     ///
     /// An upload of a file that has changed since the upload began fails with
-    /// [`Kind::SourceChanged`](crate::Kind::SourceChanged). Its record stays in the journal.
+    /// [`Kind::SourceChanged`](crate::Kind::SourceChanged). Its record stays in the journal, unless the
+    /// change is noticed only after the server has finished the upload.
     ///
     /// # Cancel safety
     ///
@@ -136,8 +137,8 @@ impl Client {
     /// Continues the upload of a record, which the caller has [locked](crate::Journal::lock) in a
     /// journal. The media is read from the file that the record names.
     ///
-    /// `upload` must have the URL, HTTP method, metadata and content type of the record, as
-    /// [`Upload::of_record`] has: if the session is lost, they start a new one.
+    /// `upload` is created with [`Upload::of_record`], or has the URL, HTTP method, metadata and content
+    /// type of the record: a session that is lost is replaced by one that is started with them.
     ///
     /// # Errors
     ///
@@ -325,8 +326,8 @@ async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<Upload
 ///
 /// A file and bytes in memory can be, whatever their size. A stream can be if it ends within
 /// [`MAX_SINGLE_REQUEST`] bytes and within its window, because the request must be repeatable. It
-/// is read into the window up to its end, even if its length was stated. The request for one byte
-/// more shows whether it ends.
+/// is read into the window up to its end, even if its length was stated. One byte more is asked for,
+/// which shows whether the stream ends.
 async fn single_request_size(media: &mut Media) -> Result<Option<u64>, Error> {
     if media.is_stream() {
         let filled = media.fill(MAX_SINGLE_REQUEST + 1).await?;

@@ -456,7 +456,8 @@ pub enum DownloadError {
     #[error("the server redirects to an address that is not followed")]
     BadRedirection,
     /// A response does not continue the bytes received before, presumably because the media has
-    /// changed. The next attempt requests the whole media; this is the error if none is left.
+    /// changed. The next attempt requests the whole media; this error is returned only if no
+    /// attempt is left.
     #[error("the response does not continue the bytes received before: the media may have changed")]
     Changed,
     /// Bytes were received before, and the response is neither the same media nor a newer version

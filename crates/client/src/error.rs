@@ -65,8 +65,8 @@ pub enum Kind {
     Cancelled,
     /// The server lost the upload's sessions too often.
     SessionLost,
-    /// The server violates the protocol. In downloads also: it redirects where it must not be
-    /// followed, or sends media that is encoded or that does not continue the received bytes.
+    /// The server violates the protocol. In downloads also: it redirects too often or to a URL that must
+    /// not be followed, or sends media that is encoded or that does not continue the received bytes.
     Protocol,
     /// The media on the server, or the downloaded media, differs from the expected media.
     Mismatch,
@@ -229,8 +229,8 @@ impl Error {
     }
 
     /// Returns whether the session and the record are kept, because a later attempt may continue
-    /// them. They are kept if the file has changed: it may become again what it was, for instance
-    /// when it was moved away for a moment.
+    /// them. They are kept if the file has changed before the upload finished: it may become again
+    /// what it was, for instance when it was moved away for a moment.
     pub(crate) fn keeps_session(&self) -> bool {
         match &self.0.cause {
             ErrorCause::Upload { failure, .. } => failure.session_survives(),

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! An upload exists as long as its record does. The record is created last and removed first, both
-//! under the lock. Other files that a killed process leaves behind are removed by the next
+//! under the lock. Files without a record that a killed process leaves behind are removed by the next
 //! [`Journal::open`].
 //!
 //! Other programs may have files in the directory. A file without a record is removed only if it
@@ -33,8 +33,8 @@
 //! neither used nor removed. Unknown fields are ignored, and are lost when the record is rewritten.
 //! A field that must not be ignored requires a new version.
 //!
-//! All functions block the thread: those that write durably for a few syncs of small files, those
-//! that read all records for about ten microseconds a record, the others for less than a
+//! All functions block the thread. Functions that write durably take a few syncs of small files,
+//! functions that read all records take about ten microseconds a record, the others less than a
 //! millisecond.
 
 use std::collections::BTreeSet;
@@ -96,8 +96,8 @@ impl Journal {
     }
 
     /// Returns the default directory: `$XDG_STATE_HOME/windlass/uploads` if that variable is an
-    /// absolute path, else `~/.local/state/windlass/uploads`. `None` if the variable is not, and
-    /// the user has no home directory.
+    /// absolute path, else `~/.local/state/windlass/uploads`. `None` if there is
+    /// neither such a variable nor a home directory.
     pub fn default_directory() -> Option<PathBuf> {
         state_directory(env::var_os("XDG_STATE_HOME"), env::home_dir())
             .map(|state| state.join("windlass/uploads"))
@@ -327,9 +327,9 @@ impl LockedRecord {
         &self.record
     }
 
-    /// Records the number of committed bytes. Writes it without a sync, unless the progress was
-    /// written less than a second ago; it is then not written later either. The number is for
-    /// display only, because an upload that continues queries the server.
+    /// Records the number of committed bytes. Writes it, without a sync, at most once per second. A
+    /// number that is skipped is written only if the upload fails before the next one. The number is
+    /// for display only, because an upload that continues queries the server.
     pub(crate) fn set_committed(&mut self, offset: u64) -> Result<(), JournalError> {
         self.record.committed = offset;
         self.record.updated = now();

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
+use http::header::LOCATION;
 use http::{HeaderMap, Method, StatusCode};
 use url::Url;
 
@@ -64,8 +65,8 @@ pub struct Incoming {
     pub body: BoxStream<'static, Result<Bytes, TransportError>>,
 }
 
-/// A complete reply.
-#[derive(Debug, Clone)]
+/// A complete reply. `Debug` does not show its `Location`, which may be a session URI.
+#[derive(Clone)]
 pub struct Reply {
     /// Status.
     pub status: StatusCode,
@@ -220,10 +221,30 @@ impl fmt::Debug for Incoming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Incoming")
             .field("status", &self.status)
-            .field("headers", &self.headers)
+            .field("headers", &without_location(&self.headers))
             .field("host", &self.host)
             .finish_non_exhaustive()
     }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply")
+            .field("status", &self.status)
+            .field("headers", &without_location(&self.headers))
+            .field("body", &self.body)
+            .finish()
+    }
+}
+
+/// Returns header fields for `Debug`: without the value of `Location`, which may be a session URI, and
+/// so a credential.
+fn without_location(headers: &HeaderMap) -> HeaderMap {
+    let mut shown = headers.clone();
+    if let Some(location) = shown.get_mut(LOCATION) {
+        location.set_sensitive(true);
+    }
+    shown
 }
 
 /// Returns the host, and the port if the URL has one. For errors.
@@ -247,8 +268,8 @@ pub struct Timeouts {
     /// Limit for the time in which a connection takes no bytes of a request's body, or delivers no
     /// bytes of a reply's body. Default: 60 s.
     ///
-    /// A body is given to the connection in slices of at most 64 KiB, so the default permits a rate
-    /// of little more than 1 KiB per second. On Linux, a connection is also closed if the peer
+    /// A body is given to the connection in slices of at most 64 KiB, so by default a connection
+    /// counts as stalled only below about 1 KiB per second. On Linux, a connection is also closed if the peer
     /// acknowledges no data for this time.
     pub idle: Duration,
     /// Limit from the last byte of the request to the beginning of its reply. Default: 120 s.

@@ -243,7 +243,7 @@ impl Upload {
     /// Sets how the media of a resumable upload is split into requests to its session.
     ///
     /// By default a request has all media that is left, and chunks are sent only if two requests in
-    /// a row break. A stream is always sent in chunks: by default of at most 8 MiB, and never
+    /// a row break, or if the server commits only a part of one. A stream is always sent in chunks: by default of at most 8 MiB, and never
     /// larger than its [window](crate::Source::with_window).
     #[must_use]
     pub fn chunking(self, chunking: Chunking) -> Self {
@@ -251,7 +251,8 @@ impl Upload {
     }
 
     /// Sets when and how often failed requests are retried. By default an upload fails after six
-    /// attempts without progress; the waits between them last about half a minute in all.
+    /// attempts without progress, ten after replies that the protocol does not have; the waits between
+    /// six attempts last about half a minute in all.
     #[must_use]
     pub fn retry_policy(self, retry_policy: RetryPolicy) -> Self {
         Self {

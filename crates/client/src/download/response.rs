@@ -246,8 +246,8 @@ pub(super) enum AttemptError {
     },
 }
 
-/// Makes an error permanent. A [`TransportError`] is not converted here but below, because there is
-/// no conversion from it to [`DownloadError`].
+/// Makes an error permanent. [`TransportError`] must not convert into [`DownloadError`]: its own
+/// conversion below may make it transient.
 impl<E: Into<DownloadError>> From<E> for AttemptError {
     fn from(error: E) -> Self {
         Self::Permanent(error.into())

@@ -158,13 +158,13 @@ fn change(opened: &FileState, file: &File, path: &Path) -> io::Result<Option<Cha
     Ok(opened.difference(&now))
 }
 
-/// The identity of a regular file when its upload begins. When the upload continues, the file must
-/// still have this identity.
+/// The identity of a regular file when its upload begins. When the upload continues, size, modification
+/// time and both ends must be the same.
 ///
-/// It consists of size, modification time, inode and device, and of a CRC32C of the first and the
-/// last 64 KiB. So its cost does not depend on the size of the file. There is one change that it
-/// does not show: a program writes to the middle of the file, and then restores the modification
-/// time. Only the comparison of digests at the end of the upload detects that.
+/// It consists of the path, of size, modification time, inode and device, and of a CRC32C of the first
+/// and the last 64 KiB. So its cost does not depend on the size of the file. It does not show a change
+/// in the middle of a file whose size and modification time are what they were. Only the comparison of
+/// digests at the end of the upload detects that.
 ///
 /// The identity can be serialized, even if the path is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

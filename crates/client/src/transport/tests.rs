@@ -192,3 +192,27 @@ async fn broken_connection_error_hides_the_query() {
         assert!(!shown(&error).contains("secret"), "{}", shown(&error));
     }
 }
+
+#[test]
+fn debug_output_of_replies_hides_the_session() {
+    let mut headers = HeaderMap::new();
+    let location = "http://localhost/upload?upload_id=secret";
+    headers.insert("location", HeaderValue::from_static(location));
+    let reply = Reply {
+        status: StatusCode::OK,
+        headers: headers.clone(),
+        body: Bytes::new(),
+    };
+    let incoming = Incoming {
+        status: StatusCode::OK,
+        headers,
+        host: "localhost".to_owned(),
+        body: Box::pin(stream::empty()),
+    };
+    for shown in [format!("{reply:?}"), format!("{incoming:?}")] {
+        assert!(
+            shown.contains("location") && !shown.contains("secret"),
+            "{shown}"
+        );
+    }
+}

@@ -68,7 +68,7 @@ impl Server {
         self
     }
 
-    /// Sets the headers of the responses with media, in place of an `ETag`.
+    /// Replaces the default headers of responses with media, which are only an `ETag`.
     pub(super) fn describing(mut self, headers: &[(&'static str, &str)]) -> Self {
         let owned = headers
             .iter()
