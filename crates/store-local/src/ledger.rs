@@ -1,7 +1,7 @@
 //! The ledger on SQLite.
 //!
 //! One connection writes ([`writer`]), a few others read ([`ReaderPool`]), and SQLite's WAL lets
-//! both work at the same time. Opening a ledger scans no table. The ledger never reads the wall
+//! both work at the same time. Opening a ledger scans no table, unless it is upgraded. The ledger never reads the wall
 //! clock: callers pass the time. Waits are measured by the monotonic clock.
 //!
 //! Terms of these modules:
@@ -40,16 +40,17 @@
 //!   the newest epoch. Expiry needs no lease. An *unwritten* epoch is in memory and not yet in the
 //!   row ([`UnwrittenEpochs`]).
 //! * **Identity**: 128 random bits that the ledger and the vault of one store have in common
-//!   ([`Identity`]). Whoever opens a store compares them first ([`identity_in`]), and refuses the
-//!   vault of another store and one that is missing because its disk is not mounted. This module
+//!   ([`Identity`]). Whoever opens a store compares them first ([`identity_in`]), and refuses a
+//!   vault that belongs to another store, or that is missing, for example because its disk is not
+//!   mounted. This module
 //!   writes the identity into a new database and compares nothing.
 //! * **Database**: the content that a transaction sees. Its pages of 4096 bytes are in the
 //!   **database file**, `ledger.sqlite`, and in the WAL. A *pending* page is in the WAL and not yet
 //!   in the database file. Whenever a page is written, it is appended to the WAL. Counts of pages
 //!   in the WAL include all of these copies: a page that was written twice counts twice.
 //! * **Complete checkpoint**: a checkpoint after which no page is pending. The next commit then
-//!   restarts the WAL, unless a reader still uses it: it writes from the beginning of the WAL file
-//!   again. All checkpoints run in SQLite's mode `PASSIVE`, which waits for no other connection.
+//!   *restarts* the WAL: the commit writes from the beginning of the WAL file again. If a reader still
+//!   uses the WAL, a later commit does so. All checkpoints run in SQLite's mode `PASSIVE`, which waits for no other connection.
 //! * **Reserve**: a file that only occupies disk space. When changes find no space, the file is
 //!   shortened, step by step, and the changes are repeated ([`Reserve`]). Changes that bring an
 //!   upload nearer to its end may use one half of it, and changes that free space three quarters
@@ -331,8 +332,8 @@ impl Ledger for LocalLedger {
     ) -> Result<Vec<SessionId>, LedgerError> {
         // Every id is greater than the empty blob.
         let after = after.map_or(Vec::new(), |id| id.as_bytes().to_vec());
-        // State 1 is finishing. It is a literal, because SQLite does not use the partial index for
-        // a parameter. An id of another length is skipped, so that one damaged row does not keep
+        // State 1 is finishing. It is a literal, because with a parameter SQLite would prepare the
+        // statement again for each binding. An id of another length is skipped, so that one damaged row does not keep
         // the others from being found.
         let query = move |connection: &Connection| {
             connection
@@ -548,8 +549,8 @@ impl SpaceProbe {
 struct SpaceReport {
     space: Space,
     /// Number of bytes by which the database file would become shorter if the database were shrunk
-    /// as far as possible: its free pages, and those of the file behind the end of the database,
-    /// which the next complete checkpoint cuts off.
+    /// as far as possible: the free pages of the database, plus the part of the file behind the end of
+    /// the database. The next complete checkpoint cuts that part off anyway.
     reclaimable: u64,
 }
 

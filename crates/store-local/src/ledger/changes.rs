@@ -161,7 +161,7 @@ impl Change {
 }
 
 /// Maximum number of pages, 2 MiB, by which one change shortens the database. It bounds how long
-/// the other changes of its round wait for it.
+/// the other changes of its transaction wait for it.
 pub(super) const SHRINK_PAGES: u64 = 512;
 
 /// The tables, inside a transaction. It has a method for each kind of change.
@@ -473,7 +473,7 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Refuses media that no row references, since the sweep may delete it at any moment.
+    /// Refuses media that no row references, since it may be deleted already.
     ///
     /// Media among `candidates` is accepted without a reference. It is not released before the end
     /// of the change set: it comes with the set, or is of a resource that the set has already

@@ -48,8 +48,8 @@ pub(super) struct WriterShared {
 pub(super) struct Committer {
     checkpointer: Checkpointer,
     connection: Connection,
-    /// The database file, which the checkpoint thread syncs. It is closed after all connections:
-    /// see [`Committer::close`].
+    /// The database file, which the checkpoint thread syncs. It is closed after all connections
+    /// but those of readers that do not end in time: see [`Committer::close`].
     database_file: Option<Arc<File>>,
     wal: Wal,
     shared: WriterShared,
@@ -155,8 +155,8 @@ impl Committer {
         Ok(outcomes)
     }
 
-    /// Does the work of checkpoints that is due after a round. Called when its callers have been
-    /// answered.
+    /// Begins, advances or completes a checkpoint if that is due. Called after each round, when the
+    /// callers of the round have been answered.
     pub(super) fn checkpoint_if_due(&mut self) {
         // After a failed sync the success of another one means nothing. So the WAL must stay as it
         // is, for the next process to replay.
@@ -177,7 +177,8 @@ impl Committer {
     /// Repeating is safe here, unlike after a failed sync: the transaction was rolled back when a
     /// write found no space, and nothing of it had been synced.
     fn make_until_space_is_found(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, Cause> {
-        // `try_lacking_space` tries the changes with this outcome. At first that is all of them.
+        // At first every change counts as lacking space, so that the first call of
+        // `try_lacking_space` tries all of them.
         let mut outcomes = vec![Err(Refusal::NoSpace); changes.len()];
         // After a complete checkpoint the WAL is written again from its beginning, in space that it
         // already has. So this comes first: it may make the reserve unnecessary.
@@ -185,8 +186,8 @@ impl Committer {
             self.try_lacking_space(changes, &mut outcomes, None)?;
         }
         for purpose in [Purpose::Finish, Purpose::MakeSpace] {
-            // Each purpose begins with a try, because the changes that may use the reserve for it
-            // may find space without the others. Then the reserve is shortened by one small step at
+            // For each purpose, the changes that may use the reserve are first tried alone, before the
+            // reserve is shortened: without the other changes they may find space. Then the reserve is shortened by one small step at
             // a time: other programs may take the space that is left over.
             while self.try_lacking_space(changes, &mut outcomes, Some(purpose))?
                 && self.shared.reserve.shorten(purpose)
@@ -405,9 +406,9 @@ impl Committer {
         match change.run(tables) {
             Ok(expired) => Ok(Ok(expired)),
             Err(ChangeError::Refused(refusal)) => Ok(Err(refusal)),
-            // If SQLite has not rolled back the whole transaction by itself, which it may do on a
-            // full disk (sqlite.org/lang_transaction.html, 3), only this change is refused.
-            // Otherwise the last arm returns the error, which ends the transaction.
+            // On a full disk SQLite may roll back the whole transaction by itself
+            // (sqlite.org/lang_transaction.html, 3). Then the last arm returns the error, which ends
+            // the transaction. If it has not, only this change is refused.
             Err(ChangeError::Sqlite(error))
                 if is_full_error(&error) && !self.connection.is_autocommit() =>
             {

@@ -44,7 +44,7 @@ const OLDEST: i32 = 1;
 /// * `media`, `place`: id of the media, and number of its
 ///   [`MediaLocation`](windlass_store::MediaLocation).
 /// * `extent_start`, `extent_crc32c`: offset of the first byte that the last commit of an offset
-///   has added, and checksum of all bytes that it has added. `NULL` without bytes in the vault.
+///   has added in the vault, and checksum of all bytes that it has added there. `NULL` without bytes in the vault.
 /// * `reply`: final reply of a finished session, as the server encodes it.
 /// * `owner`: principal that has started the session, or that the resource belongs to.
 /// * `dialect`: wire dialect of the session.

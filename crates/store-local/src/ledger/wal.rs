@@ -51,7 +51,7 @@ pub(super) struct Wal {
     lengths: Arc<Lengths>,
 }
 
-/// Lengths in pages, pending or not.
+/// Two counts of pages in the WAL. Their difference is the number of pending pages.
 ///
 /// The atomics are relaxed, because the lengths only decide when checkpoints run. SQLite itself
 /// keeps track of the pages that it has copied.
@@ -68,7 +68,7 @@ impl Wal {
     /// Watches the commits of `connection`, which is the only one that writes.
     ///
     /// `disk_len` is the size in bytes of the disk with the database file. `wal_len` is the length
-    /// in bytes of the WAL file that an earlier process has left. Its pages count as pending until
+    /// in bytes of the WAL file, which an earlier process may have left. Its pages count as pending until
     /// the first commit reports the length of the WAL.
     pub(super) fn watch(
         connection: &mut Connection,
@@ -117,9 +117,8 @@ impl Wal {
         self.count_pending_pages() >= self.checkpoint_pages
     }
 
-    /// Returns whether commits must wait for the checkpoint thread: the WAL has at least twice as
-    /// many pages as may be pending when a checkpoint becomes due. Here copied pages count as well,
-    /// because the WAL file grows until a checkpoint is complete.
+    /// Returns whether commits must wait for the checkpoint thread: the WAL has at least twice
+    /// `checkpoint_pages` pages, pending or copied. Copied pages count, because the WAL file grows until a checkpoint is complete.
     pub(super) fn exceeds_limit(&self) -> bool {
         self.lengths.pages.load(Ordering::Relaxed) >= 2 * self.checkpoint_pages
     }
@@ -127,9 +126,10 @@ impl Wal {
     /// Copies pending pages into the database file, except pages that a running reader must not see
     /// yet. Commits go on meanwhile. Pages that they add are left for the next checkpoint.
     ///
-    /// Returns `false` if the checkpoint has failed for lack of space or because of a lock, and
-    /// `true` otherwise. Neither tells whether pages are still pending. If another connection is
-    /// running a checkpoint, this one copies nothing and returns `true`.
+    /// Returns `false` if the checkpoint has failed for lack of space or because of a lock other than
+    /// that of a running checkpoint, and `true` otherwise. Neither tells whether pages are still
+    /// pending. While another connection runs a checkpoint, this one copies nothing and returns
+    /// `true`.
     pub(super) fn checkpoint(&self, connection: &Connection) -> rusqlite::Result<bool> {
         // PASSIVE never waits for readers or the writer, and never keeps them waiting.
         let mut statement = connection.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?;

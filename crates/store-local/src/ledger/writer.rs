@@ -18,7 +18,7 @@
 //! calls arrive during a short commit, so rounds are small there, and small rounds waste processor
 //! time. So a round that begins with a change first waits a moment for *siblings*: calls that other
 //! callers are about to make ([`CommitDelay`]). PostgreSQL does the same with `commit_delay` and
-//! `commit_siblings`. A caller that is alone does not wait. Nor does a round that begins with a
+//! `commit_siblings`. A caller that has been alone for some rounds does not wait. Nor does a round that begins with a
 //! lease, which needs no commit.
 
 use std::sync::atomic::{self, AtomicU64, AtomicUsize, Ordering};
@@ -132,8 +132,8 @@ impl Writer {
     }
 
     async fn call<T>(&self, call: impl FnOnce(Reply<T>) -> Call) -> Result<T, LedgerError> {
-        // After a fault nothing is queued any more: the writer would return the fault, too, but
-        // only after a commit that may be running.
+        // After a fault the call is not queued. The writer would return the same fault, but a running
+        // commit would delay it.
         self.fail_stop
             .fail_if_tripped()
             .map_err(LedgerError::Fault)?;
@@ -245,7 +245,7 @@ impl WriterThread {
         }
     }
 
-    /// Records the metrics of a commit: of changes that the committer began to make at `begun`. If
+    /// Records the metrics of a round's commit, whose changes the committer began to make at `begun`. If
     /// space was short, several transactions count as one commit. If all changes were refused,
     /// there was no commit, and nothing is recorded.
     fn record(&self, begun: Instant, outcomes: &[Outcome]) {

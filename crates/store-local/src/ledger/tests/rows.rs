@@ -75,7 +75,7 @@ async fn foreign_lock_refuses_a_lease_without_a_fault() {
     let test = TestLedger::new();
     test.start(1).await.unwrap();
     // In a database with a WAL nearly nothing locks readers out. So the sessions are read from a
-    // copy in a database without one, where a writing transaction does.
+    // copy in a database without a WAL, where an exclusive transaction locks readers out.
     let path = test.dir.path().join("copy.sqlite");
     std::fs::File::create(&path).unwrap();
     let sql = format!(

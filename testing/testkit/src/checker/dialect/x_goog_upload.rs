@@ -64,7 +64,8 @@ impl Dialect for XGoogUpload {
             },
             // A body that cannot be what was uploaded is caught when it is downloaded.
             (200, Some("final"))
-                if reply.field("size").as_str() == Some(&media.len().to_string()) =>
+                if !reply.body.is_empty()
+                    && reply.field("size").as_str() == Some(&media.len().to_string()) =>
             {
                 Answer::Finished(reply.body.clone())
             }
