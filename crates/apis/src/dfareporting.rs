@@ -161,11 +161,7 @@ async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Reje
 async fn get(call: &Call<'_>) -> Result<Answer, Rejection> {
     let asset = find(call).await?;
     let fields = serde_json::from_slice(&asset.body).unwrap_or_default();
-    Ok(Answer {
-        changes: Vec::new(),
-        body: Some(shown(call, fields).into()),
-        ..Answer::default()
-    })
+    Ok(Answer::of(shown(call, fields)))
 }
 
 async fn find(call: &Call<'_>) -> Result<Resource, Rejection> {

@@ -6,7 +6,7 @@
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use windlass_discovery::settings::{Digest, Settings};
+use windlass_discovery::settings::Digest;
 use windlass_discovery::{Api, ByteSize};
 use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_server::{DefaultHandler, ServedApi};
@@ -24,7 +24,7 @@ pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "drive",
     built_in: |_| vec![served(description(include_str!("drive/drive.toml")))],
     from_document: |api, _| match api.version() {
-        "v3" => served(with_settings(api)),
+        "v3" => served(with_digests(api)),
         _ => ServedApi::with_default_handler(api),
     },
 };
@@ -41,11 +41,11 @@ fn served(api: Api) -> ServedApi {
 }
 
 /// Adds the checksums of files, which published documents do not have.
-fn with_settings(api: Api) -> Api {
-    let mut settings = Settings::clone(api.settings());
+fn with_digests(api: Api) -> Api {
     let digests = vec![Digest::Md5, Digest::Sha256];
-    settings.digests.insert("files".to_owned(), digests);
-    api.with_settings(settings)
+    api.map_settings(|settings| {
+        settings.digests.insert("files".to_owned(), digests);
+    })
 }
 
 #[derive(Debug)]
@@ -140,9 +140,5 @@ fn shown(body: Value) -> Answer {
         Value::Object(fields) => fields,
         _ => Fields::new(),
     };
-    Answer {
-        changes: Vec::new(),
-        body: Some(body.into()),
-        ..Answer::default()
-    }
+    Answer::of(body)
 }

@@ -6,15 +6,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use windlass_discovery::Api;
 use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_server::{AccessError, ServedApi, patched_fields};
 use windlass_store::{Resource, ResourceChange};
 
-use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339, text};
+use crate::listing::{Cursor, NameFilter, Rows};
+use crate::record::{
+    self, Fields, HEADER_FIELDS, etag, fields_of, found, header_fields, removing, replacing,
+    retyped, rfc3339, text,
+};
 use crate::{ApiProvider, description};
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
@@ -38,23 +41,6 @@ const LONGEST_FIELDS: usize = 16 * 1024;
 /// Maximum number of objects and prefixes on a page, as in the service.
 const MOST_RESULTS: usize = 1000;
 
-/// The type of media of which nothing is known.
-const OCTET_STREAM: &str = "application/octet-stream";
-
-/// Number of rows that are read at a time: less with a delimiter, where many of them may be skipped.
-const ROWS: (usize, usize) = (200, 20);
-
-/// Maximum number of rows that are read for a page.
-const MOST_ROWS: usize = 4000;
-
-/// Fields that clients write, and the header that shows each with the media.
-const HEADERS: [(&str, HeaderName); 4] = [
-    ("cacheControl", CACHE_CONTROL),
-    ("contentDisposition", CONTENT_DISPOSITION),
-    ("contentEncoding", CONTENT_ENCODING),
-    ("contentLanguage", CONTENT_LANGUAGE),
-];
-
 fn served(api: Api) -> ServedApi {
     ServedApi::new(api, Arc::new(FirebaseStorage))
 }
@@ -75,7 +61,7 @@ impl ApiHandler for FirebaseStorage {
             ("firebasestorage.objects.get", _) => {
                 let object = named(call).await?;
                 call.check_conditions(&etag(&object))?;
-                Ok(answer(show(call, &object)))
+                Ok(Answer::of(show(call, &object)))
             }
             ("firebasestorage.objects.list", _) => list(call).await,
             ("firebasestorage.objects.patch", _) => patch(call).await,
@@ -119,12 +105,7 @@ impl ApiHandler for FirebaseStorage {
     }
 
     fn media_headers(&self, resource: &Resource) -> HeaderMap {
-        let fields = fields_of(resource);
-        let shown = HEADERS.into_iter().filter_map(|(field, header)| {
-            let value = HeaderValue::from_str(text(&fields, field)?);
-            Some((header, value.ok()?))
-        });
-        shown.collect()
+        header_fields(&fields_of(resource))
     }
 }
 
@@ -156,7 +137,7 @@ fn name_of_upload<'a>(call: &Call<'a>) -> Result<&'a str, Rejection> {
 fn written_fields(call: &Call<'_>) -> Result<Fields, Rejection> {
     let mut fields = Fields::new();
     for (name, value) in call.metadata {
-        let is_header = HEADERS.iter().any(|(field, _)| field == name);
+        let is_header = HEADER_FIELDS.iter().any(|(field, _)| field == name);
         let problem = match value {
             Value::Null => None,
             Value::String(text) if is_header || name == "contentType" => {
@@ -221,7 +202,7 @@ async fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
     };
     Ok(Answer {
         changes: vec![change],
-        ..answer(show(call, &object))
+        ..Answer::of(show(call, &object))
     })
 }
 
@@ -244,13 +225,10 @@ async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
     let old = named(call).await?;
     call.check_conditions(&etag(&old))?;
     let mut fields = patched_fields(fields_of(&old), written_fields(call)?);
-    let mut media = old.media.clone();
     fields.remove("contentType");
-    if let (Some(content_type), Some(media)) = (call.metadata.get("contentType"), &mut media) {
-        let content_type = content_type.as_str().filter(|it| !it.is_empty());
-        let content_type = content_type.unwrap_or(OCTET_STREAM);
-        content_type.clone_into(&mut media.content_type);
-    }
+    let content_type = call.metadata.get("contentType");
+    let content_type = content_type.map(|it| it.as_str().unwrap_or_default().to_owned());
+    let media = old.media.clone().map(|media| retyped(media, content_type));
     let changes = fields.get("metageneration").and_then(Value::as_u64);
     fields.insert(
         "metageneration".to_owned(),
@@ -260,87 +238,40 @@ async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
     let object = record::next(call, old, &fields, media);
     Ok(Answer {
         changes: vec![replacing(object.clone())],
-        ..answer(show(call, &object))
+        ..Answer::of(show(call, &object))
     })
 }
 
 async fn named(call: &Call<'_>) -> Result<Resource, Rejection> {
-    let name = object(call);
-    let found = call.lookup.resource(&collection(call), name).await?;
-    found.ok_or_else(|| Rejection::NotFound {
-        what: "object".to_owned(),
-        id: name.to_owned(),
-    })
+    found(call, "object", &collection(call), object(call)).await
 }
 
 /// `objects.list`: in the order of names. Names that have the delimiter after the prefix are shown as
 /// one prefix.
 async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     let parameter = |name| call.query.first(name).unwrap_or_default();
-    let (prefix, delimiter) = (parameter("prefix"), parameter("delimiter"));
-    let collection = collection(call);
-    let mut page = Page::new(most_results(call)?);
-    let mut after = start_of_page(call);
-    let at_a_time = if delimiter.is_empty() { ROWS.0 } else { ROWS.1 };
-    let mut rows_read = 0;
-    if after.as_str() < prefix {
-        after = prefix.to_owned();
-        // The rows after the prefix do not have the object of this very name.
-        if call.lookup.resource(&collection, prefix).await?.is_some() {
-            page.add_item(prefix);
-        }
+    let names = NameFilter {
+        size: most_results(call)?,
+        prefix: parameter("prefix"),
+        delimiter: parameter("delimiter"),
+        end: "",
+        trailing: false,
+    };
+    let start = Cursor::from_token(call)?.max(Cursor::before(names.prefix));
+    let rows = Rows::new(call, collection(call), start);
+    let page = names.page(rows, call.reply_memory).await?;
+    let bucket = call.path.value("bucket").unwrap_or_default();
+    let items = page.rows.into_iter();
+    let items: Vec<_> = items
+        .map(|row| json!({"name": row.id, "bucket": bucket}))
+        .collect();
+    let mut body = Fields::new();
+    body.insert("prefixes".to_owned(), page.prefixes.into());
+    body.insert("items".to_owned(), items.into());
+    if let Some(next) = page.next {
+        body.insert("nextPageToken".to_owned(), next.to_token().into());
     }
-    'pages: loop {
-        let start = (!after.is_empty()).then_some(after.as_str());
-        let rows = call.lookup.resources(&collection, start, at_a_time).await?;
-        let is_last = rows.len() < at_a_time;
-        rows_read += rows.len();
-        for row in rows {
-            let Some(rest) = row.id.strip_prefix(prefix) else {
-                break 'pages;
-            };
-            if page.is_full() || rows_read > MOST_ROWS {
-                page.end();
-                break 'pages;
-            }
-            let end = (!delimiter.is_empty()).then(|| rest.find(delimiter));
-            let Some(end) = end.flatten() else {
-                page.add_item(&row.id);
-                after = row.id;
-                continue;
-            };
-            let common = &row.id[..prefix.len() + end + delimiter.len()];
-            page.add_prefix(common);
-            after = after_all(common);
-            continue 'pages;
-        }
-        if is_last {
-            break;
-        }
-    }
-    Ok(answer(page.show(call)))
-}
-
-/// The name after which the page of the call begins. Its token is the last item or prefix of the page
-/// before.
-fn start_of_page(call: &Call<'_>) -> String {
-    let parameter = |name| call.query.first(name).unwrap_or_default();
-    let (token, delimiter) = (parameter("pageToken"), parameter("delimiter"));
-    let rest = token.strip_prefix(parameter("prefix")).unwrap_or_default();
-    if !delimiter.is_empty() && rest.ends_with(delimiter) {
-        after_all(token)
-    } else {
-        token.to_owned()
-    }
-}
-
-/// A text that sorts after all names that begin with `common`, and before all others after them.
-fn after_all(common: &str) -> String {
-    let mut text = common.to_owned();
-    while text.len() <= LONGEST_NAME {
-        text.push(char::MAX);
-    }
-    text
+    Ok(Answer::of(body))
 }
 
 fn most_results(call: &Call<'_>) -> Result<usize, Rejection> {
@@ -351,62 +282,6 @@ fn most_results(call: &Call<'_>) -> Result<usize, Rejection> {
             parameter: "maxResults".to_owned(),
             problem: "must be a number above 0".to_owned(),
         })
-}
-
-/// A page of a list.
-struct Page {
-    /// Maximum number of prefixes and items.
-    most: usize,
-    prefixes: Vec<String>,
-    items: Vec<String>,
-    /// The last item or prefix that was added.
-    last: String,
-    /// Token of the next page, if there is one.
-    next: Option<String>,
-}
-
-impl Page {
-    fn new(most: usize) -> Self {
-        Self {
-            most,
-            prefixes: Vec::new(),
-            items: Vec::new(),
-            last: String::new(),
-            next: None,
-        }
-    }
-
-    fn add_item(&mut self, name: &str) {
-        self.items.push(name.to_owned());
-        name.clone_into(&mut self.last);
-    }
-
-    fn add_prefix(&mut self, prefix: &str) {
-        self.prefixes.push(prefix.to_owned());
-        prefix.clone_into(&mut self.last);
-    }
-
-    /// Ends the page before the end of the list.
-    fn end(&mut self) {
-        self.next = Some(std::mem::take(&mut self.last));
-    }
-
-    fn is_full(&self) -> bool {
-        self.prefixes.len() + self.items.len() >= self.most
-    }
-
-    fn show(self, call: &Call<'_>) -> Fields {
-        let bucket = call.path.value("bucket").unwrap_or_default();
-        let item = |name| json!({"name": name, "bucket": bucket});
-        let items: Vec<_> = self.items.into_iter().map(item).collect();
-        let mut body = Fields::new();
-        body.insert("prefixes".to_owned(), self.prefixes.into());
-        body.insert("items".to_owned(), items.into());
-        if let Some(next) = self.next {
-            body.insert("nextPageToken".to_owned(), next.into());
-        }
-        body
-    }
 }
 
 /// An object as the API shows it.
@@ -432,11 +307,4 @@ fn show(call: &Call<'_>, object: &Resource) -> Fields {
     add("timeCreated", rfc3339(object.created).into());
     add("updated", rfc3339(object.updated).into());
     shown
-}
-
-fn answer(body: Fields) -> Answer {
-    Answer {
-        body: Some(body.into()),
-        ..Answer::default()
-    }
 }

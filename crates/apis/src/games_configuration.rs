@@ -169,11 +169,7 @@ async fn upload(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Reje
 async fn get(call: &Call<'_>) -> Result<Answer, Rejection> {
     let key = ImageKey::from_call(call)?;
     find(call, &key).await?;
-    Ok(Answer {
-        changes: Vec::new(),
-        body: Some(key.show(call)?.into()),
-        ..Answer::default()
-    })
+    Ok(Answer::of(key.show(call)?))
 }
 
 async fn find(call: &Call<'_>, key: &ImageKey<'_>) -> Result<Resource, Rejection> {

@@ -65,7 +65,7 @@ impl ApiHandler for Files {
             }),
             ("generativelanguage.files.get", _) => {
                 let file = named(call).await?;
-                Ok(answer(show(call, &file)))
+                Ok(Answer::of(show(call, &file)))
             }
             ("generativelanguage.files.list", _) => list(call).await,
             ("generativelanguage.files.delete", _) => {
@@ -73,7 +73,7 @@ impl ApiHandler for Files {
                 call.check_conditions(&etag(&file))?;
                 Ok(Answer {
                     changes: vec![removing(&file)],
-                    ..answer(Fields::new())
+                    ..Answer::of(Fields::new())
                 })
             }
             _ => Err(call.not_implemented()),
@@ -150,7 +150,7 @@ async fn create(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
     body.insert("file".to_owned(), show(call, &file).into());
     Ok(Answer {
         changes: vec![ResourceChange::Insert(file)],
-        ..answer(body)
+        ..Answer::of(body)
     })
 }
 
@@ -173,7 +173,7 @@ async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
         .map(|file| Value::from(show(call, file)))
         .collect();
     body.insert("files".to_owned(), shown.into());
-    Ok(answer(body))
+    Ok(Answer::of(body))
 }
 
 fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
@@ -219,11 +219,4 @@ fn show(call: &Call<'_>, file: &Resource) -> Fields {
     add("state", "ACTIVE".into());
     add("source", "UPLOADED".into());
     shown
-}
-
-fn answer(body: Fields) -> Answer {
-    Answer {
-        body: Some(body.into()),
-        ..Answer::default()
-    }
 }

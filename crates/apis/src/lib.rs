@@ -60,6 +60,10 @@ pub mod gmail;
 // Only creative assets use all of it.
 #[cfg_attr(not(feature = "dfareporting"), allow(dead_code))]
 mod inspect;
+#[cfg(any(feature = "firebase-storage", feature = "storage"))]
+// Cloud Storage uses all of it.
+#[cfg_attr(not(feature = "storage"), allow(dead_code))]
+mod listing;
 #[cfg(any(
     feature = "drive",
     feature = "firebase-storage",
@@ -150,9 +154,9 @@ fn provider(name: &str) -> Option<&'static ApiProvider> {
     feature = "gmail"
 ))]
 fn answering_created(api: Api) -> Api {
-    let mut settings = windlass_discovery::settings::Settings::clone(api.settings());
-    settings.created_status = windlass_discovery::settings::CreatedStatus::Created;
-    api.with_settings(settings)
+    use windlass_discovery::settings::CreatedStatus::Created;
+
+    api.map_settings(|settings| settings.created_status = Created)
 }
 
 /// Reads a description that is part of the binary.

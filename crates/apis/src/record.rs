@@ -1,8 +1,10 @@
 //! Resources of the ledger whose body is a JSON object: reading, writing, timestamps.
 
 use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
-use windlass_server::handler::{Call, first_version};
+use windlass_server::handler::{Call, Rejection, first_version};
 use windlass_store::{Media, Resource, ResourceChange, Timestamp};
 
 /// The fields of a resource.
@@ -16,6 +18,56 @@ pub(crate) fn fields_of(resource: &Resource) -> Fields {
 /// Returns a field that is a string.
 pub(crate) fn text<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
     fields.get(name).and_then(Value::as_str)
+}
+
+/// Returns an existing resource.
+pub(crate) async fn found(
+    call: &Call<'_>,
+    what: &str,
+    collection: &str,
+    id: &str,
+) -> Result<Resource, Rejection> {
+    let found = call.lookup.resource(collection, id).await?;
+    found.ok_or_else(|| Rejection::NotFound {
+        what: what.to_owned(),
+        id: id.to_owned(),
+    })
+}
+
+/// Fields that a download shows in a header.
+pub(crate) const HEADER_FIELDS: [(&str, HeaderName); 4] = [
+    ("cacheControl", CACHE_CONTROL),
+    ("contentDisposition", CONTENT_DISPOSITION),
+    ("contentEncoding", CONTENT_ENCODING),
+    ("contentLanguage", CONTENT_LANGUAGE),
+];
+
+/// Returns the headers of a download that show fields. Invalid header values were refused when they
+/// were written.
+pub(crate) fn header_fields(fields: &Fields) -> HeaderMap {
+    let shown = HEADER_FIELDS.into_iter().filter_map(|(field, header)| {
+        let value = text(fields, field).filter(|value| !value.is_empty())?;
+        Some((header, HeaderValue::from_str(value).ok()?))
+    });
+    shown.collect()
+}
+
+/// Type of media of unknown type.
+pub(crate) const OCTET_STREAM: &str = "application/octet-stream";
+
+/// Returns the media with another type; an empty one means unknown.
+pub(crate) fn retyped(media: Media, content_type: Option<String>) -> Media {
+    match content_type {
+        None => media,
+        Some(none) if none.is_empty() => Media {
+            content_type: OCTET_STREAM.to_owned(),
+            ..media
+        },
+        Some(content_type) => Media {
+            content_type,
+            ..media
+        },
+    }
 }
 
 /// Returns a new resource.

@@ -18,7 +18,7 @@ use windlass_server::ServedApi;
 use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
-use crate::record::{self, Fields, fields_of, replacing, text};
+use crate::record::{self, Fields, fields_of, found, replacing, text};
 use crate::{ApiProvider, augmented, description};
 
 mod captions;
@@ -130,20 +130,6 @@ impl ApiHandler for YouTube {
     }
 }
 
-/// Returns an existing resource.
-async fn found(
-    call: &Call<'_>,
-    what: &str,
-    collection: &str,
-    id: &str,
-) -> Result<Resource, Rejection> {
-    let found = call.lookup.resource(collection, id).await?;
-    found.ok_or_else(|| Rejection::NotFound {
-        what: what.to_owned(),
-        id: id.to_owned(),
-    })
-}
-
 /// Returns the media, which the method requires.
 fn needed(media: Option<Uploaded>) -> Result<Uploaded, Rejection> {
     media.ok_or_else(|| Rejection::InvalidMedia {
@@ -173,15 +159,6 @@ fn invalid_parameter(parameter: &str, problem: impl Into<String>) -> Rejection {
     Rejection::InvalidParameter {
         parameter: parameter.to_owned(),
         problem: problem.into(),
-    }
-}
-
-/// Returns an answer with these fields and without changes.
-fn shown(body: Fields) -> Answer {
-    Answer {
-        changes: Vec::new(),
-        body: Some(body.into()),
-        ..Answer::default()
     }
 }
 

@@ -61,6 +61,13 @@ impl Api {
         self
     }
 
+    /// Changes the settings.
+    #[must_use]
+    pub fn map_settings(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.settings);
+        self
+    }
+
     /// Returns the name, e.g. `farm`.
     pub fn name(&self) -> &str {
         self.document.name.as_deref().unwrap_or_default()

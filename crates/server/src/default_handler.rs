@@ -71,15 +71,9 @@ impl ApiHandler for DefaultHandler {
             }
             Operation::Get(candidates) => {
                 let resource = find_existing(call, &candidates).await?;
-                Ok(Answer {
-                    changes: Vec::new(),
-                    body: Some(
-                        ResponseShape::new(&CallContext::of(call), &resource)
-                            .resource_fields()
-                            .into(),
-                    ),
-                    ..Answer::default()
-                })
+                Ok(Answer::of(
+                    ResponseShape::new(&CallContext::of(call), &resource).resource_fields(),
+                ))
             }
             Operation::List(collection) => list(call, &collection).await,
             Operation::Delete(named) => Ok(delete(call, find_existing(call, &[named]).await?)),
@@ -274,11 +268,7 @@ async fn list(call: &Call<'_>, collection: &str) -> Result<Answer, Rejection> {
         body.insert("nextPageToken".into(), token.into());
     }
     add_required(call, schema, &mut body, call.now);
-    Ok(Answer {
-        changes: Vec::new(),
-        body: Some(body.into()),
-        ..Answer::default()
-    })
+    Ok(Answer::of(body))
 }
 
 /// The resources in one page.

@@ -4,16 +4,13 @@ use serde_json::{Value, json};
 use windlass_server::handler::{Call, Rejection};
 use windlass_store::{Media, Resource};
 
-use crate::record::{Fields, fields_of, normal_time, text};
+use crate::record::{Fields, OCTET_STREAM, fields_of, normal_time, text};
 
 /// Media type of folders.
 pub(super) const FOLDER: &str = "application/vnd.google-apps.folder";
 
 /// Prefix of the types without media: those of Google's own editors, folders and shortcuts.
 const WITHOUT_MEDIA: &str = "application/vnd.google-apps.";
-
-/// Type of media of unknown type.
-const OCTET_STREAM: &str = "application/octet-stream";
 
 /// Longest id that clients may choose. Those of the service have 33 characters.
 const LONGEST_ID: usize = 100;

@@ -182,11 +182,7 @@ pub(super) fn body_of(body: Value) -> Answer {
         Value::Object(body) => body,
         other => Map::from_iter([("value".to_owned(), other)]),
     };
-    Answer {
-        changes: Vec::new(),
-        body: Some(body.into()),
-        ..Answer::default()
-    }
+    Answer::of(body)
 }
 
 /// Returns the answer with the changes of the rows.

@@ -5,9 +5,9 @@ use windlass_server::handler::{Answer, Call, Rejection};
 use windlass_server::patched_fields;
 
 use super::bucket::{Bucket, BucketName, COLLECTION};
-use super::listing::{Cursor, PAGE_BYTES, PAGE_ROWS, Rows};
 use super::{Access, Preconditions};
 use super::{bucket, listing, object};
+use crate::listing::{Cursor, PAGE_BYTES, PAGE_ROWS, Rows};
 
 /// `buckets.insert`.
 pub(super) async fn insert(call: &Call<'_>) -> Result<Answer, Rejection> {
@@ -41,11 +41,7 @@ pub(super) async fn insert(call: &Call<'_>) -> Result<Answer, Rejection> {
 /// `buckets.get`.
 pub(super) async fn show(call: &Call<'_>) -> Result<Answer, Rejection> {
     let bucket = find(call, Access::Read).await?;
-    Ok(Answer {
-        changes: Vec::new(),
-        body: Some(bucket.show(call.base_url).into()),
-        ..Answer::default()
-    })
+    Ok(Answer::of(bucket.show(call.base_url)))
 }
 
 /// `buckets.getStorageLayout`: where a bucket is, and that it has no folders.
@@ -59,10 +55,7 @@ pub(super) async fn layout(call: &Call<'_>) -> Result<Answer, Rejection> {
         body.insert(name.into(), shown.get(name).cloned().unwrap_or_default());
     }
     body.insert("hierarchicalNamespace".into(), json!({"enabled": false}));
-    Ok(Answer {
-        body: Some(body.into()),
-        ..Answer::default()
-    })
+    Ok(Answer::of(body))
 }
 
 /// `buckets.patch`.
@@ -128,11 +121,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
         items.push(Value::Object(Bucket::read(row).show(call.base_url)));
     }
     body.insert("items".into(), items.into());
-    Ok(Answer {
-        changes: Vec::new(),
-        body: Some(body.into()),
-        ..Answer::default()
-    })
+    Ok(Answer::of(body))
 }
 
 /// Returns the bucket of the path, after the preconditions of the call are checked.

@@ -3,9 +3,7 @@
 use std::fmt;
 
 use http::HeaderMap;
-use http::header::{
-    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, HeaderName, HeaderValue,
-};
+use http::header::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -15,10 +13,7 @@ use windlass_store::{Media, Resource, ResourceChange};
 
 use super::Versions;
 use super::bucket::Bucket;
-use crate::record::{Fields, rfc3339};
-
-/// Type of media of unknown type.
-const OCTET_STREAM: &str = "application/octet-stream";
+use crate::record::{Fields, header_fields, retyped, rfc3339};
 
 /// Everything but the unreserved characters (RFC 3986, section 2.3): a slash in a name travels as
 /// `%2F`.
@@ -222,14 +217,8 @@ impl Object {
 
     /// Returns the headers of a download.
     pub(super) fn media_headers(&self) -> HeaderMap {
-        const OF_FIELDS: [HeaderName; 4] = [
-            CACHE_CONTROL,
-            CONTENT_DISPOSITION,
-            CONTENT_ENCODING,
-            CONTENT_LANGUAGE,
-        ];
         let text = |name| self.record.fields.get(name).and_then(Value::as_str);
-        let mut headers = HeaderMap::new();
+        let mut headers = header_fields(&self.record.fields);
         let mut set = |name: HeaderName, value: &str| {
             // Invalid header values were refused when they were written.
             if let Some(value) = HeaderValue::from_str(value)
@@ -239,9 +228,6 @@ impl Object {
                 headers.insert(name, value);
             }
         };
-        for (header, field) in OF_FIELDS.into_iter().zip(HEADER_FIELDS) {
-            set(header, text(field).unwrap_or_default());
-        }
         let own = |name| HeaderName::from_static(name);
         let length = self.media().map_or(0, |media| media.length).to_string();
         let encoding = text("contentEncoding").filter(|it| !it.is_empty());
@@ -278,21 +264,6 @@ pub(super) enum UpdateMode {
     Patch,
     /// They are replaced.
     Update,
-}
-
-/// Returns the media with another type; an empty one means unknown.
-pub(super) fn retyped(media: Media, content_type: Option<String>) -> Media {
-    match content_type {
-        None => media,
-        Some(none) if none.is_empty() => Media {
-            content_type: OCTET_STREAM.to_owned(),
-            ..media
-        },
-        Some(content_type) => Media {
-            content_type,
-            ..media
-        },
-    }
 }
 
 /// Returns a generation: microseconds, as in the service. It is above that of `current`, and very
@@ -364,14 +335,6 @@ fn fault(text: &str) -> Option<&'static str> {
         None
     }
 }
-
-/// Fields that become headers of a download.
-pub(super) const HEADER_FIELDS: [&str; 4] = [
-    "cacheControl",
-    "contentDisposition",
-    "contentEncoding",
-    "contentLanguage",
-];
 
 /// Fields that are stored as the client wrote them. The content type is stored with the media.
 const KEPT: [&str; 7] = [

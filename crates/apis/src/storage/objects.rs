@@ -9,8 +9,9 @@ use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::Expected;
 
 use super::bucket::Bucket;
-use super::object::{Change, Object, ObjectName, UpdateMode, collection, retyped};
+use super::object::{Change, Object, ObjectName, UpdateMode, collection};
 use super::{Access, Preconditions, number};
+use crate::record::retyped;
 
 /// Refuses an upload that cannot become an object, before its media is received.
 pub(super) async fn admit(call: &Call<'_>) -> Result<(), Rejection> {
@@ -52,11 +53,7 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
 /// `objects.get`.
 pub(super) async fn show(call: &Call<'_>) -> Result<Answer, Rejection> {
     let object = find(call).await?;
-    Ok(Answer {
-        changes: Vec::new(),
-        body: Some(object.show(call.base_url).into()),
-        ..Answer::default()
-    })
+    Ok(Answer::of(object.show(call.base_url)))
 }
 
 /// `objects.patch`.

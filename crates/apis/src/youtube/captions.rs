@@ -5,10 +5,10 @@ use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
 use super::{
-    CAPTIONS, MOST_TRACKS, Parts, caption_tracks, found, fresh_id, id_in_body, id_in_query,
+    CAPTIONS, MOST_TRACKS, Parts, caption_tracks, fresh_id, id_in_body, id_in_query,
     invalid_parameter, listed, missing, touched, video,
 };
-use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339, text};
+use crate::record::{self, Fields, etag, fields_of, found, removing, replacing, rfc3339, text};
 
 /// Maximum number of characters of the name of a track, as in the service.
 const LONGEST_NAME: usize = 150;
@@ -84,7 +84,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     let mut body = Fields::new();
     body.insert("kind".into(), "youtube#captionListResponse".into());
     body.insert("items".into(), items.into());
-    Ok(super::shown(body))
+    Ok(Answer::of(body))
 }
 
 /// `captions.delete`

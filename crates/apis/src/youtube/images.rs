@@ -4,11 +4,9 @@ use serde_json::{Value, json};
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Media, Resource, ResourceChange};
 
-use super::{
-    Parts, THUMBNAILS, found, id_in_query, invalid_parameter, missing, page, with_thumbnails,
-};
+use super::{Parts, THUMBNAILS, id_in_query, invalid_parameter, missing, page, with_thumbnails};
 use crate::inspect::{Format, ImageHeader, ImageHeaderError, inspect, invalid as invalid_media};
-use crate::record::{self, Fields, etag, fields_of, removing, replacing, text};
+use crate::record::{self, Fields, etag, fields_of, found, removing, replacing, text};
 
 /// Collection of the banners.
 pub(super) const BANNERS: &str = "youtube/banners";
@@ -250,7 +248,7 @@ pub(super) async fn list_playlist_images(call: &Call<'_>) -> Result<Answer, Reje
         body.insert("nextPageToken".into(), next.into());
     }
     body.insert("items".into(), items.into());
-    Ok(super::shown(body))
+    Ok(Answer::of(body))
 }
 
 /// `playlistImages.delete`

@@ -78,7 +78,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
         body.insert("nextPageToken".into(), next.into());
     }
     body.insert("items".into(), items.into());
-    Ok(super::shown(body))
+    Ok(Answer::of(body))
 }
 
 /// Ids of videos that do not exist are ignored.

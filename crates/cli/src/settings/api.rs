@@ -260,10 +260,9 @@ fn with_created_status(served: ServedApi, created: &[ApiCreatedStatus]) -> Serve
     let Some(created) = created.iter().rev().find(|created| created.name == name) else {
         return served;
     };
-    let mut settings = Settings::clone(served.api.settings());
-    settings.created_status = created.status;
+    let change = |settings: &mut Settings| settings.created_status = created.status;
     ServedApi {
-        api: served.api.with_settings(settings),
+        api: served.api.map_settings(change),
         ..served
     }
 }

@@ -1,0 +1,223 @@
+//! Events with effects outside of the ledger, and the contract for their delivery.
+//!
+//! A call cannot send a message itself: if it sent the message before the commit, a call that fails
+//! would have sent it, and if it sent the message afterwards, a crash would lose it. It leaves an
+//! [`OutboxEvent`] in its answer instead. The event is written in the transaction of the call's
+//! changes, so it exists if and only if they do. The server's outbox then passes it to the
+//! [`Deliver`] of its topic, until that has delivered it or given it up.
+//!
+//! Delivery is *at least once*: an event whose receiver has accepted it is delivered again if the
+//! process ends before that is recorded. Receivers recognise the repetition by [`Delivery::id`].
+//! Events have no order. They are delivered while [`Server::run`](crate::Server::run) runs.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use windlass_store::{Media, ResourceChange, Timestamp};
+
+use super::{Rejection, StoreReader};
+
+/// Maximum length of an event in bytes: its payload as JSON, and less than 100 bytes of the row.
+pub const MAX_EVENT_LEN: usize = 1024 * 1024;
+
+/// Maximum number of events of an answer, and of parts that an event is split into.
+pub const MAX_EVENTS: usize = 512;
+
+/// An event to be delivered once the call's changes are durable.
+#[derive(Debug, Clone)]
+pub struct OutboxEvent {
+    /// Topic, which selects the [`Deliver`]: up to 64 letters, digits, `.`, `_` and `-` of ASCII.
+    ///
+    /// An event whose topic no delivery of this process has is kept until a process has one.
+    pub topic: Cow<'static, str>,
+    /// Content. With it the event may have at most [`MAX_EVENT_LEN`] bytes. Arrays and objects may be
+    /// nested up to 126 levels.
+    pub payload: Value,
+    /// Media that the event needs. It is kept as long as the event, also if its resource is deleted.
+    pub media: Option<Media>,
+    /// Time of the first attempt. Default: none, for an attempt at once.
+    pub due: Option<Timestamp>,
+}
+
+impl OutboxEvent {
+    /// Returns an event without media that is due at once.
+    pub fn new(topic: impl Into<Cow<'static, str>>, payload: Value) -> Self {
+        Self {
+            topic: topic.into(),
+            payload,
+            media: None,
+            due: None,
+        }
+    }
+}
+
+/// The delivery of the events of one topic, such as to an SMTP relay or to a webhook.
+#[async_trait]
+pub trait Deliver: Send + Sync + 'static {
+    /// Returns the topic. If several deliveries of a server have the same one, the first gets all
+    /// of its events.
+    fn topic(&self) -> &str;
+
+    /// Returns when an event is tried again, and when it is given up.
+    fn policy(&self) -> DeliveryPolicy {
+        DeliveryPolicy::default()
+    }
+
+    /// Returns another collection to read events from, in which a version before the outbox wrote
+    /// them. Default: none.
+    ///
+    /// Such a row is a JSON object with the integers `created`, `due` (both in milliseconds since
+    /// the epoch) and `failures`. All of it is the payload.
+    fn former_collection(&self) -> Option<&str> {
+        None
+    }
+
+    /// Tries to deliver an event. No other process on the same stores tries it meanwhile.
+    ///
+    /// A panic and an error count as [`Outcome::Retry`]. If the ledger as a whole has failed, is busy
+    /// or is full, the event is tried again when its claim has run out, a few minutes later.
+    ///
+    /// # Cancel safety
+    /// The future is dropped at any `await` when the server stops and the drain has taken too long,
+    /// or after [`DeliveryPolicy::timeout`]. The event is then delivered again.
+    async fn deliver(&self, delivery: &Delivery<'_>) -> Result<Outcome, Rejection>;
+
+    /// Returns the changes to commit together with the deletion of an event that is delivered or
+    /// given up, such as a bounce. Called again if another call has changed the same resources.
+    /// Default: none.
+    ///
+    /// If it fails, takes longer than [`DeliveryPolicy::timeout`], or its changes conflict repeatedly,
+    /// the event is delivered again later, as after a failed attempt. At twice
+    /// [`DeliveryPolicy::max_age`] the event is deleted without changes.
+    ///
+    /// # Cancel safety
+    /// As that of [`deliver`](Self::deliver).
+    async fn conclude(
+        &self,
+        delivery: &Delivery<'_>,
+        conclusion: Conclusion<'_>,
+    ) -> Result<Vec<ResourceChange>, Rejection> {
+        let _ = (delivery, conclusion);
+        Ok(Vec::new())
+    }
+}
+
+/// An event that is due.
+#[derive(Debug)]
+pub struct Delivery<'a> {
+    /// Id of the event, the same at each attempt. Receivers can use it as an idempotency key.
+    pub id: &'a str,
+    /// Content of the event.
+    pub payload: &'a Value,
+    /// Media of the event.
+    pub media: Option<&'a Media>,
+    /// Time of the call that left the event.
+    pub created: Timestamp,
+    /// Number of failed attempts.
+    pub failures: u32,
+    /// Current time.
+    pub now: Timestamp,
+    /// Read access to the stores.
+    pub lookup: StoreReader<'a>,
+}
+
+/// The result of an attempt to deliver an event.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// The receiver has accepted the event.
+    Delivered,
+    /// The attempt failed, and a later one may succeed. If the event is too old, it is given up.
+    Retry(Failure),
+    /// The receiver will never accept the event.
+    GiveUp(Failure),
+    /// The event is replaced by events with these payloads, at least one and at most [`MAX_EVENTS`].
+    /// They have the event's media, its age and its failures, and are due at once.
+    Split(Vec<Value>),
+    /// The delivery cannot read the payload; a later version may. The event is left, and not tried
+    /// again by this process.
+    Unreadable(String),
+}
+
+/// Why an attempt failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Status of the receiver's reply, such as one of HTTP or SMTP, if there was a reply.
+    pub status: Option<u16>,
+    /// Message, for logs and notifications.
+    pub text: String,
+}
+
+impl Failure {
+    /// Returns a failure without a reply.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self {
+            status: None,
+            text: text.into(),
+        }
+    }
+}
+
+/// How an event has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Conclusion<'a> {
+    /// The receiver has accepted it.
+    Delivered,
+    /// It is given up after this failure, the last one.
+    GivenUp(&'a Failure),
+}
+
+/// When the events of a topic are tried again, and when they are given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeliveryPolicy {
+    /// Delay after the first failure. It doubles with each further one. Default: 1 min.
+    pub first_delay: Duration,
+    /// Maximum delay between two attempts. Default: 4 h.
+    pub max_delay: Duration,
+    /// Age at which a failed event is given up, counted from the time at which it was first due. An
+    /// event is not given up at its first failure. Default: 3 days.
+    pub max_age: Duration,
+    /// Maximum duration of an attempt, and of a conclusion. Default: 30 min.
+    pub timeout: Duration,
+    /// Maximum number of events that a process delivers at the same time. Default: 4.
+    pub concurrency: usize,
+}
+
+impl Default for DeliveryPolicy {
+    fn default() -> Self {
+        Self {
+            first_delay: Duration::from_secs(60),
+            max_delay: Duration::from_secs(4 * 60 * 60),
+            max_age: Duration::from_secs(3 * 24 * 60 * 60),
+            timeout: Duration::from_secs(30 * 60),
+            concurrency: 4,
+        }
+    }
+}
+
+impl DeliveryPolicy {
+    /// Returns the delay after an attempt that failed, of an event with `failures` earlier ones.
+    pub(crate) fn delay(&self, failures: u32) -> Duration {
+        let doubled = self
+            .first_delay
+            .saturating_mul(2_u32.saturating_pow(failures));
+        doubled.min(self.max_delay)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_four_hours() {
+        let policy = DeliveryPolicy::default();
+        let delays: Vec<_> = (0..10)
+            .map(|failures| policy.delay(failures).as_secs() / 60)
+            .collect();
+        assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 240, 240]);
+        assert_eq!(policy.delay(u32::MAX), policy.max_delay);
+    }
+}
