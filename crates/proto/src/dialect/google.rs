@@ -5,7 +5,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use super::head::Head;
+use super::head::{Head, UPLOAD_METHODS, allow};
 use super::{Condition, Dialect, Outcome, RequestHead};
 use crate::command::{
     BodyLength, Command, Framing, SessionAction, SessionHead, SessionRequest, StartHead,
@@ -99,26 +99,20 @@ impl Dialect for Google {
     }
 }
 
-const UPLOAD_METHODS: &[Method] = &[Method::POST, Method::PUT, Method::PATCH];
 const SESSION_METHODS: &[Method] = &[Method::PUT, Method::POST, Method::DELETE];
 
 /// A request with an `upload_id` addresses a session, whatever `uploadType` says.
 fn command(request: &RequestHead<'_>) -> Result<Command, ProtocolError> {
     let head = Head::of(request)?;
     if let Some(upload_id) = request.parameters.upload_id() {
-        return match *request.http_method {
-            Method::PUT | Method::POST => session(&head, upload_id).map(Command::Session),
-            Method::DELETE => Ok(Command::Cancel { upload_id }),
-            _ => Err(ProtocolError::MethodNotAllowed {
-                allowed: SESSION_METHODS,
-            }),
+        allow(request.http_method, SESSION_METHODS)?;
+        return if *request.http_method == Method::DELETE {
+            Ok(Command::Cancel { upload_id })
+        } else {
+            session(&head, upload_id).map(Command::Session)
         };
     }
-    if !UPLOAD_METHODS.contains(request.http_method) {
-        return Err(ProtocolError::MethodNotAllowed {
-            allowed: UPLOAD_METHODS,
-        });
-    }
+    allow(request.http_method, UPLOAD_METHODS)?;
     let upload_type = UploadType::from_parameters(request.parameters)?;
     match upload_type.unwrap_or_else(|| type_of_content(request.headers)) {
         UploadType::Media => {
@@ -215,12 +209,19 @@ fn is_json(content_type: &[u8]) -> bool {
 
 /// Returns the reply to the start of a session. `location` is the absolute session URI, which
 /// carries `upload_id`.
+fn started(location: HeaderValue, upload_id: HeaderValue) -> ReplyHead {
+    let mut reply = started_somewhere(upload_id);
+    reply.headers.insert(LOCATION, location);
+    reply
+}
+
+/// Returns the reply to the start of a session without its URI, for which dialects have headers of
+/// their own.
 ///
 /// The status is exactly 200 and caching is forbidden, because several clients accept nothing else.
-pub(super) fn started(location: HeaderValue, upload_id: HeaderValue) -> ReplyHead {
+pub(super) fn started_somewhere(upload_id: HeaderValue) -> ReplyHead {
     let mut reply = ReplyHead::empty(StatusCode::OK);
     let headers = &mut reply.headers;
-    headers.insert(LOCATION, location);
     headers.insert(X_GUPLOADER_UPLOADID, upload_id);
     headers.insert(
         CACHE_CONTROL,

@@ -1,7 +1,7 @@
 //! What dialects read from the head of a request in the same way.
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, Method};
 
 use super::RequestHead;
 use crate::command::{BodyLength, ContentCoding, Framing, MultipartHead, SimpleHead};
@@ -103,6 +103,18 @@ impl<'a> Head<'a> {
         };
         let text = value.to_str().map_err(|_| invalid(name))?.trim_ascii();
         Ok(Some(text).filter(|text| !text.is_empty()))
+    }
+}
+
+/// HTTP methods of requests that upload without a session, or start one.
+pub(super) const UPLOAD_METHODS: &[Method] = &[Method::POST, Method::PUT, Method::PATCH];
+
+/// Refuses an HTTP method that is not one of these.
+pub(super) fn allow(method: &Method, allowed: &'static [Method]) -> Result<(), ProtocolError> {
+    if allowed.contains(method) {
+        Ok(())
+    } else {
+        Err(ProtocolError::MethodNotAllowed { allowed })
     }
 }
 

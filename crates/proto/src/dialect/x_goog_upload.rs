@@ -5,11 +5,11 @@
 //! reply that asks for another try: one client takes a chunk for stored whose reply says `active`,
 //! whatever its HTTP status.
 
-use http::header::{CONTENT_TYPE, LOCATION};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::google;
-use super::head::{Head, invalid};
+use super::head::{Head, UPLOAD_METHODS, allow, invalid};
 use super::{Condition, Dialect, Outcome, RequestHead};
 use crate::command::{BodyLength, Command, SessionAction, SessionHead, SessionRequest, StartHead};
 use crate::digest::ExpectedDigests;
@@ -41,7 +41,6 @@ const ACTIVE: HeaderValue = HeaderValue::from_static("active");
 const FINAL: HeaderValue = HeaderValue::from_static("final");
 const CANCELLED: HeaderValue = HeaderValue::from_static("cancelled");
 
-const START_METHODS: &[Method] = &[Method::POST, Method::PUT, Method::PATCH];
 const SESSION_METHODS: &[Method] = &[Method::POST, Method::PUT];
 
 impl Dialect for XGoogUpload {
@@ -59,7 +58,7 @@ impl Dialect for XGoogUpload {
             allow(request.http_method, SESSION_METHODS)?;
             return on_session(&head, upload_id);
         }
-        allow(request.http_method, START_METHODS)?;
+        allow(request.http_method, UPLOAD_METHODS)?;
         without_session(&head)
     }
 
@@ -161,14 +160,6 @@ fn is_for_good(status: StatusCode) -> bool {
     status.is_client_error() && !passes.contains(&status)
 }
 
-fn allow(method: &Method, allowed: &'static [Method]) -> Result<(), ProtocolError> {
-    if allowed.contains(method) {
-        Ok(())
-    } else {
-        Err(ProtocolError::MethodNotAllowed { allowed })
-    }
-}
-
 /// A request to the path of a method.
 fn without_session(head: &Head<'_>) -> Result<Command, ProtocolError> {
     let protocol = Protocol::of(head)?;
@@ -243,35 +234,41 @@ fn start(head: &Head<'_>) -> Result<StartHead, ProtocolError> {
     })
 }
 
-/// The type of the media. Its headers have an older and a newer name.
-fn declared_type(head: &Head<'_>) -> Result<Option<String>, ProtocolError> {
-    let newer = (
-        &X_GOOG_UPLOAD_HEADER_CONTENT_TYPE,
+/// Headers with the type of the media, the newer name first.
+const TYPE_HEADERS: [(HeaderName, &str); 2] = [
+    (
+        X_GOOG_UPLOAD_HEADER_CONTENT_TYPE,
         "X-Goog-Upload-Header-Content-Type",
-    );
-    let older = (&X_GOOG_UPLOAD_CONTENT_TYPE, "X-Goog-Upload-Content-Type");
-    match head.media_type(newer.0, newer.1)? {
-        Some(declared) => Ok(Some(declared)),
-        None => head.media_type(older.0, older.1),
-    }
+    ),
+    (X_GOOG_UPLOAD_CONTENT_TYPE, "X-Goog-Upload-Content-Type"),
+];
+
+/// Headers with the size of the media, the newest name first.
+const LENGTH_HEADERS: [(HeaderName, &str); 3] = [
+    (
+        X_GOOG_UPLOAD_HEADER_CONTENT_LENGTH,
+        "X-Goog-Upload-Header-Content-Length",
+    ),
+    (X_GOOG_UPLOAD_CONTENT_LENGTH, "X-Goog-Upload-Content-Length"),
+    (X_GOOG_UPLOAD_RAW_SIZE, "X-Goog-Upload-Raw-Size"),
+];
+
+fn declared_type(head: &Head<'_>) -> Result<Option<String>, ProtocolError> {
+    first_of(&TYPE_HEADERS, |header, name| head.media_type(header, name))
 }
 
-/// The size of the media. Its headers have three names.
 fn declared_length(head: &Head<'_>) -> Result<Option<u64>, ProtocolError> {
-    let names = [
-        (
-            &X_GOOG_UPLOAD_HEADER_CONTENT_LENGTH,
-            "X-Goog-Upload-Header-Content-Length",
-        ),
-        (
-            &X_GOOG_UPLOAD_CONTENT_LENGTH,
-            "X-Goog-Upload-Content-Length",
-        ),
-        (&X_GOOG_UPLOAD_RAW_SIZE, "X-Goog-Upload-Raw-Size"),
-    ];
-    for (header, name) in names {
-        if let Some(length) = head.number(header, name)? {
-            return Ok(Some(length));
+    first_of(&LENGTH_HEADERS, |header, name| head.number(header, name))
+}
+
+/// The value of the first of several headers that is there.
+fn first_of<T>(
+    headers: &[(HeaderName, &'static str)],
+    read: impl Fn(&HeaderName, &'static str) -> Result<Option<T>, ProtocolError>,
+) -> Result<Option<T>, ProtocolError> {
+    for (header, name) in headers {
+        if let Some(value) = read(header, name)? {
+            return Ok(Some(value));
         }
     }
     Ok(None)
@@ -316,9 +313,8 @@ fn on_session(head: &Head<'_>, upload_id: UploadId) -> Result<Command, ProtocolE
 }
 
 fn started(location: HeaderValue, upload_id: HeaderValue) -> ReplyHead {
-    let mut reply = google::started(location.clone(), upload_id);
+    let mut reply = google::started_somewhere(upload_id);
     let headers = &mut reply.headers;
-    headers.remove(LOCATION);
     headers.insert(X_GOOG_UPLOAD_CONTROL_URL, location.clone());
     headers.insert(X_GOOG_UPLOAD_URL, location);
     add_granularity(headers);

@@ -1,4 +1,4 @@
-//! The commits of one appending request: those of its checkpoints, in a task beside it, and the
+//! The commits of one appending request: those of its checkpoints, in a task of their own, and the
 //! one at its end, which the request awaits.
 
 use std::sync::Arc;

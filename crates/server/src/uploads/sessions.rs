@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use windlass_discovery::ByteSize;
-use windlass_proto::command::{SessionAction, SessionRequest};
+use windlass_proto::command::SessionRequest;
 use windlass_proto::session::{Rules, SessionError, Snapshot, State, Step, step};
 use windlass_store::{
     EndSession, Epoch, Ledger, LedgerError, Session, SessionId, SessionState, Timestamp,
@@ -82,10 +82,7 @@ impl Sessions {
         request: &SessionRequest,
     ) -> bool {
         let session = &cached.session;
-        // A request that finishes without an offset must read the committed one from the ledger.
-        let lacks_offset = matches!(request.action, SessionAction::Finish { first: None });
-        !lacks_offset
-            && self.lives_at(session, &cached.request, target)
+        self.lives_at(session, &cached.request, target)
             && session.dialect == target.dialect
             && self.rules(session, &cached.request).is_ok_and(|rules| {
                 match step(&snapshot(session), &rules, request) {

@@ -1,4 +1,4 @@
-use http::{HeaderName, Version};
+use http::Version;
 
 use super::*;
 use crate::command::{Framing, MultipartHead, SimpleHead};
@@ -166,7 +166,7 @@ fn start_may_come_without_the_protocol_and_with_any_method_of_a_start() {
         assert!(matches!(start, Ok(Command::Start(_))), "{start:?}");
     }
     let get = read(&Method::GET, "", &[(COMMAND, "start")]);
-    let allowed = START_METHODS;
+    let allowed = UPLOAD_METHODS;
     assert_eq!(get, Err(ProtocolError::MethodNotAllowed { allowed }));
 }
 

@@ -184,4 +184,7 @@ fn streamed_body_that_is_not_the_last_may_commit_nothing() {
     let action = SessionAction::Finish { first: Some(4) };
     let finish = filter(asked(active(4, None), action, BodyLength::Unknown));
     assert!(finish.commits());
+    let action = SessionAction::Finish { first: None };
+    let bare = filter(asked(active(4, None), action, BodyLength::Exact(0)));
+    assert!(!bare.commits());
 }
