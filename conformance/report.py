@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import os
 import struct
 import time
 import traceback
@@ -13,6 +14,14 @@ def media(length, seed=1):
     """Bytes no two blocks of which are alike, so that a lost, doubled or moved stretch changes them."""
     blocks = (hashlib.sha256(b"%d:%d" % (seed, n)).digest() for n in range((length + 31) // 32))
     return b"".join(blocks)[:length]
+
+
+def write(directory, data):
+    """A file with these bytes; its path. There is one at a time."""
+    path = os.path.join(directory, "media")
+    with open(path, "wb") as file:
+        file.write(data)
+    return path
 
 
 def check(resource, data, **fields):

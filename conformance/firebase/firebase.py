@@ -1,15 +1,14 @@
 """Firebase's library for JavaScript, as far as storage goes, against a windlass server."""
 
 import base64
-import json
 import os
-import subprocess
 import sys
 import tempfile
 import urllib.request
 
 from line import BreakingLine
-from report import Report, media
+from node import Node, Refused
+from report import Report, media, write
 from server import Server
 
 KIB, MIB = 1024, 1024 * 1024
@@ -33,31 +32,12 @@ def main(binary, packages):
     return report.end()
 
 
-class Library:
-    """The library, in a process that takes a command a line."""
-
+class Library(Node):
     def __init__(self, packages, port):
-        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "storage.mjs")
-        command = ["node", script, packages, str(port)]
-        self.node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        super().__init__(os.path.join(os.path.dirname(os.path.abspath(__file__)), "storage.mjs"), packages, str(port))
 
     def __getattr__(self, call):
-        def ask(name, **options):
-            self.node.stdin.write(json.dumps({"call": call, "name": name, **options}) + "\n")
-            self.node.stdin.flush()
-            said = json.loads(self.node.stdout.readline())
-            if "error" in said:
-                raise Refused(said["error"])
-            return said["result"]
-        return ask
-
-    def close(self):
-        self.node.stdin.close()
-        self.node.wait(timeout=10)
-
-
-class Refused(Exception):
-    pass
+        return lambda name, **options: self.ask(call=call, name=name, **options)
 
 
 def refused(code, call):
@@ -67,13 +47,6 @@ def refused(code, call):
         assert str(error) == code, error
     else:
         raise AssertionError("not refused")
-
-
-def write(scratch, data):
-    path = os.path.join(scratch, "media")
-    with open(path, "wb") as file:
-        file.write(data)
-    return path
 
 
 def check(library, made, name, data):

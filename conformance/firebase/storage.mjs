@@ -1,12 +1,12 @@
-// Firebase's library, a command for each line on standard input: {"call": NAME, ...}. The answer is a line:
-// {"result": ...} or {"error": CODE}.
+// Firebase's library. Its commands: {"call": NAME, ...}.
 import {readFile} from "node:fs/promises";
 import {createRequire} from "node:module";
-import {createInterface} from "node:readline";
 import {pathToFileURL} from "node:url";
 
+import {serve} from "../commands.mjs";
+
 const [packages, port] = process.argv.slice(2);
-// The packages are not beside this file.
+// The packages are in another directory than this file.
 const {resolve} = createRequire(pathToFileURL(`${packages}/here.js`));
 const {initializeApp} = await import(pathToFileURL(resolve("firebase/app")));
 const storageOf = await import(pathToFileURL(resolve("firebase/storage")));
@@ -60,13 +60,6 @@ const calls = {
   },
 };
 
-for await (const line of createInterface({input: process.stdin})) {
-  const {call, ...options} = JSON.parse(line);
-  const said = await calls[call](options).then(
-    (result) => ({result: result ?? null}),
-    (error) => ({error: error.code ?? String(error)}),
-  );
-  // What belongs to the library itself refers to itself.
-  console.log(JSON.stringify(said, (key, value) => (key === "ref" ? undefined : value)));
-}
+// `ref` belongs to the library and refers to itself.
+await serve(({call, ...options}) => calls[call](options), (key, value) => (key === "ref" ? undefined : value));
 process.exit(0);

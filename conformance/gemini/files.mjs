@@ -1,8 +1,8 @@
-// Gemini's library for JavaScript, a command for each line on standard input:
+// Gemini's library for JavaScript. Its commands:
 //     {"upload": PATH, "mimeType": TYPE, "name": NAME or null} | {"get": NAME} | {"list": true} | {"delete": NAME}
-// The answer is a line: {"result": ...} or {"error": MESSAGE, "status": STATUS}.
-import {createInterface} from "node:readline";
 import {pathToFileURL} from "node:url";
+
+import {serve} from "../commands.mjs";
 
 const [packages, baseUrl] = process.argv.slice(2);
 const library = pathToFileURL(`${packages}/@google/genai/dist/node/index.mjs`);
@@ -18,10 +18,4 @@ async function answer({upload, mimeType, name, get, list, delete: gone}) {
   return all;
 }
 
-for await (const line of createInterface({input: process.stdin})) {
-  const said = await answer(JSON.parse(line)).then(
-    (result) => ({result}),
-    (error) => ({error: String(error.message), status: error.status}),
-  );
-  console.log(JSON.stringify(said));
-}
+await serve(answer);

@@ -4,9 +4,7 @@ import base64
 import hashlib
 import http.client
 import http.server
-import json
 import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -15,7 +13,8 @@ import urllib.request
 from google import genai
 from google.genai import errors
 
-from report import Report, media
+from node import Node, Refused
+from report import Report, media, write
 from server import Server
 
 KIB, MIB = 1024, 1024 * 1024
@@ -70,23 +69,11 @@ class Python:
         pass
 
 
-class JavaScript:
-    """The other library, in a process that takes a command a line."""
-
+class JavaScript(Node):
     name = "javascript"
 
     def __init__(self, packages, url):
-        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "files.mjs")
-        command = ["node", script, packages, url]
-        self.node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ask(self, **command):
-        self.node.stdin.write(json.dumps(command) + "\n")
-        self.node.stdin.flush()
-        said = json.loads(self.node.stdout.readline())
-        if "error" in said:
-            raise Refused(said)
-        return said.get("result")
+        super().__init__(os.path.join(os.path.dirname(os.path.abspath(__file__)), "files.mjs"), packages, url)
 
     def upload(self, path, name=None):
         return in_snake_case(self.ask(upload=path, mimeType="text/plain", name=name))
@@ -104,31 +91,14 @@ class JavaScript:
         try:
             call()
         except Refused as error:
-            return error.status
+            # The library throws an error without a status when a start or a chunk is refused.
+            found = [word for word in str(error).replace(",", " ").split() if word.isdigit()]
+            return error.status or int(found[0] if found else 0)
         return None
-
-    def close(self):
-        self.node.stdin.close()
-        self.node.wait(timeout=10)
-
-
-class Refused(Exception):
-    def __init__(self, said):
-        super().__init__(said["error"])
-        # The library throws an error without a status when a start or a chunk is refused.
-        found = [word for word in said["error"].replace(",", " ").split() if word.isdigit()]
-        self.status = said.get("status") or int(found[0] if found else 0)
 
 
 def in_snake_case(file):
     return {"".join("_" + c.lower() if c.isupper() else c for c in key): value for key, value in file.items()}
-
-
-def write(scratch, data):
-    path = os.path.join(scratch, "media.txt")
-    with open(path, "wb") as file:
-        file.write(data)
-    return path
 
 
 def check(server, file, data):

@@ -40,7 +40,7 @@
 //!   the newest epoch. Expiry needs no lease. An *unwritten* epoch is in memory and not yet in the
 //!   row ([`UnwrittenEpochs`]).
 //! * **Identity**: 128 random bits that the ledger and the vault of one store have in common
-//!   ([`Identity`]). Whoever opens a store compares them first ([`identity_in`]), and refuses a
+//!   ([`Identity`]). Code that opens a store compares them first ([`identity_in`]), and refuses a
 //!   vault that belongs to another store, or that is missing, for example because its disk is not
 //!   mounted. This module
 //!   writes the identity into a new database and compares nothing.

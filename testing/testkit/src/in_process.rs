@@ -70,7 +70,7 @@ where
     }
 }
 
-/// The bytes of a body, and whether it came to its end.
+/// The bytes of a body, and whether it has arrived completely.
 async fn read(body: impl http_body::Body<Data = Bytes>) -> (Bytes, bool) {
     let mut body = pin!(body);
     let mut bytes = Vec::new();

@@ -118,7 +118,12 @@ impl Session {
 
 /// Path and query of the absolute URI in a reply's `Location`.
 pub fn target_of(reply: &Reply) -> Option<String> {
-    let (_, rest) = reply.header("location")?.split_once("://")?;
+    target_in(reply, "location")
+}
+
+/// Path and query of the absolute URI in a header of a reply.
+pub fn target_in(reply: &Reply, header: &str) -> Option<String> {
+    let (_, rest) = reply.header(header)?.split_once("://")?;
     Some(rest[rest.find('/')?..].to_owned())
 }
 

@@ -36,8 +36,7 @@ async fn resumable(firebase: &World, uri: &str, metadata: &Value, media: &[u8]) 
     if !started.status.is_success() {
         return started;
     }
-    let url = started.header("x-goog-upload-url");
-    let url = url.strip_prefix(ORIGIN).expect("it is absolute");
+    let url = started.link("x-goog-upload-url", ORIGIN);
     let headers = [
         ("x-goog-upload-command", "upload, finalize"),
         ("x-goog-upload-offset", "0"),

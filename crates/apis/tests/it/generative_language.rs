@@ -26,8 +26,7 @@ async fn upload(gemini: &World, version: &str, file: &Value, media: &[u8]) -> Re
     if !started.status.is_success() {
         return started;
     }
-    let url = started.header("x-goog-upload-url");
-    let url = url.strip_prefix(ORIGIN).expect("it is absolute").to_owned();
+    let url = started.link("x-goog-upload-url", ORIGIN).to_owned();
     let (first, last) = media.split_at(media.len() / 2);
     let offset = first.len().to_string();
     for (command, offset, part) in [("upload", "0", first), ("upload, finalize", &offset, last)] {

@@ -7,7 +7,7 @@
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
-use windlass_testkit::session::CHUNK_GRANULARITY;
+use windlass_testkit::session::{CHUNK_GRANULARITY, target_in};
 
 use crate::server::farm;
 
@@ -145,12 +145,11 @@ impl Upload {
         }
         let reply = exchange(farm(), &start.body(farm::named(library.name))).expect(200);
         assert_eq!(reply.header("x-goog-upload-status"), Some("active"));
-        let url = reply.header("x-goog-upload-url").expect("it has a URL");
-        let (_, rest) = url.split_once("://").expect("it is absolute");
+        let target = target_in(&reply, "x-goog-upload-url");
         Self {
             library,
             media,
-            target: rest[rest.find('/').expect("it has a path")..].to_owned(),
+            target: target.expect("it is an absolute URI"),
         }
     }
 

@@ -7,7 +7,7 @@ use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
-use windlass_testkit::session::{CHUNK_GRANULARITY, Session};
+use windlass_testkit::session::{CHUNK_GRANULARITY, Session, target_in};
 
 use crate::server::{farm, own, pond};
 
@@ -38,9 +38,7 @@ impl Upload {
     fn of(address: SocketAddr, start: &Request) -> Self {
         let reply = exchange(address, start).expect(200);
         assert_status(&reply, "active");
-        let url = reply.header("x-goog-upload-url").expect("it has a URL");
-        let (_, rest) = url.split_once("://").expect("it is absolute");
-        let target = rest[rest.find('/').expect("it has a path")..].to_owned();
+        let target = target_in(&reply, "x-goog-upload-url").expect("it is an absolute URI");
         Self { address, target }
     }
 

@@ -2,41 +2,16 @@
 
 use std::sync::Arc;
 
-use windlass_server::Stores;
 use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, PacedLedger, Trigger};
-use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{Ledger, Vault as _};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 
-use crate::world::{Peer as _, Reply, World};
+use crate::world::{Peer as _, Reply, SharedStores, World};
 
 const MEDIA: Media = Media::new(11, 60);
 
-/// Stores that several servers use.
-struct Shared {
-    ledger: Arc<MemoryLedger>,
-    vault: MemoryVault,
-}
-
-impl Shared {
-    fn new() -> Self {
-        Self {
-            ledger: Arc::new(MemoryLedger::new()),
-            vault: MemoryVault::new(),
-        }
-    }
-
-    fn over(&self, ledger: Arc<dyn Ledger>) -> World {
-        let vault = Arc::new(self.vault.clone());
-        World::new(Stores { ledger, vault }, Arc::default())
-    }
-
-    /// A server that remembers no session.
-    fn server(&self) -> World {
-        self.over(Arc::clone(&self.ledger) as _)
-    }
-
+impl SharedStores {
     /// Starts a session, and appends the first bytes of its media to it.
     async fn started(&self, len: u64) -> String {
         let first = self.server();
@@ -57,7 +32,7 @@ impl Shared {
         self.overtaken_over(ledger, session, from, meanwhile).await
     }
 
-    /// As [`Shared::overtaken`], by a server that has this ledger.
+    /// As [`SharedStores::overtaken`], by a server that has this ledger.
     async fn overtaken_over(
         &self,
         ledger: Arc<dyn Ledger>,
@@ -80,7 +55,7 @@ async fn put(world: &World, session: &str, from: u64, to: u64) -> Reply {
 
 #[tokio::test]
 async fn append_whose_small_media_a_newer_lease_has_moved_is_answered_503() {
-    let shared = Shared::new();
+    let shared = SharedStores::new();
     let session = shared.started(10).await;
     let newer = shared.server();
     let moved = async {
@@ -100,7 +75,7 @@ async fn append_whose_small_media_a_newer_lease_has_moved_is_answered_503() {
 
 #[tokio::test]
 async fn append_whose_session_a_newer_lease_has_finished_is_answered_503() {
-    let shared = Shared::new();
+    let shared = SharedStores::new();
     let session = shared.started(40).await;
     let newer = shared.server();
     let finished = async {
@@ -121,7 +96,7 @@ async fn append_whose_session_a_newer_lease_has_finished_is_answered_503() {
 
 #[tokio::test]
 async fn append_whose_bytes_are_lost_under_the_newest_lease_is_answered_410() {
-    let shared = Shared::new();
+    let shared = SharedStores::new();
     let session = shared.started(40).await;
     let lost = async {
         let listed = shared.vault.list(None, 10).await.unwrap();
@@ -136,7 +111,7 @@ async fn append_whose_bytes_are_lost_under_the_newest_lease_is_answered_410() {
 
 #[tokio::test]
 async fn append_whose_media_has_moved_is_not_answered_410_by_a_busy_ledger() {
-    let shared = Shared::new();
+    let shared = SharedStores::new();
     let session = shared.started(10).await;
     let newer = shared.server();
     let moved = async {

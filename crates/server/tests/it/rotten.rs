@@ -1,41 +1,16 @@
 //! Bytes of the last commit that change in the vault: the next server that opens the media refuses
 //! to go on.
 
-use std::sync::Arc;
-
-use windlass_server::Stores;
 use windlass_store::Vault as _;
-use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_testkit::media::Media;
 
-use crate::world::{Body, SMALL_MEDIA, World};
+use crate::world::{Body, SMALL_MEDIA, SharedStores, World};
 
 /// The first write buffer and a half of the next, then the rest.
 const FIRST: u64 = 3 << 19;
 const MEDIA: Media = Media::new(7, FIRST + 1000);
 
-struct Shared {
-    ledger: Arc<MemoryLedger>,
-    vault: MemoryVault,
-}
-
-impl Shared {
-    fn new() -> Self {
-        Self {
-            ledger: Arc::new(MemoryLedger::new()),
-            vault: MemoryVault::new(),
-        }
-    }
-
-    /// A server that has no session in its cache.
-    fn server(&self) -> World {
-        let stores = Stores {
-            ledger: Arc::clone(&self.ledger) as _,
-            vault: Arc::new(self.vault.clone()),
-        };
-        World::new(stores, Arc::default())
-    }
-
+impl SharedStores {
     /// Changes one of the `committed` bytes of the only media.
     async fn change_byte(&self, at: u64, committed: u64) {
         let listing = self.vault.list(None, 2).await.expect("it is in memory");
@@ -59,7 +34,7 @@ async fn put(world: &World, session: &str, from: u64, to: u64) -> u16 {
 #[tokio::test]
 async fn changed_bytes_of_a_checkpoint_that_the_last_commit_replaced_are_found() {
     for at in [0, 5000, FIRST - 1] {
-        let shared = Shared::new();
+        let shared = SharedStores::new();
         let first = shared.server();
         let session = first.start(Some(MEDIA.len())).await.expect("it begins");
         // The full first buffer is due for a checkpoint. The body ends while it is being written,
@@ -73,7 +48,7 @@ async fn changed_bytes_of_a_checkpoint_that_the_last_commit_replaced_are_found()
 
 #[tokio::test]
 async fn changed_bytes_that_have_moved_from_the_ledger_to_the_vault_are_found() {
-    let shared = Shared::new();
+    let shared = SharedStores::new();
     let first = shared.server();
     let session = first.start(Some(MEDIA.len())).await.expect("it begins");
     assert_eq!(put(&first, &session, 0, SMALL_MEDIA).await, 308);

@@ -14,7 +14,8 @@ use windlass_server::config::{ChunkRule, Limits};
 use windlass_server::{
     Clock, Ended, Listener, Registry, ServedApi, Server, Settings, Stores, UploadService,
 };
-use windlass_store::Timestamp;
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_store::{Ledger, Timestamp};
 use windlass_testkit::farm;
 use windlass_testkit::in_process;
 
@@ -47,6 +48,32 @@ impl Clock for ManualClock {
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) clock: Arc<ManualClock>,
+}
+
+/// Stores that several servers use, each after the other or at once.
+pub(crate) struct SharedStores {
+    pub(crate) ledger: Arc<MemoryLedger>,
+    pub(crate) vault: MemoryVault,
+}
+
+impl SharedStores {
+    pub(crate) fn new() -> Self {
+        Self {
+            ledger: Arc::new(MemoryLedger::new()),
+            vault: MemoryVault::new(),
+        }
+    }
+
+    /// A server of the Farm API over this ledger, which is this one or wraps it.
+    pub(crate) fn over(&self, ledger: Arc<dyn Ledger>) -> World {
+        let vault = Arc::new(self.vault.clone());
+        World::new(Stores { ledger, vault }, Arc::default())
+    }
+
+    /// A server that has no session in its cache.
+    pub(crate) fn server(&self) -> World {
+        self.over(Arc::clone(&self.ledger) as _)
+    }
 }
 
 /// A server that serves a socket.
@@ -212,12 +239,10 @@ impl World {
             ("x-goog-upload-header-content-length", length.as_str()),
         ];
         let reply = self.send("POST", farm::UPLOADS, &headers, "").await;
-        if reply.status != StatusCode::OK {
-            return Err(reply);
+        match reply.status {
+            StatusCode::OK => Ok(reply.link("x-goog-upload-url", Self::ORIGIN).to_owned()),
+            _ => Err(reply),
         }
-        let url = reply.headers["x-goog-upload-url"].to_str();
-        let url = url.expect("a URI is text").strip_prefix(Self::ORIGIN);
-        Ok(url.expect("it is absolute").to_owned())
     }
 
     /// Sends a chunk.

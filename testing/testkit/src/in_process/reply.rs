@@ -13,7 +13,7 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
-    /// Whether the body came to its end.
+    /// Whether the body has arrived completely.
     pub is_whole: bool,
 }
 
@@ -29,8 +29,14 @@ impl Reply {
     /// Path and query of the URI in `Location`, which must begin with this origin.
     #[track_caller]
     pub fn location(&self, origin: &str) -> &str {
-        let location = self.header("location").strip_prefix(origin);
-        location.unwrap_or_else(|| panic!("not at {origin}: {self:?}"))
+        self.link("location", origin)
+    }
+
+    /// Path and query of the URI in a header, which must begin with this origin.
+    #[track_caller]
+    pub fn link(&self, header: &str, origin: &str) -> &str {
+        let link = self.header(header).strip_prefix(origin);
+        link.unwrap_or_else(|| panic!("not at {origin}: {self:?}"))
     }
 
     /// The committed offset that a 308 reports.

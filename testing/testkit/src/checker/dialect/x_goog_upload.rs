@@ -9,6 +9,7 @@ use crate::farm;
 use crate::media::Media;
 use crate::oracle::Answer;
 use crate::raw::{Reply, Request};
+use crate::session::target_in;
 
 /// Resumable uploads of animals whose state is in headers.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +58,8 @@ impl Dialect for XGoogUpload {
     fn answer(&self, reply: &Reply, media: Media) -> Answer {
         let status = reply.header("x-goog-upload-status");
         match (reply.status, status) {
-            (200, Some("active")) => match (url(reply), received(reply)) {
+            (200, Some("active")) => match (target_in(reply, "x-goog-upload-url"), received(reply))
+            {
                 (Some(target), _) => Answer::Started(target),
                 (None, Some(received)) => Answer::Committed(received),
                 (None, None) => Answer::strange(reply),
@@ -91,12 +93,6 @@ impl Dialect for XGoogUpload {
 
 fn command(target: &str, command: &str) -> Request {
     Request::new("POST", target).header("X-Goog-Upload-Command", command)
-}
-
-/// Path and query of the session URI in a reply.
-fn url(reply: &Reply) -> Option<String> {
-    let (_, rest) = reply.header("x-goog-upload-url")?.split_once("://")?;
-    Some(rest[rest.find('/')?..].to_owned())
 }
 
 fn received(reply: &Reply) -> Option<u64> {
