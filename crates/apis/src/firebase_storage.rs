@@ -35,7 +35,7 @@ const INSERT: &str = "firebasestorage.objects.insert";
 /// Maximum length of the name of an object in bytes, as in the service.
 const LONGEST_NAME: usize = 1024;
 
-/// Maximum number of characters of all fields together that clients write.
+/// Maximum length in bytes of all fields together that clients write, as JSON.
 const LONGEST_FIELDS: usize = 16 * 1024;
 
 /// Maximum number of objects and prefixes on a page, as in the service.
@@ -137,30 +137,44 @@ fn name_of_upload<'a>(call: &Call<'a>) -> Result<&'a str, Rejection> {
 fn written_fields(call: &Call<'_>) -> Result<Fields, Rejection> {
     let mut fields = Fields::new();
     for (name, value) in call.metadata {
-        let is_header = HEADER_FIELDS.iter().any(|(field, _)| field == name);
-        let problem = match value {
-            Value::Null => None,
-            Value::String(text) if is_header || name == "contentType" => {
-                HeaderValue::from_str(text)
-                    .is_err()
-                    .then_some("must be a header value")
-            }
-            _ if is_header || name == "contentType" => Some("must be a string"),
-            Value::Object(metadata) if name == "metadata" => metadata
-                .values()
-                .any(|value| !value.is_string() && !value.is_null())
-                .then_some("must be an object of strings"),
-            _ if name == "metadata" => Some("must be an object of strings"),
+        let is_header = || HEADER_FIELDS.iter().any(|(field, _)| field == name);
+        let fault = match name.as_str() {
+            "metadata" => fault_of_metadata(value),
+            "contentType" => fault_of_header(value),
+            _ if is_header() => fault_of_header(value),
             _ => continue,
         };
-        if let Some(problem) = problem {
+        if let Some(problem) = fault {
             return Err(Rejection::invalid_field(name.as_str(), problem));
         }
-        if is_header || ["contentType", "metadata"].contains(&name.as_str()) {
-            fields.insert(name.clone(), value.clone());
-        }
+        fields.insert(name.clone(), value.clone());
     }
     Ok(fields)
+}
+
+/// What is wrong with a field that a download shows in a header. Null removes it.
+fn fault_of_header(value: &Value) -> Option<&'static str> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => {
+            let is_invalid = HeaderValue::from_str(text).is_err();
+            is_invalid.then_some("must be a header value")
+        }
+        _ => Some("must be a string"),
+    }
+}
+
+/// What is wrong with custom metadata. Null removes it, or one of its entries.
+fn fault_of_metadata(value: &Value) -> Option<&'static str> {
+    let is_valid = match value {
+        Value::Null => true,
+        Value::Object(entries) => {
+            let mut values = entries.values();
+            values.all(|value| value.is_string() || value.is_null())
+        }
+        _ => false,
+    };
+    (!is_valid).then_some("must be an object of strings")
 }
 
 /// Refuses fields that are too long together.
