@@ -36,9 +36,10 @@
 //!   process. A request takes the guard first and the lease second. While it holds the guard, no
 //!   other request of this process can take a lease. A request that holds both is the *writer* of
 //!   the session. A `MediaWriter` is something else: it writes the bytes of one media to the vault.
-//! - The newest request to a session wins. It *takes over* the session: it asks the writer to stop
-//!   and waits for the guard. The older request is *superseded*: it commits the bytes that it has
-//!   received, and releases the guard. One that still waits for the guard gives up.
+//! - The newest request that needs the lease wins; a query needs none. It *takes over* the session:
+//!   it asks the writer to stop and waits for the guard. The older request is *superseded*: it
+//!   commits the bytes that it has received, except those of an incomplete gzip body, and releases
+//!   the guard. One that still waits for the guard gives up.
 //! - A request is *fenced* if the ledger refuses its change of a session, because its epoch is not
 //!   the newest, or because the session has ended or has another offset than the request assumes.
 //!   Nothing changes then.

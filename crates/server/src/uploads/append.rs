@@ -194,8 +194,8 @@ impl Append {
                     }
                 }
                 // Joined when the commit has ended and the body has no bytes ready: an error reaches a
-                // client that pauses, and the task is freed. A client that sends on gets it at the next
-                // checkpoint. `join` is cancel safe, so another branch may win.
+                // client that pauses, and the task is freed. A client that sends on gets the error at the
+                // next checkpoint. `join` is cancel safe, so another branch may win.
                 joined = self.offset_committer.join(), if self.offset_committer.is_running() => match joined {
                     Ok(()) => continue,
                     Err(error) => return Stop::Storage(error),
@@ -238,12 +238,14 @@ impl Append {
         let stop = match stop {
             // After a failed write the file may lack bytes, and a later sync may succeed without
             // them (docs/durability.md, fail-stop). So nothing is synced or committed but the
-            // checkpoint that runs already. A full
-            // disk is no such fault: the vault states how many bytes it has written.
+            // checkpoint that runs already: its bytes were
+            // written without an error before it began. A full disk is no such fault: the vault
+            // states how many bytes it has written.
             Stop::Storage(error) if !is_full(&error) => {
                 let running = self.offset_committer.join().await;
-                // If the running checkpoint has failed as well, its error is returned. Either may
-                // be a fault, which has to stop the server.
+                // If the running checkpoint has failed as well, its error is returned, and examined
+                // like every error of a request. This one is examined here, because either may be a
+                // fault, which has to stop the server.
                 self.server.lifecycle.examine(&error);
                 let reported = running.err().unwrap_or(error);
                 return Err(fail_if_media_lost(
@@ -303,9 +305,9 @@ impl Append {
         Ok(())
     }
 
-    /// Makes room in the sink's full write buffer. Waits for the running write, and then tries again
-    /// to get pooled memory: without a running write the upload has the higher [`Priority`]. If it
-    /// gets no pooled memory, starts to write the buffer.
+    /// Makes room in the sink's full write buffer. Waits for the running write. If the buffer has no
+    /// pooled memory, tries again to get it: without a running write the upload has the higher
+    /// [`Priority`]. If the buffer is still full, writes it.
     ///
     /// [`Priority`]: super::write_buffer::Priority
     async fn make_room(&mut self) -> Result<(), Error> {
@@ -325,8 +327,8 @@ impl Append {
     }
 
     /// Whether a checkpoint would have bytes to commit: bytes that were accepted since the last
-    /// checkpoint was scheduled, or bytes of the running write whose checkpoint begins only when that
-    /// write has ended.
+    /// checkpoint was scheduled, or those of a running write for which a checkpoint is scheduled.
+    /// While the client pauses, nothing else would begin that checkpoint.
     fn needs_checkpoint(&self) -> bool {
         let is_new =
             self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_progress();
@@ -375,8 +377,8 @@ impl Append {
     async fn flush_committed(&mut self) -> Result<FlushedMedia, Error> {
         match self.flush_and_sync().await? {
             (flushed, false) => Ok(flushed),
-            // Something was written: small media that moves from the ledger to the vault, because
-            // it exceeds a limit that has become lower since.
+            // The disk was full, so there were bytes to write: small media that moves from the
+            // ledger to the vault, because the limit has become lower since.
             (_, true) => Err(Error::NoSpace),
         }
     }

@@ -38,11 +38,11 @@ impl RunningChecksum {
 pub(super) enum BackgroundHasher {
     /// Neither digest is wanted.
     Off,
-    /// The hasher after all bytes so far.
+    /// The hasher after all bytes that [`update`](Self::update) has got.
     Idle(Box<Md5Sha256Hasher>),
     /// A task is hashing the last bytes.
     Busy(JoinHandle<Box<Md5Sha256Hasher>>),
-    /// No hasher has got exactly the bytes so far. The digests will be computed from the stored
+    /// No hasher has got exactly the bytes that `update` has got. The digests will be computed from the stored
     /// media at the end.
     Unknown,
 }
@@ -77,7 +77,7 @@ impl BackgroundHasher {
         }
     }
 
-    /// Returns the serialized state after all bytes so far; empty if there is none.
+    /// Returns the serialized state after all bytes that `update` has got; empty if there is none.
     pub(super) async fn save(&mut self) -> Vec<u8> {
         let Some(hasher) = self.take_hasher().await else {
             return Vec::new();
@@ -87,7 +87,7 @@ impl BackgroundHasher {
         saved
     }
 
-    /// Waits until all bytes so far are hashed. Removes and returns the hasher; `None` if there is
+    /// Waits until all bytes that `update` has got are hashed. Removes and returns the hasher; `None` if there is
     /// none. Leaves `Off` if no digest is wanted, and `Unknown` otherwise.
     ///
     /// # Cancel safety

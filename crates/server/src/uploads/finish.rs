@@ -253,7 +253,7 @@ pub(crate) fn is_permanent(error: &Error) -> bool {
                 | Rejection::Vault(_)
                 | Rejection::Busy
                 | Rejection::Full(_)
-                // The client may come back with other credentials.
+                // Nothing that the upload contains: the handler may know the principal later.
                 | Rejection::Access(
                     AccessError::CredentialsMissing | AccessError::CredentialsInvalid
                 )

@@ -26,7 +26,8 @@ pub(super) struct OffsetCommitter {
     total: Option<u64>,
     /// When the last checkpoint was scheduled; before the first one, when the request began.
     last_checkpoint: Instant,
-    /// Offset of the last checkpoint that was scheduled.
+    /// Offset of the last checkpoint that was scheduled. A gzip body has no checkpoints: there it is
+    /// the offset of the last write that was made in place of one.
     pub(super) scheduled: u64,
     /// The running checkpoint.
     running: Option<JoinHandle<Result<Committed, Error>>>,
@@ -219,8 +220,9 @@ impl PendingCommit {
         Ok(committed)
     }
 
-    /// Returns the extent of the commit: all bytes in the vault after the last successful commit, also
-    /// those whose checkpoint failed because the ledger had no space.
+    /// Returns the extent of the commit: the bytes in the vault from the last successful commit up to
+    /// the offset of this one. Those of a checkpoint in between that failed, because the ledger had
+    /// no space, are included.
     fn extent(&self, progress: &Progress) -> Option<Extent> {
         progress.media.filter(|media| is_in_vault(*media))?;
         let RunningChecksum { offset: start, .. } = self.in_vault;

@@ -106,8 +106,8 @@ pub(crate) async fn continue_session(
     }
     let shared = Arc::clone(server);
     let body = body.take().expect(BODY_PRESENT);
-    // In its own box, which is dropped before the body is awaited.
-    let lease = Box::pin(async move {
+    // A future in a box of its own, so that its memory is free again while the body is awaited.
+    let take_lease = Box::pin(async move {
         let sessions = &shared.sessions;
         let locked = sessions.lease_for(id, &target, &head.request).await;
         (shared, locked, head, body)
@@ -117,7 +117,7 @@ pub(crate) async fn continue_session(
     server
         .lifecycle
         .run_to_completion(Box::pin(async move {
-            let (server, locked, head, body) = lease.await;
+            let (server, locked, head, body) = take_lease.await;
             let first = head.request.first();
             let action = match locked {
                 Ok(locked) => begin_action(server, locked, &head, body)?,

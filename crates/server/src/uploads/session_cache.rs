@@ -2,8 +2,8 @@
 //!
 //! A client that has started a session or sent a chunk usually sends its next request at once. An
 //! entry holds the state that this request needs: the committed row with its lease, the start
-//! request, and the open media. The next request then begins without a row of the ledger and without a
-//! new lease, and the last extent need not be read back and verified.
+//! request, and the open media. The next request then begins without reading the row from the ledger and
+//! without a new lease, and the last extent need not be read back and verified.
 //!
 //! A session is put into the cache when it is started, and later by the holder of its guard, after
 //! all bytes are committed. Only a holder of the guard takes an entry to use it.

@@ -289,9 +289,9 @@ impl<'a> SingleRequestUpload<'a> {
         Ok(())
     }
 
-    /// Makes room in the sink's full write buffer. Waits for the running write, and then tries again
-    /// to get pooled memory: without a running write the upload has the higher [`Priority`]. If it
-    /// gets no pooled memory, starts to write the buffer.
+    /// Makes room in the sink's full write buffer. Waits for the running write. If the buffer has no
+    /// pooled memory, tries again to get it: without a running write the upload has the higher
+    /// [`Priority`]. If the buffer is still full, writes it.
     ///
     /// [`Priority`]: super::write_buffer::Priority
     async fn make_room(&mut self) -> Result<(), Error> {

@@ -229,8 +229,9 @@ impl MediaSink {
         self.write_buffer.len()
     }
 
-    /// Whether a flush would write to the vault and not to the ledger: the media is in the vault
-    /// already, or the accepted bytes exceed the limit of small media.
+    /// Whether a flush would write to the vault and not hand the bytes out for the ledger: a write
+    /// has created the media in the vault, or the accepted bytes exceed the limit of small media.
+    /// The announced length does not matter: the first bytes of large media are small media too.
     pub(crate) fn is_for_vault(&self) -> bool {
         self.vault_media.is_some() || self.write_buffer.len() > self.sink_deps.small_media_limit
     }
@@ -241,8 +242,8 @@ impl MediaSink {
         self.known_large || self.is_for_vault()
     }
 
-    /// Whether the write buffer has bytes that may be written now. The bytes of media that may still
-    /// be small may not: they would be in the vault.
+    /// Whether the write buffer has bytes that may be written now. Media that may still be small is
+    /// not written, because the write would move it to the vault.
     pub(crate) fn can_write(&self) -> bool {
         self.buffered_len() > 0 && self.is_large()
     }
@@ -273,27 +274,28 @@ impl MediaSink {
             .is_some_and(|running| running.wants_progress)
     }
 
-    /// Waits for the running write, then starts to write the buffer.
+    /// Waits for the running write, then writes the buffer: pooled bytes in a task, others before
+    /// it returns.
     ///
-    /// With `wants_progress`, the progress after these bytes is returned as soon as their write has
-    /// ended: by this call, or else by the next call of `write` or of [`MediaSink::await_write`]. So
-    /// this call may return the progress of the previous write, or none. If the buffer is empty, the
-    /// running write counts as this one. A [flush](MediaSink::flush_and_sync) drops the progress,
-    /// because the one after the flush includes it.
+    /// With `wants_progress`, the call that sees the end of this write returns the progress after
+    /// it: this call, or else the next one of `write` or of [`MediaSink::await_write`]. So this call
+    /// may return the progress of the previous write, or none. If the buffer is empty, this call
+    /// returns the progress after all bytes, which are written then. A
+    /// [flush](MediaSink::flush_and_sync) drops the progress, because the one after the flush
+    /// includes it.
     pub(crate) async fn write(
         &mut self,
         wants_progress: bool,
     ) -> Result<Option<UnsyncedProgress>, Error> {
-        if let Some(running) = &mut self.running_write
-            && wants_progress
-            && self.write_buffer.len() == 0
-        {
-            running.wants_progress = true;
-        }
         // One write at a time: after a failed write, no other may follow.
         let earlier = self.await_write().await?;
         if self.write_buffer.len() == 0 {
-            return Ok(earlier);
+            let is_owed = wants_progress && earlier.is_none() && self.vault_media.is_some();
+            return Ok(if is_owed {
+                Some(self.unsynced_progress(self.buffer_end).await)
+            } else {
+                earlier
+            });
         }
         let is_pooled = self.write_buffer.is_pooled();
         self.start_write(wants_progress).await?;
@@ -312,8 +314,9 @@ impl MediaSink {
         let is_large_write = self.buffered_len() > self.unpooled_limit();
         let (from, slices) = self.drain_buffer().await;
         let offset = from.offset;
-        // A task, so that the next bytes are read while these are written. `stop_writing` or
-        // `await_write` waits for the task before any other operation on the media.
+        // A task, so that the next bytes are read while these are written. The sink waits for it
+        // before its next write, flush or delete. A checkpoint may sync meanwhile. If the sink is
+        // dropped first, `Vault::reopen` keeps the late write from the bytes of the next writer.
         let write = async move { write_out(&*media.media_writer, offset, slices).await };
         self.running_write = Some(Box::new(RunningWrite {
             task: tokio::spawn(write),
@@ -536,7 +539,7 @@ impl MediaSink {
         match (&flushed.small_bytes, &self.vault_media) {
             (Some(bytes), _) => Ok(hash(hasher, slice::from_ref(bytes))),
             (None, Some(media)) => self.hash_stored(media, hasher).await,
-            // There are no bytes.
+            // Does not happen: a flush hands out small bytes or has media in the vault.
             (None, None) => Ok(hasher),
         }
     }

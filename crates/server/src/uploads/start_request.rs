@@ -182,7 +182,7 @@ impl StartRequest {
         Parameters::parse(Some(&self.query)).unwrap_or_default()
     }
 
-    /// Parses the metadata. Must not be called after [`StartRequest::drop_metadata`].
+    /// Parses the metadata. Must not be called if [`StartRequest::is_metadata_dropped`].
     pub(crate) fn metadata(&self) -> Result<Map<String, Value>, Error> {
         Ok(parse_metadata(self.metadata.as_bytes())?)
     }

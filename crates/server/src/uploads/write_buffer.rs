@@ -77,9 +77,9 @@ impl WriteBuffer {
     /// the offset of the buffer's first byte in the media. Without pooled memory the buffer may
     /// hold `unpooled` bytes.
     pub(crate) fn room(&self, unpooled: usize, start: u64) -> usize {
-        // Full pooled memory ends at a multiple of the vault's write unit in the media, wherever it
-        // begins. So the next one begins there, and if it is full as well, the vault can write all
-        // of it with O_DIRECT.
+        // Pooled memory counts as full `misalignment` bytes early, so that its bytes end at a
+        // multiple of the vault's write unit in the media. The next buffer then begins at one, and
+        // if it becomes full, the vault can write all of it with O_DIRECT.
         let misalignment = usize::try_from(start % WRITE_UNIT as u64).expect("less than a unit");
         let most = match &self.pooled {
             Some(pooled) => pooled.capacity() - misalignment,
@@ -261,7 +261,7 @@ impl BufferPool {
         Some(PooledMemory { segments })
     }
 
-    /// Frees all memory if no segment is in use and none was acquired since the last
+    /// Frees all memory if no segment is in use and none was acquired during the last
     /// [`UNUSED_CALLS`] calls. Must be called once a second.
     pub(crate) fn free_if_unused(&self) {
         let mut state = self.0.state();

@@ -39,3 +39,15 @@ async fn unpooled_bytes_are_written_before_more_is_read() {
     assert!(!sink.owes_progress());
     drop(acquired);
 }
+
+#[tokio::test]
+async fn bytes_that_a_write_has_left_uncommitted_can_be_committed_during_a_pause() {
+    let buffer_pool = BufferPool::new(0);
+    let acquired: Vec<_> = std::iter::from_fn(|| buffer_pool.acquire(Priority::High)).collect();
+    let mut sink = full_sink(&buffer_pool);
+    assert!(!sink.find_room());
+    assert!(sink.write(false).await.unwrap().is_none());
+    let unsynced = sink.write(true).await.unwrap().unwrap();
+    assert_eq!(unsynced.progress.offset, UNPOOLED_LARGE as u64);
+    drop(acquired);
+}
