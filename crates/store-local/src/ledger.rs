@@ -1,7 +1,8 @@
 //! The ledger on SQLite.
 //!
-//! One connection writes ([`writer`]), a few others read ([`ReaderPool`]), and SQLite's WAL lets
-//! both work at the same time. Opening a ledger scans no table, unless it is upgraded. The ledger never reads the wall
+//! One connection makes all changes ([`committer`]), one copies the WAL into the database file
+//! ([`wal`]), and a few others read ([`ReaderPool`]). SQLite's WAL lets all of them work at the same
+//! time. Opening a ledger scans no table, unless it is upgraded. The ledger never reads the wall
 //! clock: callers pass the time. Waits are measured by the monotonic clock.
 //!
 //! Terms of these modules:
@@ -16,7 +17,10 @@
 //! * **Media**: the bytes of an upload. *Small media* is in the ledger, all other media is in the
 //!   vault. A session or a resource *references* media. Media that loses its last reference is
 //!   *released*: small media is deleted, and other media goes to the **garbage list** until the
-//!   vault has deleted its file. Media is *unknown* if it has no reference and is not on the list.
+//!   vault has deleted its file. Media is *unknown* if it has no reference and is not on the list: in
+//!   the vault it is an orphan.
+//! * **Writer**: the thread that makes all changes ([`writer`]). Its [`committer`] owns the
+//!   connection.
 //! * **Change**: a queued modification of the database ([`Change`]). A *refused* change leaves no
 //!   trace in the database, and the ledger goes on. A **change set** ([`ChangeSet`]) is one change
 //!   that may modify several resources and finish a session.
@@ -28,8 +32,8 @@
 //! * **Fault**: a failure after which nothing is promised about the database, such as a failed
 //!   sync. The first fault is recorded ([`FailStop`]). From then on every call fails with
 //!   [`LedgerError::Fault`]. Lack of space, a lock that another connection holds, and an unreadable
-//!   row are no faults. A failed measurement in [`Ledger::space`] is not recorded, either: only
-//!   that call returns [`LedgerError::Fault`].
+//!   row are no faults. If [`Ledger::space`] cannot measure the file system, that is not recorded,
+//!   either: only that call returns [`LedgerError::Fault`].
 //! * **Stopped file system**: one that could not write its own journal and has shut down. From then
 //!   on it refuses all changes, but a sync may still succeed, although the bytes are lost. So the
 //!   writer asks the file systems of ledger and vault whether they have stopped, before and after
@@ -52,8 +56,9 @@
 //!   *restarts* the WAL: the commit writes from the beginning of the WAL file again. If a reader still
 //!   uses the WAL, a later commit does so. All checkpoints run in SQLite's mode `PASSIVE`, which waits for no other connection.
 //! * **Reserve**: a file that only occupies disk space. When changes find no space, the file is
-//!   shortened, step by step, and the changes are repeated ([`Reserve`]). Changes that bring an
-//!   upload nearer to its end may use one half of it, and changes that free space three quarters
+//!   shortened, step by step, and the changes are repeated ([`Reserve`]). Finishes, and
+//!   commits of offsets that bring no small media, may use one half of it, and changes that free space
+//!   three quarters
 //!   ([`Purpose`](crate::reserve::Purpose)). The rest is for the next opening of the database. All
 //!   other changes may use none of it.
 //! * **Failpoint**: `Failpoint::X.reach()` marks a moment at which tests kill the process. In a
@@ -110,14 +115,13 @@ const MAX_SHRINKS: u32 = 8;
 
 /// A [`Ledger`] in an SQLite database.
 ///
-/// It is opened by [`LocalStore::open`](crate::LocalStore::open). Dropping it makes the queued
-/// changes and closes the database, which blocks for about the time of a commit and a checkpoint.
-/// Reads whose futures were dropped may still be running. Dropping the ledger waits for them first,
-/// for up to half a second.
+/// It is opened by [`LocalStore::open`](crate::LocalStore::open). Dropping it waits
+/// up to half a second for reads whose futures were dropped. Then it makes the queued changes and
+/// closes the database, which blocks for about the time of a commit and a checkpoint.
 #[derive(Debug)]
 pub struct LocalLedger {
     // Fields are dropped in this order, because the writer's connection must be the last one to
-    // close. SQLite checkpoints the WAL and removes it when the last connection closes, if that
+    // close. The writer closes that of the checkpoint thread before its own. SQLite checkpoints the WAL and removes it when the last connection closes, if that
     // connection allows it. The writer's allows it unless there was a fault, the readers' never do.
     readers: ReaderPool,
     writer: Writer,
@@ -332,8 +336,9 @@ impl Ledger for LocalLedger {
     ) -> Result<Vec<SessionId>, LedgerError> {
         // Every id is greater than the empty blob.
         let after = after.map_or(Vec::new(), |id| id.as_bytes().to_vec());
-        // State 1 is finishing. It is a literal, because with a parameter SQLite would prepare the
-        // statement again for each binding. An id of another length is skipped, so that one damaged row does not keep
+        // State 1 is finishing. It is a literal, so that SQLite can use the partial index
+        // `sessions_finishing`. With a parameter it could do so only by preparing the statement again
+        // for each value. An id of another length is skipped, so that one damaged row does not keep
         // the others from being found.
         let query = move |connection: &Connection| {
             connection
@@ -389,7 +394,8 @@ impl Ledger for LocalLedger {
                 Ok(space_probe.probe(size))
             })
             .await?;
-        // Not recorded in `fail_stop`, so only this call fails: a failed measurement loses no data.
+        // Not recorded in `fail_stop`, so only this call fails: a file system that cannot be measured
+        // loses no data.
         let report = probed.map_err(|error| LedgerError::Fault(Arc::new(error)))?;
         self.shrink(report).await?;
         // Measured before the shrinking, which shortens the file only at a later checkpoint.

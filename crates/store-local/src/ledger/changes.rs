@@ -122,9 +122,9 @@ impl Change {
 
     /// Returns the purpose for which the change may use the reserve, or `None` if it must not.
     ///
-    /// The reserve is for changes that free space, and for those that bring an upload nearer to its
-    /// end and write little: the commit of an offset, unless it brings small media, and the finish.
-    /// All other changes would only use it up.
+    /// The reserve is for changes that free space, for commits of offsets that bring no small media,
+    /// and for finishes, whatever they write: after a finish the client is done. All other changes
+    /// would only use it up.
     pub(super) fn purpose(&self) -> Option<Purpose> {
         match self {
             Self::End { .. } | Self::Expire { .. } | Self::ForgetGarbage(_) => {
@@ -302,7 +302,8 @@ impl Tables<'_> {
         self.write_media(session, None)
     }
 
-    /// Deletes expired sessions and returns their ids. Rows that cannot be read are skipped.
+    /// Deletes expired sessions and returns their ids. Rows whose id or media cannot be read are
+    /// skipped. Other damage does not matter to a deletion.
     pub(super) fn expire(
         &self,
         now: Timestamp,
@@ -310,8 +311,7 @@ impl Tables<'_> {
     ) -> Result<Vec<SessionId>, ChangeError> {
         // A finishing session (state 1) is not deleted however old it is: its bytes are
         // acknowledged as complete, so it must be finished first. The conditions on the lengths of
-        // ids and on `place` skip unreadable rows, which would otherwise make the whole change
-        // fail.
+        // ids and on `place` skip rows that would otherwise make the whole change fail.
         let mut statement = self.connection.prepare_cached(
             "SELECT rowid, id, media, place FROM sessions
              WHERE expires < ?1 AND state <> 1 AND length(id) = 32

@@ -31,8 +31,8 @@ use super::wal::{CheckpointThread, Checkpointer, Wal, is_busy_error, is_full_err
 use crate::reserve::{Purpose, Reserve};
 use crate::sync_health::{FailStop, SyncVerifier};
 
-/// Maximum number of unwritten epochs in memory. A transaction that finds more writes all of them.
-/// This bounds the memory for sessions whose leases are never used for a change.
+/// Number of unwritten epochs above which the next transaction that makes a change writes all of
+/// them. So leases that are never used for a change do not take up memory for long.
 const MAX_UNWRITTEN_EPOCHS: usize = 1 << 16;
 
 /// State that the committer shares with [`LocalLedger`](super::LocalLedger).
@@ -48,8 +48,8 @@ pub(super) struct WriterShared {
 pub(super) struct Committer {
     checkpointer: Checkpointer,
     connection: Connection,
-    /// The database file, which the checkpoint thread syncs. It is closed after all connections
-    /// but those of readers that do not end in time: see [`Committer::close`].
+    /// The database file, which the checkpoint thread syncs. It is closed last. Only a read
+    /// that outlasts the wait at closing may still have a connection open: see [`Committer::close`].
     database_file: Option<Arc<File>>,
     wal: Wal,
     shared: WriterShared,
@@ -80,7 +80,7 @@ enum TransactionError {
 }
 
 /// Runs one change in a transaction. `None` means that the change was refused and cannot be undone
-/// by itself, so that the whole transaction must be rolled back.
+/// without the others, so that the whole transaction must be rolled back.
 type RunChange = fn(&Committer, &Change, &Tables<'_>) -> rusqlite::Result<Option<Outcome>>;
 
 impl Committer {
@@ -155,8 +155,8 @@ impl Committer {
         Ok(outcomes)
     }
 
-    /// Begins, advances or completes a checkpoint if that is due. Called after each round, when the
-    /// callers of the round have been answered.
+    /// Begins, advances or completes a checkpoint if that is due. Called after each round that has made
+    /// changes, when the callers of the round have been answered.
     pub(super) fn checkpoint_if_due(&mut self) {
         // After a failed sync the success of another one means nothing. So the WAL must stay as it
         // is, for the next process to replay.
@@ -186,8 +186,8 @@ impl Committer {
             self.try_lacking_space(changes, &mut outcomes, None)?;
         }
         for purpose in [Purpose::Finish, Purpose::MakeSpace] {
-            // For each purpose, the changes that may use the reserve are first tried alone, before the
-            // reserve is shortened: without the other changes they may find space. Then the reserve is shortened by one small step at
+            // For each purpose, the changes that may use the reserve are first tried without those that
+            // may not, with the reserve as it is: they may find space then. Then the reserve is shortened by one small step at
             // a time: other programs may take the space that is left over.
             while self.try_lacking_space(changes, &mut outcomes, Some(purpose))?
                 && self.shared.reserve.shorten(purpose)
@@ -263,7 +263,7 @@ impl Committer {
     }
 
     /// Runs the transaction once, with each change run by `run_change`. Returns `None` if a change
-    /// was refused that could not be undone by itself. Afterwards no transaction is open, unless
+    /// was refused that could not be undone without the others. Afterwards no transaction is open, unless
     /// the rollback has failed.
     fn attempt(
         &self,

@@ -262,7 +262,7 @@ pub(crate) struct Repair {
 }
 
 impl Repair {
-    /// Opens the ledger at `path`, which must exist, as a server does. `identity` is the one that
+    /// Opens the ledger at `path` as a server does. The file must exist. `identity` is the one that
     /// the caller has read from it and compared with the vault. The caller holds the lock of the
     /// directory.
     pub(crate) fn open(path: &Path, identity: Identity) -> Result<Self, OpenError> {
@@ -330,7 +330,8 @@ pub(crate) fn copy(
     }
     let file = filesystem::create(target).map_err(io)?;
     copy_pages(source, target, copied).map_err(|error| {
-        // Only the copy grows, so lack of space concerns its disk.
+        // Only the copy grows, so lack of space nearly always concerns its disk. The source needs
+        // space only if SQLite has to create its `-shm`.
         let failed = if error.is_full() { target } else { source };
         error.at(failed)
     })?;

@@ -104,7 +104,7 @@ fn read_resource(row: &Row<'_>) -> rusqlite::Result<Resource> {
     })
 }
 
-/// Returns those of `ids` that are unknown: no session or resource references them, and they are
+/// Returns those of `ids` that are unknown (orphans, if the vault has them): no session or resource references them, and they are
 /// not on the garbage list.
 pub(super) fn unknown_media(
     connection: &Connection,

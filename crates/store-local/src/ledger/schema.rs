@@ -151,7 +151,8 @@ impl SchemaError {
     }
 }
 
-/// Opens the connection that writes. In an empty file it creates the tables, with this identity.
+/// Opens the connection that makes changes. In an empty database it creates the tables, with this
+/// identity.
 /// The identity of existing tables is not compared. Tables of an earlier version are upgraded.
 pub(super) fn open_writer(
     path: &Path,
@@ -213,7 +214,7 @@ pub(super) fn open_external_reader(path: &Path) -> Result<Connection, SchemaErro
     let connection = open_reader(path)?;
     match read_header(&connection)? {
         (APPLICATION_ID, OLDEST..=VERSION) => Ok(connection),
-        (0, 0) => Err(SchemaError::Empty),
+        (0, 0) if is_empty(&connection)? => Err(SchemaError::Empty),
         (APPLICATION_ID, found) => Err(SchemaError::UnsupportedVersion { found }),
         _ => Err(SchemaError::Foreign),
     }
@@ -285,7 +286,7 @@ fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), Sc
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = read_header(&transaction)?;
     match found {
-        (0, 0) => {
+        (0, 0) if is_empty(&transaction)? => {
             transaction.execute_batch(TABLES)?;
             transaction.execute("INSERT INTO store VALUES (?1)", [identity.as_bytes()])?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -308,6 +309,13 @@ fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), Sc
         );
     }
     Ok(())
+}
+
+/// Whether the database has no tables. Databases of other applications often have neither an id nor
+/// a version.
+fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
+    let count = "SELECT count(*) FROM sqlite_schema";
+    connection.query_row(count, [], |row| Ok(row.get::<_, i64>(0)? == 0))
 }
 
 /// Reads the application id and the version of the schema from the header of the database.

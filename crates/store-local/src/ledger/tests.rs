@@ -397,6 +397,22 @@ async fn database_of_an_unsupported_version_or_another_application_is_refused() 
     }
 }
 
+#[test]
+fn database_without_an_id_but_with_tables_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ledger.sqlite");
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE notes (text)").unwrap();
+    drop(other);
+    let opened = [
+        schema::open_writer(&path, IDENTITY, Durability::Disk),
+        schema::open_external_reader(&path),
+    ];
+    for error in opened.map(|opened| opened.unwrap_err().to_string()) {
+        assert!(error.contains("another"), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn closing_ledger_waits_for_abandoned_reads() {
     let TestLedger { ledger, dir } = TestLedger::new();

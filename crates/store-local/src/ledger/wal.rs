@@ -60,12 +60,13 @@ struct Lengths {
     /// Length of the WAL as of the last commit.
     pages: AtomicI64,
     /// Number of pages of the WAL that were in the database file after the last checkpoint. Greater
-    /// than `pages` if the WAL was restarted afterwards and is still shorter.
+    /// than `pages` if the WAL was restarted afterwards and is still shorter. 0 if it is not known,
+    /// because another connection was running a checkpoint: all pages count as pending then.
     copied: AtomicI64,
 }
 
 impl Wal {
-    /// Watches the commits of `connection`, which is the only one that writes.
+    /// Watches the commits of `connection`, which is the only one that makes changes.
     ///
     /// `disk_len` is the size in bytes of the disk with the database file. `wal_len` is the length
     /// in bytes of the WAL file, which an earlier process may have left. Its pages count as pending until
@@ -126,10 +127,9 @@ impl Wal {
     /// Copies pending pages into the database file, except pages that a running reader must not see
     /// yet. Commits go on meanwhile. Pages that they add are left for the next checkpoint.
     ///
-    /// Returns `false` if the checkpoint has failed for lack of space or because of a lock other than
-    /// that of a running checkpoint, and `true` otherwise. Neither tells whether pages are still
-    /// pending. While another connection runs a checkpoint, this one copies nothing and returns
-    /// `true`.
+    /// Returns `false` if space is lacking or another connection holds a lock. If that connection
+    /// runs a checkpoint itself, this one copies nothing and returns `true`. So `true` does not mean
+    /// that no page is pending.
     pub(super) fn checkpoint(&self, connection: &Connection) -> rusqlite::Result<bool> {
         // PASSIVE never waits for readers or the writer, and never keeps them waiting.
         let mut statement = connection.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?;

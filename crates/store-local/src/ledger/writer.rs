@@ -338,8 +338,9 @@ impl QueueSlots {
 #[derive(Debug)]
 struct CommitDelay {
     slots: Arc<QueueSlots>,
-    /// About the largest number of callers that recently waited for a reply at the same time. It
-    /// rises at once and falls slowly: see [`CommitDelay::record`].
+    /// About the largest number of callers that recently queued calls during one round. A caller that
+    /// queues its next call while its round ends counts twice. It rises at once and falls slowly: see
+    /// [`CommitDelay::record`].
     recent_callers: usize,
 }
 
@@ -382,8 +383,9 @@ impl CommitDelay {
         max.min(self.recent_callers * 3 / 4)
     }
 
-    /// Records that a round has made `changes`. Their callers, and the callers of the calls that
-    /// are queued by now, have waited at the same time.
+    /// Records that a round has made `changes`. Calls that are queued by now count as well. Some may
+    /// be the next calls of the same callers, so the sum may be too high. The wait then ends with its
+    /// timeout, and the next rounds correct the number.
     fn record(&mut self, changes: usize) {
         // The number rises at once, and falls by an eighth with each round. So the writer soon
         // stops waiting for callers that make no more calls.
