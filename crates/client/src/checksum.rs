@@ -13,9 +13,9 @@ use crate::source::{Media, SourceError};
 /// The CRC32C of the bytes that one call has sent, computed while it sends them.
 ///
 /// They are one range of the media, the *covered* range. It begins at the first byte, or, if an
-/// earlier call began the upload, at the offset that was committed then. Late bytes of the earlier
-/// call may be committed meanwhile. The next bytes sent then begin after the end of the range, and a
-/// new range begins with them.
+/// earlier call began the upload, at the offset that was committed when this call began. Bytes that
+/// the earlier call sent may still arrive and be committed during this call. The offset then skips
+/// ahead of the range, and a new range begins at it.
 ///
 /// The body of the current request has a clone, which shares the state.
 #[derive(Debug, Clone, Default)]
@@ -127,7 +127,7 @@ pub(crate) fn compare<T: PartialEq + ToString>(
 }
 
 /// Computes the CRC32C of the whole media. Returns `None` if a part of it was not sent by this
-/// process and cannot be read again.
+/// call and cannot be read again.
 pub(crate) async fn media_crc32c(
     media: &Media,
     sent: &RunningChecksum,

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, CONTENT_RANGE};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 use windlass_proto::content_range::ContentRange;
 use windlass_proto::parameters::Parameters;
-use windlass_proto::transfer::{self, Failure, Refusal, SessionStatus};
+use windlass_proto::transfer::{self, ErrorReply, Failure, SessionStatus};
 use windlass_proto::upload_type::UploadType;
 
 use crate::download::{Download, DownloadProgress, Downloaded};
@@ -88,7 +88,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The HTTP client cannot be set up. No cause is known.
+    /// The HTTP client cannot be set up. This is not known to happen.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let transport = HttpTransport::new(settings.timeouts)?;
         Ok(Self::with_transport(Arc::new(transport), settings.token))
@@ -177,8 +177,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The server does not reply, or its reply does not state a session's state. The query is not
-    /// retried.
+    /// The server does not reply, or its reply does not state a session's state. The query is repeated
+    /// only with a refreshed token, after a 401.
     ///
     /// # Cancel safety
     ///
@@ -198,7 +198,8 @@ impl Client {
     /// # Errors
     ///
     /// The server does not reply, or its reply says that the session was not cancelled, for
-    /// instance because it is finished. The request is not retried.
+    /// instance because it is finished. The request is repeated only with a refreshed
+    /// token, after a 401.
     ///
     /// # Cancel safety
     ///
@@ -210,7 +211,7 @@ impl Client {
         match reply.status.as_u16() {
             499 | 200 | 204 => Ok(Status::Cancelled),
             404 | 410 => Ok(Status::Lost),
-            _ => Err(refused(&reply)),
+            _ => Err(error_reply(&reply)),
         }
     }
 
@@ -243,6 +244,22 @@ impl Client {
         &self,
         method: Method,
         session: &SessionUri,
+        headers: HeaderMap,
+    ) -> Result<Reply, Error> {
+        let reply = self.send_once(&method, session, headers.clone()).await?;
+        let is_token_refused =
+            reply.status == StatusCode::UNAUTHORIZED && session.may_receive_token();
+        if is_token_refused && self.0.can_refresh() {
+            self.0.refresh().await?;
+            return self.send_once(&method, session, headers).await;
+        }
+        Ok(reply)
+    }
+
+    async fn send_once(
+        &self,
+        method: &Method,
+        session: &SessionUri,
         mut headers: HeaderMap,
     ) -> Result<Reply, Error> {
         if session.may_receive_token()
@@ -251,17 +268,13 @@ impl Client {
             headers.insert(AUTHORIZATION, token);
         }
         let request = Request {
-            method,
+            method: method.clone(),
             url: session.url().clone(),
             headers,
             body: Body::Empty,
         };
-        Ok(self
-            .0
-            .transport()
-            .send(request)
-            .await
-            .map_err(ErrorCause::Transport)?)
+        let sent = self.0.transport().send(request).await;
+        Ok(sent.map_err(ErrorCause::Transport)?)
     }
 }
 
@@ -275,7 +288,7 @@ impl Status {
             }),
             Some(SessionStatus::Lost) => Ok(Self::Lost),
             Some(SessionStatus::Cancelled) => Ok(Self::Cancelled),
-            None => Err(refused(reply)),
+            None => Err(error_reply(reply)),
         }
     }
 }
@@ -324,10 +337,10 @@ async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<Upload
 
 /// Returns the size of media that can be sent in a single request; `None` for other media.
 ///
-/// A file and bytes in memory can be, whatever their size. A stream can be if it ends within
-/// [`MAX_SINGLE_REQUEST`] bytes and within its window, because the request must be repeatable. It
-/// is read into the window up to its end, even if its length was stated. One byte more is asked for,
-/// which shows whether the stream ends.
+/// A file and bytes in memory qualify, whatever their size. A stream qualifies if it ends within
+/// [`MAX_SINGLE_REQUEST`] bytes and within its window, because the request must be repeatable. To
+/// find out, up to that many bytes and one more are read into the window, even if the length was
+/// stated.
 async fn single_request_size(media: &mut Media) -> Result<Option<u64>, Error> {
     if media.is_stream() {
         let filled = media.fill(MAX_SINGLE_REQUEST + 1).await?;
@@ -346,8 +359,8 @@ fn as_transfer_reply(reply: &Reply) -> transfer::Reply<'_> {
 }
 
 /// Returns the error for a reply with an unexpected status.
-fn refused(reply: &Reply) -> Error {
-    let failure = Failure::Refused(Refusal::of(&as_transfer_reply(reply)));
+fn error_reply(reply: &Reply) -> Error {
+    let failure = Failure::Refused(ErrorReply::of(&as_transfer_reply(reply)));
     ErrorCause::Upload {
         failure,
         last_error: None,

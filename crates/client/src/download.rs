@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use url::Url;
 use windlass_proto::backoff::{Backoff, Schedule};
 use windlass_proto::digest::{Crc32c, Md5};
-use windlass_proto::transfer::Refusal;
+use windlass_proto::transfer::ErrorReply;
 
 use crate::progress::RateLimit;
 use crate::random;
@@ -244,7 +244,7 @@ impl Run<'_> {
                 path: self.partial.path().to_owned(),
             })),
             Response::Encoded(encoding) => Err(DownloadError::Encoded { encoding }.into()),
-            Response::Refused => Err(response::refused(incoming).await),
+            Response::Error => Err(response::error_reply(incoming).await),
         }
     }
 
@@ -407,10 +407,16 @@ pub enum DownloadError {
     },
     /// A file is in the way, and [`Download::overwrite`] does not permit to replace it: a
     /// `TARGET.part.json` that no download wrote, or a `TARGET.part` with content but without a
-    /// `TARGET.part.json`. Also: during the download, `TARGET.part` was removed or replaced.
+    /// `TARGET.part.json`.
     #[error("{} is in the way: no download created it", path.display())]
     UnrelatedFile {
         /// The path. A file there was not changed.
+        path: PathBuf,
+    },
+    /// During the download, `TARGET.part` was removed, renamed or replaced.
+    #[error("{} was removed or replaced during the download", path.display())]
+    PartReplaced {
+        /// `TARGET.part`. A file there was not changed.
         path: PathBuf,
     },
     /// `TARGET.part` belongs to a download of another URL, and [`Download::overwrite`] does not
@@ -441,14 +447,15 @@ pub enum DownloadError {
     #[error(transparent)]
     Token(#[from] TokenError),
     /// The transport failed: the connection cannot be established, keeps breaking or stalling, or
-    /// has an invalid certificate; or the text of a refusal is too long. Holds a
+    /// has an invalid certificate; or the text of an error is too long. Holds a
     /// [`TransportError`](crate::transport::TransportError).
     #[error("{0}")]
     Connection(#[source] Box<dyn StdError + Send + Sync>),
-    /// The server refuses the request.
+    /// The server replied with an error: it refuses the request or is overloaded.
     #[error("the server refused the request: {0}")]
-    Refused(Box<Refusal>),
-    /// The server redirects more than five times in a row.
+    Refused(Box<ErrorReply>),
+    /// The server redirects more than five times in a row. A repetition with a refreshed token counts
+    /// like a redirection.
     #[error("the server redirects too often")]
     TooManyRedirections,
     /// A redirection has no valid URL, leads to one that is neither HTTP nor HTTPS, or leads from
@@ -512,15 +519,15 @@ impl DownloadError {
         Self::Connection(error.into())
     }
 
-    /// Returns whether the error is a refusal that may be temporary.
-    pub(crate) fn is_transient_refusal(&self) -> bool {
-        matches!(self, Self::Refused(refusal) if response::is_transient(refusal))
+    /// Returns whether the server replied with an error that may be temporary.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, Self::Refused(reply) if reply.is_transient())
     }
 
     /// Returns the status of the response that the download failed with, if any.
     pub fn status(&self) -> Option<StatusCode> {
         match self {
-            Self::Refused(refusal) => Some(refusal.status),
+            Self::Refused(reply) => Some(reply.status),
             _ => None,
         }
     }
@@ -528,7 +535,7 @@ impl DownloadError {
     /// Returns the `reason` of Google's error object, if the server sent one.
     pub fn reason(&self) -> Option<&str> {
         match self {
-            Self::Refused(refusal) => refusal.reason.as_deref(),
+            Self::Refused(reply) => reply.reason.as_deref(),
             _ => None,
         }
     }

@@ -55,7 +55,8 @@ pub enum Kind {
     /// almost nothing of what it is sent, a download gets something other than the media (for
     /// instance the login page of a network), or the HTTP client cannot be set up.
     Connection,
-    /// The server replies that it is overloaded or has an internal error, and retries did not help.
+    /// The server replies that it is overloaded or has an internal error. Retries did not help, or the
+    /// call makes none.
     Unavailable,
     /// The call exceeded its time limit.
     Timeout,
@@ -166,9 +167,11 @@ impl ErrorCause {
 
 fn kind_of_failure(failure: &Failure) -> Kind {
     match failure {
+        // Of a call that is not retried.
+        Failure::Refused(reply) if reply.is_transient() => Kind::Unavailable,
         Failure::Refused(_) => Kind::Refused,
         Failure::Cancelled => Kind::Cancelled,
-        Failure::GaveUp { .. } if failure.refusal().is_some() => Kind::Unavailable,
+        Failure::GaveUp { .. } if failure.error_reply().is_some() => Kind::Unavailable,
         Failure::GaveUp { .. } => Kind::Connection,
         Failure::SessionsLost { .. } => Kind::SessionLost,
         // The server needs earlier bytes again, which the window of the stream no longer has.
@@ -183,13 +186,14 @@ fn kind_of_download(error: &DownloadError) -> Kind {
     match error {
         DownloadError::Exists { .. }
         | DownloadError::UnrelatedFile { .. }
+        | DownloadError::PartReplaced { .. }
         | DownloadError::OtherUrl { .. }
         | DownloadError::NotAFile { .. }
         | DownloadError::File { .. } => Kind::Target,
         DownloadError::InUse { .. } => Kind::Busy,
         DownloadError::Token(_) => Kind::Token,
         DownloadError::Connection(_) | DownloadError::NotTheMedia { .. } => Kind::Connection,
-        DownloadError::Refused(_) if error.is_transient_refusal() => Kind::Unavailable,
+        DownloadError::Refused(_) if error.is_transient() => Kind::Unavailable,
         DownloadError::Refused(_) => Kind::Refused,
         DownloadError::TooManyRedirections
         | DownloadError::BadRedirection
@@ -244,10 +248,11 @@ impl Error {
         self.0.cause.kind()
     }
 
-    /// Returns the status of the reply that caused the error, if any.
+    /// Returns the status of the reply that caused the error, if any. `None` also if the session was
+    /// lost or cancelled, which [`kind`](Self::kind) says.
     pub fn status(&self) -> Option<StatusCode> {
         match &self.0.cause {
-            ErrorCause::Upload { failure, .. } => failure.refusal().map(|refusal| refusal.status),
+            ErrorCause::Upload { failure, .. } => failure.error_reply().map(|reply| reply.status),
             ErrorCause::Download(error) => error.status(),
             _ => None,
         }
@@ -256,7 +261,7 @@ impl Error {
     /// Returns the `reason` of Google's error object, if the server sent one.
     pub fn reason(&self) -> Option<&str> {
         match &self.0.cause {
-            ErrorCause::Upload { failure, .. } => failure.refusal()?.reason.as_deref(),
+            ErrorCause::Upload { failure, .. } => failure.error_reply()?.reason.as_deref(),
             ErrorCause::Download(error) => error.reason(),
             _ => None,
         }

@@ -208,7 +208,8 @@ impl Journal {
     /// Removes a record. The session of its upload stays on the server until it expires;
     /// [`Client::cancel`](crate::Client::cancel) ends it.
     ///
-    /// A damaged record is removed as well, but not a record of another version.
+    /// A record that cannot be used, for instance a malformed one or one of another user, is removed as
+    /// well, but not a record of another version.
     ///
     /// # Errors
     ///
@@ -327,8 +328,8 @@ impl LockedRecord {
         &self.record
     }
 
-    /// Records the number of committed bytes. Writes it, without a sync, at most once per second. A
-    /// number that is skipped is written only if the upload fails before the next one. The number is
+    /// Records the number of committed bytes. Writes it, without a sync, at most once per second.
+    /// Numbers that are skipped are lost, except the latest one if the upload fails. The number is
     /// for display only, because an upload that continues queries the server.
     pub(crate) fn set_committed(&mut self, offset: u64) -> Result<(), JournalError> {
         self.record.committed = offset;
@@ -487,7 +488,10 @@ pub enum Damage {
         /// The supported version.
         known: u64,
     },
-    /// The session URI or the upload URL is not valid.
+    /// The session URI is not valid.
     #[error("{0}")]
     Session(InvalidSessionUri),
+    /// The upload URL is not valid.
+    #[error("its upload URL is not an absolute URL")]
+    UploadUrl,
 }

@@ -22,7 +22,8 @@
 //!
 //! By default, media of up to 5 MiB is sent in a single request. Larger media is sent to a
 //! *session* on the server, in one request or in several. Such a *resumable* upload survives broken
-//! connections, overload, lost replies and lost sessions. If the source is a regular file and the
+//! connections, overload and lost replies, and also lost sessions if its source can be read again
+//! from the first byte. If the source is a regular file and the
 //! upload has a [`Journal`], it also survives the end of the process. When an upload is finished,
 //! the size and the digests that the server states are compared with those of the sent media.
 //!
@@ -68,7 +69,7 @@ pub use upload::{HttpMethod, Upload, Uploaded};
 pub use windlass_proto::backoff::Schedule;
 pub use windlass_proto::digest::Crc32c;
 pub use windlass_proto::transfer::{
-    Cause, ChunkSize, Chunking, Failure, Refusal, RetryPolicy, Wait,
+    Cause, ChunkSize, Chunking, ErrorReply, Failure, RetryPolicy, Wait,
 };
 pub use windlass_proto::upload_type::UploadType;
 

@@ -205,9 +205,9 @@ impl Media {
     /// Reads from a stream into its window or spill, up to offset `upto` of the media. Other media
     /// needs no filling: all of it is available at once.
     ///
-    /// Returns earlier if the stream ends. Also returns earlier if the window is full and holds one
-    /// byte more, which shows whether the media continues after a chunk as large as the window.
-    /// More can then be read only after bytes were [released](Self::release).
+    /// Returns earlier if the stream ends. Also returns earlier if the window is full. One byte beyond
+    /// it is then read ahead, which shows whether the media continues after a chunk as large as the
+    /// window. More can then be read only after bytes were [released](Self::release).
     ///
     /// # Cancel safety
     ///

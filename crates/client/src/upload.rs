@@ -251,8 +251,8 @@ impl Upload {
     }
 
     /// Sets when and how often failed requests are retried. By default an upload fails after six
-    /// attempts without progress, ten after replies that the protocol does not have; the waits between
-    /// six attempts last about half a minute in all.
+    /// attempts without progress, between which it waits about half a minute in all. Replies that are
+    /// not part of the protocol are counted separately: an upload fails after ten.
     #[must_use]
     pub fn retry_policy(self, retry_policy: RetryPolicy) -> Self {
         Self {
@@ -265,7 +265,7 @@ impl Upload {
     /// sent media. Default: true.
     ///
     /// The CRC32C is computed while bytes are sent, which costs almost nothing. Bytes that an
-    /// earlier process sent are read again for it, at the end. If the server states an MD5, all
+    /// earlier call sent are read again for it, at the end. If the server states an MD5, all
     /// media is read again; of a stream with a [window](crate::Source::with_window) the MD5 is not
     /// compared.
     #[must_use]

@@ -72,7 +72,7 @@ pub(crate) struct UploadDriver<'a> {
     /// Counts the bytes that requests have taken from the media.
     counter: ByteCounter,
     rate_meter: RateMeter,
-    /// CRC32C of these bytes.
+    /// CRC32C of the media that requests have taken, repeats ignored.
     checksum: RunningChecksum,
     /// Boundary of the multipart body of a single request.
     boundary: String,

@@ -41,7 +41,7 @@ mod plan;
 mod tests;
 
 pub use exchange::{Action, Cause, Chunk, Event, Failure, Request, Wait};
-pub use exchange::{Refusal, Reply, SessionStatus, retry_after};
+pub use exchange::{ErrorReply, Reply, SessionStatus, retry_after};
 pub use plan::{ChunkSize, Chunking, InvalidChunkSize, Media, Plan, RetryPolicy};
 
 /// One upload, from its first request to its end.
@@ -254,7 +254,7 @@ impl Transfer {
             ReplyClass::Complete => self.complete(kind, reply, random),
             ReplyClass::Lost => self.lost(reply.status),
             ReplyClass::Transient => {
-                let cause = Cause::Reply(Refusal::of(reply));
+                let cause = Cause::Reply(ErrorReply::of(reply));
                 self.interrupted(kind, cause, reply.retry_after, random)
             }
             ReplyClass::Unexpected => self.unexpected(kind, reply, random),
@@ -265,7 +265,7 @@ impl Transfer {
                 Event::Nothing
             }
             ReplyClass::Unauthorized | ReplyClass::Refused => {
-                self.fail(Failure::Refused(Refusal::of(reply)))
+                self.fail(Failure::Refused(ErrorReply::of(reply)))
             }
             ReplyClass::Cancelled => self.fail(Failure::Cancelled),
         }
@@ -456,7 +456,7 @@ impl Transfer {
     /// Gives up at once.
     fn not_the_protocol(&mut self, reply: &Reply<'_>) -> Event {
         self.fail(Failure::Unexpected {
-            refusal: Refusal::of(reply),
+            reply: ErrorReply::of(reply),
             tries: 1,
             session: false,
         })
@@ -464,7 +464,7 @@ impl Transfer {
 
     /// Retries after a pause, up to `other_tries` times.
     fn unexpected(&mut self, kind: RequestKind, reply: &Reply<'_>, random: u32) -> Event {
-        let refusal = Refusal::of(reply);
+        let error_reply = ErrorReply::of(reply);
         if kind == RequestKind::Data {
             self.broken = self.chunk();
         }
@@ -473,7 +473,7 @@ impl Transfer {
         if self.unexpected_count >= of {
             let session = kind.after_failure() == RequestKind::Query;
             return self.fail(Failure::Unexpected {
-                refusal,
+                reply: error_reply,
                 tries: self.unexpected_count,
                 session,
             });
@@ -482,7 +482,7 @@ impl Transfer {
             delay: self.pause(reply.retry_after, random),
             attempt: self.unexpected_count + 1,
             of,
-            cause: Cause::Reply(refusal),
+            cause: Cause::Reply(error_reply),
         };
         self.phase = Phase::Waiting(wait, kind.after_failure());
         Event::Nothing

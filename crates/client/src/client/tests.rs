@@ -487,6 +487,54 @@ async fn token_is_sent_to_a_parsed_session_and_not_to_a_deserialized_one() {
     }
 }
 
+#[tokio::test]
+async fn refused_token_is_refreshed_once_for_status_and_cancel() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let path = directory.path().join("token");
+    let session: SessionUri = "http://h/session?upload_id=1"
+        .parse()
+        .expect("it is a session URI");
+    std::fs::write(&path, "old").expect("there is room");
+    let script = Script::new([
+        committed(2),
+        replies(401),
+        committed(3),
+        replies(401),
+        replies(401),
+    ]);
+    let client = Client::with_transport(script.clone(), Some(TokenSource::file(&path)));
+    client.status(&session).await.expect("the server replies");
+    std::fs::write(&path, "new").expect("there is room");
+    let status = client.status(&session).await.expect("the server replies");
+    assert_eq!(status, Status::Active { committed: 3 });
+    let error = client.cancel(&session).await.expect_err("it is refused");
+    assert_eq!(error.kind(), Kind::Refused);
+    let seen = script.seen();
+    let tokens: Vec<_> = seen
+        .iter()
+        .map(|seen| &seen.headers["authorization"])
+        .collect();
+    let (old, new) = ("Bearer old", "Bearer new");
+    assert_eq!(tokens, [old, old, new, new, new]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn overload_is_told_from_a_refusal_of_a_status_query() {
+    let session: SessionUri = "http://h/session?upload_id=1"
+        .parse()
+        .expect("it is a session URI");
+    for (status, kind) in [
+        (503, Kind::Unavailable),
+        (429, Kind::Unavailable),
+        (403, Kind::Refused),
+    ] {
+        let client = Client::with_transport(Script::new([replies(status)]), None);
+        let error = client.status(&session).await.expect_err("it fails");
+        assert_eq!(error.kind(), kind);
+        assert_eq!(error.is_retryable(), kind == Kind::Unavailable);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn error_of_a_malformed_session_hides_it() {
     for text in ["\"no-secret\"", "\"ftp://h/secret\""] {

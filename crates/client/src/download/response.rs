@@ -5,9 +5,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue};
 use windlass_proto::digest::{Crc32c, ExpectedDigests, Md5};
-use windlass_proto::transfer::{self, Refusal, retry_after};
+use windlass_proto::transfer::{self, ErrorReply, retry_after};
 
 use super::DownloadError;
 use crate::now;
@@ -32,8 +32,8 @@ pub(super) enum Response {
     NotTheMedia,
     /// Media in an encoding that was not requested.
     Encoded(String),
-    /// The server refuses the request.
-    Refused,
+    /// A reply with an error.
+    Error,
 }
 
 /// What the head of a response with the whole media states about the media.
@@ -75,7 +75,7 @@ impl Response {
                     Self::NotAContinuation
                 }
             }
-            _ => Self::Refused,
+            _ => Self::Error,
         }
     }
 
@@ -150,9 +150,9 @@ fn is_html(content_type: &HeaderValue) -> bool {
         .any(|html| essence.eq_ignore_ascii_case(html))
 }
 
-/// Returns the encoding of the body that has to be undone to get the media as it is stored, if any.
-/// The stated size, ranges and digests are those of the stored media. If the media itself is stored
-/// in an encoding and sent as it is stored, nothing has to be undone.
+/// Returns the encoding that the server has added to the stored media for this response, if any. An
+/// encoding in which the media is stored does not count. The stated size, ranges and digests are
+/// those of the stored media.
 fn encoding(headers: &HeaderMap) -> Option<String> {
     let stored_encoding = stored_encoding(headers);
     let encodings = headers.get_all(CONTENT_ENCODING).into_iter();
@@ -180,8 +180,8 @@ fn stored_encoding(headers: &HeaderMap) -> &str {
     encoding.unwrap_or(IDENTITY)
 }
 
-/// The `Content-Range: bytes FIRST-LAST/TOTAL` of a 206. Clients of uploads send another header of
-/// this name.
+/// The `Content-Range: bytes FIRST-LAST/TOTAL` of a 206. Requests of uploads use this header
+/// with another syntax ([`windlass_proto::content_range`]).
 struct ResponseRange {
     start: u64,
     /// Offset after the last byte.
@@ -279,36 +279,21 @@ impl AttemptError {
     }
 }
 
-/// Returns whether a refusal may be temporary.
-pub(super) fn is_transient(refusal: &Refusal) -> bool {
-    let is_rate_limit = matches!(
-        refusal.reason.as_deref(),
-        Some("rateLimitExceeded" | "userRateLimitExceeded")
-    );
-    let status = refusal.status;
-    status.is_server_error()
-        || matches!(
-            status,
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
-        )
-        || status == StatusCode::FORBIDDEN && is_rate_limit
-}
-
-/// Reads a refusal and returns its error.
-pub(super) async fn refused(incoming: Incoming) -> AttemptError {
-    let reply = match incoming.collect().await {
-        Ok(reply) => reply,
+/// Reads a reply with an error and returns that.
+pub(super) async fn error_reply(incoming: Incoming) -> AttemptError {
+    let received = match incoming.collect().await {
+        Ok(received) => received,
         Err(error) => return error.into(),
     };
-    let retry_after = retry_after(&reply.headers, now());
-    let refusal = Refusal::of(&transfer::Reply {
-        status: reply.status,
-        headers: &reply.headers,
-        body: &reply.body,
+    let retry_after = retry_after(&received.headers, now());
+    let reply = ErrorReply::of(&transfer::Reply {
+        status: received.status,
+        headers: &received.headers,
+        body: &received.body,
         retry_after,
     });
-    let is_transient = is_transient(&refusal);
-    let error = DownloadError::Refused(Box::new(refusal));
+    let is_transient = reply.is_transient();
+    let error = DownloadError::Refused(Box::new(reply));
     if is_transient {
         AttemptError::Transient { error, retry_after }
     } else {

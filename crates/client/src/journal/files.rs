@@ -12,7 +12,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::{Damage, JournalError, Record, RecordId};
-use crate::{InvalidSessionUri, SessionUri, SourceIdentity};
+use crate::{SessionUri, SourceIdentity};
 
 /// The role of a file, which its extension shows.
 ///
@@ -469,7 +469,7 @@ fn not_a_record(error: serde_json::Error) -> Damage {
 
 /// Parses the session URI. `url` is the upload URL; a token may be sent to its origin only.
 fn session(text: &str, url: &str) -> Result<SessionUri, Damage> {
-    let url = Url::parse(url).map_err(|_| Damage::Session(InvalidSessionUri::NotAUrl))?;
+    let url = Url::parse(url).map_err(|_| Damage::UploadUrl)?;
     let session: SessionUri = text.parse().map_err(Damage::Session)?;
     Ok(session.issued_for(&url))
 }

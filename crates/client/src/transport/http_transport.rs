@@ -59,7 +59,7 @@ impl HttpTransport {
     ///
     /// # Errors
     ///
-    /// [`TransportError::SetUp`]: the HTTP client cannot be created. No cause is known.
+    /// [`TransportError::SetUp`]: the HTTP client cannot be created. This is not known to happen.
     pub(crate) fn new(timeouts: Timeouts) -> Result<Self, TransportError> {
         Self::with_tls(timeouts, tls_with_system_roots())
     }

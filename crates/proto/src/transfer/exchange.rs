@@ -146,7 +146,7 @@ impl Request {
 pub enum Failure {
     /// The server refuses the request, and would refuse it again.
     #[error("the server refused the request: {0}")]
-    Refused(Refusal),
+    Refused(ErrorReply),
     /// The session was cancelled.
     #[error("the upload was cancelled")]
     Cancelled,
@@ -163,10 +163,10 @@ pub enum Failure {
         retry_after: Option<Duration>,
     },
     /// The replies do not belong to the protocol.
-    #[error("the server does not follow the upload protocol: {refusal} (attempts: {tries})")]
+    #[error("the server does not follow the upload protocol: {reply} (attempts: {tries})")]
     Unexpected {
         /// The last reply.
-        refusal: Refusal,
+        reply: ErrorReply,
         /// Number of attempts.
         tries: u32,
         /// Whether a session exists in which a later attempt can continue.
@@ -215,8 +215,8 @@ impl Failure {
             Self::GaveUp { session, .. } | Self::Unexpected { session, .. } => *session,
             // A reply without Google's error object may come from a proxy, which knows nothing of
             // the session.
-            Self::Refused(refusal) => {
-                refusal.reason.is_none() || matches!(refusal.status.as_u16(), 401 | 403 | 407)
+            Self::Refused(reply) => {
+                reply.reason.is_none() || matches!(reply.status.as_u16(), 401 | 403 | 407)
             }
             Self::SessionRewound { committed, .. } => *committed > 0,
             Self::Cancelled
@@ -227,14 +227,14 @@ impl Failure {
     }
 
     /// Returns the reply that caused the failure, if any.
-    pub fn refusal(&self) -> Option<&Refusal> {
+    pub fn error_reply(&self) -> Option<&ErrorReply> {
         match self {
-            Self::Refused(refusal)
-            | Self::Unexpected { refusal, .. }
+            Self::Refused(reply)
+            | Self::Unexpected { reply, .. }
             | Self::GaveUp {
-                cause: Cause::Reply(refusal),
+                cause: Cause::Reply(reply),
                 ..
-            } => Some(refusal),
+            } => Some(reply),
             _ => None,
         }
     }
@@ -246,7 +246,7 @@ pub enum Cause {
     /// The connection broke, or could not be established.
     Broken,
     /// The server replied with an error.
-    Reply(Refusal),
+    Reply(ErrorReply),
     /// The server accepted a chunk and committed almost nothing of it.
     Stalled,
 }
@@ -255,7 +255,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Broken => f.write_str("the connection broke"),
-            Self::Reply(refusal) => refusal.fmt(f),
+            Self::Reply(reply) => reply.fmt(f),
             Self::Stalled => f.write_str("the server kept nothing of what was sent"),
         }
     }
@@ -393,7 +393,7 @@ impl ReplyClass {
             401 => Self::Unauthorized,
             499 => Self::Cancelled,
             408 | 429 | 500..=599 => Self::Transient,
-            403 if Refusal::of(reply).is_rate_limit() => Self::Transient,
+            403 if ErrorReply::of(reply).is_rate_limit() => Self::Transient,
             // A second writer, a wrong connection, a request that is too early: each may pass.
             100..=399 | 409 | 421 | 423 | 425 => Self::Unexpected,
             _ => Self::Refused,
@@ -446,9 +446,9 @@ fn is_html(headers: &HeaderMap) -> bool {
     })
 }
 
-/// A reply other than the expected one.
+/// A reply with an error or another unexpected status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ErrorReply {
     /// The status.
     pub status: StatusCode,
     /// The first `reason` of Google's error object.
@@ -463,7 +463,7 @@ const RATE_LIMITS: [&str; 2] = ["rateLimitExceeded", "userRateLimitExceeded"];
 /// Maximum length of a message in characters.
 const LONGEST_MESSAGE: usize = 400;
 
-impl Refusal {
+impl ErrorReply {
     /// Reads a reply: Google's error object, a plain text, or a page, which is ignored.
     pub fn of(reply: &Reply<'_>) -> Self {
         let error: Option<Value> = serde_json::from_slice(reply.body).ok();
@@ -480,6 +480,13 @@ impl Refusal {
         }
     }
 
+    /// Returns whether the same request may succeed later: the server is overloaded, has an internal
+    /// error, or limits the rate.
+    pub fn is_transient(&self) -> bool {
+        matches!(self.status.as_u16(), 408 | 429 | 500..=599)
+            || self.status == StatusCode::FORBIDDEN && self.is_rate_limit()
+    }
+
     pub(super) fn is_rate_limit(&self) -> bool {
         self.reason
             .as_deref()
@@ -487,7 +494,7 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ErrorReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "status {}", self.status.as_u16())?;
         if let Some(reason) = &self.reason {

@@ -99,14 +99,14 @@ impl Files {
     }
 
     fn lock(&self, file: &File) -> Result<(), DownloadError> {
-        let is_locked = match file.try_lock() {
+        let no_other_has_it = match file.try_lock() {
             // Some file systems do not support locks. The download is then not protected against a
             // second one.
             Ok(()) | Err(TryLockError::Error(_)) => true,
             Err(TryLockError::WouldBlock) => false,
         };
         // Between open and lock, another download may have renamed the file to the target.
-        if is_locked && is_at(file, &self.part).map_err(self.file_error())? {
+        if no_other_has_it && is_at(file, &self.part).map_err(self.file_error())? {
             return Ok(());
         }
         Err(DownloadError::InUse {
@@ -174,7 +174,7 @@ impl Files {
     pub(super) fn publish(&self, file: &File) -> Result<(), DownloadError> {
         file.sync_all().map_err(self.file_error())?;
         if !is_at(file, &self.part).map_err(self.file_error())? {
-            return Err(DownloadError::UnrelatedFile {
+            return Err(DownloadError::PartReplaced {
                 path: self.part.clone(),
             });
         }

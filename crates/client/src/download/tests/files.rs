@@ -256,7 +256,7 @@ async fn file_that_replaced_the_part_is_not_published() {
         .download()
         .run(&Server::new(media()), None, meanwhile)
         .await;
-    assert!(matches!(error, Err(DownloadError::UnrelatedFile { .. })));
+    assert!(matches!(error, Err(DownloadError::PartReplaced { .. })));
     assert_eq!(fs::read(&part).unwrap(), PRECIOUS);
     assert!(!dir.target().exists());
 }

@@ -207,8 +207,8 @@ impl RequestProgress {
                 (self.limit(state.awaited), state.since)
             };
             let now = Instant::now();
-            // The request may come to wait for another event during the sleep. No limit is shorter
-            // than the time to the next check, so such a wait cannot exceed its limit before it.
+            // The awaited event may change during the sleep. Every limit is at least as long as the
+            // sleep, so the new one cannot be exceeded before the next check.
             let next_check = now + self.timeouts.idle.min(self.timeouts.reply);
             let wake_at = match limit {
                 Some(limit) if now >= since + limit => return limit,

@@ -59,7 +59,7 @@ fn body_of_any_shape_is_read_without_panic() {
         body: &[0xff, 0xfe, 0x00],
         ..Reply::empty(StatusCode::BAD_REQUEST)
     };
-    assert_eq!(Refusal::of(&reply).message, None);
+    assert_eq!(ErrorReply::of(&reply).message, None);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn failure_holds_the_reply_that_caused_it() {
         let (_, failure) = run_until_failure(&mut sending(), |transfer| {
             answer.to(transfer);
         });
-        let status = failure.refusal().map(|refusal| refusal.status);
+        let status = failure.error_reply().map(|reply| reply.status);
         assert_eq!(status, refused.then_some(answer.status));
     }
 }

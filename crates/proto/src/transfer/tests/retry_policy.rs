@@ -59,7 +59,7 @@ fn wait_states_the_next_attempt_and_the_cause() {
     answer(503).to(&mut transfer);
     let second = wait(&transfer);
     assert_eq!((second.attempt, second.of), (3, 6));
-    assert!(matches!(second.cause, Cause::Reply(refusal) if refusal.status == 503));
+    assert!(matches!(second.cause, Cause::Reply(reply) if reply.status == 503));
 }
 
 #[test]

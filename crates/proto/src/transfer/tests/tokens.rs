@@ -7,7 +7,7 @@ fn refreshable() -> Transfer {
 #[track_caller]
 fn refused(transfer: &Transfer) {
     assert!(
-        matches!(failure(transfer), Failure::Refused(refusal) if refusal.status == 401),
+        matches!(failure(transfer), Failure::Refused(reply) if reply.status == 401),
         "{:?}",
         transfer.poll()
     );
