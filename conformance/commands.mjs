@@ -1,5 +1,5 @@
 // Answers commands, each a line of JSON on standard input, by a line on standard output:
-// {"result": ...} or {"error": CODE or MESSAGE, "status": STATUS, if the library knows one}.
+// {"result": ...} or {"error": CODE or MESSAGE, "name": NAME, "status": STATUS, if the library knows one}.
 import {createInterface} from "node:readline";
 
 // `replacer` is that of JSON.stringify.
@@ -7,7 +7,7 @@ export async function serve(answer, replacer) {
   for await (const line of createInterface({input: process.stdin})) {
     const said = await answer(JSON.parse(line)).then(
       (result) => ({result: result ?? null}),
-      (error) => ({error: error.code ?? String(error.message), status: error.status}),
+      (error) => ({error: error.code ?? String(error.message), name: error.name ?? typeof error, status: error.status}),
     );
     console.log(JSON.stringify(said, replacer));
   }

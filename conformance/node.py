@@ -5,16 +5,31 @@ import subprocess
 
 
 class Refused(Exception):
-    """What the library threw: its code or message, and the status if it knows one."""
+    """What the library threw: its code or message, its name, and the status if it knows one."""
 
     def __init__(self, said):
         super().__init__(said["error"])
-        self.status = said.get("status")
+        self.name, self.status = said["name"], said.get("status")
+
+
+def words_of(error):
+    """What the library threw, in a word or two: its name, and its status or its code."""
+    return f"`{error.name}` {error.status or error}"
+
+
+def thrown(call):
+    """The words of what the library throws."""
+    try:
+        call()
+    except Refused as error:
+        return words_of(error)
+    raise AssertionError("not refused")
 
 
 class Node:
     def __init__(self, script, *arguments):
-        command = ["node", script, *arguments]
+        # What libraries warn their authors of is not for the log of a suite.
+        command = ["node", "--no-warnings", script, *arguments]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, **command):

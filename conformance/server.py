@@ -1,17 +1,26 @@
 """A windlass server under test."""
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
+import urllib.request
 
 
 class Server:
-    """The real binary with a data directory of its own. Can be killed and started again."""
+    """The real binary with a data directory of its own. Can be killed and started again.
 
-    def __init__(self, binary, *options):
+    Settings are those of docs/configuration.md, with `_` for the dot: sessions_lifetime="1s".
+    """
+
+    def __init__(self, binary, *options, **settings):
         self.binary, self.options = binary, options
+        # The library answers a broken connection by sending a head without its body; nobody wants to
+        # wait long for that body.
+        settings = {"limits_body_timeout": "2s", **settings}
+        self.settings = {f"WINDLASS_{name.upper()}": value for name, value in settings.items()}
         # Beside the sources' build output: a temporary file system may be one that the server refuses.
         self.data = tempfile.mkdtemp(prefix="conformance-", dir=os.path.dirname(os.path.abspath(binary)))
         self.port = 0
@@ -22,9 +31,7 @@ class Server:
         return [*serve, "--allow-unsafe-filesystem", *self.options]
 
     def start(self):
-        # The library answers a broken connection by sending a head without its body; nobody wants to
-        # wait long for that body.
-        environment = {**os.environ, "WINDLASS_LIMITS_BODY_TIMEOUT": "2s"}
+        environment = {**os.environ, **self.settings}
         self.process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, text=True, env=environment)
         line = self.process.stdout.readline()
         if not line.startswith(("listening on http://", "listening on https://")):
@@ -42,7 +49,31 @@ class Server:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=15)
 
+    def limited(self, api, version, folder, accept, max_size):
+        """A file that describes an API as the server does, with other limits to media: an `--api` for another server."""
+        with urllib.request.urlopen(f"{self.url}/discovery/v1/apis/{api}/{version}/rest") as reply:
+            document = json.load(reply)
+        for upload in uploads(document):
+            upload.update(accept=[accept], maxSize=str(max_size))
+        path = os.path.join(folder, f"{api}.{version}.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(document, file)
+        return path
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.remove()
+
     def remove(self):
         if self.process.poll() is None:
             self.kill()
         shutil.rmtree(self.data, ignore_errors=True)
+
+
+def uploads(node):
+    """What the methods of a document say of media."""
+    yield from (method["mediaUpload"] for method in node.get("methods", {}).values() if "mediaUpload" in method)
+    for inner in node.get("resources", {}).values():
+        yield from uploads(inner)

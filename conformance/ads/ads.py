@@ -18,7 +18,7 @@ from googleapiclient.http import MediaIoBaseUpload
 
 import files
 import published
-from line import BreakingLine
+from faults import CUT, FaultProxy
 from report import Report
 from resumable import to_the_end
 from server import Server
@@ -105,14 +105,11 @@ def assets(report, server, version, whose):
 
     def broken():
         """The connection dies three times in the middle of a chunk."""
-        line = BreakingLine(server.port, after=700 * KIB, breaks=3)
-        try:
+        with FaultProxy(server.port, CUT, times=3, after=700 * KIB) as line:
             through = Assets(line.url, version)
             asset = through.insert("film.mp4", "VIDEO", film, resumable=True, chunksize=MIB)
-            assert line.broken == 3, f"the line broke {line.broken} times"
+            assert line.struck == 3, f"the line broke {line.struck} times"
             assert fetched(f"{made.where}{asset['id']}?alt=media") == film, "other bytes came back"
-        finally:
-            line.close()
 
     def alone():
         request = made.service.creativeAssets().insert(

@@ -40,7 +40,7 @@ class Upload:
 
 class Service:
     def __init__(self, server, document):
-        self.url, self.document = server.url, document
+        self.url, self.port, self.document = server.url, server.port, document
         served = copy.deepcopy(document)
         served["rootUrl"] = server.url + "/"
         self.library = build_from_document(served, credentials=AnonymousCredentials())

@@ -2,8 +2,8 @@
 
 import hashlib
 
-from library import CHUNK, KIB, MIB, download, raw, refused, same, upload
-from line import BreakingLine
+from faults import CUT, FaultProxy
+from library import CHUNK, KIB, LIBRARY, MIB, download, raw, refused, same, upload
 from report import media
 from resumable import to_the_end
 
@@ -67,13 +67,18 @@ def uploads(report, drive, _):
         made = drive.files.create(body={"name": "llama"}, media_body=upload(SMALL)).execute()
         same(sorted(made), ["id", "kind", "mimeType", "name"])
 
-    report.case("simple", simple)
-    report.case("multipart", lambda: drive.verify(drive.create(SMALL).execute(), SMALL))
-    report.case("multipart, larger", lambda: drive.verify(drive.create(LARGE).execute(), LARGE))
-    report.case("resumable, one request", lambda: drive.verify(to_the_end(drive.create(LARGE, resumable=True)), LARGE))
-    report.case("resumable, 256 KiB chunks",
-                lambda: drive.verify(to_the_end(drive.create(LARGE, resumable=True, chunksize=CHUNK)), LARGE))
-    report.case("resumable, empty", lambda: drive.verify(to_the_end(drive.create(b"", resumable=True)), b""))
+    def multipart(data):
+        return lambda: drive.verify(drive.create(data).execute(), data)
+
+    def resumable(data, **how):
+        return lambda: drive.verify(to_the_end(drive.create(data, resumable=True, **how)), data)
+
+    report.case("simple", simple, LIBRARY, "simple")
+    report.case("multipart", multipart(SMALL), LIBRARY, "multipart")
+    report.case("multipart, larger", multipart(LARGE), LIBRARY, "multipart")
+    report.case("resumable, one request", resumable(LARGE), LIBRARY, "resumable")
+    report.case("resumable, 256 KiB chunks", resumable(LARGE, chunksize=CHUNK), LIBRARY, "chunks")
+    report.case("resumable, empty", resumable(b""), LIBRARY, "empty")
     report.case("ids that clients choose", chosen)
     report.case("update of media, then of fields", updated)
     report.case("the fields of a reply, if none are asked for", default_fields)
@@ -81,14 +86,11 @@ def uploads(report, drive, _):
 
 def lines(report, drive, server):
     def breaks():
-        line = BreakingLine(server.port, after=700 * KIB, breaks=3)
-        try:
+        with FaultProxy(server.port, CUT, times=3, after=700 * KIB) as line:
             request = drive.create(LARGE, resumable=True, chunksize=MIB)
             request.uri = request.uri.replace(server.url, line.url)
             drive.verify(to_the_end(request), LARGE)
-            same(line.broken, 3)
-        finally:
-            line.close()
+            same(line.struck, 3)
 
     def taken_up():
         first = drive.create(LARGE, resumable=True, chunksize=CHUNK)
@@ -99,7 +101,7 @@ def lines(report, drive, server):
         second._in_error_state = True  # It asks how far the session is.
         drive.verify(to_the_end(second), LARGE)
 
-    report.case("resumable, over a line that breaks", breaks)
+    report.case("resumable, over a line that breaks", breaks, LIBRARY, "cut")
     report.case("resumable, taken up by another request", taken_up)
 
 

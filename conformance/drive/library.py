@@ -8,6 +8,7 @@ import urllib.request
 from googleapiclient import errors
 from googleapiclient.http import MediaIoBaseDownload, MediaIoBaseUpload
 
+LIBRARY = "google-api-python-client"
 KIB, MIB = 1024, 1024 * 1024
 CHUNK = 256 * KIB
 

@@ -30,8 +30,8 @@ class Named:
     def __init__(self, report, name):
         self.report, self.name = report, name
 
-    def case(self, name, function):
-        self.report.case(f"{self.name}: {name}", function)
+    def case(self, name, function, *of):
+        self.report.case(f"{self.name}: {name}", function, *of)
 
 
 def published(report, binary):

@@ -3,7 +3,7 @@
 import struct
 import zlib
 
-from library import CHUNK, MIB, raw, refused, same, upload
+from library import CHUNK, LIBRARY, MIB, raw, refused, same, upload
 from report import media
 from resumable import to_the_end
 
@@ -46,9 +46,12 @@ def uploads(report, youtube, server):
         same(youtube.videos().list(part="id", id=video).execute()["items"], [])
         refused(youtube.videos().delete(id=video), 404, "notFound")
 
-    report.case("videos.insert, multipart", lambda: whole(insert(youtube, LARGE)))
-    report.case("videos.insert, resumable", lambda: whole(insert(youtube, LARGE, resumable=True)))
-    report.case("videos.insert, 256 KiB chunks", lambda: whole(insert(youtube, LARGE, resumable=True, chunksize=CHUNK)))
+    def inserted(**how):
+        return lambda: whole(insert(youtube, LARGE, **how))
+
+    report.case("videos.insert, multipart", inserted(), LIBRARY, "multipart")
+    report.case("videos.insert, resumable", inserted(resumable=True), LIBRARY, "resumable")
+    report.case("videos.insert, 256 KiB chunks", inserted(resumable=True, chunksize=CHUNK), LIBRARY, "chunks")
     report.case("videos: insert, list, update, delete", life)
 
 

@@ -17,7 +17,7 @@ import tempfile
 
 from client import Client
 from emulators import FakeGcsServer, GcpStorageEmulator
-from line import BreakingLine
+from faults import CUT, LOST_FINAL_REPLY, LOST_START, FaultProxy
 from report import Report, check, media
 
 KIB, MIB = 1024, 1024 * 1024
@@ -75,14 +75,11 @@ class Storage:
         left = self.client.unfinished()
         assert left == [], f"the journal holds {left}"
 
-    def over_breaking_line(self, after, how, deaf=False, restarts=0):
-        """Uploads over a line that breaks once, behind so many bytes."""
-        line = BreakingLine(self.emulator.port, after=after, breaks=1, deaf=deaf)
-        try:
+    def over(self, fault, how, restarts=0, after=None):
+        """Uploads over a line on which a fault strikes once; a cut after so many bytes."""
+        with FaultProxy(self.emulator.port, fault, after=after) as line:
             self.upload(LARGE, *how, base=line.url, restarts=restarts)
-            assert line.broken == 1, "the line did not break"
-        finally:
-            line.close()
+            assert line.struck == 1, "the fault did not strike"
 
 
 def md5(data):
@@ -182,18 +179,18 @@ def refusals(report, storage):
 
 def broken(report, storage):
     """Nowhere here does the client have to ask a session how far it is, but for one that has gone."""
-    over = storage.over_breaking_line
+    over, simple = storage.over, ("--type", "media")
     multipart = "--type", "multipart", "--metadata", "{}"
-    report.case("simple, the line breaks in the middle", lambda: over(700 * KIB, ("--type", "media")))
-    report.case("simple, the reply is lost", lambda: over(len(LARGE), ("--type", "media"), deaf=True))
-    report.case("multipart, the line breaks in the middle", lambda: over(700 * KIB, multipart))
-    report.case("resumable, the reply to the start is lost", lambda: over(1, ONE_REQUEST, deaf=True))
+    report.case("simple, the line breaks in the middle", lambda: over(CUT, simple, after=700 * KIB))
+    report.case("simple, the reply is lost", lambda: over(LOST_FINAL_REPLY, simple))
+    report.case("multipart, the line breaks in the middle", lambda: over(CUT, multipart, after=700 * KIB))
+    report.case("resumable, the reply to the start is lost", lambda: over(LOST_START, ONE_REQUEST))
     report.case("resumable, the final reply is lost, and the session with it",
-                lambda: over(len(LARGE), ONE_REQUEST, deaf=True, restarts=1))
+                lambda: over(LOST_FINAL_REPLY, ONE_REQUEST, restarts=1))
 
 
 def gcp_storage_emulator(report, storage):
-    over = storage.over_breaking_line
+    over = storage.over
 
     def killed():
         name, file = storage.name(), storage.file(LARGE)
@@ -203,8 +200,8 @@ def gcp_storage_emulator(report, storage):
         storage.verify(storage.client.resume(), name, LARGE)
 
     wrong = json.dumps({"md5Hash": md5(b"other")})
-    report.case("resumable, the line breaks in the middle", lambda: over(700 * KIB, ONE_REQUEST))
-    report.case("resumable in chunks, the line breaks in the middle", lambda: over(100 * KIB, CHUNKS))
+    report.case("resumable, the line breaks in the middle", lambda: over(CUT, ONE_REQUEST, after=700 * KIB))
+    report.case("resumable in chunks, the line breaks in the middle", lambda: over(CUT, CHUNKS, after=100 * KIB))
     report.case("resumed after kill -9 of the client", killed)
     for how in "multipart", "resumable":
         report.case(f"a wrong digest is refused, {how}", lambda how=how: storage.refused(400, "--type", how, "--metadata", wrong))
@@ -215,11 +212,8 @@ def gcp_storage_emulator(report, storage):
 
 def fake_gcs_server(report, storage):
     def noticed():
-        line = BreakingLine(storage.emulator.port, after=700 * KIB, breaks=1)
-        try:
+        with FaultProxy(storage.emulator.port, CUT, after=700 * KIB) as line:
             outcome = storage.client.upload(storage.file(LARGE), storage.url(storage.name(), base=line.url), *ONE_REQUEST, code=5)
-        finally:
-            line.close()
         assert outcome.one("failed")["kind"] == "mismatch", outcome
 
     def cancelled():

@@ -6,11 +6,12 @@ import sys
 import tempfile
 import urllib.request
 
-from line import BreakingLine
-from node import Node, Refused
+from faults import CUT, EXPIRED, LOST_FINAL_REPLY, LOST_REPLY, UNAVAILABLE, FaultProxy
+from node import Node, Refused, thrown
 from report import Report, media, write
 from server import Server
 
+LIBRARY = "firebase"
 KIB, MIB = 1024, 1024 * 1024
 # Up to 256 KiB go in one request; longer media in chunks of 256 KiB, 512 KiB, 1 MiB and so on.
 SIZES = {"empty": 0, "small": 1000, "the last in one request": 256 * KIB, "the first in a session": 256 * KIB + 1,
@@ -26,7 +27,8 @@ def main(binary, packages):
             for part in uploads, life, lists, refusals:
                 part(report, library, server, scratch)
             library.close()
-            broken(report, packages, server, scratch)
+            faults(report, packages, server, scratch)
+            limits(report, binary, packages, server, scratch)
     finally:
         server.remove()
     return report.end()
@@ -65,8 +67,10 @@ def uploads(report, library, _, scratch):
         library.delete(name)
 
     for name, size in SIZES.items():
-        report.case(f"uploadBytes, {name}", lambda size=size: upload("upload", size))
-        report.case(f"uploadBytesResumable, {name}", lambda size=size: upload("resumable", size))
+        one, several = ("multipart", "chunks") if size else ("empty", "empty")
+        report.case(f"uploadBytes, {name}", lambda size=size: upload("upload", size), LIBRARY, one)
+        of = (LIBRARY, several) if size > 256 * KIB or not size else ()
+        report.case(f"uploadBytesResumable, {name}", lambda size=size: upload("resumable", size), *of)
     report.case("uploadBytesResumable, paused and resumed", lambda: upload("resumable", 5 * MIB, pauseAt=256 * KIB))
 
 
@@ -128,23 +132,50 @@ def refusals(report, library, server, scratch):
     report.case("a wrong token", token)
 
 
-def broken(report, packages, server, scratch):
+def faults(report, packages, server, scratch):
     """The library asks how much has arrived after a chunk that broke off, or whose reply is lost."""
-    def upload(deaf):
-        data = media(5 * MIB + 7, seed=5)
-        line = BreakingLine(server.port, MIB, 2, deaf)
-        library = Library(packages, line.url.rsplit(":", 1)[1])
-        made = library.resumable("broken", path=write(scratch, data))
-        assert line.broken, "nothing broke"
-        line.close()
-        library.close()
-        direct = Library(packages, server.port)
-        check(direct, made, "broken", data)
-        direct.delete("broken")
-        direct.close()
+    def upload(fault, **how):
+        def case():
+            data = media(5 * MIB + 7, seed=5)
+            with FaultProxy(server.port, fault, **how) as line:
+                library = Library(packages, line.own_port)
+                made = library.resumable("broken", path=write(scratch, data))
+                assert line.struck == how.get("times", 1), f"it struck {line.struck} times"
+                library.close()
+            direct = Library(packages, server.port)
+            check(direct, made, "broken", data)
+            direct.delete("broken")
+            direct.close()
+        return case
 
-    report.case("connections that break in a chunk", lambda: upload(False))
-    report.case("replies that are lost", lambda: upload(True))
+    report.case("503 to chunks", upload(UNAVAILABLE, times=2, skip=1), LIBRARY, "503 in the middle")
+    report.case("connections that break in a chunk", upload(CUT, times=2, skip=1), LIBRARY, "cut")
+    report.case("replies that are lost", upload(LOST_REPLY, times=2, skip=1), LIBRARY, "lost reply")
+    report.case("a final reply that is lost", upload(LOST_FINAL_REPLY), LIBRARY, "lost final reply")
+
+
+def limits(report, binary, packages, server, scratch):
+    """What the library throws, of servers with lower limits."""
+    def uploaded(port, call="resumable", **how):
+        library = Library(packages, port)
+        try:
+            return thrown(lambda: getattr(library, call)("cow", path=write(scratch, media(2 * MIB)), **how))
+        finally:
+            library.close()
+
+    def expired():
+        with Server(binary, "--api", "firebasestorage", sessions_lifetime="1s") as short:
+            with FaultProxy(short.port, EXPIRED, skip=1) as line:
+                return uploaded(line.own_port)
+
+    def limited(call, content_type, max_size):
+        description = server.limited("firebasestorage", "v0", scratch, "video/*", max_size)
+        with Server(binary, "--api", description) as low:
+            return uploaded(low.port, call, metadata={"contentType": content_type})
+
+    report.case("an expired session", expired, LIBRARY, "expired")
+    report.case("a type that is not accepted", lambda: limited("upload", "image/png", 9 * MIB), LIBRARY, "wrong type")
+    report.case("too large", lambda: limited("resumable", "video/mp4", MIB), LIBRARY, "too large")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ import {serve} from "../commands.mjs";
 const [packages, baseUrl] = process.argv.slice(2);
 const library = pathToFileURL(`${packages}/@google/genai/dist/node/index.mjs`);
 const {GoogleGenAI} = await import(library);
-const {files} = new GoogleGenAI({apiKey: "any", httpOptions: {baseUrl}});
+// Without them nothing is tried again. Seconds.
+const retryOptions = {attempts: 4, initialDelay: 0.1};
+const {files} = new GoogleGenAI({apiKey: "any", httpOptions: {baseUrl, retryOptions}});
 
 async function answer({upload, mimeType, name, get, list, delete: gone}) {
   if (upload) return files.upload({file: upload, config: {mimeType, name: name ?? undefined}});

@@ -2,36 +2,34 @@
 
 import base64
 import hashlib
-import http.client
-import http.server
 import os
 import sys
 import tempfile
-import threading
 import urllib.request
 
 from google import genai
 from google.genai import errors
 
-from node import Node, Refused
-from report import Report, media, write
+from faults import CUT, EXPIRED, LOST_FINAL_REPLY, LOST_REPLY, LOST_TO_503, UNAVAILABLE, FaultProxy
+from node import Node, Refused, words_of
+from report import Gone, Report, media, write
 from server import Server
 
 KIB, MIB = 1024, 1024 * 1024
 # The libraries send chunks of 8 MiB.
 SIZES = {"empty": 0, "small": 1000, "one chunk": 8 * MIB, "several chunks": 20 * MIB + 7}
+FLOWS = {"empty": "empty", "several chunks": "chunks"}
 
 
-def main(binary, packages):
+def main(binary):
     report = Report()
     server = Server(binary, "--api", "generativelanguage")
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            for library in Python(server.url), JavaScript(packages, server.url):
-                flows(report, library, server, scratch)
-                library.close()
-            for fault in UNAVAILABLE, LOST:
-                faults(report, server, scratch, fault)
+            for library in Python, JavaScript:
+                flows(report, library(server.url), server, scratch)
+                faults(report, library, server, scratch)
+                limits(report, binary, library, server, scratch)
             crash(report, server, scratch)
     finally:
         server.remove()
@@ -39,7 +37,7 @@ def main(binary, packages):
 
 
 class Python:
-    name = "python"
+    name, package = "python", "google-genai"
 
     def __init__(self, url):
         # The files alone would not keep their client from being closed.
@@ -65,15 +63,24 @@ class Python:
             return error.code
         return None
 
+    def thrown(self, call):
+        try:
+            call()
+        except Exception as error:  # pylint: disable=broad-except
+            code = getattr(error, "code", "")
+            return f"`{type(error).__name__}` {code}".strip()
+        return ""
+
     def close(self):
         pass
 
 
 class JavaScript(Node):
-    name = "javascript"
+    name, package = "javascript", "@google/genai"
 
-    def __init__(self, packages, url):
-        super().__init__(os.path.join(os.path.dirname(os.path.abspath(__file__)), "files.mjs"), packages, url)
+    def __init__(self, url):
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "files.mjs")
+        super().__init__(script, os.environ["NODE_PACKAGES"], url)
 
     def upload(self, path, name=None):
         return in_snake_case(self.ask(upload=path, mimeType="text/plain", name=name))
@@ -95,6 +102,13 @@ class JavaScript(Node):
             found = [word for word in str(error).replace(",", " ").split() if word.isdigit()]
             return error.status or int(found[0] if found else 0)
         return None
+
+    def thrown(self, call):
+        try:
+            call()
+        except Refused as error:
+            return words_of(error)
+        return ""
 
 
 def in_snake_case(file):
@@ -136,27 +150,78 @@ def flows(report, library, server, scratch):
         library.delete("files/taken")
 
     for name, size in SIZES.items():
+        of = library.package, FLOWS.get(name, "resumable")
         if size == 0 and library.name == "javascript":
-            report.left_out(f"{library.name}: upload, {name}", "the library sends no request for a file without bytes")
+            report.left_out(f"{library.name}: upload, {name}", "the library sends no request for a file without bytes", *of)
             continue
-        report.case(f"{library.name}: upload, {name}", lambda size=size: upload(size))
+        report.case(f"{library.name}: upload, {name}", lambda size=size: upload(size), *of)
     report.case(f"{library.name}: names, a list in pages, deletes", life)
     report.case(f"{library.name}: a name that is taken, and one that is none", refusals)
+    library.close()
 
 
-def faults(report, server, scratch, fault):
-    """The library for Python repeats a chunk whose reply does not say how the upload goes on."""
-    def upload(command):
-        data = media(20 * MIB + 7, seed=9)
-        with Line(server, command, fault) as line:
-            library = Python(line.url)
-            file = library.upload(write(scratch, data))
-            assert line.struck, "there was no fault"
-            check(server, file, data)
-            library.delete(file["name"])
+def faults(report, kind, server, scratch):
+    """The libraries repeat a chunk whose reply does not say how the upload goes on, and not one without a reply."""
+    def upload(fault, **how):
+        def case():
+            data = media(20 * MIB + 7, seed=9)
+            with FaultProxy(server.port, fault, **how) as line:
+                library = kind(line.url)
+                file = library.upload(write(scratch, data))
+                assert line.struck, "there was no fault"
+                check(server, file, data)
+                library.delete(file["name"])
+                library.close()
+        return case
 
-    for command in "upload", "upload, finalize":
-        report.case(f"python: {fault} for '{command}'", lambda command=command: upload(command))
+    def again(fault, **how):
+        def case():
+            data = media(20 * MIB + 7, seed=9)
+            with FaultProxy(server.port, fault, **how) as line:
+                library = kind(line.url)
+                if not library.thrown(lambda: library.upload(write(scratch, data))):
+                    raise Gone("the library has tried again")
+                assert line.struck, "there was no fault"
+                file = library.upload(write(scratch, data))
+                check(server, file, data)
+                library.delete(file["name"])
+                library.close()
+        return case
+
+    # Of three chunks the last one ends the upload.
+    name, package = kind.name, kind.package
+    report.case(f"{name}: 503 to a chunk", upload(UNAVAILABLE), package, "503 in the middle")
+    report.case(f"{name}: 503 to the last chunk", upload(UNAVAILABLE, skip=2), package, "503 in the middle")
+    report.case(f"{name}: 503 for the reply to a chunk", upload(LOST_TO_503))
+    report.case(f"{name}: 503 for the final reply", upload(LOST_TO_503, skip=2))
+    for fault, skip in {CUT: 1, LOST_REPLY: 1, LOST_FINAL_REPLY: 0}.items():
+        report.case(f"{name}: {fault}, and once more", again(fault, skip=skip), package, fault, throws=True)
+
+
+def limits(report, binary, kind, server, scratch):
+    """What the libraries throw, of servers with lower limits."""
+    def refused(url):
+        library = kind(url)
+        try:
+            return library.thrown(lambda: library.upload(write(scratch, media(9 * MIB))))
+        finally:
+            library.close()
+
+    def expired():
+        with Server(binary, "--api", "generativelanguage", sessions_lifetime="1s") as short:
+            with FaultProxy(short.port, EXPIRED, skip=1) as line:
+                return refused(line.url)
+
+    def limited(accept, max_size):
+        # Which of both a library calls changes with its versions.
+        described = [server.limited("generativelanguage", version, scratch, accept, max_size) for version in ("v1", "v1beta")]
+        with Server(binary, *(option for path in described for option in ("--api", path))) as low:
+            return refused(low.url)
+
+    name, package = kind.name, kind.package
+    report.case(f"{name}: an expired session", expired, package, "expired")
+    report.case(f"{name}: a type that is not accepted", lambda: limited("video/*", 10 * MIB), package, "wrong type")
+    report.case(f"{name}: too large", lambda: limited("text/*", MIB), package, "too large")
 
 
 def crash(report, server, scratch):
@@ -170,56 +235,5 @@ def crash(report, server, scratch):
     report.case("python: a file that was uploaded survives kill -9", stays)
 
 
-UNAVAILABLE, LOST = "503 before the server", "503 after the server has answered"
-
-
-class Line(http.server.ThreadingHTTPServer):
-    """Passes requests on, and answers the first one with a command by 503, before or after the server has had it."""
-
-    def __init__(self, server, command, fault):
-        super().__init__(("127.0.0.1", 0), Passing)
-        self.server, self.command, self.fault, self.struck = server, command, fault, False
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    def __exit__(self, *args):
-        self.shutdown()
-        super().__exit__(*args)
-
-    def strikes(self, headers):
-        if self.struck or headers.get("x-goog-upload-command") != self.command:
-            return False
-        self.struck = True
-        return True
-
-
-class Passing(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def answer(self):
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        strikes = self.server.strikes(self.headers)
-        if not strikes or self.server.fault == LOST:
-            upstream = http.client.HTTPConnection("127.0.0.1", self.server.server.port)
-            upstream.request(self.command, self.path, body, dict(self.headers))
-            reply = upstream.getresponse()
-            status, fields, content = reply.status, reply.getheaders(), reply.read()
-            upstream.close()
-        if strikes:
-            status, fields, content = 503, [("Content-Type", "text/plain")], b"not now"
-        self.send_response(status)
-        for name, value in fields:
-            if name.lower() not in ("content-length", "transfer-encoding", "connection"):
-                self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_GET = do_POST = do_DELETE = answer
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], os.environ["NODE_PACKAGES"]))
+    sys.exit(main(sys.argv[1]))

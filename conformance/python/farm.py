@@ -10,18 +10,21 @@ import base64
 import io
 import json
 import sys
+import tempfile
 import urllib.request
 
 import googleapiclient.errors as errors
+import httplib2
 from google.auth.credentials import AnonymousCredentials
 from googleapiclient.discovery import build, build_from_document
 from googleapiclient.http import MediaFileUpload, MediaInMemoryUpload, MediaIoBaseDownload, MediaIoBaseUpload
 
-from line import BreakingLine
-from report import Report, check, media
-from resumable import to_the_end
+from faults import CUT, EXPIRED, LOST_FINAL_REPLY, LOST_REPLY, UNAVAILABLE, FaultProxy
+from report import Gone, Report, check, media
+from resumable import thrown, to_the_end
 from server import Server
 
+LIBRARY = "google-api-python-client"
 KIB, MIB = 1024, 1024 * 1024
 CHUNK = 256 * KIB
 SMALL, LARGE = media(1000), media(3 * MIB + 12_345, seed=2)
@@ -113,11 +116,17 @@ def one_request(report, farm):
         body = MediaFileUpload(path, mimetype="application/octet-stream")
         farm.verify(farm.insert(body, name="python").execute(), data, name="python")
 
-    report.case("simple", lambda: farm.verify(farm.insert(upload(SMALL)).execute(), SMALL, mimeType="video/mp4"))
-    report.case("simple, larger", lambda: farm.verify(farm.insert(upload(LARGE)).execute(), LARGE))
-    report.case("simple, empty", lambda: farm.verify(farm.insert(upload(b"")).execute(), b""))
-    report.case("multipart", lambda: farm.verify(farm.insert(upload(SMALL), name="Llama").execute(), SMALL, name="Llama"))
-    report.case("multipart, larger", lambda: farm.verify(farm.insert(upload(LARGE), name="Llama").execute(), LARGE, name="Llama"))
+    def simple(data, **fields):
+        return lambda: farm.verify(farm.insert(upload(data)).execute(), data, **fields)
+
+    def multipart(data):
+        return lambda: farm.verify(farm.insert(upload(data), name="Llama").execute(), data, name="Llama")
+
+    report.case("simple", simple(SMALL, mimeType="video/mp4"), LIBRARY, "simple")
+    report.case("simple, larger", simple(LARGE), LIBRARY, "simple")
+    report.case("simple, empty", simple(b""), LIBRARY, "empty")
+    report.case("multipart", multipart(SMALL), LIBRARY, "multipart")
+    report.case("multipart, larger", multipart(LARGE), LIBRARY, "multipart")
     report.case("multipart, media like delimiters", lambda: farm.verify(farm.insert(upload(HOSTILE), name="Mimic").execute(), HOSTILE))
     report.case("multipart, media that ends in a carriage return", lambda: farm.verify(farm.insert(upload(SMALL + b"\r"), name="Cr").execute(), SMALL + b"\r"))
     report.case("multipart, empty metadata", empty_metadata)
@@ -128,30 +137,56 @@ def resumable(report, farm):
     def flow(data, **how):
         return lambda: farm.verify(to_the_end(farm.insert(upload(data, resumable=True, **how), name="Llama")), data, name="Llama")
 
-    report.case("resumable, one request", flow(LARGE))
+    report.case("resumable, one request", flow(LARGE), LIBRARY, "resumable")
     report.case("resumable, no metadata", lambda: farm.verify(to_the_end(farm.insert(upload(LARGE, resumable=True))), LARGE))
-    report.case("resumable, chunksize=-1", flow(LARGE, chunksize=-1))
-    report.case("resumable, 256 KiB chunks", flow(LARGE, chunksize=CHUNK))
-    report.case("resumable, 1 MiB chunks", flow(LARGE, chunksize=MIB))
-    report.case("resumable, exact multiple of the chunk", flow(LARGE[:2 * MIB], chunksize=CHUNK))
+    report.case("resumable, chunksize=-1", flow(LARGE, chunksize=-1), LIBRARY, "resumable")
+    report.case("resumable, 256 KiB chunks", flow(LARGE, chunksize=CHUNK), LIBRARY, "chunks")
+    report.case("resumable, 1 MiB chunks", flow(LARGE, chunksize=MIB), LIBRARY, "chunks")
+    report.case("resumable, exact multiple of the chunk", flow(LARGE[:2 * MIB], chunksize=CHUNK), LIBRARY, "chunks")
     report.case("resumable, small", flow(SMALL))
-    report.case("resumable, empty", flow(b""))
+    report.case("resumable, empty", flow(b""), LIBRARY, "empty")
     for name, data in {"": LARGE, ", exact multiple": LARGE[:2 * CHUNK], ", empty": b"", ", small": SMALL}.items():
         report.case("resumable, unknown length" + name,
-                    lambda data=data: farm.verify(to_the_end(farm.insert(unknown(data), name="Llama")), data, name="Llama"))
+                    lambda data=data: farm.verify(to_the_end(farm.insert(unknown(data), name="Llama")), data, name="Llama"),
+                    LIBRARY, "unknown length")
 
 
 def broken(report, server, farm):
-    def line():
-        """The connection dies three times in the middle of a chunk."""
-        breaking = BreakingLine(server.port, after=700 * KIB, breaks=3)
-        try:
-            through = Farm(breaking.url)
-            resource = to_the_end(through.insert(upload(LARGE, chunksize=MIB, resumable=True), name="Llama"))
-            assert breaking.broken == 3, f"the line broke {breaking.broken} times"
-            farm.verify(resource, LARGE, name="Llama")
-        finally:
-            breaking.close()
+    def over(fault, **how):
+        """In chunks, over a line on which the fault strikes."""
+        def run():
+            with FaultProxy(server.port, fault, **how) as line:
+                request = Farm(line.url).insert(upload(LARGE, chunksize=MIB, resumable=True), name="Llama")
+                farm.verify(to_the_end(request), LARGE, name="Llama")
+                assert line.struck == how.get("times", 1), f"it struck {line.struck} times"
+        return run
+
+    def multipart(fault):
+        """The library does not send it again by itself; the caller may."""
+        def run():
+            with FaultProxy(server.port, fault) as line:
+                request = Farm(line.url).insert(upload(LARGE), name="Llama")
+                try:
+                    request.execute()
+                except (errors.HttpError, OSError):
+                    pass
+                else:
+                    raise AssertionError("nothing was thrown")
+                farm.verify(request.execute(), LARGE, name="Llama")
+        return run
+
+    def consumed():
+        """The second chunk, sent again by the library itself, has its length and no bytes: it ends with the server's patience."""
+        with FaultProxy(server.port, UNAVAILABLE, skip=1) as line:
+            request = Farm(line.url).insert(upload(LARGE, chunksize=MIB, resumable=True), name="Llama")
+            request.next_chunk()
+            try:
+                request.next_chunk(num_retries=1)
+            except (errors.HttpError, OSError, httplib2.HttpLib2Error):
+                pass
+            else:
+                raise Gone("the chunk was sent again")
+            farm.verify(to_the_end(request), LARGE, name="Llama")
 
     def by_hand():
         """Another request object goes on with a session that the first has left."""
@@ -184,7 +219,13 @@ def broken(report, server, farm):
         again = to_the_end(request)
         assert again == resource, f"{again} is not {resource}"
 
-    report.case("resumed after a broken line", line)
+    report.case("resumed after a broken line", over(CUT, times=3, after=700 * KIB), LIBRARY, "cut")
+    report.case("resumed after 503", over(UNAVAILABLE, times=2, skip=1), LIBRARY, "503 in the middle")
+    report.case("resumed after a lost reply", over(LOST_REPLY, skip=1), LIBRARY, "lost reply")
+    report.case("resumed after a lost final reply", over(LOST_FINAL_REPLY), LIBRARY, "lost final reply")
+    report.case("multipart again after 503", multipart(UNAVAILABLE))
+    report.case("multipart again after a broken line", multipart(CUT))
+    report.case("a chunk that the library sends again by itself has no body", consumed, fault="consumed body")
     report.case("resumed by another request object", by_hand)
     report.case("resumed after kill -9 of the server", killed)
     report.case("the final reply is repeated", replay)
@@ -271,6 +312,31 @@ def refusals(report, farm):
         farm.animals.insert(body={"name": ["Llama"]}).execute, 400, "invalid"))
 
 
+def limits(report, server, binary):
+    """What the library throws, of servers with lower limits."""
+    def expired():
+        with Server(binary, sessions_lifetime="1s") as short, FaultProxy(short.port, EXPIRED, skip=1) as line:
+            request = Farm(line.url).insert(upload(LARGE, chunksize=MIB, resumable=True), name="Llama")
+            return thrown(lambda: to_the_end(request))
+
+    def limited(how, **media_body):
+        with tempfile.TemporaryDirectory() as folder:
+            with Server(binary, "--api", server.limited("farm", "v1", folder, "video/*", MIB)) as low:
+                return thrown(lambda: how(Farm(low.url), **media_body))
+
+    def simple(farm, media_body):
+        farm.insert(media_body).execute()
+
+    def resumable(farm, media_body):
+        to_the_end(farm.insert(media_body, name="Llama"))
+
+    large, wrong = upload(LARGE), upload(SMALL, mimetype="image/png")
+    report.case("an expired session", expired, LIBRARY, "expired")
+    report.case("too large, which the library knows", lambda: limited(simple, media_body=large))
+    report.case("too large, of unknown length", lambda: limited(resumable, media_body=unknown(LARGE)), LIBRARY, "too large")
+    report.case("a type that the document does not name", lambda: limited(simple, media_body=wrong), LIBRARY, "wrong type")
+
+
 def main():
     server = Server(sys.argv[1])
     report = Report()
@@ -283,6 +349,7 @@ def main():
         reading(report, farm)
         refusals(report, farm)
         broken(report, server, farm)
+        limits(report, server, sys.argv[1])
         def stops():
             assert server.stop() == 0, "it did not drain"
         report.case("the server drains and exits with 0", stops)

@@ -1,23 +1,22 @@
-"""Lines that break and a server that dies, in the middle of what the library does."""
+"""Faults on the line, and a server that dies, in the middle of what the library does."""
 
 import io
 
-from line import BreakingLine
-from store import CHUNK, KIB, LARGE, client
+from faults import CUT, LOST_DOWNLOAD, LOST_FINAL_REPLY, LOST_REPLY, LOST_START, UNAVAILABLE, FaultProxy
+from store import CHUNK, KIB, LARGE, LIBRARY, client
 
 
 def run(report, store):
     server = store.server
 
-    def over_line(after, how, deaf=False):
-        line = BreakingLine(server.port, after=after, breaks=1, deaf=deaf)
-        try:
-            blob = store.over(line).blob(store.name())
-            how(blob)
-            assert line.broken == 1, "the line did not break"
-        finally:
-            line.close()
-        store.verify(blob, LARGE)
+    def over(fault, send, **how):
+        def case():
+            with FaultProxy(server.port, fault, **how) as line:
+                blob = store.over(line).blob(store.name())
+                send(blob)
+                assert line.struck == 1, "the fault did not strike"
+            store.verify(blob, LARGE)
+        return case
 
     def multipart(blob):
         blob.upload_from_string(LARGE)
@@ -33,12 +32,9 @@ def run(report, store):
 
     def downloaded():
         name = store.put(LARGE).name
-        line = BreakingLine(server.port, after=1, breaks=1, deaf=True)
-        try:
+        with FaultProxy(server.port, LOST_DOWNLOAD) as line:
             assert store.over(line).blob(name).download_as_bytes() == LARGE
-            assert line.broken == 1, "the line did not break"
-        finally:
-            line.close()
+            assert line.struck == 1, "the fault did not strike"
 
     def killed():
         # The server keeps its port, and the session what is committed.
@@ -50,12 +46,14 @@ def run(report, store):
             file.write(LARGE[5 * CHUNK:])
         store.verify(blob, LARGE)
 
-    report.case("multipart, the line breaks in the middle", lambda: over_line(700 * KIB, multipart))
-    report.case("multipart, the reply is lost", lambda: over_line(len(LARGE), multipart, deaf=True))
-    for title, how in {"resumable": resumable, "resumable and only new": conditional}.items():
-        report.case(f"{title}, the reply to the start is lost", lambda how=how: over_line(1, how, deaf=True))
-        report.case(f"{title}, the line breaks in a chunk", lambda how=how: over_line(700 * KIB, how))
-        report.case(f"{title}, the reply to a chunk is lost", lambda how=how: over_line(3 * CHUNK, how, deaf=True))
-        report.case(f"{title}, the final reply is lost", lambda how=how: over_line(len(LARGE), how, deaf=True))
+    report.case("multipart, 503", over(UNAVAILABLE, multipart))
+    report.case("multipart, the line breaks in the middle", over(CUT, multipart, after=700 * KIB))
+    report.case("multipart, the reply is lost", over(LOST_FINAL_REPLY, multipart), LIBRARY, "lost final reply")
+    for title, send in {"resumable": resumable, "resumable and only new": conditional}.items():
+        report.case(f"{title}, the reply to the start is lost", over(LOST_START, send))
+        report.case(f"{title}, 503 to a chunk", over(UNAVAILABLE, send, skip=2), LIBRARY, "503 in the middle")
+        report.case(f"{title}, the line breaks in a chunk", over(CUT, send, skip=2), LIBRARY, "cut")
+        report.case(f"{title}, the reply to a chunk is lost", over(LOST_REPLY, send, skip=2), LIBRARY, "lost reply")
+        report.case(f"{title}, the final reply is lost", over(LOST_FINAL_REPLY, send), LIBRARY, "lost final reply")
     report.case("download, the line breaks", downloaded)
     report.case("the server is killed in the middle of an upload", killed)

@@ -11,6 +11,7 @@ import tempfile
 import broken
 import buckets
 import downloads
+import limits
 import objects
 import uploads
 import with_gsutil
@@ -31,7 +32,7 @@ def against(report, binary, title, api, unknown):
         with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
             print(title)
             store = Store(server, pathlib.Path(folder), unknown)
-            for cases in buckets, uploads, downloads, objects, broken:
+            for cases in buckets, uploads, downloads, objects, broken, limits:
                 cases.run(report, store)
         report.case("the server ends when it is asked to", lambda: stopped(server))
     finally:

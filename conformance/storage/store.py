@@ -10,6 +10,7 @@ from google.cloud import storage
 
 from report import check, media
 
+LIBRARY = "google-cloud-storage"
 KIB, MIB = 1024, 1024 * 1024
 CHUNK = 256 * KIB
 SMALL, LARGE = media(1000), media(3 * MIB + 12_345, seed=2)
@@ -60,6 +61,15 @@ def client(url):
 
 def md5(data):
     return base64.b64encode(hashlib.md5(data).digest()).decode()
+
+
+def thrown(function):
+    """What the library throws, in a word or two."""
+    try:
+        function()
+    except GoogleAPICallError as error:
+        return f"`{type(error).__name__}` {error.code}"
+    raise AssertionError("not refused")
 
 
 def refused(status, function):

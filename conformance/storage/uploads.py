@@ -7,7 +7,7 @@ import google.cloud.storage.transfer_manager as transfers
 import requests
 
 from report import media
-from store import CHUNK, KIB, LARGE, MIB, SMALL, refused
+from store import CHUNK, KIB, LARGE, LIBRARY, MIB, SMALL, refused
 
 SIZES = {"small": SMALL, "empty": b"", "256 KiB": media(CHUNK, seed=3), "3 MiB and a bit": LARGE}
 CHECKSUMS = "md5", "crc32c", "auto", None
@@ -154,19 +154,21 @@ def run(report, store):
 
     report.case("text", text)
     for size, data in SIZES.items():
-        report.case(f"multipart, {size}", lambda data=data: multipart(data))
-        report.case(f"from a file by name, {size}", lambda data=data: from_filename(data))
-        report.case(f"resumable in chunks, {size}", lambda data=data: resumable(data))
-        report.case(f"resumable, the length is not known, {size}", lambda data=data: unknown(data))
+        of = (LIBRARY, "empty") if not data else (LIBRARY, "multipart")
+        report.case(f"multipart, {size}", lambda data=data: multipart(data), *of)
+        report.case(f"from a file by name, {size}", lambda data=data: from_filename(data), *of)
+        of = (LIBRARY, "empty") if not data else (LIBRARY, "chunks")
+        report.case(f"resumable in chunks, {size}", lambda data=data: resumable(data), *of)
+        report.case(f"resumable, the length is not known, {size}", lambda data=data: unknown(data), LIBRARY, "unknown length")
     for checksum in CHECKSUMS:
         report.case(f"multipart with checksum {checksum}", lambda it=checksum: multipart(SMALL, checksum=it))
         report.case(f"resumable with checksum {checksum}", lambda it=checksum: resumable(LARGE, checksum=it))
     report.case("with metadata", described)
     for name in "folder/cow", "with space", "100%?#&=+", "ünï ☃ 🐄", "a//b/", "é" * 512:
         report.case(f"an object named {name[:20]}", lambda name=name: named(name))
-    report.case("beyond 8 MiB in one request", lambda: beyond_8_mib(None))
-    report.case("beyond 8 MiB in chunks", lambda: beyond_8_mib(MIB))
-    report.case("written as a file", lambda: written(CHUNK))
+    report.case("beyond 8 MiB in one request", lambda: beyond_8_mib(None), LIBRARY, "resumable")
+    report.case("beyond 8 MiB in chunks", lambda: beyond_8_mib(MIB), LIBRARY, "chunks")
+    report.case("written as a file", lambda: written(CHUNK), LIBRARY, "unknown length")
     report.case("written as a file, in one request", lambda: written(40 * MIB))
     report.case("written as text", written_text)
     report.case("gzip stays gzip", compressed)

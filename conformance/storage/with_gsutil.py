@@ -2,64 +2,88 @@
 
 import os
 import pathlib
+import re
+import ssl
 import subprocess
 import sys
 import tempfile
 
 import trustme
 
+from faults import CUT, EXPIRED, LOST_FINAL_REPLY, LOST_REPLY, UNAVAILABLE, FaultProxy
 from report import media
 from server import Server
 
-MB = 1_000_000
-SIZES = {"100 MB": 100 * MB, "1 MB": MB, "empty": 0}
+TOOL = "gsutil"
+KIB, MB = 1024, 1_000_000
+# Below 2 MB it uploads in a multipart request, else in a session.
+SIZES = {"100 MB": (100 * MB, "resumable"), "1 MB": (MB, "multipart"), "empty": (0, "empty")}
 
 
 class Gsutil:
     """A server with a certificate of an authority of its own, and gsutil that trusts it."""
 
-    def __init__(self, binary, folder):
+    def __init__(self, binary, folder, api="storage", **settings):
         self.folder = folder
         authority, files = trustme.CA(), {name: str(folder / f"{name}.pem") for name in ("ca", "cert", "key")}
+        self.authority = files["ca"]
         certificate = authority.issue_cert("127.0.0.1", "localhost")
         authority.cert_pem.write_to_path(files["ca"])
         certificate.private_key_pem.write_to_path(files["key"])
         for pem in certificate.cert_chain_pems:
             pem.write_to_path(files["cert"], append=True)
-        self.server = Server(binary, "--api", "storage", "--tls-cert", files["cert"], "--tls-key", files["key"])
-        self.settings = folder / "boto"
-        self.settings.write_text(f"""
+        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.tls.load_cert_chain(files["cert"], files["key"])
+        self.server = Server(binary, "--api", api, "--tls-cert", files["cert"], "--tls-key", files["key"], **settings)
+
+    def settings(self, port):
+        """A file of settings that leads to this port."""
+        settings = self.folder / f"boto-{port}"
+        settings.write_text(f"""
 [Credentials]
 gs_json_host = localhost
-gs_json_port = {self.server.port}
+gs_json_port = {port}
 [Boto]
-ca_certificates_file = {files["ca"]}
+ca_certificates_file = {self.authority}
 num_retries = 2
 [GSUtil]
-state_dir = {folder}
+resumable_threshold = {2 * MB}
+json_resumable_chunk_size = {256 * KIB}
+state_dir = {self.folder}
 software_update_check_period = 0
 disable_analytics_prompt = True
 default_project_id = test
 """)
+        return str(settings)
 
-    def run(self, *args, code=0, stdin=b""):
-        """Runs a command of gsutil; gives what it prints."""
-        environment = {**os.environ, "BOTO_CONFIG": str(self.settings), "HOME": str(self.folder)}
+    def ended(self, *args, stdin=b"", port=None):
+        """A command of gsutil that has ended, however it did."""
+        environment = {**os.environ, "BOTO_CONFIG": self.settings(port or self.server.port), "HOME": str(self.folder)}
         environment.pop("CLOUDSDK_CONFIG", None)
         command = [str(pathlib.Path(sys.executable).parent / "gsutil"), *map(str, args)]
-        done = subprocess.run(command, input=stdin, capture_output=True, env=environment, timeout=120, check=False)
+        return subprocess.run(command, input=stdin, capture_output=True, env=environment, timeout=120, check=False)
+
+    def run(self, *args, code=0, **how):
+        """Runs a command of gsutil; gives what it prints."""
+        done = self.ended(*args, **how)
         assert done.returncode == code, f"exit code {done.returncode}: {done.stderr.decode()}"
         return done.stdout.decode()
 
 
 def run(report, binary):
-    beside = pathlib.Path(binary).resolve().parent
-    with tempfile.TemporaryDirectory(prefix="conformance-", dir=beside) as folder:
+    with scratch(binary) as folder:
         gsutil = Gsutil(binary, pathlib.Path(folder))
         try:
             cases(report, gsutil)
+            faults(report, gsutil)
+            objects(report, gsutil)
         finally:
             gsutil.server.remove()
+    limits(report, binary)
+
+
+def scratch(binary):
+    return tempfile.TemporaryDirectory(prefix="conformance-", dir=pathlib.Path(binary).resolve().parent)
 
 
 def cases(report, gsutil):
@@ -80,6 +104,88 @@ def cases(report, gsutil):
         back = folder / "piped"
         gsutil.run("cp", "gs://barn/piped", back)
         assert back.read_bytes() == data, "other bytes came back"
+
+    print("gsutil")
+    report.case("gsutil mb", lambda: gsutil.run("mb", "gs://barn"))
+    for size, (length, flow) in SIZES.items():
+        name = size.replace(" ", "-")
+        report.case(f"gsutil cp, {size} there and back", lambda: there_and_back(media(length), name), TOOL, flow)
+    report.case("gsutil cp from standard input", from_stdin, TOOL, "unknown length")
+
+
+def faults(report, gsutil):
+    data = media(3 * MB, seed=6)
+
+    def struck(line, source, stdin):
+        gsutil.run("cp", source, "gs://barn/struck", stdin=stdin, port=line.own_port)
+        assert line.struck == 1, "the fault did not strike"
+        back = gsutil.folder / "struck-back"
+        gsutil.run("cp", "gs://barn/struck", back)
+        assert back.read_bytes() == data, "other bytes came back"
+
+    def of_file(fault):
+        def case():
+            there = gsutil.folder / "struck"
+            there.write_bytes(data)
+            with FaultProxy(gsutil.server.port, fault, tls=gsutil.tls) as line:
+                struck(line, there, b"")
+        return case
+
+    def of_pipe(fault, **how):
+        def case():
+            with FaultProxy(gsutil.server.port, fault, tls=gsutil.tls, **how) as line:
+                struck(line, "-", data)
+        return case
+
+    report.case("gsutil cp, 503", of_file(UNAVAILABLE), TOOL, "503 in the middle")
+    report.case("gsutil cp, the line breaks", of_file(CUT), TOOL, "cut")
+    report.case("gsutil cp, the final reply is lost", of_file(LOST_FINAL_REPLY), TOOL, "lost final reply")
+    report.case("gsutil cp from standard input, 503 to a chunk", of_pipe(UNAVAILABLE, skip=2), TOOL, "chunks")
+    report.case("gsutil cp from standard input, the line breaks in a chunk", of_pipe(CUT, skip=2), TOOL, "cut")
+    report.case("gsutil cp from standard input, the reply to a chunk is lost", of_pipe(LOST_REPLY, skip=2), TOOL, "lost reply")
+
+
+def limits(report, binary):
+    """What it says, of servers with lower limits."""
+    def said(folder, gsutil, *args, **how):
+        there = folder / "media"
+        there.write_bytes(media(3 * MB))
+        gsutil.run("mb", "gs://barn")
+        done = gsutil.ended(*args, "cp", there, "gs://barn/cow", **how)
+        found = re.search(r"(\w+Exception): (\d+)", done.stderr.decode())
+        return done.returncode, f"`{found[1]}` {found[2]}" if found else done.stderr.decode()
+
+    def expired():
+        with scratch(binary) as folder:
+            folder = pathlib.Path(folder)
+            # Long enough for the session after the one that expires.
+            gsutil = Gsutil(binary, folder, sessions_lifetime="4s")
+            with gsutil.server, FaultProxy(gsutil.server.port, EXPIRED, tls=gsutil.tls) as line:
+                code, text = said(folder, gsutil, port=line.own_port)
+                assert code == 0, text
+                assert line.struck == 1, "the fault did not strike"
+        return "nothing: it starts another session"
+
+    def limited(accept, max_size):
+        def case():
+            with scratch(binary) as folder:
+                folder = pathlib.Path(folder)
+                with Server(binary, "--api", "storage") as plain:
+                    description = plain.limited("storage", "v1", folder, accept, max_size)
+                gsutil = Gsutil(binary, folder, api=description)
+                with gsutil.server:
+                    code, text = said(folder, gsutil, "-h", "Content-Type:image/png")
+                    assert code == 1, "not refused"
+            return text
+        return case
+
+    report.case("gsutil cp, an expired session", expired, TOOL, "expired")
+    report.case("gsutil cp, a type that is not accepted", limited("video/*", 10 * MB), TOOL, "wrong type")
+    report.case("gsutil cp, too large", limited("image/*", MB), TOOL, "too large")
+
+
+def objects(report, gsutil):
+    folder = gsutil.folder
 
     def listed():
         gsutil.run("cp", "-", "gs://barn/stall/cow", stdin=b"moo")
@@ -126,12 +232,6 @@ def cases(report, gsutil):
         gsutil.run("-m", "rm", "-r", "gs://barn")
         gsutil.run("ls", "gs://barn", code=1)
 
-    print("gsutil")
-    report.case("gsutil mb", lambda: gsutil.run("mb", "gs://barn"))
-    for size, length in SIZES.items():
-        name = size.replace(" ", "-")
-        report.case(f"gsutil cp, {size} there and back", lambda: there_and_back(media(length), name))
-    report.case("gsutil cp from standard input", from_stdin)
     report.case("gsutil ls", listed)
     report.case("gsutil stat", told_of)
     report.case("gsutil setmeta", changed)
