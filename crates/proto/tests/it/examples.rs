@@ -8,7 +8,7 @@ use crate::fault::Fault::{
     Unexpected,
 };
 use crate::fault::Keep::{All, Floor, Nothing};
-use crate::schedule::{Schedule, Source};
+use crate::schedule::{Dialect, Finish, Habits, Schedule, Source};
 use crate::simulation::{End, Simulation};
 
 const Q: u64 = CHUNK_GRANULARITY;
@@ -192,4 +192,88 @@ fn single_request_upload_is_resent_as_a_whole() {
         ..Schedule::new(LEN, &[torn, Lost])
     };
     succeeds(&case, 3);
+}
+
+/// `X-Goog-Upload`, as a library speaks it that ends an upload with its last chunk and asks for the
+/// offset after a failure.
+const ASKS: Habits = Habits {
+    repeats: false,
+    rounds: false,
+    finish: Finish::WithData,
+};
+
+fn x_goog_upload(habits: Habits, case: Schedule) -> Schedule {
+    Schedule {
+        dialect: Dialect::XGoogUpload(habits),
+        ..case
+    }
+}
+
+#[test]
+fn x_goog_upload_ends_with_its_last_chunk_or_with_a_request_of_its_own() {
+    for len in [0, 1, Q, LEN] {
+        for (finish, requests) in [
+            (Finish::WithData, 2),
+            (Finish::Alone, 3),
+            (Finish::AloneAtOffset, 3),
+        ] {
+            let requests = requests - usize::from(len == 0 && finish != Finish::WithData);
+            let case = x_goog_upload(Habits { finish, ..ASKS }, Schedule::new(len, &[]));
+            succeeds(&case, requests);
+            let streamed = Schedule {
+                source: Source::Streamed { total_known: false },
+                ..case
+            };
+            succeeds(&streamed, requests);
+        }
+    }
+}
+
+#[test]
+fn lost_reply_of_x_goog_upload_costs_one_query_or_one_repetition() {
+    let case = Schedule::new(LEN, &[Fine, ReplyLost { late: 0 }]);
+    for repeats in [false, true] {
+        succeeds(&x_goog_upload(Habits { repeats, ..ASKS }, case.clone()), 3);
+    }
+}
+
+#[test]
+fn chunk_of_x_goog_upload_that_breaks_off_is_continued_repeated_or_rounded() {
+    let torn = Torn {
+        after: 500,
+        keep: All,
+        late: 0,
+    };
+    let case = Schedule::new(LEN, &[Fine, torn]);
+    let rounds = Habits {
+        rounds: true,
+        ..ASKS
+    };
+    let repeats = Habits {
+        repeats: true,
+        ..ASKS
+    };
+    succeeds(&x_goog_upload(ASKS, case.clone()), 4);
+    succeeds(&x_goog_upload(rounds, case.clone()), 4);
+    // The repetition is the last request.
+    succeeds(&x_goog_upload(repeats, case), 3);
+}
+
+#[test]
+fn repetition_beyond_the_bytes_of_a_restarted_server_is_told_the_offset() {
+    let case = Schedule {
+        chunk: Some(2),
+        ..Schedule::new(LEN, &[Fine, Fine, Fine, Restart { left: 0 }])
+    };
+    let repeats = Habits {
+        repeats: true,
+        ..ASKS
+    };
+    succeeds(&x_goog_upload(repeats, case), 8);
+}
+
+#[test]
+fn cancelled_x_goog_upload_stays_cancelled() {
+    let end = run(&x_goog_upload(ASKS, Schedule::new(LEN, &[Fine, Cancel])));
+    assert_eq!(end.failure, Some(Failure::Cancelled));
 }

@@ -32,7 +32,7 @@ fn longest(requests: usize) -> Duration {
 }
 
 proptest! {
-    #![proptest_config(config(6000))]
+    #![proptest_config(config(12_000))]
 
     #[test]
     fn any_fault_schedule_ends_with_the_media_or_an_expected_failure(case in any_faults()) {
@@ -42,7 +42,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(2000))]
+    #![proptest_config(config(4000))]
 
     #[test]
     fn endless_faults_end_the_transfer(case in endless_faults()) {
@@ -52,7 +52,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(4000))]
+    #![proptest_config(config(8000))]
 
     #[test]
     fn faults_within_the_retry_policy_do_not_fail_the_upload(case in recoverable_faults()) {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 use windlass_proto::backoff::Schedule as Waits;
+use windlass_proto::dialect::{self, Google, XGoogUpload};
 use windlass_proto::session::CHUNK_GRANULARITY;
 use windlass_proto::transfer::{ChunkSize, Chunking, Media, Plan, RetryPolicy};
 use windlass_proto::upload_type::UploadType;
@@ -21,7 +22,7 @@ pub(crate) struct Schedule {
     /// Size of fixed chunks in multiples of 256 KiB.
     pub(crate) chunk: Option<u64>,
     pub(crate) refreshable: bool,
-    pub(crate) server: Dialect,
+    pub(crate) dialect: Dialect,
     /// The faults of the requests, in order.
     pub(crate) faults: Vec<Fault>,
     /// What follows the last fault.
@@ -42,15 +43,53 @@ pub(crate) enum Source {
     },
 }
 
-/// The differences between servers.
+/// The dialect of client and server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Dialect {
-    /// Replies `201` when an upload is finished.
+pub(crate) enum Dialect {
+    Google(Options),
+    XGoogUpload(Habits),
+}
+
+/// The differences between those who speak Google's dialect.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// The server replies `201` when an upload is finished.
     pub(crate) created: bool,
-    /// Sends `Range: 0-42`.
+    /// The server sends `Range: 0-42`.
     pub(crate) bare_range: bool,
     /// The client asks for `200` in place of `308`.
     pub(crate) no_308: bool,
+}
+
+/// The differences between the clients of `X-Goog-Upload`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Habits {
+    /// Sends the same chunk again after a failure, and does not ask for the offset first.
+    pub(crate) repeats: bool,
+    /// Rounds the offset of a chunk down to a multiple of the granularity.
+    pub(crate) rounds: bool,
+    pub(crate) finish: Finish,
+}
+
+/// How a client finishes an upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finish {
+    /// With the last chunk.
+    WithData,
+    /// With a request of its own.
+    Alone,
+    /// With a request of its own, which says how much there is.
+    AloneAtOffset,
+}
+
+impl Dialect {
+    /// The side of the server.
+    pub(crate) fn of_server(self) -> &'static dyn dialect::Dialect {
+        match self {
+            Self::Google(_) => &Google,
+            Self::XGoogUpload(_) => &XGoogUpload,
+        }
+    }
 }
 
 /// What follows the last fault.
@@ -72,11 +111,7 @@ impl Schedule {
             single_request: false,
             chunk: None,
             refreshable: true,
-            server: Dialect {
-                created: false,
-                bare_range: false,
-                no_308: false,
-            },
+            dialect: Dialect::Google(Options::default()),
             faults: faults.to_vec(),
             after: After::Fine,
         }
@@ -127,6 +162,23 @@ impl Schedule {
             .with_refreshable_token(self.refreshable)
     }
 
+    /// Without an offset and a declared size an end takes the bytes that there are for all of them. A
+    /// server that has lost some cannot know.
+    fn without_undetectable_losses(mut self) -> Self {
+        let ends_anywhere = matches!(
+            self.dialect,
+            Dialect::XGoogUpload(Habits {
+                finish: Finish::Alone,
+                ..
+            })
+        );
+        if ends_anywhere && !self.total_known() {
+            let loses = |fault: &Fault| matches!(fault, Fault::Restart { .. });
+            self.faults.retain(|fault| !loses(fault));
+        }
+        self
+    }
+
     /// Returns a retry policy that this number of consecutive faults does not exhaust.
     pub(crate) fn sufficient_retry_policy(&self) -> RetryPolicy {
         let faults = u32::try_from(self.faults.len()).expect("few faults");
@@ -157,11 +209,22 @@ fn source() -> impl Strategy<Value = Source> {
 }
 
 fn dialect() -> impl Strategy<Value = Dialect> {
-    any::<[bool; 3]>().prop_map(|[created, bare_range, no_308]| Dialect {
-        created,
-        bare_range,
-        no_308,
-    })
+    let google = any::<[bool; 3]>().prop_map(|[created, bare_range, no_308]| {
+        Dialect::Google(Options {
+            created,
+            bare_range,
+            no_308,
+        })
+    });
+    let finish = select(vec![Finish::WithData, Finish::Alone, Finish::AloneAtOffset]);
+    let x_goog_upload = (any::<[bool; 2]>(), finish).prop_map(|([repeats, rounds], finish)| {
+        Dialect::XGoogUpload(Habits {
+            repeats,
+            rounds,
+            finish,
+        })
+    });
+    prop_oneof![google, x_goog_upload]
 }
 
 fn late() -> impl Strategy<Value = u8> {
@@ -233,8 +296,8 @@ fn with_faults(faults: impl Strategy<Value = Vec<Fault>>) -> impl Strategy<Value
         proptest::bool::weighted(0.8),
         dialect(),
     );
-    (how, faults).prop_map(
-        |((len, source, single_request, chunk, refreshable, server), faults)| Schedule {
+    let schedules = (how, faults).prop_map(
+        |((len, source, single_request, chunk, refreshable, dialect), faults)| Schedule {
             len,
             source: if single_request {
                 Source::Seekable
@@ -244,11 +307,12 @@ fn with_faults(faults: impl Strategy<Value = Vec<Fault>>) -> impl Strategy<Value
             single_request,
             chunk,
             refreshable,
-            server,
+            dialect,
             faults,
             after: After::Fine,
         },
-    )
+    );
+    schedules.prop_map(Schedule::without_undetectable_losses)
 }
 
 /// Generates any faults, followed by none.

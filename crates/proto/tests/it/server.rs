@@ -2,22 +2,23 @@
 //! sessions.
 
 use http::header::{CONTENT_TYPE, RANGE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 use windlass_proto::command::{
     BodyLength, Command, Framing, SessionHead, StartHead, effective_method,
 };
-use windlass_proto::dialect::{self, Dialect as _, Google, RequestHead};
+use windlass_proto::dialect::{self, Condition, RequestHead};
+use windlass_proto::error::ProtocolError;
 use windlass_proto::parameters::{Parameters, UploadId};
-use windlass_proto::reply::ReplyHead;
+use windlass_proto::reply::{ErrorReply, ReplyHead};
 use windlass_proto::session::{
-    BodyFilter, CHUNK_GRANULARITY, Ending, Outcome, Rules, SessionError, Snapshot, State, Step,
-    step,
+    BodyFilter, CHUNK_GRANULARITY, Ending, Outcome, Rules, SessionAction, SessionError, Snapshot,
+    State, Step, step,
 };
 
 use crate::client::Outgoing;
 use crate::fault::Keep;
 use crate::media::{Stored, pieces};
-use crate::schedule::Dialect;
+use crate::schedule::{Dialect, Options};
 
 const Q: u64 = CHUNK_GRANULARITY;
 
@@ -63,11 +64,16 @@ impl Answer {
         answer
     }
 
-    pub(crate) fn with_retry_after(mut self, seconds: Option<u64>) -> Self {
-        if let Some(seconds) = seconds {
-            self.headers.insert(RETRY_AFTER, seconds.into());
-        }
+    pub(crate) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
         self
+    }
+
+    pub(crate) fn with_retry_after(self, seconds: Option<u64>) -> Self {
+        match seconds {
+            Some(seconds) => self.with_header(RETRY_AFTER, seconds.into()),
+            None => self,
+        }
     }
 }
 
@@ -78,6 +84,17 @@ impl From<ReplyHead> for Answer {
             headers: head.headers,
             body: String::new(),
         }
+    }
+}
+
+impl From<ErrorReply> for Answer {
+    fn from(error: ErrorReply) -> Self {
+        Self {
+            status: error.status,
+            headers: error.headers,
+            body: String::new(),
+        }
+        .with_retry_after(error.retry_after.map(u64::from))
     }
 }
 
@@ -95,8 +112,8 @@ pub(crate) struct Session {
     pub(crate) state: State,
     total: Option<u64>,
     pub(crate) media: Stored,
-    /// Status of replies after the session is lost.
-    pub(crate) lost: Option<u16>,
+    /// What replies say after the session is lost.
+    pub(crate) lost: Option<Condition>,
     late: Vec<Late>,
 }
 
@@ -156,15 +173,20 @@ impl Server {
             headers,
             framing,
         };
-        match Google.command(&head).expect("a good head") {
+        let dialect = self.dialect;
+        assert!(dialect.of_server().claims(headers));
+        match dialect.of_server().command(&head).expect("a good head") {
             Command::Start(head) => self.start(&head),
             Command::Simple(head) => self.single_request(head.length, request, delivery),
             Command::Session(head) => {
-                let dialect = self.dialect;
                 let session = self.session(&request.query).expect("a URI of this server");
                 session.serve(&head, request, delivery, dialect)
             }
-            other => panic!("{other:?} is sent by no transfer"),
+            Command::Cancel { .. } => {
+                let session = self.session(&request.query).expect("a URI of this server");
+                session.cancel(dialect)
+            }
+            other @ Command::Multipart(_) => panic!("{other:?} is sent by no client"),
         }
     }
 
@@ -194,7 +216,7 @@ impl Server {
             location: value(uri),
             upload_id: value(id),
         };
-        Google.reply(started).into()
+        self.dialect.of_server().reply(started).into()
     }
 
     fn single_request(
@@ -208,7 +230,7 @@ impl Server {
         match outcome {
             Outcome::Finished { total } => {
                 self.one_shots.push(media);
-                resource(total, self.dialect)
+                resource(total, None, self.dialect)
             }
             Outcome::Committed => panic!("the only chunk is the last"),
             Outcome::Interrupted => lost_reply(),
@@ -250,12 +272,13 @@ impl Session {
         delivery: Delivery,
         dialect: Dialect,
     ) -> Answer {
-        if let Some(status) = self.lost {
-            return Answer::new(status, "");
+        if let Some(condition) = self.lost {
+            return dialect.of_server().condition(condition).into();
         }
-        let effect = match step(&self.snapshot(), &Rules::default(), &head.request) {
-            Ok(Step::Replay) => return resource(self.media.len(), dialect),
-            Ok(Step::Report) => return self.report(head.no_308, dialect),
+        let rules = dialect.of_server().rules(Rules::default());
+        let effect = match step(&self.snapshot(), &rules, &head.request) {
+            Ok(Step::Replay) => return self.resource(head, dialect),
+            Ok(Step::Report) => return self.report(head, dialect),
             Ok(Step::ResumeFinish) => panic!("a finish takes no time here"),
             Ok(Step::Finish { total }) => Effect {
                 first: total,
@@ -264,10 +287,15 @@ impl Session {
                 finishes: Some(total),
             },
             Ok(Step::Append(filter)) => self.append(filter, request, delivery),
-            Err(SessionError::Gap { .. }) => return Answer::new(503, "a gap"),
-            Err(SessionError::Gone) => return Answer::new(410, ""),
-            Err(SessionError::Cancelled) => return Answer::new(499, ""),
-            Err(error) => panic!("the client has broken a rule: {error}"),
+            Err(error) => {
+                let action = head.request.action;
+                assert!(
+                    is_explained(&error, action),
+                    "the client has broken a rule: {error}"
+                );
+                let error = ProtocolError::Session(error);
+                return dialect.of_server().protocol_error(&error).into();
+            }
         };
         if delivery.late == 0 {
             self.apply(effect);
@@ -276,9 +304,22 @@ impl Session {
             self.late.push(Late { requests, effect });
         }
         if self.is_finished() {
-            resource(self.media.len(), dialect)
+            self.resource(head, dialect)
         } else {
-            self.report(head.no_308, dialect)
+            self.report(head, dialect)
+        }
+    }
+
+    fn cancel(&mut self, dialect: Dialect) -> Answer {
+        let dialect = dialect.of_server();
+        match (self.lost, self.state) {
+            (Some(condition), _) => dialect.condition(condition).into(),
+            (None, State::Active) => {
+                self.state = State::Cancelled;
+                dialect.reply(dialect::Outcome::Cancelled).into()
+            }
+            (None, State::Cancelled) => dialect.condition(Condition::AlreadyCancelled).into(),
+            (None, _) => dialect.condition(Condition::AlreadyFinished).into(),
         }
     }
 
@@ -320,14 +361,25 @@ impl Session {
         }
     }
 
-    fn report(&self, no_308: bool, dialect: Dialect) -> Answer {
+    fn resource(&self, head: &SessionHead, dialect: Dialect) -> Answer {
+        resource(self.media.len(), Some(&head.upload_id), dialect)
+    }
+
+    fn report(&self, head: &SessionHead, dialect: Dialect) -> Answer {
         let committed = dialect::Outcome::Committed {
             offset: self.media.len(),
-            upload_id: &UploadId::from("1"),
-            no_308,
+            upload_id: &head.upload_id,
+            no_308: head.no_308,
         };
-        let mut answer: Answer = Google.reply(committed).into();
-        if let Some(range) = answer.headers.get_mut(RANGE).filter(|_| dialect.bare_range) {
+        let mut answer: Answer = dialect.of_server().reply(committed).into();
+        let is_bare = matches!(
+            dialect,
+            Dialect::Google(Options {
+                bare_range: true,
+                ..
+            })
+        );
+        if let Some(range) = answer.headers.get_mut(RANGE).filter(|_| is_bare) {
             let text = range.to_str().expect("ASCII").replace("bytes=", "");
             *range = HeaderValue::try_from(text).expect("ASCII");
         }
@@ -351,12 +403,31 @@ fn take(mut filter: BodyFilter, request: &Outgoing, delivery: Delivery) -> (Stor
     (media, outcome)
 }
 
-fn resource(size: u64, dialect: Dialect) -> Answer {
-    let status = if dialect.created { 201 } else { 200 };
-    let mut answer = Answer::new(status, &format!(r#"{{"size": "{size}"}}"#));
-    let json = HeaderValue::from_static("application/json; charset=UTF-8");
-    answer.headers.insert(CONTENT_TYPE, json);
-    answer
+/// Returns whether a fault explains the error.
+fn is_explained(error: &SessionError, action: SessionAction) -> bool {
+    match error {
+        SessionError::Gap { .. } | SessionError::Gone | SessionError::Cancelled => true,
+        // A restart has lost bytes that the client takes for stored.
+        SessionError::LengthDisagrees { .. } => action == SessionAction::Finish { first: None },
+        _ => false,
+    }
+}
+
+fn resource(size: u64, upload_id: Option<&UploadId>, dialect: Dialect) -> Answer {
+    let status = match dialect {
+        Dialect::Google(Options { created: false, .. }) => StatusCode::OK,
+        // The other dialect makes 200 of it.
+        Dialect::Google(_) | Dialect::XGoogUpload(_) => StatusCode::CREATED,
+    };
+    let reply = dialect::Outcome::Final {
+        status,
+        content_type: HeaderValue::from_static("application/json; charset=UTF-8"),
+        upload_id,
+    };
+    Answer {
+        body: format!(r#"{{"size": "{size}"}}"#),
+        ..Answer::from(dialect.of_server().reply(reply))
+    }
 }
 
 /// Returns the reply that a broken connection loses.

@@ -5,12 +5,14 @@ use std::time::{Duration, SystemTime};
 use http::HeaderValue;
 use http::header::RANGE;
 use windlass_proto::content_range::ContentRange;
+use windlass_proto::dialect::Condition;
+use windlass_proto::header::X_GOOG_UPLOAD_SIZE_RECEIVED;
 use windlass_proto::session::{CHUNK_GRANULARITY, State};
 use windlass_proto::transfer::{
     Action, Chunk, Event, Failure, Reply, Request, RetryPolicy, Transfer, retry_after,
 };
 
-use crate::client::{Outgoing, Reader};
+use crate::client::{Client, Outgoing};
 use crate::fault::{Fault, Keep};
 use crate::media::Stored;
 use crate::oracle::{Next, Oracle, Verdict};
@@ -26,12 +28,10 @@ pub(crate) struct Simulation<'a> {
     retry_policy: RetryPolicy,
     server: Server,
     transfer: Transfer,
-    reader: Reader,
+    client: Client<'a>,
     oracle: Oracle,
     /// What must follow now.
     verdict: Verdict,
-    /// The query of the session's URI, as stored by the client.
-    session: Option<String>,
     requests: usize,
     elapsed: Duration,
 }
@@ -62,12 +62,11 @@ impl<'a> Simulation<'a> {
         Self {
             case,
             retry_policy,
-            server: Server::new(case.server),
+            server: Server::new(case.dialect),
             transfer: Transfer::start(case.plan(retry_policy)),
-            reader: Reader::new(case),
+            client: Client::new(case),
             oracle: oracle(case, retry_policy),
             verdict: Verdict::Next(first),
-            session: None,
             requests: 0,
             elapsed: Duration::ZERO,
         }
@@ -89,7 +88,7 @@ impl<'a> Simulation<'a> {
                     self.send(request);
                 }
                 Action::Fill { upto } => {
-                    let (end, ended) = self.reader.fill(upto);
+                    let (end, ended) = self.client.reader.fill(upto);
                     self.transfer.filled(end, ended);
                 }
                 Action::Wait(wait) => {
@@ -109,7 +108,7 @@ impl<'a> Simulation<'a> {
 
     /// Returns the action that must follow a failure: in a session, a query.
     fn after_failure(&self) -> Verdict {
-        Verdict::Next(match (self.case.single_request, &self.session) {
+        Verdict::Next(match (self.case.single_request, self.client.session()) {
             (true, _) => Next::SingleRequest,
             (false, None) => Next::Start,
             (false, Some(_)) => Next::Query,
@@ -117,12 +116,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn send(&mut self, request: Request) {
-        let outgoing = Outgoing::of(
-            request,
-            self.transfer.total(),
-            self.session.as_deref(),
-            self.case,
-        );
+        let outgoing = self.client.write(request, self.transfer.total());
         self.check(request, &outgoing);
         let fault = self.case.fault(self.requests);
         self.requests += 1;
@@ -133,7 +127,14 @@ impl<'a> Simulation<'a> {
                 self.verdict = self.oracle.broke(random);
                 self.transfer.broke(random);
             }
-            ClientResult::Answer(answer) => self.hear(request, &answer, random),
+            ClientResult::Answer(answer) => {
+                let answer = self.client.read(&outgoing, answer);
+                let session = self.server.session(&outgoing.query);
+                let stored = session.map(|session| session.media.len());
+                // Without an offset the client may know of less.
+                let stored = stored.filter(|_| fault != Fault::NoRange);
+                self.hear(request, &answer, stored, random);
+            }
         }
     }
 
@@ -146,13 +147,11 @@ impl<'a> Simulation<'a> {
     fn check(&self, request: Request, outgoing: &Outgoing) {
         let len = self.case.len;
         let range = request.content_range();
+        self.client.reader.check(&outgoing.body);
         match request {
             Request::SingleRequest | Request::Start => assert_eq!(range, None),
             Request::Query { total } => assert!(total.is_none_or(|total| total == len)),
-            Request::Data(chunk) => {
-                self.reader.check(&outgoing.body);
-                self.check_chunk(chunk, range.expect("data has a place"));
-            }
+            Request::Data(chunk) => self.check_chunk(chunk, range.expect("data has a place")),
         }
     }
 
@@ -237,23 +236,39 @@ impl<'a> Simulation<'a> {
     fn answer_of_server(&mut self, outgoing: &Outgoing, fault: Fault) -> Answer {
         if let Some(session) = self.server.session(&outgoing.query) {
             match fault {
-                Fault::SessionDies { status } => session.lost = Some(status),
-                Fault::Cancel if session.state == State::Active => session.state = State::Cancelled,
+                Fault::SessionDies { status: 404 } => {
+                    session.lost = Some(Condition::SessionNotFound);
+                }
+                Fault::SessionDies { .. } => session.lost = Some(Condition::MediaLost),
+                Fault::Cancel => self.cancel(&outgoing.query),
                 _ => {}
             }
         }
         let mut answer = self.server.serve(outgoing, Delivery::WHOLE);
-        match fault {
-            Fault::NoRange => {
-                answer.headers.remove(RANGE);
+        for name in [RANGE, X_GOOG_UPLOAD_SIZE_RECEIVED] {
+            match fault {
+                Fault::NoRange => {
+                    answer.headers.remove(name);
+                }
+                Fault::OddRange if answer.headers.contains_key(&name) => {
+                    let unexpected = HeaderValue::from_static("bytes=1-5");
+                    answer.headers.insert(name, unexpected);
+                }
+                _ => {}
             }
-            Fault::OddRange if answer.headers.contains_key(RANGE) => {
-                let unexpected = HeaderValue::from_static("bytes=1-5");
-                answer.headers.insert(RANGE, unexpected);
-            }
-            _ => {}
         }
         answer
+    }
+
+    /// Another client cancels the session, unless that is lost or finished.
+    fn cancel(&mut self, query: &str) {
+        let outgoing = self.client.cancel(query);
+        let answer = self.server.serve(&outgoing, Delivery::WHOLE);
+        let session = self.server.session(query).expect("a URI of this server");
+        if session.lost.is_none() && !session.is_finished() {
+            assert_eq!(session.state, State::Cancelled);
+            assert_eq!(self.client.read(&outgoing, answer).status, 499);
+        }
     }
 
     fn serve_if(&mut self, effect: bool, outgoing: &Outgoing) {
@@ -271,7 +286,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn hear(&mut self, request: Request, answer: &Answer, random: u32) {
+    /// Passes a reply on. `stored` is the number of bytes that it must report, if it reports any.
+    fn hear(&mut self, request: Request, answer: &Answer, stored: Option<u64>, random: u32) {
         self.verdict = self.oracle.heard(request, answer, random);
         let reply = Reply {
             status: answer.status,
@@ -282,26 +298,33 @@ impl<'a> Simulation<'a> {
         match self.transfer.replied(&reply, random) {
             Event::Started { location } => {
                 let (_, query) = location.split_once('?').expect("it names the session");
-                self.session = Some(query.to_owned());
+                self.client.set_session(Some(query.to_owned()));
             }
-            Event::Lost => self.session = None,
-            Event::Committed { offset } => assert_eq!(offset, self.oracle.reported),
+            Event::Lost => self.client.set_session(None),
+            Event::Committed { offset } => {
+                assert_eq!(offset, self.oracle.reported);
+                assert_eq!(
+                    offset,
+                    stored.unwrap_or(offset),
+                    "the server has another number"
+                );
+            }
             Event::Finished => assert_eq!(self.verdict, Verdict::Finished),
             Event::Nothing => {}
         }
-        self.reader.release(self.transfer.kept_from());
+        self.client.reader.release(self.transfer.kept_from());
     }
 
     /// Restarts the client, which continues in the session if there is one. A stream starts at its
     /// beginning.
     fn restart_client(&mut self) {
         let plan = self.case.plan(self.retry_policy);
-        self.transfer = if self.session.is_some() {
+        self.transfer = if self.client.session().is_some() {
             Transfer::resume(plan)
         } else {
             Transfer::start(plan)
         };
-        self.reader = Reader::new(self.case);
+        self.client.restart();
         self.oracle = oracle(self.case, self.retry_policy);
         self.verdict = self.after_failure();
     }
@@ -311,7 +334,7 @@ impl<'a> Simulation<'a> {
             let media = self.server.one_shots().last().expect("a resource");
             assert_eq!(media.len(), self.case.len);
         } else {
-            let query = self.session.as_deref().expect("a session has finished");
+            let query = self.client.session().expect("a session has finished");
             let last = self.server.sessions().last().expect("a session");
             assert!(query.ends_with(&format!("={}", self.server.sessions().len() - 1)));
             assert!(last.is_finished(), "{:?}", last.state);
