@@ -32,9 +32,6 @@ const LONGEST_NAME: usize = 40;
 /// Maximum number of characters of a display name, as in the service.
 const LONGEST_DISPLAY_NAME: usize = 512;
 
-/// Maximum number of files on a page, as in the service.
-const MOST_FILES: u64 = 100;
-
 fn own(version: &str) -> Api {
     let text = include_str!("generative_language/generative_language.toml");
     description(&text.replace("v1beta", version))
@@ -156,34 +153,14 @@ async fn create(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
 
 /// `files.list`: in the order of their names.
 async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
-    let size = page_size(call)?;
-    let after = call
-        .query
-        .first("pageToken")
-        .filter(|token| !token.is_empty());
-    let mut files = call.lookup.resources(FILES, after, size + 1).await?;
-    let is_last = files.len() <= size;
-    files.truncate(size);
+    let page = record::page(call, FILES, 10).await?;
     let mut body = Fields::new();
-    if let Some(last) = files.last().filter(|_| !is_last) {
-        body.insert("nextPageToken".to_owned(), last.id.clone().into());
+    if let Some(next) = page.next {
+        body.insert("nextPageToken".to_owned(), next.into());
     }
-    let shown: Vec<_> = files
-        .iter()
-        .map(|file| Value::from(show(call, file)))
-        .collect();
-    body.insert("files".to_owned(), shown.into());
+    let files = page.rows.iter().map(|file| show(call, file));
+    body.insert("files".to_owned(), files.collect());
     Ok(Answer::of(body))
-}
-
-fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
-    let size = call.query.first("pageSize").unwrap_or("10").parse::<u64>();
-    let size = size.ok().filter(|size| (1..=MOST_FILES).contains(size));
-    size.and_then(|size| usize::try_from(size).ok())
-        .ok_or_else(|| Rejection::InvalidParameter {
-            parameter: "pageSize".to_owned(),
-            problem: format!("must be between 1 and {MOST_FILES}"),
-        })
 }
 
 async fn named(call: &Call<'_>) -> Result<Resource, Rejection> {

@@ -73,7 +73,12 @@ mod listing;
 ))]
 // Each of them uses a part of it.
 #[cfg_attr(
-    not(all(feature = "drive", feature = "storage", feature = "youtube")),
+    not(all(
+        feature = "drive",
+        feature = "generative-language",
+        feature = "storage",
+        feature = "youtube"
+    )),
     allow(dead_code)
 )]
 mod record;

@@ -34,6 +34,45 @@ pub(crate) async fn found(
     })
 }
 
+/// Rows of a collection, and the token of the next page.
+pub(crate) struct Page {
+    pub(crate) rows: Vec<Resource>,
+    pub(crate) next: Option<String>,
+}
+
+/// Maximum number of rows on a page of [`page`].
+const MOST_ROWS: usize = 100;
+
+/// Returns the page of a collection, in the order of ids, that `pageSize` and `pageToken` ask for.
+pub(crate) async fn page(
+    call: &Call<'_>,
+    collection: &str,
+    default_size: usize,
+) -> Result<Page, Rejection> {
+    let size = match call.query.first("pageSize") {
+        None => Some(default_size),
+        Some(size) => size.parse().ok(),
+    };
+    let size = size.filter(|size| (1..=MOST_ROWS).contains(size));
+    let size = size.ok_or_else(|| Rejection::InvalidParameter {
+        parameter: "pageSize".to_owned(),
+        problem: format!("must be between 1 and {MOST_ROWS}"),
+    })?;
+    let token = call.query.first("pageToken");
+    let after = token.filter(|token| !token.is_empty());
+    let mut rows = call.lookup.resources(collection, after, size + 1).await?;
+    let is_last = rows.len() <= size;
+    rows.truncate(size);
+    for row in &rows {
+        call.reply_memory.hold_row(&row.body)?;
+    }
+    let last = rows.last().filter(|_| !is_last);
+    Ok(Page {
+        next: last.map(|last| last.id.clone()),
+        rows,
+    })
+}
+
 /// Fields that a download shows in a header.
 pub(crate) const HEADER_FIELDS: [(&str, HeaderName); 4] = [
     ("cacheControl", CACHE_CONTROL),
