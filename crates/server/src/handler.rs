@@ -29,7 +29,7 @@ use crate::capacity::{Capacity, Full, Permit, Pool, SHORT_REPLY, json_cost};
 use crate::context::Principal;
 use crate::precondition::{ETag, Validators, Verdict, evaluate};
 
-pub use crate::identifiers::first_version;
+pub use crate::identifiers::{first_version, new_secret};
 pub use delivery::{
     Conclusion, Deliver, Delivery, DeliveryPolicy, Failure, MAX_EVENT_LEN, MAX_EVENTS, OutboxEvent,
     Outcome,
@@ -186,7 +186,7 @@ pub struct Answer {
 }
 
 /// The content of a reply.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum Content {
     /// A JSON object. The parameters `fields` and `prettyPrint` of the request apply to it, and its
     /// field `etag` becomes the header `ETag`.
@@ -198,6 +198,13 @@ pub enum Content {
         /// The bytes.
         bytes: Bytes,
     },
+}
+
+/// Hides the content, which may be a secret, such as an upload token.
+impl std::fmt::Debug for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Content")
+    }
 }
 
 impl From<Map<String, Value>> for Content {
@@ -463,6 +470,15 @@ mod tests {
     use super::*;
     use crate::capacity::LimitedResource;
     use crate::config::Limits;
+
+    #[test]
+    fn content_is_hidden_from_debug() {
+        let answer = Answer::of(Content::Bytes {
+            content_type: HeaderValue::from_static("text/plain"),
+            bytes: Bytes::from_static(b"token"),
+        });
+        assert!(!format!("{answer:?}").contains("token"), "{answer:?}");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn reply_holds_its_memory_until_it_is_sent() {

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 use windlass_store::{MediaId, SessionId, Timestamp};
 
-/// Random bytes in an `upload_id`: 192 bits, because it is a credential.
+/// Random bytes in an `upload_id` and in a secret: 192 bits, because they are credentials.
 const SECRET_LEN: usize = 24;
 
 /// Number of bytes of an identifier that hold its time.
@@ -51,6 +51,12 @@ pub(crate) fn new_resource_id(now: Timestamp) -> String {
 /// and created again under the same id then has no version that a call may have read before.
 pub fn first_version() -> u64 {
     random_number() >> 2
+}
+
+/// Returns a new secret, such as a token that a handler gives out: 32 characters of the URL-safe
+/// alphabet, of 192 random bits.
+pub fn new_secret() -> String {
+    URL_SAFE_NO_PAD.encode(random::<SECRET_LEN>())
 }
 
 /// Returns a random number.
@@ -108,6 +114,13 @@ mod tests {
                 .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
         );
         assert_ne!(upload_id, new_upload_id(NOW));
+    }
+
+    #[test]
+    fn secret_is_192_bits_of_the_url_safe_alphabet() {
+        let secret = new_secret();
+        assert_eq!(URL_SAFE_NO_PAD.decode(&secret).unwrap().len(), SECRET_LEN);
+        assert_ne!(secret, new_secret());
     }
 
     #[test]
