@@ -16,6 +16,7 @@
 //! | `games-configuration` | Play Games Services Publishing | `gamesConfiguration` |
 //! | `generative-language` | the files of the Gemini API | `generativelanguage` |
 //! | `gmail` | Gmail, with `lettre` and `mail-parser` | `gmail` |
+//! | `photos-library` | the media of Google Photos | `photoslibrary` |
 //! | `storage` | Google Cloud Storage | `storage` |
 //! | `youtube` | `YouTube` Data | `youtube` |
 //!
@@ -64,10 +65,13 @@ mod inspect;
 // Cloud Storage uses all of it.
 #[cfg_attr(not(feature = "storage"), allow(dead_code))]
 mod listing;
+#[cfg(feature = "photos-library")]
+mod photos_library;
 #[cfg(any(
     feature = "drive",
     feature = "firebase-storage",
     feature = "generative-language",
+    feature = "photos-library",
     feature = "storage",
     feature = "youtube"
 ))]
@@ -121,6 +125,8 @@ const PROVIDERS: &[ApiProvider] = &[
     generative_language::PROVIDER,
     #[cfg(feature = "gmail")]
     gmail::PROVIDER,
+    #[cfg(feature = "photos-library")]
+    photos_library::PROVIDER,
     #[cfg(feature = "storage")]
     storage::PROVIDER,
     #[cfg(feature = "youtube")]
@@ -179,6 +185,7 @@ fn description(text: &str) -> Api {
     not(any(
         feature = "dfareporting",
         feature = "games-configuration",
+        feature = "photos-library",
         feature = "youtube"
     )),
     allow(dead_code)

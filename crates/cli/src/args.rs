@@ -107,7 +107,7 @@ pub(crate) struct ServeArgs {
     /// An API to serve; may be given more than once [default: farm]
     ///
     /// The name of a built-in API (farm, gmail, dfareporting, gamesConfiguration, storage, drive,
-    /// youtube, firebasestorage, generativelanguage), a description in the short form (*.toml), or a discovery document as published by
+    /// youtube, firebasestorage, generativelanguage, photoslibrary), a description in the short form (*.toml), or a discovery document as published by
     /// Google (*.json). With @HOST appended, the API is served on this host only, so that APIs with
     /// the same paths can be served together.
     #[arg(long, value_name = "NAME|FILE[@HOST]")]

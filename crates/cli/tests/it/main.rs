@@ -33,6 +33,7 @@ mod metrics;
 mod multipart;
 mod nonsense;
 mod patience;
+mod photos_library;
 mod preconditions;
 mod query;
 mod restart;
