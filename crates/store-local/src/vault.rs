@@ -26,7 +26,8 @@ use tokio::task::JoinHandle;
 use windlass_proto::digest::Crc32cHasher;
 use windlass_store::metrics::StoreMetrics;
 use windlass_store::{
-    Cause, Extent, Failpoint, Listing, MediaId, MediaReader, MediaWriter, Space, Vault, VaultError,
+    Cause, Extent, Failpoint, Listing, MediaId, MediaReader, MediaWriter, Part, Space, Vault,
+    VaultError,
 };
 
 pub(crate) use media::WritePolicy;
@@ -129,6 +130,18 @@ impl Vault for LocalVault {
             .run(move || shared.read(id, range))
             .await;
         Ok(Box::new(opened.map_err(|cause| unreadable(id, cause))??))
+    }
+
+    async fn concat(
+        &self,
+        id: MediaId,
+        parts: Vec<Part>,
+        copied: &(dyn Fn(u64) + Send + Sync),
+    ) -> Result<(), VaultError> {
+        let shared = Arc::clone(&self.shared);
+        let created = self.shared.io_pools.sync.run(move || shared.create(id));
+        let writer = created.await.map_err(VaultError::Fault)??;
+        writer.fill(parts, copied).await
     }
 
     async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
@@ -394,6 +407,8 @@ struct IoPools {
     direct: BlockingPool,
     /// Writes into the page cache, reopenings and deletions.
     write: BlockingPool,
+    /// Copies of media into other media.
+    copy: BlockingPool,
     read: BlockingPool,
 }
 
@@ -411,6 +426,9 @@ impl IoPools {
             // Other writes and reads mostly end in the page cache. They need a thread for each
             // processor, and some more for those that wait for the disk.
             write: BlockingPool::new(32),
+            // A copy reads and writes as fast as the disk can. A few of them leave most of it to
+            // uploads and downloads.
+            copy: BlockingPool::new(4),
             read: BlockingPool::new(32),
         }
     }

@@ -16,7 +16,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a check panics if its rule is broken")]
 
-// The checks of a vault are below.
+// The other checks of a vault are below.
+mod concat;
 mod ledger;
 
 use std::ops::Range;
@@ -225,6 +226,7 @@ pub async fn vault(vault: &dyn Vault) {
     reopening_checks_the_last_extent(vault).await;
     reopening_finds_missing_bytes(vault).await;
     reopening_ends_the_writers_before(vault).await;
+    concat::all(vault).await;
     media_is_listed_in_order(vault).await;
     available_space_is_at_most_the_total(vault).await;
 }
@@ -242,10 +244,12 @@ pub async fn vault_restart(open: impl AsyncFn() -> Arc<dyn Vault>) {
     let writer = create(&*vault, names.media(0), b"windlass").await;
     write(&*writer, 8, &[b"not synced"]).await;
     vault.create(names.media(1)).await.unwrap();
+    concat::before_a_restart(&*vault, names.media(0), names.media(2)).await;
     drop(writer);
     drop(vault);
 
     let vault = open().await;
+    assert_eq!(read(&*vault, names.media(2), 0..12).await, b"windlasswind");
     let extent = Extent {
         start: 4,
         crc32c: crc32c(b"lass"),

@@ -33,7 +33,7 @@ use bytes::Bytes;
 use crate::Cause;
 use crate::ledger::{ChangeSet, EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{Epoch, Extent, MediaId, NewSession, Resource, Session, SessionId, Timestamp};
-use crate::vault::{Listing, MediaReader, MediaWriter, Space, Vault, VaultError};
+use crate::vault::{Listing, MediaReader, MediaWriter, Part, Space, Vault, VaultError};
 
 pub use paced::{PacedLedger, Stopped};
 
@@ -372,6 +372,18 @@ impl Vault for FaultyVault {
         let inner = read(&self.faults, "read", id, self.inner.read(id, range)).await?;
         let faults = Arc::clone(&self.faults);
         Ok(Box::new(FaultyReader { inner, id, faults }))
+    }
+
+    /// A torn one fails before it begins: what it would leave is what a failure at its end leaves.
+    async fn concat(
+        &self,
+        id: MediaId,
+        parts: Vec<Part>,
+        copied: &(dyn Fn(u64) + Send + Sync),
+    ) -> Result<(), VaultError> {
+        let full = || VaultError::NoSpace { written: 0 };
+        let concat = self.inner.concat(id, parts, copied);
+        change(&self.faults, "concat", concat, Some(full)).await
     }
 
     async fn delete(&self, id: MediaId) -> Result<(), VaultError> {

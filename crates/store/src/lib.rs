@@ -106,8 +106,8 @@ pub use records::{
 };
 pub use sweep::{Sweep, SweepError, SweepOptions, Swept};
 pub use vault::{
-    Listing, MediaReader, MediaWriter, READ_LEN, Space, StoredMedia, Superseded, Vault, VaultError,
-    WRITE_UNIT,
+    Listing, MediaReader, MediaWriter, Part, READ_LEN, Space, StoredMedia, Superseded, Vault,
+    VaultError, WRITE_UNIT,
 };
 
 /// The cause of a fault, shared by all callers that waited for the same commit or sync.

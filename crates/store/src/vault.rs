@@ -86,6 +86,66 @@ pub trait Vault: Send + Sync + 'static {
         range: Range<u64>,
     ) -> Result<Box<dyn MediaReader>, VaultError>;
 
+    /// Creates a media of `parts`, one after another. The media, its name and all its bytes are
+    /// durable when the method returns. Its sources are not changed.
+    ///
+    /// A vault whose storage can copy does it there, so that the bytes do not pass through the
+    /// memory of the process. The default reads and writes [`READ_LEN`] at a time.
+    ///
+    /// After each step `copied` is called with the number of bytes that the step has added, in
+    /// total the length of the parts. So the caller knows how much of the space that it has set aside
+    /// is in use.
+    ///
+    /// Until the method returns, the new media counts as media with a writer in [`Vault::list`]. It
+    /// must not be reopened or read before.
+    ///
+    /// A source may be deleted during the call. Then the media is complete all the same, or the
+    /// call fails with [`VaultError::Missing`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, or on an error, the media may exist all the same, with any of its
+    /// bytes. No further step begins. As nothing references it, the sweep deletes it; a caller that
+    /// deletes it earlier spares the space.
+    ///
+    /// # Errors
+    /// * [`VaultError::Missing`] with a source that does not exist.
+    /// * [`VaultError::Damaged`] with a source that is shorter than its part, or with `id` if there
+    ///   is media with that id, which is not changed then.
+    /// * [`VaultError::NoSpace`] if the disk is full.
+    /// * [`VaultError::Unreadable`] with a source that could not be read, or with `id` if the media
+    ///   could not be created.
+    /// * [`VaultError::Fault`] if a write or a sync has failed.
+    async fn concat(
+        &self,
+        id: MediaId,
+        parts: Vec<Part>,
+        copied: &(dyn Fn(u64) + Send + Sync),
+    ) -> Result<(), VaultError> {
+        let writer = self.create(id).await?;
+        let mut offset = 0;
+        for part in parts {
+            let (mut reader, mut rest) = match part {
+                Part::Bytes(bytes) => (None, bytes),
+                Part::Media { id, length } => (Some(self.read(id, 0..length).await?), Bytes::new()),
+            };
+            loop {
+                if let Some(reader) = &mut reader {
+                    rest = reader.next(READ_LEN).await?;
+                }
+                let len = rest.len() as u64;
+                if len == 0 {
+                    break;
+                }
+                writer
+                    .write(offset, vec![std::mem::take(&mut rest)])
+                    .await?;
+                offset += len;
+                copied(len);
+            }
+        }
+        writer.sync().await
+    }
+
     /// Deletes a media. Succeeds if it does not exist. The deletion need not be durable: if a crash
     /// brings the media back, the sweep deletes it again.
     ///
@@ -171,6 +231,20 @@ pub trait MediaReader: Send + std::fmt::Debug {
     /// # Cancel safety
     /// If the future is dropped, the next call returns the same bytes.
     async fn next(&mut self, max_len: usize) -> Result<Bytes, VaultError>;
+}
+
+/// A part of the media that [`Vault::concat`] makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// The first bytes of a media of the vault.
+    Media {
+        /// Id of the media.
+        id: MediaId,
+        /// Number of bytes: all of the media that count.
+        length: u64,
+    },
+    /// Bytes that are not in the vault, such as small media.
+    Bytes(Bytes),
 }
 
 /// A part of the content of a vault.

@@ -15,6 +15,8 @@
 //! be multiples of a few KiB at most. Other bytes are written through the page cache. Either way
 //! bytes are durable only after a sync.
 
+mod copy;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -380,15 +382,7 @@ impl MediaFile {
     /// Writes all pieces one after another at `offset`. Nothing is durable yet. Returns the number
     /// of bytes that went into the page cache.
     pub(super) fn write_all_at(&self, pieces: &[Bytes], offset: u64) -> Result<u64, Stopped> {
-        let mut write = Write {
-            media: self,
-            // A panic while it was held leaves the mode of the descriptor known: it is stored only
-            // after the descriptor has been switched.
-            mode: self.mode.lock().unwrap_or_else(PoisonError::into_inner),
-            offset,
-            written: 0,
-            cached: 0,
-        };
+        let mut write = Write::begin(self, offset);
         let (units, rest) = split(pieces, self.direct_len(pieces, offset));
         let done = write.direct(&units).and_then(|()| write.cached(&rest));
         match done {
@@ -413,7 +407,19 @@ struct Write<'a> {
     cached: u64,
 }
 
-impl Write<'_> {
+impl<'a> Write<'a> {
+    fn begin(media: &'a MediaFile, offset: u64) -> Self {
+        Self {
+            media,
+            // A panic while it was held leaves the mode of the descriptor known: it is stored only
+            // after the descriptor has been switched.
+            mode: media.mode.lock().unwrap_or_else(PoisonError::into_inner),
+            offset,
+            written: 0,
+            cached: 0,
+        }
+    }
+
     /// Writes whole units past the page cache. Falls back to the page cache if the file system
     /// refuses that.
     fn direct(&mut self, units: &[&[u8]]) -> io::Result<()> {

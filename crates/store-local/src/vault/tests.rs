@@ -1,5 +1,7 @@
 //! Behaviour of the vault on a failing disk, which is simulated by devices that refuse operations.
 
+mod copies;
+
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
 
