@@ -69,6 +69,13 @@ impl CheckedStores {
         self.disks.count_media(bytes as u64);
         Ok(())
     }
+
+    /// Sets space aside for media that the vault is about to write by itself, or refuses it if less
+    /// than the hard limit would be left.
+    pub(crate) fn reserve_media(&self, bytes: u64) -> Result<MediaReservation<'_>, Error> {
+        self.admit_media()?;
+        self.disks.reserve_media(bytes).ok_or(Error::NoSpace)
+    }
 }
 
 /// Timeout of one measurement.
@@ -131,6 +138,16 @@ struct Disk {
 pub(super) struct Reservation<'a> {
     disks: &'a Disks,
     bytes: u64,
+    is_shared: bool,
+}
+
+/// Space set aside for media, until it is written or given up.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct MediaReservation<'a> {
+    disks: &'a Disks,
+    /// Bytes that are not written yet.
+    left: AtomicU64,
     is_shared: bool,
 }
 
@@ -216,6 +233,20 @@ impl Disks {
         is_enough.then(|| self.admit(bytes))
     }
 
+    /// Sets space aside for media; `None` if less than the hard limit would be left.
+    fn reserve_media(&self, bytes: u64) -> Option<MediaReservation<'_>> {
+        let reservation = MediaReservation {
+            disks: self,
+            left: AtomicU64::new(bytes),
+            is_shared: self.is_shared.load(Ordering::Relaxed),
+        };
+        // Taken before it is compared, so that two calls cannot both get the last space.
+        reservation.disks().for_each(|disk| disk.admit(bytes));
+        let is_enough = |disk: &Disk| disk.available() >= self.limits.hard;
+        let is_there = reservation.disks().all(is_enough);
+        is_there.then_some(reservation)
+    }
+
     fn admit(&self, bytes: u64) -> Reservation<'_> {
         let reservation = Reservation {
             disks: self,
@@ -283,6 +314,11 @@ impl Disk {
         self.admitted.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Gives up bytes that were admitted and are not written.
+    fn withdraw(&self, bytes: u64) {
+        self.admitted.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     fn complete_write(&self, bytes: u64) {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -326,6 +362,29 @@ impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.disks()
             .for_each(|disk| disk.complete_write(self.bytes));
+    }
+}
+
+impl MediaReservation<'_> {
+    /// Counts bytes as written, so that the next measurement includes them.
+    pub(crate) fn count_written(&self, bytes: u64) {
+        let order = Ordering::Relaxed;
+        let take = |left: u64| Some(left.saturating_sub(bytes));
+        let before = self.left.fetch_update(order, order, take);
+        let counted = before.unwrap_or_default().min(bytes);
+        self.disks().for_each(|disk| disk.complete_write(counted));
+    }
+
+    fn disks(&self) -> impl Iterator<Item = &Disk> {
+        let ledger = self.is_shared.then_some(&self.disks.ledger);
+        [&self.disks.vault].into_iter().chain(ledger)
+    }
+}
+
+impl Drop for MediaReservation<'_> {
+    fn drop(&mut self) {
+        let left = *self.left.get_mut();
+        self.disks().for_each(|disk| disk.withdraw(left));
     }
 }
 

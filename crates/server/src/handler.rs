@@ -8,6 +8,7 @@
 //! Effects outside of the ledger, such as a message to a relay, are events. The server's outbox
 //! passes an event to the [`Deliver`] of its topic once the event is durable.
 
+mod concatenation;
 mod delivery;
 mod stores;
 
@@ -30,6 +31,7 @@ use crate::context::Principal;
 use crate::precondition::{ETag, Validators, Verdict, evaluate};
 
 pub use crate::identifiers::{first_version, new_secret};
+pub use concatenation::Concatenation;
 pub use delivery::{
     Conclusion, Deliver, Delivery, DeliveryPolicy, Failure, MAX_EVENT_LEN, MAX_EVENTS, OutboxEvent,
     Outcome,
@@ -47,7 +49,8 @@ pub trait ApiHandler: Send + Sync + 'static {
     /// The stores may change until [`ApiHandler::run`], which has to check again.
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection>;
 
-    /// Carries out the call. `media` was uploaded with it and is durable.
+    /// Carries out the call. `media` is durable: it was uploaded with the call, or put together for it
+    /// because an earlier answer has asked for it ([`Answer::concatenation`]).
     async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection>;
 
     /// Returns the resource that the path of the call names. A download gives its media.
@@ -183,6 +186,9 @@ pub struct Answer {
     pub expect_empty: Vec<String>,
     /// Content of the reply; `None` for a reply without any.
     pub body: Option<Content>,
+    /// Media that the call needs first. If it is set on a call without media, the rest of the answer
+    /// is ignored: the server puts the media together and asks the handler again, with it.
+    pub concatenation: Option<Concatenation>,
 }
 
 /// The content of a reply.

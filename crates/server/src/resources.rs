@@ -16,7 +16,9 @@ use crate::capacity::{Permit, json_cost};
 use crate::context::Principal;
 use crate::download;
 use crate::error::{BodyError, Error};
-use crate::handler::{Call, Conditions, Content, Embedded, ReplyMemoryPermit, StoreReader};
+use crate::handler::{
+    Call, Concatenation, Conditions, Content, Embedded, ReplyMemoryPermit, StoreReader,
+};
 use crate::identifiers::new_resource_id;
 use crate::outbox::with_events;
 use crate::partial_response::FieldMask;
@@ -24,8 +26,8 @@ use crate::registry::ServedMethod;
 use crate::reply::{self, Reply, empty, json_bytes, stored_json};
 use crate::uploads::ServerState;
 use crate::uploads::finish::ATTEMPTS;
-use crate::uploads::single_request;
 use crate::uploads::start_request::UploadHead;
+use crate::uploads::{concat, single_request};
 
 /// The text, its parsed values and the decoded media are in memory at the same time.
 const COPIES: u64 = 3;
@@ -44,7 +46,19 @@ pub(crate) struct CallHead<'a> {
     pub(crate) principal: Option<&'a Principal>,
 }
 
-impl CallHead<'_> {
+impl<'h> CallHead<'h> {
+    fn as_upload(self) -> UploadHead<'h> {
+        UploadHead {
+            method: self.method,
+            http_method: self.http_method,
+            path: self.raw_path,
+            query: self.query,
+            base_url: self.base_url,
+            headers: self.headers,
+            principal: self.principal,
+        }
+    }
+
     fn call<'a>(
         &'a self,
         server: &'a ServerState,
@@ -140,7 +154,7 @@ fn is_media_only(method: &Method) -> bool {
 }
 
 async fn run(
-    server: &ServerState,
+    server: &Arc<ServerState>,
     head: CallHead<'_>,
     metadata: &Map<String, Value>,
     shape: &Shape,
@@ -152,8 +166,13 @@ async fn run(
         let reply_memory = server.reply_memory();
         let call = head.call(server, metadata, &fresh_id, &reply_memory);
         let handler = &*head.method.served.handler;
-        let _guard = server.lock_for(handler, &call).await?;
+        let guard = server.lock_for(handler, &call).await?;
         let mut answer = handler.run(&call, None).await?;
+        if let Some(wanted) = answer.concatenation.take() {
+            // Other calls do not wait for the copy.
+            drop(guard);
+            return Box::pin(concatenate(server, head, metadata, wanted)).await;
+        }
         answer.set_owner(call.principal);
         let resources = with_events(answer.changes, answer.events, call.now)?;
         // Before the commit: afterwards the reply cannot be refused for lack of memory.
@@ -217,16 +236,19 @@ async fn upload(
     metadata: &Map<String, Value>,
     embedded: Embedded,
 ) -> Result<Reply, Error> {
-    let upload = UploadHead {
-        method: head.method,
-        http_method: head.http_method,
-        path: head.raw_path,
-        query: head.query,
-        base_url: head.base_url,
-        headers: head.headers,
-        principal: head.principal,
-    };
+    let upload = head.as_upload();
     let reply = single_request::embedded(server, &upload, metadata, embedded).await?;
+    Ok(reply::reply(reply.status, reply.content_type, reply.body))
+}
+
+/// Continues as an upload of media that is put together from existing media.
+async fn concatenate(
+    server: &Arc<ServerState>,
+    head: CallHead<'_>,
+    metadata: &Map<String, Value>,
+    wanted: Concatenation,
+) -> Result<Reply, Error> {
+    let reply = concat::concatenate(server, &head.as_upload(), metadata, wanted).await?;
     Ok(reply::reply(reply.status, reply.content_type, reply.body))
 }
 

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`start_request`] | the request that started an upload, as it is stored with the session |
 //! | [`single_request`] | uploads of one request: simple, multipart, and embedded in JSON |
+//! | [`concat`](mod@concat) | calls whose media is put together from existing media |
 //! | [`session`] | start, query, append, cancel |
 //! | [`sessions`] | the sessions of a server: rows, guards and leases, rules, stored replies |
 //! | [`append`] | the bytes of one request, from the body to a commit |
@@ -86,6 +87,7 @@ use write_buffer::{BufferPool, UNPOOLED_MAYBE_SMALL};
 
 pub(crate) mod append;
 mod checksums;
+pub(crate) mod concat;
 pub(crate) mod finish;
 mod offset_committer;
 pub(crate) mod session;
@@ -154,20 +156,22 @@ impl ServerState {
         }
     }
 
+    /// Returns the length in bytes up to which media is kept in the ledger.
+    pub(crate) fn small_media_limit(&self) -> usize {
+        // A sink keeps small media in its write buffer, which must hold it without pooled memory.
+        let limit = self.settings.limits.small_media;
+        let limit = limit.min(UNPOOLED_MAYBE_SMALL as u64);
+        usize::try_from(limit).unwrap_or(UNPOOLED_MAYBE_SMALL)
+    }
+
     /// Returns what a new sink needs of the server.
     pub(crate) fn sink_deps(&self) -> SinkDeps {
-        // A sink keeps small media in its write buffer, which must hold it without pooled memory.
-        let small_media_limit = self
-            .settings
-            .limits
-            .small_media
-            .min(UNPOOLED_MAYBE_SMALL as u64);
         SinkDeps {
             ledger: Arc::clone(&self.stores.ledger),
             vault: Arc::clone(&self.stores.vault),
             buffer_pool: self.buffer_pool.clone(),
             media_reads: self.capacity.media_reads.clone(),
-            small_media_limit: usize::try_from(small_media_limit).unwrap_or(UNPOOLED_MAYBE_SMALL),
+            small_media_limit: self.small_media_limit(),
             now: self.clock.now(),
         }
     }

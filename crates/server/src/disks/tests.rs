@@ -116,6 +116,33 @@ fn what_is_written_counts_on_its_own_disk_only() {
 }
 
 #[test]
+fn space_for_a_copy_is_set_aside_until_it_is_written_or_given_up() {
+    for is_shared in [false, true] {
+        let disks = disks(300 * MB, 300 * MB, is_shared);
+        let on_ledger = |bytes: u64| if is_shared { bytes } else { 0 };
+        let copy = disks.reserve_media(200 * MB).unwrap();
+        assert_eq!(disks.vault.available(), 100 * MB);
+        assert_eq!(disks.ledger.available(), 300 * MB - on_ledger(200 * MB));
+        assert!(
+            disks.reserve_media(40 * MB).is_none(),
+            "less than the hard limit is left"
+        );
+        assert_eq!(
+            disks.vault.available(),
+            100 * MB,
+            "what is refused takes none"
+        );
+        copy.count_written(150 * MB);
+        assert_eq!(disks.vault.available(), 100 * MB);
+        assert_eq!(disks.vault.written(), 150 * MB);
+        drop(copy);
+        assert_eq!(disks.vault.available(), 150 * MB);
+        assert_eq!(disks.ledger.available(), 300 * MB - on_ledger(150 * MB));
+        drop(disks.reserve_media(86 * MB).unwrap());
+    }
+}
+
+#[test]
 fn what_is_refused_takes_no_room() {
     let disks = disks(70 * MB, 70 * MB, true);
     for _ in 0..1000 {

@@ -507,10 +507,8 @@ impl Append {
                 .read_start_request(self.offset_committer.session.id)
                 .await?;
         }
-        let finished = FinishedMedia {
-            media: media_of(&self.start_request, &flushed.progress, digests),
-            small_bytes: flushed.small_bytes.clone(),
-        };
+        let media = media_of(&self.start_request, &flushed.progress, digests);
+        let finished = FinishedMedia::uploaded(media, flushed.small_bytes.clone());
         let session_ref = SessionRef {
             id: self.offset_committer.session.id,
             epoch: self.offset_committer.session.epoch,

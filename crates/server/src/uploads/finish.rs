@@ -9,8 +9,8 @@ use windlass_discovery::{Method, PathParameters};
 use windlass_proto::digest::Digests;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 use windlass_store::{
-    ChangeSet, Epoch, Failpoint, FinishSession, LedgerError, Media, MediaLocation, Progress,
-    SessionId, Timestamp,
+    ChangeSet, Epoch, Expected, Failpoint, FinishSession, LedgerError, Media, MediaLocation,
+    Progress, SessionId, Timestamp,
 };
 
 use super::ServerState;
@@ -18,7 +18,8 @@ use super::start_request::StartRequest;
 use crate::auth::AccessError;
 use crate::error::Error;
 use crate::handler::{
-    Answer, Call, Conditions, Content, Rejection, ReplyMemoryPermit, StoreReader, Uploaded,
+    Answer, Call, Concatenation, Conditions, Content, Rejection, ReplyMemoryPermit, StoreReader,
+    Uploaded,
 };
 use crate::identifiers::new_resource_id;
 use crate::outbox::with_events;
@@ -88,8 +89,24 @@ impl FinalReply {
 pub(crate) struct FinishedMedia {
     pub(crate) media: Media,
     /// The bytes of small media, which are committed together with the resource. `None` for media
-    /// in the vault, which is durable already.
+    /// that is durable already.
     pub(crate) small_bytes: Option<Bytes>,
+    /// Whether a row references the media already, so that it does not come with the change set.
+    pub(crate) is_referenced: bool,
+    /// Resources that the media depends on, as they were read.
+    pub(crate) expect: Vec<Expected>,
+}
+
+impl FinishedMedia {
+    /// Returns media that has been uploaded. It depends on no other resource.
+    pub(crate) fn uploaded(media: Media, small_bytes: Option<Bytes>) -> Self {
+        Self {
+            media,
+            small_bytes,
+            is_referenced: false,
+            expect: Vec::new(),
+        }
+    }
 }
 
 /// The session that ends when its upload finishes.
@@ -116,46 +133,72 @@ pub(crate) async fn finish(
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let parts = CallParts::new(server, start_request)?;
-        let handler = &*parts.served_api.handler;
-        let call = parts.call(server, start_request);
-        // Held until the commit, so that the next call of the same key sees this change.
-        let _guard = server.lock_for(handler, &call).await?;
-        let mut answer = handler.run(&call, Some(uploaded(server, finished))).await?;
-        Failpoint::HandlerAnswered.reach();
-        let body = answer.body.take();
-        let status = status(server, start_request, session_ref)?;
-        let mut reply = build_reply(start_request, body, status)?;
-        // The body counts against the bound on reply memory from here on. Before the commit: a
-        // committed upload cannot be refused for lack of reply memory.
-        reply.body = server.capacity.reply(reply.body)?;
-        answer.set_owner(call.principal);
-        answer.changes = with_events(answer.changes, mem::take(&mut answer.events), call.now)?;
-        let changes = answer.changes.clone();
-        let change_set = change_set(answer, finished, session_ref, &reply);
-        // One transaction for the resource, its events, the reply and the end of the session, so
-        // that a crash leaves all of them or none.
-        match server.stores.ledger.apply(change_set).await {
-            Ok(()) => {
-                if session_ref.is_some() {
-                    server.metrics.sessions.finished.inc();
-                }
-                Failpoint::FinishApplied.reach();
-                server.outbox.wake(&changes);
-                let at = finished.media.at;
-                let is_used = changes.iter().any(|change| change.references(at));
-                if !is_used || !start_request.creates() {
-                    // If the handler has not used the new media, that media is now garbage. If the
-                    // request has changed a resource, the resource's older media may be garbage.
-                    server.lifecycle.sweep_now.notify_one();
-                }
-                return Ok(reply);
-            }
-            Err(LedgerError::Conflict) if attempt < ATTEMPTS => {}
-            Err(LedgerError::Conflict) => return Err(Error::Crowded),
-            Err(error) => return Err(error.into()),
+        match try_finish(server, start_request, finished, session_ref).await {
+            Err(Error::Ledger(LedgerError::Conflict)) if attempt < ATTEMPTS => {}
+            Err(Error::Ledger(LedgerError::Conflict)) => return Err(Error::Crowded),
+            ended => return ended,
         }
     }
+}
+
+/// As [`finish`], but calls the handler once.
+///
+/// # Errors
+/// [`LedgerError::Conflict`] if another call has changed the same resource.
+pub(super) async fn try_finish(
+    server: &ServerState,
+    start_request: &StartRequest,
+    finished: &FinishedMedia,
+    session_ref: Option<&SessionRef>,
+) -> Result<FinalReply, Error> {
+    let parts = CallParts::new(server, start_request)?;
+    let handler = &*parts.served_api.handler;
+    let call = parts.call(server, start_request);
+    // Held until the commit, so that the next call of the same key sees this change.
+    let _guard = server.lock_for(handler, &call).await?;
+    let mut answer = handler.run(&call, Some(uploaded(server, finished))).await?;
+    Failpoint::HandlerAnswered.reach();
+    let body = answer.body.take();
+    let status = status(server, start_request, session_ref)?;
+    let mut reply = build_reply(start_request, body, status)?;
+    // The body counts against the bound on reply memory from here on. Before the commit: a
+    // committed upload cannot be refused for lack of reply memory.
+    reply.body = server.capacity.reply(reply.body)?;
+    answer.set_owner(call.principal);
+    answer.changes = with_events(answer.changes, mem::take(&mut answer.events), call.now)?;
+    let changes = answer.changes.clone();
+    let change_set = change_set(answer, finished, session_ref, &reply);
+    // One transaction for the resource, its events, the reply and the end of the session, so
+    // that a crash leaves all of them or none.
+    server.stores.ledger.apply(change_set).await?;
+    if session_ref.is_some() {
+        server.metrics.sessions.finished.inc();
+    }
+    Failpoint::FinishApplied.reach();
+    server.outbox.wake(&changes);
+    let at = finished.media.at;
+    let is_used = changes.iter().any(|change| change.references(at));
+    if !is_used || !start_request.creates() {
+        // If the handler has not used the new media, that media is now garbage. If the request has
+        // changed a resource, the resource's older media may be garbage.
+        server.lifecycle.sweep_now.notify_one();
+    }
+    Ok(reply)
+}
+
+/// Asks the handler which media the call needs, after its sources have changed.
+///
+/// # Errors
+/// The handler's, which may not find a source any more. [`Error::Crowded`] if the call needs no media
+/// any more.
+pub(super) async fn concatenation(
+    server: &ServerState,
+    start_request: &StartRequest,
+) -> Result<Concatenation, Error> {
+    let parts = CallParts::new(server, start_request)?;
+    let call = parts.call(server, start_request);
+    let answer = parts.served_api.handler.run(&call, None).await?;
+    answer.concatenation.ok_or(Error::Crowded)
 }
 
 /// Returns an error if the handler refuses to let the upload begin.
@@ -319,16 +362,19 @@ fn change_set(
 ) -> ChangeSet {
     let at = finished.media.at;
     let small_bytes = finished.small_bytes.clone();
+    let mut expect = answer.expect;
+    expect.extend_from_slice(&finished.expect);
     ChangeSet {
-        // What the handler relies on: rows that it has read, and collections that must be empty
-        // afterwards. If one has changed, the ledger reports a conflict, and the handler is called
-        // again.
-        expect: answer.expect,
+        // What the handler and the media rely on: rows that were read, and collections that must be
+        // empty afterwards. If one has changed, the ledger reports a conflict, and the handler is
+        // called again.
+        expect,
         expect_empty: answer.expect_empty,
         resources: answer.changes,
         small_media: small_bytes.map(|bytes| (at.id, bytes)),
         // Declared here, because the ledger refuses a resource whose media it does not know.
-        new_media: (at.location == MediaLocation::Vault).then_some(at.id),
+        new_media: (at.location == MediaLocation::Vault && !finished.is_referenced)
+            .then_some(at.id),
         finish: session_ref.map(|session_ref| FinishSession {
             id: session_ref.id,
             epoch: session_ref.epoch,

@@ -329,10 +329,8 @@ impl<'a> SingleRequestUpload<'a> {
         Failpoint::SingleRequestSynced.reach();
         let digests = self.sink.digests(self.wanted, &flushed).await?;
         self.start_request.expected_digests.check(&digests)?;
-        let finished = FinishedMedia {
-            media: media_of(&self.start_request, &flushed.progress, digests),
-            small_bytes: flushed.small_bytes,
-        };
+        let media = media_of(&self.start_request, &flushed.progress, digests);
+        let finished = FinishedMedia::uploaded(media, flushed.small_bytes);
         finish(self.server, &self.start_request, &finished, None).await
     }
 

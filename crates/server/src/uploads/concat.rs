@@ -1,0 +1,255 @@
+//! Calls whose media is put together from existing media.
+//!
+//! Such a call goes on as an upload in one request does, but its media comes from the stores. The
+//! order of durable steps is that of an upload: first the media, then one commit of the resource. A
+//! crash in between leaves media that no row names.
+//!
+//! The sources are not locked while they are copied, which may take long. So the handler names the rows
+//! of the sources, and the commit compares them. If one has changed, the handler is asked again. Media
+//! that was put together is used again if the sources still have the same media.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use serde_json::{Map, Value};
+use windlass_proto::digest::{Digests, ExpectedDigests};
+use windlass_store::{
+    Failpoint, LedgerError, Media, MediaId, MediaLocation, MediaRef, Part, VaultError,
+};
+
+use super::ServerState;
+use super::finish::{ATTEMPTS, FinalReply, FinishedMedia, concatenation, try_finish};
+use super::start_request::{StartRequest, UploadHead};
+use crate::capacity::Permit;
+use crate::error::Error;
+use crate::handler::{Concatenation, Rejection, StoreReader};
+use crate::identifiers::{new_media_id, new_small_media_id};
+
+/// Carries out a call for which the handler has asked for `wanted`.
+pub(crate) async fn concatenate(
+    server: &Arc<ServerState>,
+    head: &UploadHead<'_>,
+    metadata: &Map<String, Value>,
+    wanted: Concatenation,
+) -> Result<FinalReply, Error> {
+    let start_request = head.with_body(metadata, None, ExpectedDigests::default())?;
+    let shared = Arc::clone(server);
+    server
+        .lifecycle
+        .run_to_completion(Box::pin(async move {
+            let concat = Concat::begin(&shared, start_request)?;
+            Box::pin(concat.run(wanted)).await
+        }))
+        .await
+}
+
+/// A call whose media is being put together.
+struct Concat<'a> {
+    server: &'a ServerState,
+    start_request: StartRequest,
+    /// Counts against the limit on running uploads.
+    _permit: Permit,
+    /// Memory of the start request, which outlives its client.
+    _memory: Permit,
+}
+
+/// Media that was put together.
+struct Made {
+    sources: Vec<Media>,
+    at: MediaRef,
+    /// The bytes of small media.
+    small_bytes: Option<Bytes>,
+}
+
+impl Made {
+    /// Whether it is the media of its only source.
+    fn is_shared(&self) -> bool {
+        self.sources.iter().any(|source| source.at == self.at)
+    }
+}
+
+impl<'a> Concat<'a> {
+    fn begin(server: &'a ServerState, start_request: StartRequest) -> Result<Self, Error> {
+        server.admit_upload()?;
+        let permit = server.capacity.uploads.take()?;
+        let mut memory = server.capacity.metadata.permit();
+        memory.resize(start_request.memory() as u64)?;
+        Ok(Self {
+            server,
+            start_request,
+            _permit: permit,
+            _memory: memory,
+        })
+    }
+
+    /// Puts the media together and finishes the call with it. Starts again if another call changes a
+    /// source or the destination.
+    async fn run(self, mut wanted: Concatenation) -> Result<FinalReply, Error> {
+        let mut made = None;
+        let mut attempt = 0;
+        let error = loop {
+            attempt += 1;
+            match self.attempt(&mut made, wanted).await {
+                Ok(reply) => {
+                    // The call may have replaced or deleted resources.
+                    self.server.lifecycle.sweep_now.notify_one();
+                    return Ok(reply);
+                }
+                Err(error) if is_outdated(&error) && attempt < ATTEMPTS => {}
+                Err(Error::Ledger(LedgerError::Conflict)) => break Error::Crowded,
+                Err(error) => break error,
+            }
+            wanted = match concatenation(self.server, &self.start_request).await {
+                Ok(wanted) => wanted,
+                Err(error) => break error,
+            };
+        };
+        // After a fault of the ledger it is unknown whether a row names the media. If none does, the
+        // sweep deletes it a day later.
+        if !matches!(error, Error::Ledger(LedgerError::Fault(_))) {
+            self.discard(made).await;
+        }
+        Err(error)
+    }
+
+    /// Puts the media together, unless `made` is of the same sources, and asks the handler once.
+    async fn attempt(
+        &self,
+        made: &mut Option<Made>,
+        wanted: Concatenation,
+    ) -> Result<FinalReply, Error> {
+        let made = match made.take() {
+            Some(same) if same.sources == wanted.sources => made.insert(same),
+            other => {
+                self.discard(other).await;
+                made.insert(self.make(&wanted).await?)
+            }
+        };
+        let finished = FinishedMedia {
+            media: Media {
+                at: made.at,
+                length: wanted.length(),
+                content_type: self.start_request.content_type.clone(),
+                // Those of the slower digests cannot be computed from the sources' digests.
+                digests: Digests {
+                    crc32c: wanted.crc32c(),
+                    md5: None,
+                    sha256: None,
+                },
+            },
+            small_bytes: made.small_bytes.clone(),
+            is_referenced: made.is_shared(),
+            expect: wanted.expect,
+        };
+        try_finish(self.server, &self.start_request, &finished, None).await
+    }
+
+    /// Makes the media durable, unless it is small.
+    async fn make(&self, wanted: &Concatenation) -> Result<Made, Error> {
+        let small_media_limit = self.server.small_media_limit() as u64;
+        let (at, small_bytes) = match &wanted.sources[..] {
+            [only] => (only.at, None),
+            sources if wanted.length() <= small_media_limit => {
+                let at = MediaRef {
+                    id: new_small_media_id(self.server.clock.now()),
+                    location: MediaLocation::Ledger,
+                };
+                (at, Some(self.read(sources).await?))
+            }
+            sources => {
+                let at = MediaRef {
+                    id: new_media_id(),
+                    location: MediaLocation::Vault,
+                };
+                if let Err(error) = self.copy(at.id, sources, wanted.length()).await {
+                    self.delete(at.id).await;
+                    return Err(error);
+                }
+                Failpoint::SingleRequestSynced.reach();
+                (at, None)
+            }
+        };
+        Ok(Made {
+            sources: wanted.sources.clone(),
+            at,
+            small_bytes,
+        })
+    }
+
+    /// Reads sources that are small media together.
+    async fn read(&self, sources: &[Media]) -> Result<Bytes, Error> {
+        let lookup = StoreReader::new(&self.server.store_handles);
+        let mut all = BytesMut::new();
+        for source in sources {
+            let bytes = lookup.media(source).read(0..source.length).await?;
+            all.extend_from_slice(&bytes);
+        }
+        Ok(all.freeze())
+    }
+
+    /// Has the vault copy the sources into a new media. When the server tells running uploads to end,
+    /// the copy ends without it.
+    async fn copy(&self, id: MediaId, sources: &[Media], length: u64) -> Result<(), Error> {
+        let server = self.server;
+        let space = server.stores.reserve_media(length)?;
+        let is_small = |source: &&Media| source.at.location == MediaLocation::Ledger;
+        let small_bytes = sources.iter().filter(is_small).map(|source| source.length);
+        // One permit for all of them: a call that holds one must not wait for the next.
+        let memory = server
+            .capacity
+            .reading
+            .wait(small_bytes.sum(), server.capacity.timeout);
+        let _memory = memory.await?;
+        let mut parts = Vec::with_capacity(sources.len());
+        for source in sources {
+            parts.push(self.part(source).await?);
+        }
+        let copied = |bytes| space.count_written(bytes);
+        tokio::select! {
+            biased;
+            () = server.lifecycle.drain_now.cancelled() => Err(Error::Draining),
+            done = server.stores.vault.concat(id, parts, &copied) => Ok(done?),
+        }
+    }
+
+    async fn part(&self, source: &Media) -> Result<Part, Error> {
+        let MediaRef { id, location } = source.at;
+        match location {
+            MediaLocation::Vault => Ok(Part::Media {
+                id,
+                length: source.length,
+            }),
+            MediaLocation::Ledger => {
+                let bytes = self.server.stores.ledger.small_media(id).await?;
+                bytes.map(Part::Bytes).ok_or(Error::MediaLost(id))
+            }
+        }
+    }
+
+    /// Deletes media that was put together and is not used.
+    async fn discard(&self, made: Option<Made>) {
+        if let Some(made) = made
+            && made.at.location == MediaLocation::Vault
+            && !made.is_shared()
+        {
+            self.delete(made.at.id).await;
+        }
+    }
+
+    async fn delete(&self, id: MediaId) {
+        if let Err(error) = self.server.stores.vault.delete(id).await {
+            tracing::warn!(media = %id, %error, "left for the sweep to delete");
+        }
+    }
+}
+
+/// Whether a source or the destination has changed since the handler was asked.
+fn is_outdated(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Ledger(LedgerError::Conflict)
+            | Error::MediaLost(_)
+            | Error::Vault(VaultError::Missing(_))
+            | Error::Rejection(Rejection::MediaLost(_) | Rejection::Vault(VaultError::Missing(_)))
+    )
+}
