@@ -1,5 +1,6 @@
 """Objects that are there: listed, changed, copied, deleted."""
 
+from report import check, media
 from store import LARGE, SMALL, refused
 
 
@@ -104,6 +105,55 @@ def run(report, store):
         blob.update_storage_class("ARCHIVE")
         store.verify(blob, LARGE, storageClass="ARCHIVE")
 
+    def composed():
+        parts = [store.put(data) for data in (LARGE, SMALL, b"", LARGE)]
+        herd = store.blob()
+        herd.content_type = "video/mp4"
+        herd.compose(parts)
+        whole = LARGE + SMALL + LARGE
+        assert herd.component_count == len(parts) and herd.md5_hash is None, herd._properties
+        check(bucket.get_blob(herd.name)._properties, whole, contentType="video/mp4", componentCount=len(parts))
+        # The library compares the checksum.
+        assert herd.download_as_bytes() == whole, "other bytes came back"
+        for part, data in zip(parts, (LARGE, SMALL, b"", LARGE)):
+            store.verify(part, data)
+
+    def composed_of_one():
+        blob, copy = store.put(LARGE), store.blob()
+        copy.compose([blob])
+        blob.delete()
+        assert copy.download_as_bytes() == LARGE and copy.component_count == 1
+
+    def appended():
+        log, whole = store.put(SMALL), SMALL
+        for n in range(2, 6):
+            line = store.put(b"moo %d" % n)
+            # What the library has read of the old object goes with the call.
+            log.compose([log, line], if_generation_match=log.generation)
+            whole += b"moo %d" % n
+            assert log.component_count == n and log.size == len(whole), log._properties
+            assert log.download_as_bytes() == whole, "other bytes came back"
+
+    def composed_on_conditions():
+        one, two, herd = store.put(LARGE), store.put(SMALL), store.blob()
+        herd.compose([one, two], if_generation_match=0)
+        refused(412, lambda: herd.compose([one, two], if_generation_match=0))
+        refused(412, lambda: herd.compose([one, two], if_source_generation_match=[one.generation, 7]))
+        herd.compose([one, two], if_source_generation_match=[one.generation, two.generation])
+        refused(404, lambda: herd.compose([one, store.blob("none")]))
+        refused(400, lambda: herd.compose([two] * 33))
+        assert herd.download_as_bytes() == LARGE + SMALL
+
+    def composed_of_many():
+        parts = [store.put(media(1000 + n, seed=n)) for n in range(32)]
+        halves = [store.blob(), store.blob()]
+        for half, sources in zip(halves, (parts[:16], parts[16:])):
+            half.compose(sources)
+        herd = store.blob()
+        herd.compose(halves)
+        assert herd.component_count == 32, herd.component_count
+        assert herd.download_as_bytes() == b"".join(media(1000 + n, seed=n) for n in range(32))
+
     def not_served():
         blob = store.put()
         for call in bucket.get_iam_policy, blob.get_iam_policy, lambda: list(bucket.list_notifications()):
@@ -121,7 +171,11 @@ def run(report, store):
     report.case("an object is moved", moved)
     report.case("an object is rewritten", rewritten)
     report.case("an object gets another storage class", other_class)
+    report.case("objects are composed", composed)
+    report.case("an object is composed of one", composed_of_one)
+    report.case("composing appends to an object", appended)
+    report.case("objects are composed on conditions", composed_on_conditions)
+    report.case("composite objects are composed", composed_of_many)
     report.case("what has no meaning here is not implemented", not_served)
-    report.left_out("compose", "objects are not put together here")
     report.left_out("batches of calls", "/batch is not served")
     report.left_out("access control lists and policies", "whoever reaches the server may do everything")

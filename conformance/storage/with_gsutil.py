@@ -225,6 +225,29 @@ def objects(report, gsutil):
             data = (back / "herd" / "north" / f"{n}.bin").read_bytes()
             assert data == media(1000 + n, seed=n), "other bytes came back"
 
+    def composed():
+        for n in range(3):
+            gsutil.run("cp", "-", f"gs://barn/parts/{n}", stdin=media(MB + n, seed=n))
+        gsutil.run("compose", *(f"gs://barn/parts/{n}" for n in range(3)), "gs://barn/parts/whole")
+        back = folder / "whole"
+        gsutil.run("cp", "gs://barn/parts/whole", back)
+        assert back.read_bytes() == b"".join(media(MB + n, seed=n) for n in range(3)), "other bytes came back"
+        assert "Component-Count:        3" in gsutil.run("stat", "gs://barn/parts/whole")
+
+    def in_parallel():
+        """The parts are uploaded at once, composed, and deleted."""
+        data = media(40 * MB, seed=6)
+        there, back = folder / "parallel", folder / "parallel-back"
+        there.write_bytes(data)
+        options = "parallel_composite_upload_threshold=10M", "parallel_composite_upload_component_size=5M"
+        gsutil.run(*(it for option in options for it in ("-o", f"GSUtil:{option}")), "cp", there, "gs://barn/parallel")
+        said = gsutil.run("stat", "gs://barn/parallel")
+        assert "Component-Count:" in said and "Hash (md5):" not in said, said
+        gsutil.run("cp", "gs://barn/parallel", back)
+        assert back.read_bytes() == data, "other bytes came back"
+        names = gsutil.run("ls", "gs://barn/**").split()
+        assert [name for name in names if "parallel" in name] == ["gs://barn/parallel"], names
+
     def removed():
         gsutil.run("rm", "gs://barn/stall/cow")
         gsutil.run("stat", "gs://barn/stall/cow", code=1)
@@ -237,4 +260,6 @@ def objects(report, gsutil):
     report.case("gsutil setmeta", changed)
     report.case("gsutil cp and mv inside", copied)
     report.case("gsutil -m cp and rsync of folders", several)
+    report.case("gsutil compose", composed)
+    report.case("gsutil cp, 40 MB in parallel parts", in_parallel)
     report.case("gsutil rm and rb", removed)

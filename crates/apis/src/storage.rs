@@ -2,7 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `buckets`, `objects`, `listing` | the methods; pages of lists |
+//! | `buckets`, `objects`, `compose`, `listing` | the methods; pages of lists |
 //! | `bucket`, `object` | rows, names and JSON of each |
 //!
 //! The preconditions of all of them, `ifGenerationMatch` and the like, are here.
@@ -23,6 +23,7 @@ use crate::{ApiProvider, description};
 
 mod bucket;
 mod buckets;
+mod compose;
 mod listing;
 mod object;
 mod objects;
@@ -67,6 +68,7 @@ impl ApiHandler for StorageKind {
             "storage.buckets.list" => buckets::list(call).await,
             "storage.buckets.patch" => buckets::patch(call).await,
             "storage.buckets.update" => buckets::update(call).await,
+            "storage.objects.compose" => compose::compose(call, media).await,
             "storage.objects.copy" => objects::copy(call).await,
             "storage.objects.delete" => objects::delete(call).await,
             "storage.objects.get" => objects::show(call).await,

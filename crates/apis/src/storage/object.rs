@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use windlass_server::handler::{Call, Rejection, first_version};
 use windlass_server::patched_fields;
-use windlass_store::{Media, Resource, ResourceChange};
+use windlass_store::{Expected, Media, Resource, ResourceChange};
 
 use super::Versions;
 use super::bucket::Bucket;
@@ -38,6 +38,9 @@ pub(super) struct Object {
 struct Record {
     generation: u64,
     metageneration: u64,
+    /// Number of components of a composite object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    components: Option<i32>,
     fields: Fields,
 }
 
@@ -68,6 +71,7 @@ impl Object {
         let record = Record {
             generation: generation(call, current),
             metageneration: 1,
+            components: None,
             fields,
         };
         let resource = Resource {
@@ -81,6 +85,13 @@ impl Object {
             owner: call.owner(),
         };
         Self { resource, record }
+    }
+
+    /// Returns the object with this number of components; `None` if it is not a composite object.
+    pub(super) fn with_components(mut self, components: Option<i32>) -> Self {
+        self.record.components = components;
+        self.resource.body = to_body(&self.record);
+        self
     }
 
     /// Returns the object with changed fields: patched or replaced.
@@ -152,8 +163,31 @@ impl Object {
         self.resource.media.as_ref()
     }
 
+    /// Returns the media to be used by another object.
+    pub(super) fn existing_media(&self) -> Result<Media, Rejection> {
+        self.media().cloned().ok_or_else(|| Rejection::NotFound {
+            what: "media of object".to_owned(),
+            id: self.name().to_owned(),
+        })
+    }
+
+    /// Returns what an answer expects that relies on the object: the object as it is.
+    pub(super) fn expected(&self) -> Expected {
+        Expected::unchanged(&self.resource)
+    }
+
     pub(super) fn fields(&self) -> &Fields {
         &self.record.fields
+    }
+
+    pub(super) fn storage_class(&self) -> &str {
+        let class = self.record.fields.get("storageClass");
+        class.and_then(Value::as_str).unwrap_or("STANDARD")
+    }
+
+    /// Returns the number of components of a composite object.
+    pub(super) fn components(&self) -> Option<i32> {
+        self.record.components
     }
 
     pub(super) fn versions(&self) -> Versions {
@@ -210,6 +244,9 @@ impl Object {
             if let Some(md5) = media.digests.md5 {
                 set("md5Hash", md5.to_string());
             }
+        }
+        if let Some(components) = self.components() {
+            shown.insert("componentCount".to_owned(), components.into());
         }
         shown.extend(self.record.fields.clone());
         shown

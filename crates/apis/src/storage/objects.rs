@@ -112,6 +112,16 @@ pub(super) async fn existing(
     parameter: &str,
 ) -> Result<Object, Rejection> {
     let generation = number(parameter, call.query.first(parameter))?;
+    in_generation(call, bucket, name, generation).await
+}
+
+/// Returns the object of this name, in this generation if one is given.
+pub(super) async fn in_generation(
+    call: &Call<'_>,
+    bucket: &str,
+    name: &str,
+    generation: Option<i64>,
+) -> Result<Object, Rejection> {
     let wanted = |object: &Object| {
         generation.is_none_or(|wanted| u64::try_from(wanted) == Ok(object.versions().generation))
     };
@@ -277,11 +287,7 @@ async fn copied(call: &Call<'_>) -> Result<Copied, Rejection> {
     let versions = current.as_ref().map(Object::versions);
     Preconditions::on_target(call)?.check(versions, Access::Write)?;
 
-    let media = source.media().cloned().ok_or_else(|| Rejection::NotFound {
-        what: "media of object".to_owned(),
-        id: source.name().to_owned(),
-    })?;
-    let media = retyped(media, change.content_type.clone());
+    let media = retyped(source.existing_media()?, change.content_type.clone());
     // The fields of the source, unless the client sends others.
     let fields = if change.is_empty() {
         source.fields().clone()
@@ -289,6 +295,11 @@ async fn copied(call: &Call<'_>) -> Result<Copied, Rejection> {
         change.into_fields()
     };
     let copy = Object::make(call, (&bucket, &name), media, fields, current.as_ref());
+    // In another storage class a composite object has one component, as in the service.
+    let is_same_class = copy.storage_class() == source.storage_class();
+    let components = source.components();
+    let components = components.map(|count| if is_same_class { count } else { 1 });
+    let copy = copy.with_components(components);
     Ok(Copied {
         source,
         copy,

@@ -1,6 +1,7 @@
 //! Cloud Storage.
 
 mod buckets;
+mod compose;
 mod copies;
 mod downloads;
 mod listing;

@@ -13,6 +13,7 @@ mod cancel;
 mod checksums;
 mod chunk_size;
 mod client;
+mod compose;
 mod content_range;
 mod contract;
 mod cut;

@@ -60,7 +60,7 @@ impl Ran {
 
 /// Checks that nothing is damaged; remains are told to the caller.
 #[track_caller]
-fn assert_sound(data: &Path) -> u64 {
+pub(crate) fn assert_sound(data: &Path) -> u64 {
     let ran = run("verify", data, &["--json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     ran.summary()["remains"].as_u64().expect("a count")

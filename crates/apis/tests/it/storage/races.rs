@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::{join, join_all};
+use serde_json::json;
 use tempfile::TempDir;
 use windlass_server::Stores;
 use windlass_store::fault::PacedLedger;
@@ -146,6 +147,36 @@ async fn a_source_that_is_deleted_meanwhile_is_not_found() {
                 assert_eq!(paced.delete("calf").await, 404, "{http_method}");
             }
         }
+    }
+}
+
+/// The media is put together of what was there first, and the object is about to be made.
+#[tokio::test]
+async fn object_is_composed_of_what_its_sources_are_at_the_end() {
+    for paced in [Paced::in_memory().await, Paced::on_disk().await] {
+        let storage = &paced.storage;
+        let compose = async || {
+            let uri = format!("{OBJECTS}/herd/compose");
+            let body = json!({"sourceObjects": [{"name": "cow"}, {"name": "calf"}]});
+            storage.json("POST", &uri, &body).await
+        };
+        storage.put("cow", &old(LARGE)).await;
+        storage.put("calf", LARGE).await;
+        let stopped = paced.ledger.stop_after(1, "calf");
+        let meanwhile = async {
+            storage.put("cow", LARGE).await;
+        };
+        let (composed, ()) = stopped.during(compose(), meanwhile).await;
+        composed.resource();
+        assert!(storage.media("herd").await == LARGE.repeat(2));
+
+        let stopped = paced.ledger.stop_after(1, "calf");
+        let meanwhile = async {
+            assert_eq!(paced.delete("cow").await, 204);
+        };
+        let (composed, ()) = stopped.during(compose(), meanwhile).await;
+        composed.refusal(404, "notFound");
+        assert!(storage.media("herd").await == LARGE.repeat(2));
     }
 }
 
