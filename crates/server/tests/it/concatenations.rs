@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use windlass_discovery::Api;
 use windlass_server::config::Limits;
 use windlass_server::handler::{Answer, ApiHandler, Call, Concatenation, Rejection, Uploaded};
-use windlass_server::{ServedApi, Stores};
+use windlass_server::{Registry, ServedApi, Settings, Stores};
 use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{Expected, Resource, ResourceChange, Vault as _};
@@ -134,6 +134,10 @@ impl Watched {
     }
 
     fn over(faults: Faults, limits: Limits) -> Self {
+        Self::set_up(faults, |settings| settings.limits = limits)
+    }
+
+    fn set_up(faults: Faults, set: impl FnOnce(&mut Settings)) -> Self {
         let calls = Arc::new(faults);
         let (ledger, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
         let inner = Arc::new(vault.clone());
@@ -142,9 +146,10 @@ impl Watched {
             vault: Arc::new(FaultyVault::new(inner, Arc::clone(&calls))),
         };
         let api = Api::from_toml(BINDERY).expect("it is valid");
-        let served = ServedApi::new(api, Arc::new(Bindery));
+        let registry = Registry::new([ServedApi::new(api, Arc::new(Bindery))]);
+        let registry = registry.expect("there is one API");
         Self {
-            world: World::limited(served, stores, Arc::default(), limits),
+            world: World::of_registry(registry, stores, Arc::default(), set),
             vault,
             calls,
             seen: 0,
@@ -261,6 +266,28 @@ async fn concatenation_counts_as_an_upload() {
     let text = String::from_utf8_lossy(&second.body);
     assert!(text.contains("concurrent uploads"), "{text}");
     assert_eq!(watched.bind("other", &["large"]).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn concatenation_leaves_the_space_that_must_stay_free() {
+    let media = Media::new(3, 1_000_000);
+    let faults = Faults::new(Trigger::Never, InjectedFault::Fault);
+    let total = MemoryVault::new().space().await.unwrap().total;
+    let watched = Watched::set_up(faults, |settings| {
+        settings.free_space.hard = total - 2_500_000;
+    });
+    watched.world.server.start().await;
+    watched.put("large", media).await;
+    let refused = watched.bind("bound", &["large", "large"]).await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert_eq!(refused.headers["retry-after"], "30");
+    assert_eq!(watched.calls.calls_of("concat"), 0);
+    assert_eq!(
+        watched.bind("bound", &["large"]).await.status,
+        200,
+        "it is not copied"
+    );
+    watched.put("other", media).await;
 }
 
 #[tokio::test(start_paused = true)]
