@@ -55,7 +55,7 @@ struct Concat<'a> {
 
 /// Media that was put together.
 struct Made {
-    sources: Vec<Media>,
+    sources: Vec<MediaRef>,
     at: MediaRef,
     /// The bytes of small media.
     small_bytes: Option<Bytes>,
@@ -64,7 +64,7 @@ struct Made {
 impl Made {
     /// Whether it is the media of its only source.
     fn is_shared(&self) -> bool {
-        self.sources.iter().any(|source| source.at == self.at)
+        self.sources.contains(&self.at)
     }
 }
 
@@ -118,11 +118,13 @@ impl<'a> Concat<'a> {
         made: &mut Option<Made>,
         wanted: Concatenation,
     ) -> Result<FinalReply, Error> {
+        // Their rows may have other versions now, and their media another type.
+        let sources: Vec<_> = wanted.sources.iter().map(|source| source.at).collect();
         let made = match made.take() {
-            Some(same) if same.sources == wanted.sources => made.insert(same),
+            Some(same) if same.sources == sources => made.insert(same),
             other => {
                 self.discard(other).await;
-                made.insert(self.make(&wanted).await?)
+                made.insert(self.make(&wanted, sources).await?)
             }
         };
         let finished = FinishedMedia {
@@ -145,23 +147,23 @@ impl<'a> Concat<'a> {
     }
 
     /// Makes the media durable, unless it is small.
-    async fn make(&self, wanted: &Concatenation) -> Result<Made, Error> {
+    async fn make(&self, wanted: &Concatenation, sources: Vec<MediaRef>) -> Result<Made, Error> {
         let small_media_limit = self.server.small_media_limit() as u64;
         let (at, small_bytes) = match &wanted.sources[..] {
             [only] => (only.at, None),
-            sources if wanted.length() <= small_media_limit => {
+            all if wanted.length() <= small_media_limit => {
                 let at = MediaRef {
                     id: new_small_media_id(self.server.clock.now()),
                     location: MediaLocation::Ledger,
                 };
-                (at, Some(self.read(sources).await?))
+                (at, Some(self.read(all).await?))
             }
-            sources => {
+            all => {
                 let at = MediaRef {
                     id: new_media_id(),
                     location: MediaLocation::Vault,
                 };
-                if let Err(error) = self.copy(at.id, sources, wanted.length()).await {
+                if let Err(error) = self.copy(at.id, all, wanted.length()).await {
                     self.delete(at.id).await;
                     return Err(error);
                 }
@@ -170,7 +172,7 @@ impl<'a> Concat<'a> {
             }
         };
         Ok(Made {
-            sources: wanted.sources.clone(),
+            sources,
             at,
             small_bytes,
         })

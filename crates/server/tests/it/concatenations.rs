@@ -400,7 +400,22 @@ async fn source_that_is_deleted_meanwhile_is_not_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn destination_that_is_replaced_meanwhile_needs_no_second_copy() {
+async fn source_that_changes_without_its_media_needs_no_second_copy() {
+    let watched = Watched::struck(InjectedFault::Slow(LONG));
+    let change = async || {
+        // It is made of itself: another version with the same media.
+        assert_eq!(watched.bind("two", &["two"]).await.status, 200);
+    };
+    let bound = meanwhile(&watched, change).await;
+    assert_eq!(bound.status, 200, "{bound:?}");
+    assert!(watched.media("bound").await.body == LARGE.whole().repeat(2));
+    assert_eq!(watched.calls.calls_of("concat"), 1);
+    // Three uploads, the change of the source, and the commit that is refused before the last.
+    assert_eq!(watched.calls.calls_of("apply"), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn destination_that_is_replaced_meanwhile_is_replaced_again() {
     let watched = Watched::struck(InjectedFault::Slow(LONG));
     let bound = meanwhile(&watched, async || watched.put("bound", LARGE).await).await;
     assert_eq!(bound.status, 200, "{bound:?}");
