@@ -1,5 +1,7 @@
 //! The contract of the database.
 
+use std::fmt;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -209,7 +211,7 @@ pub enum EndSession {
 }
 
 /// A session to be finished by a change set, together with the resource that it yields.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct FinishSession {
     /// Session to finish.
     pub id: SessionId,
@@ -219,6 +221,17 @@ pub struct FinishSession {
     pub progress: Progress,
     /// Reply to be repeated from now on. Opaque to the ledger.
     pub reply: Vec<u8>,
+}
+
+/// Hides the reply, which may hold a secret, such as an upload token.
+impl fmt::Debug for FinishSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FinishSession")
+            .field("id", &self.id)
+            .field("epoch", &self.epoch)
+            .field("progress", &self.progress)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Changes that are made in one transaction.

@@ -222,7 +222,7 @@ pub struct NewSession {
 }
 
 /// A session in the ledger.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Session {
     /// Id of the session.
     pub id: SessionId,
@@ -246,6 +246,22 @@ pub struct Session {
     pub owner: Option<String>,
     /// Name of the wire dialect that started it, such as `google`. Opaque to the ledger.
     pub dialect: String,
+}
+
+/// Hides the stored request and the final reply, which may hold a secret, such as an upload token.
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("id", &self.id)
+            .field("created", &self.created)
+            .field("expires", &self.expires)
+            .field("state", &self.state)
+            .field("epoch", &self.epoch)
+            .field("progress", &self.progress)
+            .field("owner", &self.owner)
+            .field("dialect", &self.dialect)
+            .finish_non_exhaustive()
+    }
 }
 
 impl From<NewSession> for Session {
@@ -302,4 +318,34 @@ pub struct Resource {
     /// Principal that it belongs to, as the server writes it; `None` if nobody was asked who they
     /// are. Opaque to the ledger.
     pub owner: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::FinishSession;
+
+    #[test]
+    fn debug_of_a_session_hides_its_request_and_its_reply() {
+        let mut session = Session::from(NewSession {
+            id: SessionId::from_bytes([1; 32]),
+            context: vec![201; 3],
+            created: Timestamp::from_millis(1),
+            expires: Timestamp::from_millis(2),
+            total: None,
+            owner: None,
+            dialect: "google".to_owned(),
+        });
+        session.reply = Some(vec![202; 3]);
+        let finish = FinishSession {
+            id: session.id,
+            epoch: session.epoch,
+            progress: session.progress.clone(),
+            reply: vec![203; 3],
+        };
+        let shown = format!("{session:?} {finish:?}");
+        for hidden in ["201", "202", "203"] {
+            assert!(!shown.contains(hidden), "{shown}");
+        }
+    }
 }

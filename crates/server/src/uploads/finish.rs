@@ -1,5 +1,6 @@
 //! From complete media to a resource and a stored reply.
 
+use std::fmt;
 use std::mem;
 
 use bytes::Bytes;
@@ -33,12 +34,22 @@ use crate::reply::{JSON, json_bytes};
 pub(crate) const ATTEMPTS: usize = 8;
 
 /// The reply that ends an upload, as it is stored and repeated.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct FinalReply {
     pub(crate) status: StatusCode,
     pub(crate) content_type: HeaderValue,
     /// The body, already shaped as the client asked for.
     pub(crate) body: Bytes,
+}
+
+/// Hides the body, which may be a secret, such as an upload token.
+impl fmt::Debug for FinalReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FinalReply")
+            .field("status", &self.status)
+            .field("content_type", &self.content_type)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Set in a stored status if the body is not JSON. Its media type then follows.
