@@ -13,6 +13,7 @@ import buckets
 import downloads
 import limits
 import objects
+import packed
 import uploads
 import with_gsutil
 from report import Report
@@ -32,7 +33,7 @@ def against(report, binary, title, api, unknown):
         with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
             print(title)
             store = Store(server, pathlib.Path(folder), unknown)
-            for cases in buckets, uploads, downloads, objects, broken, limits:
+            for cases in buckets, uploads, downloads, packed, objects, broken, limits:
                 cases.run(report, store)
         report.case("the server ends when it is asked to", lambda: stopped(server))
     finally:

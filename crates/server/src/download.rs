@@ -10,7 +10,10 @@
 //! | none, another unit, several ranges, malformed | 200 and the whole media |
 //!
 //! `Range` is defined for GET alone, and `If-Range` may switch it off: see
-//! [`range_applies`](crate::precondition::range_applies).
+//! [`range_applies`](crate::precondition::range_applies). It does not apply to media that is unpacked
+//! for the client: see [`stored_gzip`].
+
+mod stored_gzip;
 
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
@@ -32,6 +35,7 @@ use crate::handler::{Rejection, slice};
 use crate::precondition::{ETag, Validators, Verdict, evaluate, range_applies};
 use crate::reply::{Reply, ReplyBody, empty, full, nothing};
 use crate::uploads::ServerState;
+use stored_gzip::Form;
 
 /// As much is read at once when there is not memory for [`READ_LEN`].
 const FALLBACK_READ_LEN: usize = 128 * 1024;
@@ -61,24 +65,26 @@ pub(crate) async fn media(
 ) -> Result<Reply, Error> {
     let media = resource.media.as_ref().ok_or(Error::NoMedia)?;
     let validators = validators(resource, media, own.etag.as_deref());
-    match evaluate(headers, http_method, Some(&validators)) {
-        Verdict::Failed => return Err(Rejection::ConditionNotMet.into()),
-        Verdict::NotModified => {
-            let mut reply = empty(StatusCode::NOT_MODIFIED);
-            describe(reply.headers_mut(), media, &validators);
-            reply.headers_mut().extend(own.headers);
-            return Ok(reply);
-        }
-        Verdict::Proceed => {}
+    let verdict = evaluate(headers, http_method, Some(&validators));
+    if verdict == Verdict::Failed {
+        return Err(Rejection::ConditionNotMet.into());
     }
-    let requested = if *http_method == HttpMethod::GET && range_applies(headers, &validators) {
+    let form = form_of(server, media, headers, &own.headers).await?;
+    let mut reply = Response::new(nothing());
+    describe(reply.headers_mut(), media, &validators);
+    reply.headers_mut().extend(own.headers);
+    form.describe(reply.headers_mut(), &validators.etag);
+    if verdict == Verdict::NotModified {
+        *reply.status_mut() = StatusCode::NOT_MODIFIED;
+        return Ok(reply);
+    }
+    let is_of_stored_bytes = *http_method == HttpMethod::GET && form != Form::Unpacked;
+    let requested = if is_of_stored_bytes && range_applies(headers, &validators) {
         Requested::parse(headers.get(RANGE), media.length)
     } else {
         Requested::Whole
     };
-    let mut reply = Response::new(nothing());
-    describe(reply.headers_mut(), media, &validators);
-    reply.headers_mut().extend(own.headers);
+    let is_part = matches!(requested, Requested::Part(_));
     let range = match requested {
         Requested::Whole => 0..media.length,
         Requested::Part(range) => {
@@ -95,13 +101,59 @@ pub(crate) async fn media(
             return Ok(reply);
         }
     };
-    reply
-        .headers_mut()
-        .insert(CONTENT_LENGTH, (range.end - range.start).into());
+    // Google's Python library compares the length of a part with that of what it has unpacked, unless
+    // the length is left out.
+    let has_length = match form {
+        Form::Plain => true,
+        Form::Packed => !is_part,
+        Form::Unpacked => false,
+    };
+    if has_length {
+        let length = (range.end - range.start).into();
+        reply.headers_mut().insert(CONTENT_LENGTH, length);
+    }
     if *http_method == HttpMethod::GET {
-        *reply.body_mut() = bytes_of(server, media, range).await?;
+        let stored = bytes_of(server, media, range).await?;
+        *reply.body_mut() = match form {
+            Form::Unpacked => stored_gzip::unpacked(stored, &server.capacity)?,
+            Form::Packed if is_part => stored_gzip::without_length(stored),
+            Form::Plain | Form::Packed => stored,
+        };
     }
     Ok(reply)
+}
+
+/// Returns the form in which a client gets the media. Media that does not begin as gzip does is not
+/// unpacked, whatever its handler says.
+async fn form_of(
+    server: &ServerState,
+    media: &Media,
+    headers: &HeaderMap,
+    own: &HeaderMap,
+) -> Result<Form, Error> {
+    match Form::wanted(headers, own) {
+        Form::Unpacked if !is_gzip(server, media).await? => Ok(Form::Packed),
+        form => Ok(form),
+    }
+}
+
+async fn is_gzip(server: &ServerState, media: &Media) -> Result<bool, Error> {
+    let magic = stored_gzip::MAGIC;
+    let range = 0..media.length.min(magic.len() as u64);
+    let start = match media.at.location {
+        MediaLocation::Ledger => slice(&small_media(server, media).await?, range),
+        MediaLocation::Vault => {
+            let _permit = server.capacity.downloads.take()?;
+            let mut reader = server.stores.vault.read(media.at.id, range).await?;
+            reader.next(magic.len()).await?
+        }
+    };
+    Ok(start == magic)
+}
+
+async fn small_media(server: &ServerState, media: &Media) -> Result<Bytes, Error> {
+    let bytes = server.stores.ledger.small_media(media.at.id).await?;
+    bytes.ok_or(Error::MediaLost(media.at.id))
 }
 
 /// Whether the media was gone when it was to be read. A resource that was replaced or deleted
@@ -160,8 +212,7 @@ async fn bytes_of(
 ) -> Result<ReplyBody, Error> {
     match media.at.location {
         MediaLocation::Ledger => {
-            let bytes = server.stores.ledger.small_media(media.at.id).await?;
-            let bytes = bytes.ok_or(Error::MediaLost(media.at.id))?;
+            let bytes = small_media(server, media).await?;
             Ok(full(server.capacity.reply(slice(&bytes, range))?))
         }
         MediaLocation::Vault => {

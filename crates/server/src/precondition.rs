@@ -185,6 +185,14 @@ impl ETag {
         Some((Self { weak, ..tag }, rest))
     }
 
+    /// Returns the weak tag of the same text, for other bytes of the same content.
+    pub(crate) fn to_weak(&self) -> Self {
+        Self {
+            weak: true,
+            opaque: self.opaque.clone(),
+        }
+    }
+
     /// Returns whether both are strong and equal (section 8.8.3.2), so that they promise the same
     /// bytes.
     pub(crate) fn equals_strongly(&self, other: &Self) -> bool {

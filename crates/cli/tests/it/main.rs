@@ -45,6 +45,7 @@ mod size_limit;
 mod slow;
 mod standard_parameters;
 mod start;
+mod stored_gzip;
 mod takeover;
 mod tls;
 mod upkeep;

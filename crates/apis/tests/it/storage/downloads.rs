@@ -1,9 +1,11 @@
 //! Media on its way out.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use windlass_testkit::encodings::gzip;
+use windlass_testkit::media::Media;
 
 use super::{LARGE, OBJECTS, Storage};
-use crate::world::Peer as _;
+use crate::world::{Peer as _, Reply};
 
 #[tokio::test]
 async fn a_download_says_what_it_is_of() {
@@ -114,4 +116,180 @@ async fn media_is_read_at_the_path_of_bucket_and_object() {
     // Nothing else of the XML API is here.
     let refused = storage.call("PUT", path).await;
     refused.refusal(404, "notFound");
+}
+
+/// Media that is in the ledger when it is packed, and media that is in the vault.
+const PACKED: [Media; 2] = [Media::new(1, 200), Media::new(2, 100_000)];
+
+const ACCEPTS_GZIP: (&str, &str) = ("accept-encoding", "deflate, gzip");
+
+impl Storage {
+    /// Puts an object that says that its media is in gzip.
+    async fn put_gzip(&self, media: &[u8], cache_control: &str) -> Value {
+        let fields = json!({
+            "name": "cow",
+            "contentEncoding": "gzip",
+            "cacheControl": cache_control,
+        });
+        self.described(&fields, media).await.resource()
+    }
+
+    async fn read(&self, path: &str, headers: &[(&str, &str)]) -> Reply {
+        self.try_send("GET", path, headers, "").await
+    }
+}
+
+/// The paths at which the media of the object `cow` is read.
+const PATHS: [&str; 3] = [
+    "/storage/v1/b/barn/o/cow?alt=media",
+    "/download/storage/v1/b/barn/o/cow",
+    "/barn/cow",
+];
+
+#[tokio::test]
+async fn client_that_does_not_accept_gzip_gets_the_media_unpacked() {
+    let storage = Storage::new().await;
+    for media in PACKED {
+        let packed = gzip(&media.whole());
+        let object = storage.put_gzip(&packed, "max-age=60").await;
+        let etag = format!("W/{}", object["etag"].as_str().unwrap());
+        let hash = format!("crc32c={}", object["crc32c"].as_str().unwrap());
+        for path in PATHS {
+            for headers in [
+                &[][..],
+                &[("accept-encoding", "identity"), ("range", "bytes=5-9")],
+                &[("accept-encoding", "gzip;q=0"), ("range", "bytes=9999999-")],
+            ] {
+                let reply = storage.read(path, headers).await;
+                assert_eq!(reply.status, 200, "{path} {headers:?}");
+                assert!(reply.is_whole && reply.body == media.whole(), "{path}");
+                let head = storage.send("HEAD", path, headers, "").await;
+                assert_eq!((head.status, &head.headers), (reply.status, &reply.headers));
+                for (name, value) in [
+                    ("etag", etag.as_str()),
+                    ("vary", "accept-encoding"),
+                    ("warning", "214 UploadServer gunzipped"),
+                    ("accept-ranges", "none"),
+                    ("cache-control", "max-age=60"),
+                    ("x-goog-stored-content-encoding", "gzip"),
+                    ("x-goog-stored-content-length", &packed.len().to_string()),
+                ] {
+                    assert_eq!(reply.header(name), value, "{name}");
+                }
+                assert!(reply.header("x-goog-hash").starts_with(&hash));
+                for name in ["content-encoding", "content-length", "content-range"] {
+                    assert!(!reply.headers.contains_key(name), "{name}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn client_that_accepts_gzip_gets_the_stored_bytes_and_parts_of_them() {
+    let storage = Storage::new().await;
+    for media in PACKED {
+        let packed = gzip(&media.whole());
+        let object = storage.put_gzip(&packed, "").await;
+        for path in PATHS {
+            let reply = storage.read(path, &[ACCEPTS_GZIP]).await;
+            assert_eq!((reply.status.as_u16(), &reply.body[..]), (200, &packed[..]));
+            assert_eq!(reply.header("content-length"), packed.len().to_string());
+            assert_eq!(reply.header("etag"), object["etag"].as_str().unwrap());
+            let head = storage.send("HEAD", path, &[ACCEPTS_GZIP], "").await;
+            assert_eq!(head.headers, reply.headers);
+            let range = [ACCEPTS_GZIP, ("range", "bytes=5-99")];
+            let part = storage.read(path, &range).await;
+            assert_eq!(
+                (part.status.as_u16(), &part.body[..]),
+                (206, &packed[5..100])
+            );
+            let of_whole = format!("bytes 5-99/{}", packed.len());
+            assert_eq!(part.header("content-range"), of_whole);
+            assert!(!part.headers.contains_key("content-length"), "{part:?}");
+            for reply in [reply, part] {
+                assert_eq!(reply.header("content-encoding"), "gzip");
+                assert_eq!(reply.header("vary"), "accept-encoding");
+                assert!(!reply.headers.contains_key("warning"));
+            }
+            let range = [ACCEPTS_GZIP, ("range", "bytes=9999999-")];
+            assert_eq!(storage.read(path, &range).await.status, 416);
+        }
+    }
+}
+
+#[tokio::test]
+async fn object_that_forbids_transformation_is_given_as_it_is_stored() {
+    let storage = Storage::new().await;
+    for media in PACKED {
+        let packed = gzip(&media.whole());
+        storage.put_gzip(&packed, "public, no-transform").await;
+        let reply = storage.read(PATHS[0], &[]).await;
+        assert_eq!((reply.status.as_u16(), &reply.body[..]), (200, &packed[..]));
+        assert_eq!(reply.header("content-encoding"), "gzip");
+        assert_eq!(reply.header("content-length"), packed.len().to_string());
+    }
+}
+
+#[tokio::test]
+async fn object_that_only_says_that_it_is_gzip_is_given_as_it_is_stored() {
+    let storage = Storage::new().await;
+    for stored in [&b""[..], b"\x1f\x8b", b"a cow", LARGE] {
+        storage.put_gzip(stored, "").await;
+        let reply = storage.read(PATHS[0], &[]).await;
+        assert_eq!((reply.status.as_u16(), &reply.body[..]), (200, stored));
+        assert_eq!(reply.header("content-encoding"), "gzip");
+        assert_eq!(reply.header("content-length"), stored.len().to_string());
+    }
+}
+
+#[tokio::test]
+async fn damaged_gzip_is_never_a_complete_reply() {
+    let storage = Storage::new().await;
+    for media in PACKED {
+        let packed = gzip(&media.whole());
+        let mut wrong_checksum = packed.clone();
+        wrong_checksum[packed.len() - 8] ^= 1;
+        let mut longer = packed.clone();
+        longer.extend_from_slice(b"no gzip");
+        let shorter = &packed[..packed.len() - 1];
+        for damaged in [shorter, &packed[..20], &wrong_checksum, &longer] {
+            storage.put_gzip(damaged, "").await;
+            let reply = storage.read(PATHS[0], &[]).await;
+            assert!(!reply.is_whole, "{} of {}", damaged.len(), packed.len());
+        }
+    }
+}
+
+#[tokio::test]
+async fn several_gzip_members_are_unpacked_as_one_media() {
+    let storage = Storage::new().await;
+    let [one, other] = PACKED.map(Media::whole);
+    let members = [gzip(&one), gzip(b""), gzip(&other)].concat();
+    storage.put_gzip(&members, "").await;
+    let reply = storage.read(PATHS[0], &[]).await;
+    assert!(reply.is_whole);
+    assert_eq!(reply.body, [one, other].concat());
+}
+
+#[tokio::test]
+async fn conditions_mean_the_object_whether_its_media_is_unpacked_or_not() {
+    let storage = Storage::new().await;
+    let packed = gzip(&PACKED[0].whole());
+    let object = storage.put_gzip(&packed, "").await;
+    let strong = object["etag"].as_str().unwrap();
+    let weak = format!("W/{strong}");
+    for (headers, expected) in [
+        ([("if-match", strong)], 200),
+        ([("if-match", "\"other\"")], 412),
+        ([("if-none-match", strong)], 304),
+        ([("if-none-match", &weak)], 304),
+    ] {
+        let reply = storage.read(PATHS[0], &headers).await;
+        assert_eq!(reply.status, expected, "{headers:?}");
+        if expected == 304 {
+            assert_eq!(reply.header("etag"), weak);
+            assert_eq!(reply.header("vary"), "accept-encoding");
+        }
+    }
 }

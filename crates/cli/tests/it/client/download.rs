@@ -5,12 +5,13 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 
 use serde_json::Value;
+use windlass_testkit::encodings::gzip;
 use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
 use windlass_testkit::media::Media;
-use windlass_testkit::raw::{Request, exchange};
 
 use super::run::{ClientDir, exists, uploads};
-use crate::server::{farm, own};
+use crate::server::farm;
+use crate::stored_gzip::{put_gzip, storage};
 
 const MEDIA: Media = Media::new(51, (3 << 20) + 5);
 
@@ -116,15 +117,40 @@ fn broken_download_continues_where_it_stopped() {
 }
 
 #[test]
-fn object_stored_in_gzip_is_downloaded_as_stored() {
-    let server = own(&["--api", "storage"]);
-    let bucket = Request::new("POST", "/storage/v1/b?project=farm").body(r#"{"name": "barn"}"#);
-    exchange(server.address(), &bucket).expect(200);
+fn object_stored_in_gzip_is_downloaded_unpacked() {
+    let server = storage();
+    put_gzip(&server, &gzip(&MEDIA.whole()));
+    let object = format!("http://{}/storage/v1/b/barn/o/cow", server.address());
+    let client_dir = ClientDir::new();
+    let ran = client_dir
+        .run(&["download", &object, "-o", "copy.jpg"])
+        .expect(0);
+    ran.says("not checked");
+    assert_file(&client_dir, "copy.jpg");
+}
+
+#[test]
+fn damaged_object_stored_in_gzip_is_not_kept_under_its_name() {
+    let server = storage();
+    let packed = gzip(&MEDIA.whole());
+    put_gzip(&server, &packed[..packed.len() - 1]);
+    let object = format!("http://{}/storage/v1/b/barn/o/cow", server.address());
+    let client_dir = ClientDir::new();
+    let words = ["download", &object, "-o", "copy.jpg", "--retries", "0"];
+    client_dir.run(&words).expect(4);
+    assert!(!exists(&client_dir.path("copy.jpg")));
+}
+
+#[test]
+fn object_that_is_to_stay_in_gzip_is_downloaded_as_stored() {
+    let server = storage();
     let origin = format!("http://{}", server.address());
     let client_dir = ClientDir::new();
     client_dir.media("cow.gz", MEDIA);
-    let upload = format!("{origin}/upload/storage/v1/b/barn/o?name=cow&contentEncoding=gzip");
-    client_dir.run(&["upload", "cow.gz", &upload]).expect(0);
+    let metadata = r#"{"name": "cow", "contentEncoding": "gzip", "cacheControl": "no-transform"}"#;
+    let upload = format!("{origin}/upload/storage/v1/b/barn/o");
+    let words = ["upload", "cow.gz", &upload, "--metadata", metadata];
+    client_dir.run(&words).expect(0);
     let object = format!("{origin}/storage/v1/b/barn/o/cow");
     let ran = client_dir
         .run(&["download", &object, "-o", "copy.gz"])

@@ -1,0 +1,124 @@
+//! Downloads of media that is stored in gzip (docs/protocol.md, 2.18).
+
+use std::io::ErrorKind;
+
+use windlass_testkit::encodings::gzip;
+use windlass_testkit::media::Media;
+use windlass_testkit::process::ServerProcess;
+use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
+use windlass_testkit::wait;
+
+use crate::server::own;
+
+/// Media that is in the ledger when it is packed, and media that is in the vault.
+const MEDIA: [Media; 2] = [Media::new(71, 1000), Media::new(72, 600_000)];
+
+/// A server with the bucket `barn`.
+pub(crate) fn storage() -> ServerProcess {
+    let server = own(&["--api", "storage"]);
+    let bucket = Request::new("POST", "/storage/v1/b?project=farm").body(r#"{"name": "barn"}"#);
+    exchange(server.address(), &bucket).expect(200);
+    server
+}
+
+/// Puts the object `cow`, which says that it is in gzip.
+pub(crate) fn put_gzip(server: &ServerProcess, stored: &[u8]) {
+    let path = "/upload/storage/v1/b/barn/o?name=cow&contentEncoding=gzip";
+    let upload = Request::new("POST", path).header("Content-Type", "text/plain");
+    exchange(server.address(), &upload.body(stored)).expect(200);
+}
+
+fn get() -> Request {
+    Request::new("GET", "/storage/v1/b/barn/o/cow?alt=media")
+}
+
+#[track_caller]
+fn assert_chunked(reply: &Reply) {
+    assert_eq!(reply.header("transfer-encoding"), Some("chunked"));
+    assert_eq!(reply.header("content-length"), None);
+}
+
+#[test]
+fn unpacked_media_goes_out_in_chunks_and_leaves_the_connection() {
+    let server = storage();
+    for media in MEDIA {
+        put_gzip(&server, &gzip(&media.whole()));
+        let mut peer = RawPeer::connect(server.address());
+        for _ in 0..2 {
+            let reply = peer
+                .exchange(&get().header("Range", "bytes=0-9"))
+                .expect(200);
+            assert_chunked(&reply);
+            assert_eq!(reply.header("content-encoding"), None);
+            assert_eq!(reply.header("warning"), Some("214 UploadServer gunzipped"));
+            assert!(reply.body == media.whole(), "{media:?}");
+            let head = Request::new("HEAD", "/storage/v1/b/barn/o/cow?alt=media");
+            peer.send(head.to_bytes());
+            let head = peer.head_reply().expect(200);
+            assert_eq!(head.header("content-length"), None);
+            assert_eq!(head.header("etag"), reply.header("etag"));
+        }
+    }
+}
+
+#[test]
+fn part_of_stored_gzip_goes_out_in_chunks() {
+    let server = storage();
+    for media in MEDIA {
+        let packed = gzip(&media.whole());
+        put_gzip(&server, &packed);
+        let accepting = get().header("Accept-Encoding", "gzip, deflate");
+        let whole = exchange(server.address(), &accepting).expect(200);
+        assert_eq!(
+            whole.header("content-length"),
+            Some(&*packed.len().to_string())
+        );
+        assert!(whole.body == packed);
+        let range = format!("bytes=0-{}", 10 * packed.len());
+        let part = exchange(server.address(), &accepting.header("Range", range)).expect(206);
+        assert_chunked(&part);
+        assert_eq!(part.header("content-encoding"), Some("gzip"));
+        let all = format!("bytes 0-{}/{}", packed.len() - 1, packed.len());
+        assert_eq!(part.header("content-range"), Some(&*all));
+        assert!(part.body == packed);
+    }
+}
+
+#[test]
+fn damaged_gzip_breaks_the_connection() {
+    let server = storage();
+    for media in MEDIA {
+        let packed = gzip(&media.whole());
+        for kept in [packed.len() / 2, packed.len() - 1] {
+            put_gzip(&server, &packed[..kept]);
+            let mut peer = RawPeer::connect(server.address());
+            peer.send(get().to_bytes());
+            let error = peer.try_reply().expect_err("it is not whole");
+            assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
+        }
+    }
+}
+
+#[test]
+fn download_whose_client_has_left_is_not_unpacked_further() {
+    let server = storage();
+    let zeros = gzip(&vec![0; 1 << 20]);
+    // A gigabyte.
+    put_gzip(&server, &zeros.repeat(1024));
+    let mut peer = RawPeer::connect(server.address());
+    peer.send(get().to_bytes());
+    peer.head().expect("it is answered");
+    peer.reset();
+    let metrics = Request::new("GET", "/metrics");
+    for resource in ["downloads", "replies"] {
+        wait::until("it is given back", || {
+            let scrape = exchange(server.address(), &metrics).expect(200);
+            let lines = scrape.text().lines();
+            let mut used = lines.filter(|line| {
+                line.starts_with("windlass_capacity_used") && line.contains(resource)
+            });
+            used.all(|line| line.ends_with(" 0"))
+        });
+    }
+    assert!(server.peak_memory() < 96 * 1024 * 1024);
+}
