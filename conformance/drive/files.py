@@ -2,6 +2,7 @@
 
 import hashlib
 
+import batches
 from faults import CUT, FaultProxy
 from library import CHUNK, KIB, LIBRARY, MIB, download, raw, refused, same, upload
 from report import media
@@ -14,7 +15,7 @@ FIELDS = "id,name,mimeType,size,md5Checksum,sha256Checksum,parents,trashed,versi
 
 def cases(report, server, client):
     drive = Drive(client)
-    for part in uploads, lines, reading, folders, searching, refusals:
+    for part in uploads, lines, reading, folders, searching, refusals, batches.cases:
         part(report, drive, server)
 
 

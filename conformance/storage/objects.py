@@ -177,5 +177,4 @@ def run(report, store):
     report.case("objects are composed on conditions", composed_on_conditions)
     report.case("composite objects are composed", composed_of_many)
     report.case("what has no meaning here is not implemented", not_served)
-    report.left_out("batches of calls", "/batch is not served")
     report.left_out("access control lists and policies", "whoever reaches the server may do everything")

@@ -8,6 +8,7 @@ import pathlib
 import sys
 import tempfile
 
+import batches
 import broken
 import buckets
 import downloads
@@ -33,7 +34,7 @@ def against(report, binary, title, api, unknown):
         with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
             print(title)
             store = Store(server, pathlib.Path(folder), unknown)
-            for cases in buckets, uploads, downloads, packed, objects, broken, limits:
+            for cases in buckets, uploads, downloads, packed, objects, batches, broken, limits:
                 cases.run(report, store)
         report.case("the server ends when it is asked to", lambda: stopped(server))
     finally:

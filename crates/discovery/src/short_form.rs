@@ -113,7 +113,7 @@ impl ShortForm {
             documentation_link: self.documentation.clone(),
             protocol: Some("rest".to_owned()),
             base_path: Some(format!("/{service_path}")),
-            batch_path: Some("batch".to_owned()),
+            batch_path: Some(format!("batch/{}/{}", self.name, self.version)),
             parameters: standard_parameters(),
             auth: self.auth(),
             schemas: self.declared_schemas(),

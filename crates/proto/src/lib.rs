@@ -32,6 +32,7 @@
 //! because of received data.
 
 pub mod backoff;
+pub mod batch;
 pub mod command;
 pub mod content_range;
 pub mod dialect;

@@ -9,13 +9,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Buf, Bytes};
 
-use delimiter::{Delimiters, Token};
-
 mod delimiter;
 #[cfg(test)]
 mod tests;
 
 pub use delimiter::Boundary;
+pub(crate) use delimiter::{Delimiters, Token};
 
 /// Size limits of everything but the media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -385,7 +384,7 @@ impl HeaderBlock {
 
 /// Splits headers into names and values. A line that begins with white space continues the previous
 /// one.
-fn fields(text: &str) -> Result<Vec<(&str, String)>, RelatedError> {
+pub(crate) fn fields(text: &str) -> Result<Vec<(&str, String)>, RelatedError> {
     let mut fields: Vec<(&str, String)> = Vec::new();
     for line in text.lines().filter(|line| !line.is_empty()) {
         match (line.split_once(':'), fields.last_mut()) {

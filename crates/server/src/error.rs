@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use http::{Method, StatusCode};
+use windlass_proto::batch::BatchError;
 use windlass_proto::dialect::{Condition, Dialect};
 use windlass_proto::digest::{DigestMismatch, ExpectedDigestsError};
 use windlass_proto::error::ProtocolError;
@@ -72,6 +73,21 @@ pub(crate) enum Error {
     /// The resource has no media.
     #[error("the resource has no media")]
     NoMedia,
+    /// The body is not a valid batch.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// A call in a batch is an upload or a download.
+    #[error("a batch takes no uploads and no downloads of media; send a request for each")]
+    MediaInBatch,
+    /// A call in a batch is a batch.
+    #[error("a batch cannot be part of a batch")]
+    BatchInBatch,
+    /// A call in a batch names another host than the batch.
+    #[error("the call names the host {host}, to which its batch was not sent")]
+    OtherHost {
+        /// The host.
+        host: String,
+    },
     /// The session is unknown or has expired.
     #[error("the upload session does not exist or has expired; start a new upload")]
     SessionNotFound,
@@ -218,6 +234,10 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
         Error::NotUpload { .. } => other(bad("notUpload")),
         Error::NotDownload { .. } => other(bad("invalidAltValue").parameter("alt")),
         Error::MediaType { .. } => other(bad("badRequest").header("Content-Type")),
+        Error::Batch(error) => other(batch(error)),
+        Error::MediaInBatch | Error::BatchInBatch | Error::OtherHost { .. } => {
+            other(bad("badRequest"))
+        }
         Error::OtherDialect => dialect.condition(Condition::OtherDialect),
         Error::SessionNotFound => dialect.condition(Condition::SessionNotFound),
         Error::Interrupted(error) => interrupted(dialect, error),
@@ -240,6 +260,14 @@ fn bad(reason: &'static str) -> ErrorReply {
 
 fn unavailable(dialect: &dyn Dialect, retry_after: u32) -> ErrorReply {
     dialect.condition(Condition::Unavailable { retry_after })
+}
+
+fn batch(error: &BatchError) -> ErrorReply {
+    match error {
+        BatchError::NotMixed => bad("badRequest").header("Content-Type"),
+        BatchError::NoCalls | BatchError::TooManyCalls => bad("badRequest"),
+        BatchError::Multipart(_) | BatchError::Call { .. } => bad("parseError"),
+    }
 }
 
 fn access(error: &AccessError) -> ErrorReply {

@@ -93,6 +93,7 @@
 
 mod auth;
 mod background;
+mod batch;
 mod body;
 mod capacity;
 pub mod config;

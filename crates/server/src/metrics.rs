@@ -115,7 +115,7 @@ const STATUSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "aborted"];
 const ABORTED: usize = STATUSES.len() - 1;
 
 /// Requests to paths that belong to no method, in the order of their [`MethodIndex`].
-const NOT_METHODS: [&str; 3] = ["other", "discovery", "health"];
+const NOT_METHODS: [&str; 4] = ["other", "discovery", "health", "batch"];
 
 /// Position of a value of the label `method`.
 type MethodIndex = usize;
@@ -123,6 +123,7 @@ type MethodIndex = usize;
 const OTHER: MethodIndex = 0;
 const DISCOVERY: MethodIndex = 1;
 const HEALTH: MethodIndex = 2;
+const BATCH: MethodIndex = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -360,6 +361,11 @@ impl RequestRecord {
     /// Records that the request asks how the server is.
     pub(crate) fn health(&self) {
         self.method.store(HEALTH, Ordering::Relaxed);
+    }
+
+    /// Records that the request is a batch. Its calls have records of their own.
+    pub(crate) fn batch(&self) {
+        self.method.store(BATCH, Ordering::Relaxed);
     }
 
     /// Records what the request does to an upload.

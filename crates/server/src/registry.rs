@@ -5,12 +5,13 @@
 //! host. Client libraries build themselves from the descriptions of its APIs, which the discovery
 //! service returns ([`DiscoveryRequest`]).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use http::Method as HttpMethod;
 use serde_json::{Value, json};
-use windlass_discovery::{Api, Digest, Method, MethodTable};
+use windlass_discovery::{Api, Digest, Found, Method, MethodTable};
 use windlass_proto::digest::Wanted;
 use windlass_proto::parameters::Parameters;
 
@@ -111,6 +112,8 @@ pub(crate) struct VirtualHost {
     served: Vec<Arc<ServedApi>>,
     by_name: ByName,
     pub(crate) table: MethodTable,
+    /// Paths of batches.
+    batch_paths: HashSet<String>,
 }
 
 /// A method together with its API.
@@ -212,9 +215,11 @@ impl VirtualHost {
                 .map(|group| group.iter().map(|served| &served.api)),
         );
         let served = groups.concat();
+        let table = without_collision(table)?;
         Ok(Self {
             by_name: by_name(&served, all)?,
-            table: without_collision(table)?,
+            batch_paths: batch_paths(&served, &table),
+            table,
             host,
             served,
         })
@@ -235,6 +240,11 @@ impl VirtualHost {
     pub(crate) fn alias(&self, path: &str) -> Option<String> {
         let mut served = self.served.iter();
         served.find_map(|served| served.handler.alias(&served.api, path))
+    }
+
+    /// Whether batches are sent to this path.
+    pub(crate) fn takes_batches_at(&self, path: &str) -> bool {
+        self.batch_paths.contains(path)
     }
 
     /// One API.
@@ -282,6 +292,18 @@ fn by_name(served: &[Arc<ServedApi>], all: &[Arc<ServedApi>]) -> Result<ByName, 
         });
     }
     Ok(by_name)
+}
+
+/// Returns the paths of batches: those that the descriptions name, those of Google's APIs, and the one
+/// that libraries use where a description names none. A method that has such a path keeps it.
+fn batch_paths(served: &[Arc<ServedApi>], table: &MethodTable) -> HashSet<String> {
+    let apis = || served.iter().map(|served| &served.api);
+    let described = apis().filter_map(|api| api.document().batch_path.as_deref());
+    let described = described.map(|path| format!("/{}", path.trim_start_matches('/')));
+    let usual = apis().map(|api| format!("/batch/{}/{}", api.name(), api.version()));
+    let all = described.chain(usual).chain(["/batch".to_owned()]);
+    let is_free = |path: &String| matches!(table.find(&HttpMethod::POST, path), Found::Nothing);
+    all.filter(is_free).collect()
 }
 
 fn without_collision(table: MethodTable) -> Result<MethodTable, Conflict> {

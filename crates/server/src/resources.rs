@@ -44,6 +44,8 @@ pub(crate) struct CallHead<'a> {
     pub(crate) headers: &'a HeaderMap,
     pub(crate) base_url: &'a str,
     pub(crate) principal: Option<&'a Principal>,
+    /// Whether it is a call in a batch.
+    pub(crate) in_batch: bool,
 }
 
 impl<'h> CallHead<'h> {
@@ -96,6 +98,9 @@ pub(crate) async fn call(
         .map(FieldMask::parse)
         .transpose()?;
     if standard.alt == Alt::Media || is_media_only(head.method.method) {
+        if head.in_batch {
+            return Err(Error::MediaInBatch);
+        }
         return media(server, head).await;
     }
     let (metadata, embedded) = read_metadata(server, head, body).await?;

@@ -19,6 +19,7 @@ use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{NotUtf8, Parameters, UploadId};
 
 use crate::auth::{Access, AccessError, AccessRequest};
+use crate::batch;
 use crate::body::RequestBody;
 use crate::capacity::Full;
 use crate::context::{Principal, RequestContext};
@@ -43,6 +44,8 @@ pub(crate) enum Routing {
     Answered(Reply),
     /// A session. The header fields are dropped: a slow upload would hold them for hours.
     Session(SessionCall),
+    /// A batch, whose calls are to be routed one by one.
+    Batch,
 }
 
 /// Answers a request, or finds the session that it is for.
@@ -107,7 +110,9 @@ pub(crate) async fn route(
             record.discovery();
             return request.discovery(&wanted).map(Routing::Answered);
         }
+        Destination::Call if request.is_batch()? => return Ok(Routing::Batch),
         Destination::Call => return Box::pin(request.call(body)).await.map(Routing::Answered),
+        Destination::Upload { .. } if batch::is_inside(head) => return Err(Error::MediaInBatch),
         Destination::Upload { plain } => plain,
     };
     let upload_head = RequestHead {
@@ -252,6 +257,22 @@ impl Routed<'_> {
         Ok(stored_json(StatusCode::OK, text))
     }
 
+    /// Whether the request is a batch.
+    fn is_batch(&self) -> Result<bool, Error> {
+        if !self.virtual_host.takes_batches_at(self.head.uri.path()) {
+            return Ok(false);
+        }
+        self.record.batch();
+        if *self.http_method != HttpMethod::POST {
+            let allowed = vec![HttpMethod::POST];
+            return Err(Error::MethodNotAllowed { allowed });
+        }
+        if batch::is_inside(self.head) {
+            return Err(Error::BatchInBatch);
+        }
+        Ok(true)
+    }
+
     async fn call(&self, body: &mut Option<RequestBody>) -> Result<Reply, Error> {
         // HEAD is a GET whose body is left out.
         let http_method = if *self.http_method == HttpMethod::HEAD {
@@ -294,6 +315,7 @@ impl Routed<'_> {
             headers: &self.head.headers,
             base_url: self.base_url,
             principal: self.principal,
+            in_batch: batch::is_inside(self.head),
         };
         let body = body.as_mut().expect("nobody has taken the body yet");
         call(self.server, head, body).await

@@ -99,7 +99,7 @@ impl ServerBuilder {
         }
     }
 
-    /// Sets who may send requests. Default: [`AllowAll`].
+    /// Sets who may send requests. Default: [`AllowAll`]. It is asked for a batch, and for each call in it.
     pub fn authorize(self, authorize: Arc<dyn Authorize>) -> Self {
         Self { authorize, ..self }
     }

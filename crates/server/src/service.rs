@@ -11,10 +11,13 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{Request, Response, Version};
+use http_body_util::Full;
 use tower_service::Service;
 use windlass_proto::dialect::{Dialect, Google};
 
+use crate::batch;
 use crate::body::RequestBody;
+use crate::capacity::Permit;
 use crate::context::{LocalAddress, Origin, Principal, RequestContext, RequestId};
 use crate::error::Error;
 use crate::metrics::RequestRecord;
@@ -86,10 +89,36 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let (mut head, body) = request.into_parts();
-    let mut context = context_of(&server, &head);
+    let (head, body) = request.into_parts();
     let record = RequestRecord::begin(&server.metrics);
     let body = record.received(body);
+    let sent_bytes = server.metrics.sent_bytes.clone();
+    let exchange = exchange(server, head, body, record);
+    async move {
+        let (reply, permit) = exchange.await;
+        reply::counted(reply, permit, sent_bytes)
+    }
+}
+
+/// Answers a call of a batch. Its bytes are counted as those of the batch.
+fn answer_call(server: Arc<ServerState>, head: Parts, body: Bytes) -> BoxFuture<'static, Reply> {
+    let record = RequestRecord::begin(&server.metrics);
+    let exchange = exchange(server, head, Full::new(body), record);
+    Box::pin(exchange.map(|(reply, _)| reply))
+}
+
+/// Answers a request. The permit is to be held until the reply is sent.
+fn exchange<B>(
+    server: Arc<ServerState>,
+    mut head: Parts,
+    body: B,
+    record: RequestRecord,
+) -> impl Future<Output = (Reply, Option<Permit>)> + Send + 'static
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut context = context_of(&server, &head);
     let mut body = RequestBody::new(body, head.version, &head.headers, &server.settings.limits);
     let admitted = server.capacity.requests.take().and_then(|permit| {
         body.count(server.capacity.metadata.permit(), head_size(&head))?;
@@ -111,7 +140,6 @@ where
             &record,
         ))
         .await;
-        let RequestContext { id, principal, .. } = context;
         let result = match routed {
             Ok(Routing::Answered(reply)) => Ok(reply),
             Ok(Routing::Session(call)) => {
@@ -121,11 +149,17 @@ where
                 }
                 call.carry_out(&server, &*dialect, &mut body, &record).await
             }
+            Ok(Routing::Batch) => {
+                let body = body.as_mut().expect("nobody has taken the body yet");
+                let answer = |head, body| answer_call(Arc::clone(&server), head, body);
+                Box::pin(batch::answer(&server, &head, &context, body, answer)).await
+            }
             Err(error) => Err(error),
         };
         if let Some(mut unread) = body.take() {
             unread.finish_if_short().await;
         }
+        let RequestContext { id, principal, .. } = context;
         let is_abandoned = result.as_ref().is_err_and(Error::is_abandoned);
         let about = About {
             id,
@@ -139,7 +173,7 @@ where
         if !is_abandoned {
             record.answered(reply.status());
         }
-        reply::counted(reply, admitted.ok(), server.metrics.sent_bytes.clone())
+        (reply, admitted.ok())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::server::{own, program, scratch};
 
 const MEDIA: Media = Media::new(62, 300_000);
 
-const TOKEN: &str = "dGVzdA.-_~+/42==";
+pub(crate) const TOKEN: &str = "dGVzdA.-_~+/42==";
 
 /// A directory with a configuration that names a file with this token.
 fn configuration(token: &str) -> (TempDir, PathBuf) {
@@ -26,7 +26,7 @@ fn configuration(token: &str) -> (TempDir, PathBuf) {
     (directory, config)
 }
 
-fn guarded() -> ServerProcess {
+pub(crate) fn guarded() -> ServerProcess {
     let (_directory, config) = configuration(&format!("{TOKEN}\n"));
     own(&["--config", config.to_str().expect("it is UTF-8")])
 }
@@ -36,7 +36,7 @@ fn resumable() -> Request {
     request.header("content-length", 0)
 }
 
-fn bearing(request: &Request, token: &str) -> Request {
+pub(crate) fn bearing(request: &Request, token: &str) -> Request {
     let request = request.clone();
     request.header("Authorization", format!("Bearer {token}"))
 }

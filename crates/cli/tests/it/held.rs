@@ -8,6 +8,7 @@ use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
 
+use crate::batch::batch;
 use crate::http2::wait_until;
 use crate::server::own;
 
@@ -165,6 +166,23 @@ fn incomplete_json_counts_from_its_first_byte_and_leaves_memory_for_short_json()
             wait_for(&server, large, 200);
         }
     }
+}
+
+#[test]
+fn incomplete_batch_counts_like_json() {
+    let server = server("little_json_memory.toml");
+    let unfinished = Request::new("POST", "/batch")
+        .header("Content-Type", "multipart/mixed; boundary=b")
+        .body(vec![b' '; 900_000]);
+    let large = &with_json(&json(300_000))[1];
+    let peer = take_memory(&server, large, || {
+        let mut peer = RawPeer::connect(server.address());
+        peer.send(&unfinished.to_bytes()[..700_000]);
+        peer
+    });
+    exchange(server.address(), &batch(&[format!("GET {ANIMALS}/1")])).expect(200);
+    drop(peer);
+    wait_for(&server, large, 200);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod append;
 mod architecture;
 mod authentication;
 mod bad_line;
+mod batch;
 mod cancel;
 mod checksums;
 mod chunk_size;

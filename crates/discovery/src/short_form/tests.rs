@@ -64,7 +64,7 @@ fn the_farm_has_the_head_of_a_discovery_document() {
         ("protocol", "rest"),
         ("servicePath", "farm/v1/"),
         ("basePath", "/farm/v1/"),
-        ("batchPath", "batch"),
+        ("batchPath", "batch/farm/v1"),
     ] {
         assert_eq!(farm[field], expected, "{field}");
     }

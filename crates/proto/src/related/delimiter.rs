@@ -18,7 +18,7 @@ const MAX_PADDING: usize = 64;
 
 /// A token of the body.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Token {
+pub(crate) enum Token {
     Content(Bytes),
     Delimiter,
     FinalDelimiter,
@@ -26,7 +26,7 @@ pub(super) enum Token {
 
 /// Splits a body into content and delimiters incrementally.
 #[derive(Debug)]
-pub(super) struct Delimiters {
+pub(crate) struct Delimiters {
     pattern: Pattern,
     /// Bytes that may be the beginning of a delimiter.
     held: Vec<u8>,
@@ -34,7 +34,7 @@ pub(super) struct Delimiters {
 
 impl Delimiters {
     /// The start of the body counts as the start of a line, so a line end is assumed before it.
-    pub(super) fn new(boundary: Boundary) -> Self {
+    pub(crate) fn new(boundary: Boundary) -> Self {
         Self {
             pattern: Pattern::new(boundary),
             held: vec![b'\n'],
@@ -43,7 +43,7 @@ impl Delimiters {
 
     /// Takes the next token from the front of the held bytes and `data`. Returns `None` when more
     /// data is needed; all of `data` has been taken then.
-    pub(super) fn next(&mut self, data: &mut Bytes) -> Option<Token> {
+    pub(crate) fn next(&mut self, data: &mut Bytes) -> Option<Token> {
         if !self.held.is_empty() {
             return self.next_with_held(data);
         }
@@ -241,10 +241,15 @@ impl Boundary {
     /// assert_eq!(boundary.as_str(), "==42==");
     /// ```
     pub fn from_content_type(value: &[u8]) -> Result<Self, RelatedError> {
+        // Forms of browsers have the same parts in the same order.
+        Self::of_type(value, &["multipart/related", "multipart/form-data"])
+    }
+
+    /// As [`from_content_type`](Self::from_content_type), for one of these types; another is
+    /// [`RelatedError::NotRelated`].
+    pub(crate) fn of_type(value: &[u8], types: &[&str]) -> Result<Self, RelatedError> {
         let value = std::str::from_utf8(value).map_err(|_| RelatedError::NotRelated)?;
         let (essence, parameters) = value.split_once(';').unwrap_or((value, ""));
-        // Forms of browsers have the same parts in the same order.
-        let types = ["multipart/related", "multipart/form-data"];
         let is_known = |known: &&str| essence.trim_ascii().eq_ignore_ascii_case(known);
         if !types.iter().any(is_known) {
             return Err(RelatedError::NotRelated);

@@ -264,7 +264,7 @@ async fn drain_commits_what_a_running_upload_has_sent() {
 }
 
 /// Everybody who says who they are may do everything but delete.
-struct NoDeletes;
+pub(crate) struct NoDeletes;
 
 #[async_trait]
 impl Authorize for NoDeletes {
