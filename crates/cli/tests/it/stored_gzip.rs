@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 
 use windlass_testkit::encodings::gzip;
+use windlass_testkit::http2::{Event, Http2Peer};
 use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
@@ -97,6 +98,24 @@ fn damaged_gzip_breaks_the_connection() {
             assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
         }
     }
+}
+
+#[test]
+fn damaged_gzip_resets_the_stream() {
+    let server = storage();
+    let packed = gzip(&MEDIA[0].whole());
+    put_gzip(&server, &packed[..packed.len() - 1]);
+    let mut peer = Http2Peer::connect(server.address(), 1 << 20);
+    let stream = peer.get("/storage/v1/b/barn/o/cow?alt=media");
+    loop {
+        match peer.next_event().expect("the connection goes on") {
+            Some(Event::Reset { stream: of }) if of == stream => break,
+            Some(Event::Head { status: 200, .. } | Event::Data { is_last: false, .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let health = peer.get("/healthz");
+    assert_eq!(peer.reply(health).status, 200);
 }
 
 #[test]
