@@ -10,6 +10,7 @@ import tempfile
 
 import trustme
 
+import gsutil_folders
 from faults import CUT, EXPIRED, LOST_FINAL_REPLY, LOST_REPLY, UNAVAILABLE, FaultProxy
 from report import media
 from server import Server
@@ -262,4 +263,5 @@ def objects(report, gsutil):
     report.case("gsutil -m cp and rsync of folders", several)
     report.case("gsutil compose", composed)
     report.case("gsutil cp, 40 MB in parallel parts", in_parallel)
+    gsutil_folders.run(report, gsutil)
     report.case("gsutil rm and rb", removed)
