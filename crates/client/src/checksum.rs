@@ -10,12 +10,14 @@ use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5, Md5Sha256Hasher, Wanted}
 
 use crate::source::{Media, SourceError};
 
-/// The CRC32C of the bytes that one call has sent, computed while it sends them.
+/// The CRC32C of the bytes that one call of [`Client::upload`](crate::Client::upload) or
+/// [`Client::resume`](crate::Client::resume) has sent, computed while it sends them.
 ///
 /// They are one range of the media, the *covered* range. It begins at the first byte, or, if an
 /// earlier call began the upload, at the offset that was committed when this call began. Bytes that
-/// the earlier call sent may still arrive and be committed during this call. The offset then skips
-/// ahead of the range, and a new range begins at it.
+/// the earlier call sent may still arrive and be committed during this call. The committed
+/// offset is then beyond the end of the covered range. The range and its checksum are discarded, and a
+/// new range begins at the offset. The bytes before it are read again at the end.
 ///
 /// The body of the current request has a clone, which shares the state.
 #[derive(Debug, Clone, Default)]

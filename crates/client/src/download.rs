@@ -447,7 +447,7 @@ pub enum DownloadError {
     #[error(transparent)]
     Token(#[from] TokenError),
     /// The transport failed: the connection cannot be established, keeps breaking or stalling, or
-    /// has an invalid certificate; or the text of an error is too long. Holds a
+    /// has an invalid certificate; or the body of a reply with an error exceeds 4 MiB. Holds a
     /// [`TransportError`](crate::transport::TransportError).
     #[error("{0}")]
     Connection(#[source] Box<dyn StdError + Send + Sync>),

@@ -125,7 +125,8 @@ impl ByteCounter {
 #[derive(Debug)]
 pub(crate) struct RateMeter {
     counter: ByteCounter,
-    /// Times of earlier calls, with the number of bytes transferred until then; oldest first.
+    /// When the meter was created and read, with the number of bytes transferred until then; oldest
+    /// first.
     samples: VecDeque<(Instant, u64)>,
 }
 

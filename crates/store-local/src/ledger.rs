@@ -55,6 +55,8 @@
 //! * **Complete checkpoint**: a checkpoint after which no page is pending. The next commit then
 //!   *restarts* the WAL: the commit writes from the beginning of the WAL file again. If a reader still
 //!   uses the WAL, a later commit does so. All checkpoints run in SQLite's mode `PASSIVE`, which waits for no other connection.
+//! * **Replay**: at opening, SQLite reads the WAL that an earlier process has left and builds its
+//!   index, so that its commits are part of the database. Its pages stay pending.
 //! * **Reserve**: a file that only occupies disk space. When changes find no space, the file is
 //!   shortened, step by step, and the changes are repeated ([`Reserve`]). Finishes, and
 //!   commits of offsets that bring no small media, may use one half of it, and changes that free space
@@ -257,7 +259,8 @@ fn prepare_files(path: &Path, durability: Durability) -> std::io::Result<Option<
         return Ok(None);
     }
     filesystem::rewrite_durably(&filesystem::with_suffix(path, "-wal"))?;
-    // The earlier process may have died in a checkpoint, before it synced the database file.
+    // A precaution. The earlier process may have died in a checkpoint, before it synced the database
+    // file, but the WAL still has those pages.
     file.sync_all()?;
     Ok(Some(file))
 }

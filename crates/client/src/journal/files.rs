@@ -279,8 +279,9 @@ impl Files {
     /// Removes all files, the record first and the lock last. The removal of the record is durable.
     pub(super) fn remove_all(&self, lock: Lock) -> Result<(), JournalError> {
         remove(&self.record)?;
-        // Synced, because a record could otherwise reappear after a power failure. A finished
-        // upload would then start again once the server has deleted its session.
+        // Synced, because a record could otherwise reappear after a power failure. A later
+        // upload with the same key would then continue the finished one, and, if the server no longer
+        // knows its session, upload the media a second time.
         sync_directory(&self.directory).map_err(|source| JournalError::Directory {
             directory: self.directory.clone(),
             source,

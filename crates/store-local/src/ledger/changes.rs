@@ -123,8 +123,8 @@ impl Change {
     /// Returns the purpose for which the change may use the reserve, or `None` if it must not.
     ///
     /// The reserve is for changes that free space, for commits of offsets that bring no small media,
-    /// and for finishes, whatever they write: after a finish the client is done. All other changes
-    /// would only use it up.
+    /// and for finishes, whatever they write: an upload has only one, and only this change is missing.
+    /// All other changes would only use it up.
     pub(super) fn purpose(&self) -> Option<Purpose> {
         match self {
             Self::End { .. } | Self::Expire { .. } | Self::ForgetGarbage(_) => {

@@ -127,9 +127,9 @@ impl Wal {
     /// Copies pending pages into the database file, except pages that a running reader must not see
     /// yet. Commits go on meanwhile. Pages that they add are left for the next checkpoint.
     ///
-    /// Returns `false` if space is lacking or another connection holds a lock. If that connection
-    /// runs a checkpoint itself, this one copies nothing and returns `true`. So `true` does not mean
-    /// that no page is pending.
+    /// Returns `false` if SQLite reports a lack of space or a lock of another connection. It does not
+    /// report a checkpoint that another connection is running: this one then copies nothing and
+    /// returns `true`. So `true` does not mean that no page is pending.
     pub(super) fn checkpoint(&self, connection: &Connection) -> rusqlite::Result<bool> {
         // PASSIVE never waits for readers or the writer, and never keeps them waiting.
         let mut statement = connection.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?;

@@ -338,9 +338,9 @@ impl QueueSlots {
 #[derive(Debug)]
 struct CommitDelay {
     slots: Arc<QueueSlots>,
-    /// About the largest number of callers that recently queued calls during one round. A caller that
-    /// queues its next call while its round ends counts twice. It rises at once and falls slowly: see
-    /// [`CommitDelay::record`].
+    /// Estimate of the number of concurrent callers: the changes of a round and the calls that are
+    /// queued at its end. A caller whose next call is queued by then counts twice. The estimate rises
+    /// at once and falls slowly: see [`CommitDelay::record`].
     recent_callers: usize,
 }
 
