@@ -16,6 +16,10 @@ use crate::config::Limits;
 /// computed from stored media.
 pub const MEDIA_READS: usize = 64;
 
+/// Maximum number of calls that put media together from existing media. Each takes as long as the disk
+/// needs for a copy, and they share few threads.
+pub const CONCATENATIONS: usize = 16;
+
 // The limit on requests bounds all short replies together. An upload must not fail at its end because
 // other clients do not take their replies.
 /// Length in bytes up to which a reply does not count.
@@ -33,6 +37,8 @@ pub enum LimitedResource {
     Uploads,
     /// Running downloads. Each may have a file open.
     Downloads,
+    /// Calls that put media together from existing media.
+    Concatenations,
     /// Files that are open because media is read by a handler or for a digest.
     MediaReads,
     /// Bytes of heads, of the JSON of requests, and of its parsed form.
@@ -72,11 +78,13 @@ pub(crate) struct Capacity {
     pub(crate) requests: Pool,
     pub(crate) uploads: Pool,
     pub(crate) downloads: Pool,
+    pub(crate) concatenations: Pool,
     pub(crate) media_reads: Pool,
     pub(crate) metadata: Pool,
     pub(crate) large_bodies: Pool,
     pub(crate) replies: Pool,
     pub(crate) large_replies: Pool,
+    /// Memory of media that is read as a whole.
     pub(crate) reading: Pool,
     /// How long a request waits for a pool in which it may wait.
     pub(crate) timeout: Duration,
@@ -90,6 +98,7 @@ impl LimitedResource {
             Self::Requests => "requests",
             Self::Uploads => "uploads",
             Self::Downloads => "downloads",
+            Self::Concatenations => "concatenations",
             Self::MediaReads => "media_reads",
             Self::Metadata => "metadata",
             Self::LargeBodies => "large_bodies",
@@ -106,6 +115,7 @@ impl LimitedResource {
             | Self::Requests
             | Self::Uploads
             | Self::Downloads
+            | Self::Concatenations
             | Self::MediaReads => false,
             Self::Metadata
             | Self::LargeBodies
@@ -121,6 +131,7 @@ impl LimitedResource {
             Self::Requests => "concurrent requests",
             Self::Uploads => "concurrent uploads",
             Self::Downloads => "concurrent downloads",
+            Self::Concatenations => "calls that put media together",
             Self::MediaReads | Self::Reading => "media that handlers read",
             Self::Metadata => "memory for metadata",
             Self::LargeBodies => "memory for JSON with media inside",
@@ -136,6 +147,7 @@ impl Capacity {
             requests: Pool::of_count(LimitedResource::Requests, limits.requests),
             uploads: Pool::of_count(LimitedResource::Uploads, limits.uploads),
             downloads: Pool::of_count(LimitedResource::Downloads, limits.downloads),
+            concatenations: Pool::of_count(LimitedResource::Concatenations, CONCATENATIONS),
             media_reads: Pool::of_count(LimitedResource::MediaReads, MEDIA_READS),
             metadata: Pool::of_bytes(LimitedResource::Metadata, limits.metadata_memory),
             large_bodies: Pool::for_large(LimitedResource::LargeBodies, limits.reading_memory),
@@ -153,6 +165,7 @@ impl Capacity {
             &self.requests,
             &self.uploads,
             &self.downloads,
+            &self.concatenations,
             &self.media_reads,
             &self.metadata,
             &self.large_bodies,

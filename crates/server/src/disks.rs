@@ -71,7 +71,7 @@ impl CheckedStores {
     }
 
     /// Sets space aside for media that the vault is about to write by itself, or refuses it if less
-    /// than the hard limit would be left.
+    /// than the soft limit would be left.
     pub(crate) fn reserve_media(&self, bytes: u64) -> Result<MediaReservation<'_>, Error> {
         self.admit_media()?;
         self.disks.reserve_media(bytes).ok_or(Error::NoSpace)
@@ -233,18 +233,22 @@ impl Disks {
         is_enough.then(|| self.admit(bytes))
     }
 
-    /// Sets space aside for media; `None` if less than the hard limit would be left.
+    /// Sets space aside for media; `None` if less than the soft limit would be left. What is below
+    /// it is for uploads that have begun, and for the commit of this media.
     fn reserve_media(&self, bytes: u64) -> Option<MediaReservation<'_>> {
-        let reservation = MediaReservation {
+        let is_shared = self.is_shared.load(Ordering::Relaxed);
+        if !self.vault.try_admit(bytes, self.limits.soft) {
+            return None;
+        }
+        if is_shared && !self.ledger.try_admit(bytes, self.limits.soft) {
+            self.vault.withdraw(bytes);
+            return None;
+        }
+        Some(MediaReservation {
             disks: self,
             left: AtomicU64::new(bytes),
-            is_shared: self.is_shared.load(Ordering::Relaxed),
-        };
-        // Taken before it is compared, so that two calls cannot both get the last space.
-        reservation.disks().for_each(|disk| disk.admit(bytes));
-        let is_enough = |disk: &Disk| disk.available() >= self.limits.hard;
-        let is_there = reservation.disks().all(is_enough);
-        is_there.then_some(reservation)
+            is_shared,
+        })
     }
 
     fn admit(&self, bytes: u64) -> Reservation<'_> {
@@ -312,6 +316,14 @@ impl Disk {
 
     fn admit(&self, bytes: u64) {
         self.admitted.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Admits bytes if at least `rest` is available afterwards. A refusal is not seen by others.
+    fn try_admit(&self, bytes: u64, rest: u64) -> bool {
+        let most = self.ceiling.load(Ordering::Relaxed).saturating_sub(rest);
+        let add = |admitted: u64| admitted.checked_add(bytes).filter(|sum| *sum <= most);
+        let order = Ordering::Relaxed;
+        self.admitted.fetch_update(order, order, add).is_ok()
     }
 
     /// Gives up bytes that were admitted and are not written.

@@ -123,7 +123,7 @@ mod uploads;
 pub use auth::{
     Access, AccessError, AccessRequest, AllowAll, Authorize, BearerToken, RequirePrincipal,
 };
-pub use capacity::{Full, LimitedResource, MEDIA_READS, Usage};
+pub use capacity::{CONCATENATIONS, Full, LimitedResource, MEDIA_READS, Usage};
 pub use config::Settings;
 pub use connections::{Accept, Accepted, HttpService, Listener};
 pub use context::{Host, LocalAddress, NotAHost, PeerAddress, Principal, RequestId, Scheme};

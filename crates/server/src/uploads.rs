@@ -21,9 +21,9 @@
 //!
 //! Words that these modules use:
 //!
-//! - A *request* is an HTTP request. The *start request* of an upload is the one that started it.
-//!   An upload of one request has no other. A [`StartRequest`](start_request::StartRequest) is what
-//!   the server keeps of it.
+//! - A *request* is an HTTP request. The *start request*
+//!   ([`StartRequest`](start_request::StartRequest)) is what the server keeps of the request that
+//!   started an upload. An upload of one request has no other.
 //! - The *ledger* is the database of sessions, resources and small media. The *vault* stores larger
 //!   media. Both are traits of `windlass_store`. *Small media* is media of at most
 //!   [`Limits::small_media`](crate::config::Limits::small_media) bytes.
@@ -40,7 +40,7 @@
 //! - The newest request that needs the lease wins; a query needs none. It *takes over* the session:
 //!   it asks the writer to stop and waits for the guard. The older request is *superseded*: it
 //!   commits the bytes that it has received, except those of an incomplete gzip body, and releases
-//!   the guard. One that still waits for the guard gives up.
+//!   the guard. An older request that has not got the guard yet gives up waiting for it.
 //! - A request is *fenced* if the ledger refuses its change of a session, because its epoch is not
 //!   the newest, or because the session has ended or has another offset than the request assumes.
 //!   Nothing changes then.
@@ -49,7 +49,7 @@
 //! - An *extent* is the part of the media that one commit adds to the vault, with its checksum.
 //!   When the media is reopened, the vault reads the last committed extent and verifies it.
 //! - The *progress* of a session is what a commit writes into its row: the committed offset, the
-//!   media and its last extent, the checksum so far, and the state of the slower hashers.
+//!   media and its last extent, the CRC32C so far, and the state of the hashers of MD5 and SHA-256.
 //! - To *flush* media is to write and sync all bytes that the server has received of it, at the end
 //!   of a request. Small media is handed out instead, for the ledger.
 //! - *Garbage* is media that the ledger has released and lists for deletion.

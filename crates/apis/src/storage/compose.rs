@@ -9,6 +9,7 @@
 //! sends back those of the object that is replaced.
 
 use serde_json::{Map, Value};
+use windlass_discovery::ByteSize;
 use windlass_server::handler::{Answer, Call, Concatenation, Rejection, Uploaded};
 use windlass_store::ResourceChange;
 
@@ -20,6 +21,9 @@ use crate::record::retyped;
 
 /// Maximum number of sources, as in the service.
 const MOST_SOURCES: usize = 32;
+
+/// Maximum length in bytes of an object, as in the service: 5 TiB. No description states it.
+const LARGEST_OBJECT: u64 = 5 << 40;
 
 /// Calls of `objects.compose`. Without media it asks for it.
 pub(super) async fn compose(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
@@ -70,16 +74,19 @@ fn concatenation(call: &Call<'_>, sources: &[Object]) -> Result<Concatenation, R
         expect: sources.iter().map(Object::expected).collect(),
     };
     let (length, limit) = (concatenation.length(), largest_upload(call));
-    match limit.filter(|limit| length > *limit) {
-        Some(limit) => Err(Rejection::TooLarge { length, limit }),
-        None => Ok(concatenation),
+    if length > limit {
+        return Err(Rejection::TooLarge { length, limit });
     }
+    Ok(concatenation)
 }
 
-/// Returns the maximum length in bytes of an uploaded object: a composed one is no longer.
-fn largest_upload(call: &Call<'_>) -> Option<u64> {
-    let insert = call.api.method("storage.objects.insert")?;
-    Some(insert.upload.as_ref()?.max_size?.bytes())
+/// Returns the maximum length in bytes of an uploaded object, or else that of an object of the
+/// service: a composed one is no longer.
+fn largest_upload(call: &Call<'_>) -> u64 {
+    let insert = call.api.method("storage.objects.insert");
+    let upload = insert.and_then(|insert| insert.upload.as_ref());
+    let limit = upload.and_then(|upload| upload.max_size);
+    limit.map_or(LARGEST_OBJECT, ByteSize::bytes)
 }
 
 fn common_storage_class(sources: &[Object]) -> Result<String, Rejection> {

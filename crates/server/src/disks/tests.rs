@@ -118,28 +118,36 @@ fn what_is_written_counts_on_its_own_disk_only() {
 #[test]
 fn space_for_a_copy_is_set_aside_until_it_is_written_or_given_up() {
     for is_shared in [false, true] {
-        let disks = disks(300 * MB, 300 * MB, is_shared);
+        let disks = disks(500 * MB, 500 * MB, is_shared);
         let on_ledger = |bytes: u64| if is_shared { bytes } else { 0 };
         let copy = disks.reserve_media(200 * MB).unwrap();
-        assert_eq!(disks.vault.available(), 100 * MB);
-        assert_eq!(disks.ledger.available(), 300 * MB - on_ledger(200 * MB));
-        assert!(
-            disks.reserve_media(40 * MB).is_none(),
-            "less than the hard limit is left"
-        );
+        assert_eq!(disks.vault.available(), 300 * MB);
+        assert_eq!(disks.ledger.available(), 500 * MB - on_ledger(200 * MB));
+        for bytes in [45 * MB, u64::MAX] {
+            let refused = disks.reserve_media(bytes);
+            assert!(refused.is_none(), "less than the soft limit is left");
+        }
         assert_eq!(
             disks.vault.available(),
-            100 * MB,
+            300 * MB,
             "what is refused takes none"
         );
         copy.count_written(150 * MB);
-        assert_eq!(disks.vault.available(), 100 * MB);
+        assert_eq!(disks.vault.available(), 300 * MB);
         assert_eq!(disks.vault.written(), 150 * MB);
         drop(copy);
-        assert_eq!(disks.vault.available(), 150 * MB);
-        assert_eq!(disks.ledger.available(), 300 * MB - on_ledger(150 * MB));
-        drop(disks.reserve_media(86 * MB).unwrap());
+        assert_eq!(disks.vault.available(), 350 * MB);
+        assert_eq!(disks.ledger.available(), 500 * MB - on_ledger(150 * MB));
+        drop(disks.reserve_media(94 * MB).unwrap());
     }
+}
+
+#[test]
+fn copy_that_the_fuller_of_two_disks_refuses_takes_no_room_on_the_other() {
+    let disks = disks(300 * MB, 500 * MB, true);
+    assert!(disks.reserve_media(100 * MB).is_none());
+    assert_eq!(disks.vault.available(), 500 * MB);
+    assert_eq!(disks.ledger.available(), 300 * MB);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Media that is put together from the media of resources.
 
 use windlass_proto::digest::Crc32c;
-use windlass_store::{Expected, Media};
+use windlass_store::{Expected, Media, MediaRef};
 
 /// Media to be put together from existing media, one after another.
 ///
@@ -23,6 +23,11 @@ impl Concatenation {
     pub fn length(&self) -> u64 {
         let lengths = self.sources.iter().map(|source| source.length);
         lengths.fold(0, u64::saturating_add)
+    }
+
+    /// Returns where the media of the sources is.
+    pub(crate) fn media(&self) -> Vec<MediaRef> {
+        self.sources.iter().map(|source| source.at).collect()
     }
 
     /// Returns the CRC32C of the media, from those of its sources.

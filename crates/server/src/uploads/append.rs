@@ -243,9 +243,9 @@ impl Append {
             // states how many bytes it has written.
             Stop::Storage(error) if !is_full(&error) => {
                 let running = self.offset_committer.join().await;
-                // If the running checkpoint has failed as well, its error is returned, and examined
-                // like every error of a request. This one is examined here, because either may be a
-                // fault, which has to stop the server.
+                // A fault has to stop the server. `run_to_completion` looks only at the error that
+                // is returned, which is that of the checkpoint if it has failed as well. So the
+                // error of `stop` is examined here.
                 self.server.lifecycle.examine(&error);
                 let reported = running.err().unwrap_or(error);
                 return Err(fail_if_media_lost(
@@ -276,7 +276,8 @@ impl Append {
         };
         match stop {
             // The disk filled up. The stored bytes are committed, but the request gets an error:
-            // some clients ignore the committed range and would take the whole chunk as stored.
+            // some clients ignore the `Range` of the reply, which states the committed bytes, and would
+            // take the whole chunk as stored.
             _ if was_full => Err(self.commit_and(flushed, Error::NoSpace).await),
             Stop::Complete => self.complete(body_filter, flushed, expected_digests).await,
             Stop::Refused(error) => Err(self.commit_and(flushed, error.into()).await),
@@ -327,8 +328,9 @@ impl Append {
     }
 
     /// Whether a checkpoint would have bytes to commit: bytes that were accepted since the last
-    /// checkpoint was scheduled, or those of a running write for which a checkpoint is scheduled.
-    /// While the client pauses, nothing else would begin that checkpoint.
+    /// checkpoint was scheduled, or those of a running write after which a checkpoint is to
+    /// begin. The call that awaits the write begins it. While the client pauses, only
+    /// [`checkpoint`](Self::checkpoint) makes that call.
     fn needs_checkpoint(&self) -> bool {
         let is_new =
             self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_progress();

@@ -42,7 +42,7 @@ pub(super) enum BackgroundHasher {
     Idle(Box<Md5Sha256Hasher>),
     /// A task is hashing the last bytes.
     Busy(JoinHandle<Box<Md5Sha256Hasher>>),
-    /// No hasher has got exactly the bytes that `update` has got. The digests will be computed from the stored
+    /// There is no hasher that has got exactly the bytes of the media so far. The digests will be computed from the stored
     /// media at the end.
     Unknown,
 }

@@ -4,9 +4,10 @@
 //! order of durable steps is that of an upload: first the media, then one commit of the resource. A
 //! crash in between leaves media that no row names.
 //!
-//! The sources are not locked while they are copied, which may take long. So the handler names the rows
-//! of the sources, and the commit compares them. If one has changed, the handler is asked again. Media
-//! that was put together is used again if the sources still have the same media.
+//! The sources are not locked while they are copied, which may take long. So the handler names the
+//! resources that have the media, with their versions, and the commit is refused if one has another
+//! version by then. The handler is asked again in that case. Media that was put together is used again
+//! if the resources still have the same media.
 
 use std::sync::Arc;
 
@@ -18,12 +19,16 @@ use windlass_store::{
 };
 
 use super::ServerState;
-use super::finish::{ATTEMPTS, FinalReply, FinishedMedia, concatenation, try_finish};
+use super::finish::{FinalReply, FinishedMedia, concatenation, try_finish};
 use super::start_request::{StartRequest, UploadHead};
 use crate::capacity::Permit;
 use crate::error::Error;
 use crate::handler::{Concatenation, Rejection, StoreReader};
 use crate::identifiers::{new_media_id, new_small_media_id};
+
+/// Maximum number of times that media is put together for one call, if other calls keep replacing
+/// its sources. Each time may copy everything.
+const ATTEMPTS: usize = 3;
 
 /// Carries out a call for which the handler has asked for `wanted`.
 pub(crate) async fn concatenate(
@@ -37,7 +42,7 @@ pub(crate) async fn concatenate(
     server
         .lifecycle
         .run_to_completion(Box::pin(async move {
-            let concat = Concat::begin(&shared, start_request)?;
+            let concat = Concat::begin(&shared, start_request).await?;
             Box::pin(concat.run(wanted)).await
         }))
         .await
@@ -47,6 +52,9 @@ pub(crate) async fn concatenate(
 struct Concat<'a> {
     server: &'a ServerState,
     start_request: StartRequest,
+    /// Counts against the limit on these calls. Their copies share few threads, so more of them would
+    /// only hold what other uploads need.
+    _turn: Permit,
     /// Counts against the limit on running uploads.
     _permit: Permit,
     /// Memory of the start request, which outlives its client.
@@ -69,14 +77,17 @@ impl Made {
 }
 
 impl<'a> Concat<'a> {
-    fn begin(server: &'a ServerState, start_request: StartRequest) -> Result<Self, Error> {
+    async fn begin(server: &'a ServerState, start_request: StartRequest) -> Result<Self, Error> {
         server.admit_upload()?;
+        let capacity = &server.capacity;
+        let turn = capacity.concatenations.wait(1, capacity.timeout).await?;
         let permit = server.capacity.uploads.take()?;
         let mut memory = server.capacity.metadata.permit();
         memory.resize(start_request.memory() as u64)?;
         Ok(Self {
             server,
             start_request,
+            _turn: turn,
             _permit: permit,
             _memory: memory,
         })
@@ -89,20 +100,29 @@ impl<'a> Concat<'a> {
         let mut attempt = 0;
         let error = loop {
             attempt += 1;
-            match self.attempt(&mut made, wanted).await {
+            let asked = wanted.media();
+            let is_lost = match self.attempt(&mut made, wanted).await {
                 Ok(reply) => {
                     // The call may have replaced or deleted resources.
                     self.server.lifecycle.sweep_now.notify_one();
                     return Ok(reply);
                 }
-                Err(error) if is_outdated(&error) && attempt < ATTEMPTS => {}
+                Err(error) if is_outdated(&error) && attempt < ATTEMPTS => {
+                    is_media_lost(&error).then_some(error)
+                }
                 Err(Error::Ledger(LedgerError::Conflict)) => break Error::Crowded,
                 Err(error) => break error,
-            }
+            };
             wanted = match concatenation(self.server, &self.start_request).await {
                 Ok(wanted) => wanted,
                 Err(error) => break error,
             };
+            // No other call has deleted it: the stores lack media that a resource has.
+            if let Some(error) = is_lost
+                && wanted.media() == asked
+            {
+                break error;
+            }
         };
         // After a fault of the ledger it is unknown whether a row names the media. If none does, the
         // sweep deletes it a day later.
@@ -118,8 +138,9 @@ impl<'a> Concat<'a> {
         made: &mut Option<Made>,
         wanted: Concatenation,
     ) -> Result<FinalReply, Error> {
-        // Their rows may have other versions now, and their media another type.
-        let sources: Vec<_> = wanted.sources.iter().map(|source| source.at).collect();
+        // Only the references to the media are compared: if a resource has another version, or its
+        // media another type, the bytes are still the same.
+        let sources = wanted.media();
         let made = match made.take() {
             Some(same) if same.sources == sources => made.insert(same),
             other => {
@@ -132,7 +153,8 @@ impl<'a> Concat<'a> {
                 at: made.at,
                 length: wanted.length(),
                 content_type: self.start_request.content_type.clone(),
-                // Those of the slower digests cannot be computed from the sources' digests.
+                // Unlike the CRC32C, MD5 and SHA-256 of the whole cannot be computed from those of
+                // the sources.
                 digests: Digests {
                     crc32c: wanted.crc32c(),
                     md5: None,
@@ -190,13 +212,14 @@ impl<'a> Concat<'a> {
     }
 
     /// Has the vault copy the sources into a new media. When the server tells running uploads to end,
-    /// the copy ends without it.
+    /// the copy is given up with [`Error::Draining`].
     async fn copy(&self, id: MediaId, sources: &[Media], length: u64) -> Result<(), Error> {
         let server = self.server;
         let space = server.stores.reserve_media(length)?;
         let is_small = |source: &&Media| source.at.location == MediaLocation::Ledger;
         let small_bytes = sources.iter().filter(is_small).map(|source| source.length);
-        // One permit for all of them: a call that holds one must not wait for the next.
+        // Memory for the small sources. One permit for all of them: a call that holds one must not
+        // wait for the next.
         let memory = server
             .capacity
             .reading
@@ -245,12 +268,21 @@ impl<'a> Concat<'a> {
     }
 }
 
-/// Whether a source or the destination has changed since the handler was asked.
+/// Whether the call may succeed if the handler is asked again: a source or the destination has changed
+/// since, or others kept the ledger or the resource busy.
 fn is_outdated(error: &Error) -> bool {
+    let is_busy = matches!(
+        error,
+        Error::Ledger(LedgerError::Conflict | LedgerError::Busy) | Error::Crowded
+    );
+    is_busy || is_media_lost(error)
+}
+
+/// Whether media of a source is not in the stores any more.
+fn is_media_lost(error: &Error) -> bool {
     matches!(
         error,
-        Error::Ledger(LedgerError::Conflict)
-            | Error::MediaLost(_)
+        Error::MediaLost(_)
             | Error::Vault(VaultError::Missing(_))
             | Error::Rejection(Rejection::MediaLost(_) | Rejection::Vault(VaultError::Missing(_)))
     )

@@ -102,7 +102,7 @@ pub(crate) struct FinishedMedia {
     /// The bytes of small media, which are committed together with the resource. `None` for media
     /// that is durable already.
     pub(crate) small_bytes: Option<Bytes>,
-    /// Whether a row references the media already, so that it does not come with the change set.
+    /// Whether a resource has this media already. The change set then does not declare it as new.
     pub(crate) is_referenced: bool,
     /// Resources that the media depends on, as they were read.
     pub(crate) expect: Vec<Expected>,
@@ -307,7 +307,8 @@ pub(crate) fn is_permanent(error: &Error) -> bool {
                 | Rejection::Vault(_)
                 | Rejection::Busy
                 | Rejection::Full(_)
-                // Nothing that the upload contains: the handler may know the principal later.
+                // Not caused by what was uploaded: a later attempt succeeds once the handler accepts
+                // the principal.
                 | Rejection::Access(
                     AccessError::CredentialsMissing | AccessError::CredentialsInvalid
                 )

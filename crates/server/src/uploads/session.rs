@@ -164,8 +164,8 @@ async fn answer_without_lease(
             Ok(Some(SessionReply::Final(reply)))
         }
         Ok(Step::Report) => report(body).await,
-        // Every dialect may ask about a session. Only that of the session may change it: the
-        // dialects differ in what ends an upload.
+        // Every dialect may ask about a session. Only that of the session may change it: in Google's
+        // dialect a query also finishes an upload whose bytes are all committed.
         Ok(Step::Finish { .. }) if is_foreign && head.request.is_query() => report(body).await,
         Ok(Step::ResumeFinish) if is_foreign && head.request.is_query() => {
             Err(Error::FinishPending)

@@ -164,7 +164,7 @@ struct MultipartPrelude {
     media_begun: bool,
     /// Media type that the media part states.
     content_type: Option<String>,
-    /// What has arrived of the media together with its beginning.
+    /// The first pieces of the media, which came in the same read as the end of the metadata.
     media: Vec<BodyPiece>,
 }
 

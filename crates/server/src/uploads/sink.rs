@@ -231,7 +231,8 @@ impl MediaSink {
 
     /// Whether a flush would write to the vault and not hand the bytes out for the ledger: a write
     /// has created the media in the vault, or the accepted bytes exceed the limit of small media.
-    /// The announced length does not matter: the first bytes of large media are small media too.
+    /// The announced length does not matter: while few bytes of large media have arrived, a flush
+    /// hands them out as well.
     pub(crate) fn is_for_vault(&self) -> bool {
         self.vault_media.is_some() || self.write_buffer.len() > self.sink_deps.small_media_limit
     }
@@ -279,8 +280,8 @@ impl MediaSink {
     ///
     /// With `wants_progress`, the call that sees the end of this write returns the progress after
     /// it: this call, or else the next one of `write` or of [`MediaSink::await_write`]. So this call
-    /// may return the progress of the previous write, or none. If the buffer is empty, this call
-    /// returns the progress after all bytes, which are written then. A
+    /// may return the progress of the previous write, or none. If the buffer is empty, all
+    /// accepted bytes are written already, and this call returns the progress after them. A
     /// [flush](MediaSink::flush_and_sync) drops the progress, because the one after the flush
     /// includes it.
     pub(crate) async fn write(

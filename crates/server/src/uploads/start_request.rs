@@ -30,8 +30,8 @@ const CREDENTIALS: [&str; 5] = [
 // A thousand sessions thus keep at most 4 MiB. Larger metadata is read again from the ledger.
 const SMALL_METADATA: usize = 4 * 1024;
 
-/// The request that started an upload: the method of the API that it calls, its parameters, its
-/// metadata, and the type of its media. For an upload of one request, that request.
+/// What the server keeps of the request that started an upload: the method of the API that it calls,
+/// its parameters, its metadata, and the type of its media.
 ///
 /// The start request of a session is stored in the session's row as JSON, so the names of the fields are a format on disk.
 #[derive(Debug, Clone, Serialize, Deserialize)]

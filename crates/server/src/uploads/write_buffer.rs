@@ -77,7 +77,7 @@ impl WriteBuffer {
     /// the offset of the buffer's first byte in the media. Without pooled memory the buffer may
     /// hold `unpooled` bytes.
     pub(crate) fn room(&self, unpooled: usize, start: u64) -> usize {
-        // Pooled memory counts as full `misalignment` bytes early, so that its bytes end at a
+        // The last `misalignment` bytes of pooled memory stay unused, so that a full buffer ends at a
         // multiple of the vault's write unit in the media. The next buffer then begins at one, and
         // if it becomes full, the vault can write all of it with O_DIRECT.
         let misalignment = usize::try_from(start % WRITE_UNIT as u64).expect("less than a unit");

@@ -6,11 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
+use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 use windlass_discovery::Api;
 use windlass_server::config::Limits;
 use windlass_server::handler::{Answer, ApiHandler, Call, Concatenation, Rejection, Uploaded};
-use windlass_server::{Registry, ServedApi, Settings, Stores};
+use windlass_server::{CONCATENATIONS, Registry, ServedApi, Settings, Stores};
 use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{Expected, Resource, ResourceChange, Vault as _};
@@ -269,12 +270,47 @@ async fn concatenation_counts_as_an_upload() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn concatenations_above_their_limit_wait_and_are_refused() {
+    let slow = InjectedFault::Slow(LONG);
+    let watched = Watched::over(Faults::new(Trigger::CallsOf("concat"), slow), limits());
+    watched.put("large", LARGE).await;
+    let names: Vec<String> = (0..=CONCATENATIONS).map(|n| format!("bound-{n}")).collect();
+    let calls = names
+        .iter()
+        .map(|name| watched.bind(name, &["large", "large"]));
+    let other = async {
+        tokio::time::sleep(LONG / 2).await;
+        watched.put("other", LARGE).await;
+    };
+    let (replies, ()) = tokio::join!(join_all(calls), other);
+    let refused: Vec<_> = replies.iter().filter(|reply| reply.status == 503).collect();
+    let [refused] = refused[..] else {
+        panic!("{replies:?}");
+    };
+    let text = String::from_utf8_lossy(&refused.body);
+    assert!(text.contains("put media together"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn media_that_the_vault_has_lost_is_not_copied_again_and_again() {
+    let watched = Watched::new();
+    watched.put("one", LARGE).await;
+    watched.put("two", LARGE).await;
+    let listed = watched.vault.list(None, 10).await.unwrap();
+    watched.vault.delete(listed.media[0].id).await.unwrap();
+    let bound = watched.bind("bound", &["one", "two"]).await;
+    assert_eq!(bound.status, 500, "{bound:?}");
+    assert_eq!(watched.calls.calls_of("concat"), 1);
+    assert_eq!(watched.stored().await, 1, "nothing is left of the copy");
+}
+
+#[tokio::test(start_paused = true)]
 async fn concatenation_leaves_the_space_that_must_stay_free() {
     let media = Media::new(3, 1_000_000);
     let faults = Faults::new(Trigger::Never, InjectedFault::Fault);
     let total = MemoryVault::new().space().await.unwrap().total;
     let watched = Watched::set_up(faults, |settings| {
-        settings.free_space.hard = total - 2_500_000;
+        settings.free_space.soft = total - 2_500_000;
     });
     watched.world.server.start().await;
     watched.put("large", media).await;
