@@ -226,7 +226,7 @@ def removals(report, place, store):
     google = place.server.url.replace("http://", "http://storage.googleapis.com@")
     report.case("rm and rm -r, one by one", lambda: removed(store))
     report.case("rm of several, by batches", lambda: batched(files(google)))
-    report.left_out("rm -r, by batches", "the library takes the refusal of a folder for its absence only if it says `No such object`")
+    report.case("rm -r, by batches", lambda: removed(files(google)))
     report.case("a bucket is deleted with what is in it", emptied)
 
 

@@ -36,6 +36,12 @@ const calls = {
     const [data] = await bucket.file(name).download();
     return data.toString("base64");
   },
+  async combine({names, into}) {
+    const file = bucket.file(into);
+    await bucket.combine(names, file);
+    const [data] = await file.download();
+    return data.toString("base64");
+  },
   // Metadata makes it a multipart upload, whose media has to be a stream.
   async create({path, mimeType, metadata, whole}) {
     const media = {mimeType, body: whole ? await readFile(path) : createReadStream(path)};

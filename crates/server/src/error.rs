@@ -285,7 +285,9 @@ fn access(error: &AccessError) -> ErrorReply {
 fn rejection(error: &Rejection) -> ErrorReply {
     match error {
         Rejection::Access(error) => access(error),
-        Rejection::NotFound { .. } => ErrorReply::json(StatusCode::NOT_FOUND, "notFound"),
+        Rejection::NotFound { .. } | Rejection::NoSuch { .. } => {
+            ErrorReply::json(StatusCode::NOT_FOUND, "notFound")
+        }
         Rejection::AlreadyExists { .. } => ErrorReply::json(StatusCode::CONFLICT, "duplicate"),
         Rejection::Conflict { .. } => ErrorReply::json(StatusCode::CONFLICT, "conflict"),
         Rejection::InvalidField { .. } | Rejection::InvalidMedia { .. } => bad("invalid"),

@@ -299,6 +299,15 @@ pub enum Rejection {
         /// Id of the resource.
         id: String,
     },
+    /// As [`Rejection::NotFound`], in the words of Cloud Storage, by which some of its clients tell it
+    /// from other 404s.
+    #[error("No such {what}: {id}")]
+    NoSuch {
+        /// Type of the resource, such as `object`.
+        what: String,
+        /// Id of the resource.
+        id: String,
+    },
     /// A resource with this id exists already.
     #[error("{what} {id} exists already")]
     AlreadyExists {

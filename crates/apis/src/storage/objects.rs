@@ -126,7 +126,7 @@ pub(super) async fn in_generation(
         generation.is_none_or(|wanted| u64::try_from(wanted) == Ok(object.versions().generation))
     };
     let found = live(call, bucket, name).await?.filter(wanted);
-    found.ok_or_else(|| Rejection::NotFound {
+    found.ok_or_else(|| Rejection::NoSuch {
         what: "object".to_owned(),
         id: format!("{bucket}/{name}"),
     })
