@@ -68,6 +68,9 @@ pub enum CallError {
     /// The type of the part is another one.
     #[error("its part must have a Content-Type of application/http")]
     NotHttp,
+    /// The id of the part cannot be repeated in the reply.
+    #[error("its part has a Content-ID that is not visible ASCII")]
+    ContentId,
     /// The part has a transfer encoding that has to be undone.
     #[error("its part has an unsupported Content-Transfer-Encoding")]
     TransferEncoding,
@@ -180,12 +183,14 @@ impl Call {
         if !plain.iter().any(|it| encoding.eq_ignore_ascii_case(it)) {
             return Err(CallError::TransferEncoding);
         }
+        let content_id = part_headers.get("content-id").map(HeaderValue::to_str);
+        let content_id = content_id.transpose().map_err(|_| CallError::ContentId)?;
         let (head, body) = split_head(request.slice(leading_line_ends(&request)..))?;
         let line_end = memchr::memchr(b'\n', &head).map_or(head.len(), |at| at + 1);
         let (http_method, target) = request_line(&head[..line_end])?;
         let headers = header_map(&head[line_end..])?;
         Ok(Self {
-            content_id: text("content-id").map(str::to_owned),
+            content_id: content_id.map(str::to_owned),
             http_method,
             target,
             body: body_of(&body, &headers)?,

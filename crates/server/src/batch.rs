@@ -2,16 +2,20 @@
 //!
 //! Each call is answered as a request of its own would be, with its own authentication, limits, line in
 //! the log and metrics. This module makes requests of the parts of a batch, one after the other, and
-//! one reply of their replies. Layers around the service see the batch alone.
+//! a stream of their replies. A call is carried out when the connection asks for its part of the reply,
+//! that is when it has taken the parts before, so that a batch holds one reply at a time. Layers around
+//! the service see the batch alone.
+
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, TE, TRAILER};
 use http::header::{TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::uri::Authority;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::ext::ReasonPhrase;
@@ -20,7 +24,7 @@ use windlass_proto::command::ContentCoding;
 use windlass_proto::dialect::Google;
 
 use crate::body::RequestBody;
-use crate::capacity::{Full, Permit, Pool, SHORT_REPLY};
+use crate::capacity::{Permit, SHORT_REPLY};
 use crate::context::{Host, RequestContext, RequestId};
 use crate::error::Error;
 use crate::identifiers::random_number;
@@ -29,9 +33,6 @@ use crate::uploads::ServerState;
 
 /// Approximate memory of a header field of a call in bytes, besides its text.
 const FIELD_MEMORY: usize = 128;
-
-/// Maximum number of bytes that a part of the reply has besides its body and its `Content-ID`.
-const PART_HEAD: usize = 1024;
 
 /// Marks the request of a call in a batch, as an extension of the request.
 #[derive(Debug, Clone, Copy)]
@@ -42,29 +43,57 @@ pub(crate) fn is_inside(head: &Parts) -> bool {
     head.extensions.get::<InBatch>().is_some()
 }
 
-/// Answers a batch; `answer` answers one of its calls.
+/// Answers a call of a batch: the head of its request, and its body or why it is refused.
+pub(crate) type AnswerCall =
+    fn(Arc<ServerState>, Parts, Result<Bytes, Error>) -> BoxFuture<'static, Reply>;
+
+/// Begins to answer a batch. Headers and extensions of its head, and its body, are taken if it is
+/// well-formed. Its calls are carried out while the reply is taken.
+///
+/// If the reply is dropped, the call that is being carried out is cancelled like a request whose
+/// client has gone, and the calls after it are not begun.
 ///
 /// # Cancel safety
-/// If the future is dropped, the call that is being answered is cancelled like a request whose client
-/// has gone, and the calls after it are not begun.
+/// If the future is dropped, no call is begun.
 pub(crate) async fn answer(
-    server: &ServerState,
-    head: &Parts,
+    server: &Arc<ServerState>,
+    head: &mut Parts,
     context: &RequestContext,
-    body: &mut RequestBody,
-    answer: impl Fn(Parts, Bytes) -> BoxFuture<'static, Reply>,
+    body: &mut Option<RequestBody>,
+    answer: AnswerCall,
 ) -> Result<Reply, Error> {
-    let calls = read_calls(server, head, body).await?;
-    // Before the first call: afterwards no reply may be left out for lack of memory.
-    let mut replies = Replies::reserve(&server.capacity.replies, &calls)?;
-    for (index, call) in calls.into_iter().enumerate() {
-        let reply = match request_of(server, head, context, &call, index + 1) {
-            Ok(request) => answer(request, call.body).await,
-            Err(error) => reply::of_error(&Google, &error),
-        };
-        replies.push(call.content_id.as_deref(), reply).await;
-    }
-    Ok(replies.finish())
+    let unread = body.as_mut().expect("nobody has taken the body yet");
+    let calls = read_calls(server, head, unread).await?;
+    // Random, so that no text in a reply can contain it.
+    let boundary = format!("batch_{:016x}{:016x}", random_number(), random_number());
+    let content_type = HeaderValue::try_from(format!("multipart/mixed; boundary={boundary}"));
+    let content_type = content_type.expect("the boundary is letters and digits");
+    let (mut shared, ()) = Request::new(()).into_parts();
+    shared.uri = head.uri.clone();
+    (shared.headers, shared.extensions) = (
+        std::mem::take(&mut head.headers),
+        std::mem::take(&mut head.extensions),
+    );
+    let batch = Batch {
+        server: Arc::downgrade(server),
+        answer,
+        head: shared,
+        id: context.id.clone(),
+        host: context.host.clone(),
+        base_url: context.base_url.parse().unwrap_or_default(),
+        calls: calls.into_iter(),
+        begun: 0,
+        boundary: Some(boundary),
+        _memory: body.take().and_then(RequestBody::into_permit),
+    };
+    let parts = stream::unfold(batch, |mut batch| async {
+        let part = batch.next_part().await?;
+        Some((stream::iter(part), batch))
+    });
+    let frames = parts.flatten().map(|bytes| Ok(Frame::data(bytes)));
+    let mut reply = Response::new(StreamBody::new(frames).boxed_unsync());
+    reply.headers_mut().insert(CONTENT_TYPE, content_type);
+    Ok(reply)
 }
 
 async fn read_calls(
@@ -88,36 +117,88 @@ async fn read_calls(
     Ok(calls)
 }
 
-/// Returns the head of the request that the call `number` stands for.
-fn request_of(
-    server: &ServerState,
-    batch: &Parts,
-    context: &RequestContext,
-    call: &Call,
-    number: usize,
-) -> Result<Parts, Error> {
-    if server.dialects.claiming(&call.headers).is_some() {
-        return Err(Error::MediaInBatch);
+/// A batch whose reply is being taken.
+struct Batch {
+    // Weak, as in the service: a client that does not take its reply must not keep the stores open.
+    server: Weak<ServerState>,
+    answer: AnswerCall,
+    /// Target, headers and extensions of the batch.
+    head: Parts,
+    id: RequestId,
+    /// Host that the client asked for.
+    host: Option<Host>,
+    base_url: Uri,
+    calls: std::vec::IntoIter<Call>,
+    /// Number of calls that were begun.
+    begun: usize,
+    /// `None` after the last delimiter.
+    boundary: Option<String>,
+    /// For the memory of the head and of the calls.
+    _memory: Option<Permit>,
+}
+
+impl Batch {
+    /// Carries out the next call and returns its part of the reply; after the last call the end of
+    /// the reply, then `None`.
+    async fn next_part(&mut self) -> Option<Vec<Bytes>> {
+        let Some(call) = self.calls.next() else {
+            let boundary = self.boundary.take()?;
+            return Some(vec![format!("--{boundary}--\r\n").into()]);
+        };
+        self.begun += 1;
+        let is_head = call.http_method == Method::HEAD;
+        let content_id = call.content_id.clone();
+        let reply = self.reply_to(call).await;
+        let boundary = self.boundary.as_deref().unwrap_or_default();
+        Some(part(boundary, content_id.as_deref(), reply, is_head).await)
     }
-    let base_url: Uri = context.base_url.parse().unwrap_or_default();
-    check_host(context, &base_url, call)?;
-    let (mut head, ()) = Request::new(()).into_parts();
-    head.method = call.http_method.clone();
-    head.uri = target_of(batch, &base_url, &call.target)?;
-    head.headers = headers_of(&batch.headers, call);
-    head.extensions = batch.extensions.clone();
-    head.extensions.insert(InBatch);
-    let id = RequestId::new(format!("{}.{number}", context.id));
-    head.extensions.insert(id);
-    Ok(head)
+
+    async fn reply_to(&self, call: Call) -> Reply {
+        let Some(server) = self.server.upgrade() else {
+            return reply::of_error(&Google, &Error::Draining);
+        };
+        let (request, refused) = self.request_of(&server, &call);
+        (self.answer)(server, request, refused.map_or(Ok(call.body), Err)).await
+    }
+
+    /// Returns the head of the request that a call stands for, and why it is refused if it is.
+    fn request_of(&self, server: &ServerState, call: &Call) -> (Parts, Option<Error>) {
+        let (mut head, ()) = Request::new(()).into_parts();
+        head.method = call.http_method.clone();
+        head.headers = headers_of(&self.head.headers, call);
+        head.extensions = self.head.extensions.clone();
+        head.extensions.insert(InBatch);
+        let id = RequestId::new(format!("{}.{}", self.id, self.begun));
+        head.extensions.insert(id);
+        let target = self.check(server, call);
+        let target = target.and_then(|()| target_of(&self.head, &self.base_url, &call.target));
+        match target {
+            Ok(target) => {
+                head.uri = target;
+                (head, None)
+            }
+            Err(error) => {
+                head.uri = call.target.clone();
+                (head, Some(error))
+            }
+        }
+    }
+
+    fn check(&self, server: &ServerState, call: &Call) -> Result<(), Error> {
+        // The batch lasts as long as its client takes it; the server's end does not wait for that.
+        if server.lifecycle.is_draining() {
+            return Err(Error::Draining);
+        }
+        if server.dialects.claiming(&call.headers).is_some() {
+            return Err(Error::MediaInBatch);
+        }
+        check_host(self.host.as_ref(), &self.base_url, call)
+    }
 }
 
 /// Refuses a call that names another host than its batch was sent to.
-fn check_host(context: &RequestContext, base_url: &Uri, call: &Call) -> Result<(), Error> {
-    let known = [
-        context.host.clone(),
-        base_url.authority().and_then(Host::of),
-    ];
+fn check_host(host: Option<&Host>, base_url: &Uri, call: &Call) -> Result<(), Error> {
+    let known = [host.cloned(), base_url.authority().and_then(Host::of)];
     let header = call.headers.get(HOST).and_then(|host| host.to_str().ok());
     let header = header.and_then(|host| host.parse::<Authority>().ok());
     let mut named = call.target.authority().into_iter().chain(&header);
@@ -185,76 +266,36 @@ fn is_shared(name: &HeaderName) -> bool {
     !is_of_message
 }
 
-/// The reply to a batch as it grows.
-struct Replies {
-    boundary: String,
-    segments: Vec<Bytes>,
-    /// For everything but large bodies, which have their own.
-    permit: Permit,
-    /// Number of bytes that the permit is for.
-    len: usize,
+/// Returns the part with the reply to a call. The bytes of a long body come with its permit.
+async fn part(boundary: &str, content_id: Option<&str>, reply: Reply, is_head: bool) -> Vec<Bytes> {
+    let (head, mut body) = reply.into_parts();
+    let mut frames = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.expect("only media breaks off, and a batch has none");
+        frames.extend(frame.into_data());
+    }
+    let mut length = Some(frames.iter().map(Bytes::len).sum());
+    if is_head && length > Some(0) {
+        // As the reply to a request of its own: the length would be that of the body.
+        (length, frames) = (None, Vec::new());
+    }
+    let mut text = part_head(boundary, content_id, &head, length);
+    if length.is_none_or(|length| length <= SHORT_REPLY) {
+        text.extend(frames.iter().flatten());
+        text.extend_from_slice(b"\r\n");
+        return vec![text.into()];
+    }
+    frames.insert(0, text.into());
+    frames.push(Bytes::from_static(b"\r\n"));
+    frames
 }
 
-impl Replies {
-    /// Takes memory for the replies to these calls, as far as they do not count themselves.
-    fn reserve(pool: &Pool, calls: &[Call]) -> Result<Self, Full> {
-        let ids = calls.iter().filter_map(|call| call.content_id.as_ref());
-        let ids: usize = ids.map(String::len).sum();
-        let mut permit = pool.permit();
-        permit.resize((ids + calls.len() * (SHORT_REPLY + PART_HEAD)) as u64)?;
-        Ok(Self {
-            // Random, so that no text in a reply can contain it.
-            boundary: format!("batch_{:016x}{:016x}", random_number(), random_number()),
-            segments: Vec::new(),
-            permit,
-            len: 0,
-        })
-    }
-
-    /// Adds the reply to the next call.
-    async fn push(&mut self, content_id: Option<&str>, reply: Reply) {
-        let (head, mut body) = reply.into_parts();
-        let mut frames = Vec::new();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.expect("only media breaks off, and a batch has none");
-            frames.extend(frame.into_data());
-        }
-        let length: usize = frames.iter().map(Bytes::len).sum();
-        let text = part_head(&self.boundary, content_id, &head, length);
-        self.len += text.len() + if length > SHORT_REPLY { 0 } else { length };
-        self.segments.push(text.into());
-        self.segments.extend(frames);
-        self.segments.push(Bytes::from_static(b"\r\n"));
-    }
-
-    fn finish(self) -> Reply {
-        let Self {
-            boundary,
-            mut segments,
-            mut permit,
-            len,
-        } = self;
-        // Less than before, so it cannot fail.
-        permit.resize(len as u64).ok();
-        let end = Bytes::from(format!("--{boundary}--\r\n"));
-        segments.push(permit.with(end));
-        let length: usize = segments.iter().map(Bytes::len).sum();
-        let frames = segments.into_iter().map(|segment| Ok(Frame::data(segment)));
-        let mut reply = Response::new(StreamBody::new(stream::iter(frames)).boxed_unsync());
-        let content_type = HeaderValue::try_from(format!("multipart/mixed; boundary={boundary}"));
-        let content_type = content_type.expect("the boundary is letters and digits");
-        reply.headers_mut().insert(CONTENT_TYPE, content_type);
-        reply.headers_mut().insert(CONTENT_LENGTH, length.into());
-        reply
-    }
-}
-
-/// Returns a part of the reply up to the body of a reply of this length.
+/// Returns a part of the reply up to the body of a reply of this length, if it is stated.
 fn part_head(
     boundary: &str,
     content_id: Option<&str>,
     reply: &http::response::Parts,
-    length: usize,
+    length: Option<usize>,
 ) -> Vec<u8> {
     let mut text = format!("--{boundary}\r\nContent-Type: application/http\r\n").into_bytes();
     if let Some(content_id) = content_id {
@@ -273,7 +314,10 @@ fn part_head(
         }
     }
     // Also with 204, whose head would have no header otherwise: Python's library needs one.
-    text.extend_from_slice(format!("\r\ncontent-length: {length}\r\n\r\n").as_bytes());
+    if let Some(length) = length {
+        text.extend_from_slice(format!("\r\ncontent-length: {length}").as_bytes());
+    }
+    text.extend_from_slice(b"\r\n\r\n");
     text
 }
 

@@ -200,6 +200,11 @@ impl RequestBody {
         self.set_held_bytes(0).ok();
     }
 
+    /// Returns the permit for the memory of the request, which outlives its body.
+    pub(crate) fn into_permit(self) -> Option<Permit> {
+        self.permit
+    }
+
     /// Sets the number of bytes that the request holds in addition to its head.
     pub(crate) fn set_held_bytes(&mut self, bytes: u64) -> Result<(), Full> {
         let decoder = if self.is_gzip() { GZIP_MEMORY } else { 0 };

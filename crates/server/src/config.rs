@@ -25,6 +25,9 @@ pub struct Settings {
     /// Whether to trust `Forwarded` and `X-Forwarded-*` if there is no `public_url`. Only safe behind
     /// a proxy that overwrites these headers. Default: false.
     pub trust_forwarded: bool,
+    /// Whether to take batches: several calls in one request, of which a proxy in front of the server
+    /// sees neither the HTTP methods nor the paths. Default: true.
+    pub batches: bool,
     /// Lifetime of a session from its start. Default: a week.
     pub session_lifetime: Duration,
     /// Lifetime of a session without progress. Default: none, so that only `session_lifetime` counts.
@@ -113,6 +116,7 @@ impl Default for Settings {
         Self {
             public_url: None,
             trust_forwarded: false,
+            batches: true,
             session_lifetime: Duration::from_secs(7 * 24 * 60 * 60),
             session_idle: None,
             chunks: ChunkRule::Strict,

@@ -440,8 +440,17 @@ impl ReplyMemoryPermit {
         }
     }
 
-    /// Waits for memory for media inside the reply, its text and its values together. To be called
-    /// once in a call, before media is read.
+    /// Returns a permit that never waits, for a call in a batch: the reply to the call before may not
+    /// be sent yet, and who holds memory must not wait for more.
+    pub(crate) fn without_waiting(self) -> Self {
+        Self {
+            timeout: Duration::ZERO,
+            ..self
+        }
+    }
+
+    /// Waits for memory for media inside the reply, its text and its values together; in a batch it
+    /// does not wait. To be called once in a call, before media is read.
     ///
     /// # Errors
     /// [`Rejection::Full`] if the memory was not free in time.
@@ -516,6 +525,25 @@ mod tests {
         ));
         drop(text);
         other.reserve(700 * 1024).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reply_in_a_batch_does_not_wait_for_memory() {
+        let limits = Limits {
+            reading_memory: 1024 * 1024,
+            ..Limits::default()
+        };
+        let capacity = Capacity::new(&limits);
+        let before = ReplyMemoryPermit::new(&capacity).without_waiting();
+        before.reserve(700 * 1024).await.unwrap();
+        let text = before.into_reply(Bytes::from_static(b"{}")).unwrap();
+        let begun = tokio::time::Instant::now();
+        let next = ReplyMemoryPermit::new(&capacity).without_waiting();
+        let refused = next.reserve(700 * 1024).await;
+        assert!(matches!(refused, Err(Rejection::Full(_))));
+        assert!(begun.elapsed() < Duration::from_millis(10));
+        drop(text);
+        next.reserve(700 * 1024).await.unwrap();
     }
 
     #[test]

@@ -30,6 +30,12 @@ pub(crate) type Reply = Response<ReplyBody>;
 
 /// The type of JSON replies.
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
+
+// The message is twice in an error document, and may hold what the client has sent. The document must
+// stay short (`capacity::SHORT_REPLY`), since nothing counts it.
+/// Maximum length in bytes of the message of an error, as it is written in JSON.
+const MAX_MESSAGE_LEN: usize = 1024;
+
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// Returns a complete body.
@@ -102,10 +108,10 @@ pub(crate) fn stored_json(status: StatusCode, body: Bytes) -> Reply {
     reply(status, JSON, body)
 }
 
-/// Returns the reply to an error, by the table of errors.
+/// Returns the reply to an error, by the table of errors. It is short, whatever the client has sent.
 pub(crate) fn of_error(dialect: &dyn Dialect, error: &Error) -> Reply {
     let row = error_reply(dialect, error);
-    let message = error.to_string();
+    let message = bounded(error.to_string());
     let mut reply = match row.form {
         Form::Json => json_reply(row.status, &error_document(&row, &message), true),
         Form::Text => reply(row.status, TEXT, message.into()),
@@ -127,6 +133,25 @@ pub(crate) fn of_error(dialect: &dyn Dialect, error: &Error) -> Reply {
         reply.extensions_mut().insert(phrase);
     }
     reply
+}
+
+/// Cuts a message that is too long, and marks its end.
+fn bounded(mut message: String) -> String {
+    let mut rest = MAX_MESSAGE_LEN;
+    let mut fits = |character: char| {
+        let len = match character {
+            '"' | '\\' => 2,
+            // At most: `\u` and four digits.
+            _ if character.is_control() => 6,
+            _ => character.len_utf8(),
+        };
+        rest.checked_sub(len).inspect(|it| rest = *it).is_some()
+    };
+    if let Some((end, _)) = message.char_indices().find(|(_, it)| !fits(*it)) {
+        message.truncate(end);
+        message.push('…');
+    }
+    message
 }
 
 /// Returns the reply with a permit that is held until the reply is sent. Counts the bytes that are
@@ -241,5 +266,27 @@ fn canonical_status(status: StatusCode) -> &'static str {
         503 => "UNAVAILABLE",
         400..=499 => "INVALID_ARGUMENT",
         _ => "INTERNAL",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_proto::dialect::Google;
+
+    use super::*;
+    use crate::capacity::SHORT_REPLY;
+
+    #[tokio::test]
+    async fn reply_to_an_error_is_short_whatever_the_client_has_sent() {
+        for text in ["\u{1}", "\"", "\u{85}", "ä", "漢", "x"] {
+            let path = text.repeat(5000);
+            let reply = of_error(&Google, &Error::NoSuchPath { path });
+            let body = reply.into_body().collect().await.unwrap().to_bytes();
+            assert!(body.len() <= SHORT_REPLY, "{text:?}: {}", body.len());
+            let document: Value = serde_json::from_slice(&body).unwrap();
+            let message = document["error"]["message"].as_str().unwrap();
+            assert!(message.ends_with(&format!("{text}…")), "{message}");
+        }
+        assert_eq!(bounded("a\nb".to_owned()), "a\nb");
     }
 }

@@ -168,7 +168,10 @@ async fn run(
     loop {
         attempt += 1;
         let fresh_id = new_resource_id(server.clock.now());
-        let reply_memory = server.reply_memory();
+        let mut reply_memory = server.reply_memory();
+        if head.in_batch {
+            reply_memory = reply_memory.without_waiting();
+        }
         let call = head.call(server, metadata, &fresh_id, &reply_memory);
         let handler = &*head.method.served.handler;
         let guard = server.lock_for(handler, &call).await?;

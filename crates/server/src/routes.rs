@@ -259,7 +259,8 @@ impl Routed<'_> {
 
     /// Whether the request is a batch.
     fn is_batch(&self) -> Result<bool, Error> {
-        if !self.virtual_host.takes_batches_at(self.head.uri.path()) {
+        let is_taken = self.server.settings.batches;
+        if !is_taken || !self.virtual_host.takes_batches_at(self.head.uri.path()) {
             return Ok(false);
         }
         self.record.batch();

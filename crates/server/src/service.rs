@@ -100,11 +100,29 @@ where
     }
 }
 
-/// Answers a call of a batch. Its bytes are counted as those of the batch.
-fn answer_call(server: Arc<ServerState>, head: Parts, body: Bytes) -> BoxFuture<'static, Reply> {
+/// Answers a call of a batch, or refuses it. Its bytes are counted as those of the batch.
+fn answer_call(
+    server: Arc<ServerState>,
+    head: Parts,
+    call: Result<Bytes, Error>,
+) -> BoxFuture<'static, Reply> {
     let record = RequestRecord::begin(&server.metrics);
-    let exchange = exchange(server, head, Full::new(body), record);
-    Box::pin(exchange.map(|(reply, _)| reply))
+    match call {
+        Ok(body) => {
+            let exchange = exchange(server, head, Full::new(body), record);
+            Box::pin(exchange.map(|(reply, _)| reply))
+        }
+        Err(error) => {
+            let about = About {
+                id: context_of(&server, &head).id,
+                principal: None,
+                dialect: &Google,
+            };
+            let reply = reply_to(&head, &about, &server, Err(error), true);
+            record.answered(reply.status());
+            Box::pin(ready(reply))
+        }
+    }
 }
 
 /// Answers a request. The permit is to be held until the reply is sent.
@@ -120,7 +138,13 @@ where
 {
     let mut context = context_of(&server, &head);
     let mut body = RequestBody::new(body, head.version, &head.headers, &server.settings.limits);
-    let admitted = server.capacity.requests.take().and_then(|permit| {
+    // A call runs under the permit of its batch.
+    let admitted = if batch::is_inside(&head) {
+        Ok(None)
+    } else {
+        server.capacity.requests.take().map(Some)
+    };
+    let admitted = admitted.and_then(|permit| {
         body.count(server.capacity.metadata.permit(), head_size(&head))?;
         Ok(permit)
     });
@@ -150,9 +174,8 @@ where
                 call.carry_out(&server, &*dialect, &mut body, &record).await
             }
             Ok(Routing::Batch) => {
-                let body = body.as_mut().expect("nobody has taken the body yet");
-                let answer = |head, body| answer_call(Arc::clone(&server), head, body);
-                Box::pin(batch::answer(&server, &head, &context, body, answer)).await
+                let reply = batch::answer(&server, &mut head, &context, &mut body, answer_call);
+                Box::pin(reply).await
             }
             Err(error) => Err(error),
         };
@@ -173,7 +196,7 @@ where
         if !is_abandoned {
             record.answered(reply.status());
         }
-        (reply, admitted.ok())
+        (reply, admitted.ok().flatten())
     }
 }
 

@@ -41,6 +41,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::with_flag("trust_forwarded", "trust-forwarded", |all| {
         ValueRef::Switch(&mut all.server.trust_forwarded)
     }),
+    Key::new("batches", |all| ValueRef::Switch(&mut all.server.batches)),
     Key::with_flag("log", "log", |all| ValueRef::Log(&mut all.log)),
     Key::new("durability", |all| {
         ValueRef::Durability(&mut all.store.durability)

@@ -173,6 +173,10 @@ fn part_that_is_no_call_is_refused() {
             "Content-Type: application/http\r\nContent-Transfer-Encoding: base64",
             CallError::TransferEncoding,
         ),
+        (
+            "Content-Type: application/http\r\nContent-ID: <ä>",
+            CallError::ContentId,
+        ),
     ];
     for (headers, problem) in parts {
         let body = format!("--b\r\n{headers}\r\n\r\nGET /a HTTP/1.1\r\n\r\n--b--");

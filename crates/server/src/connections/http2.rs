@@ -318,10 +318,17 @@ impl Body for WatchedBody {
             self.stream.make_progress();
         }
         while self.rest.is_empty() {
-            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            match Pin::new(&mut self.body).poll_frame(cx) {
                 // The server's replies have no trailers.
-                Some(Ok(frame)) => self.rest = frame.into_data().unwrap_or_default(),
-                end => return Poll::Ready(end),
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.rest = frame.into_data().unwrap_or_default();
+                }
+                Poll::Ready(end) => return Poll::Ready(end),
+                Poll::Pending => {
+                    // The client has taken everything, and the server works on the rest.
+                    self.stream.make_progress();
+                    return Poll::Pending;
+                }
             }
         }
         let len = self.rest.len().min(PIECE);
@@ -404,6 +411,24 @@ mod tests {
         streams.stalled().await;
         assert_eq!(begun.elapsed().as_secs(), STALL.as_secs());
         drop(piece);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reply_on_which_the_server_works_for_long_is_not_reset() {
+        let streams = streams();
+        let (out, mut taken) = mpsc::channel(1);
+        streams.execute(async move {
+            let slow = futures_util::stream::once(async {
+                sleep(STALL * 5).await;
+                Ok(Frame::data(Bytes::from_static(b"{}")))
+            });
+            let slow = http_body_util::StreamBody::new(slow).boxed_unsync();
+            let mut body = watch(http::Response::new(slow)).into_body();
+            while let Some(Ok(frame)) = body.frame().await {
+                out.send(frame.into_data().unwrap()).await.ok();
+            }
+        });
+        assert_eq!(taken.recv().await.unwrap(), "{}");
     }
 
     #[tokio::test(start_paused = true)]
