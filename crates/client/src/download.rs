@@ -156,6 +156,7 @@ impl Download {
             token,
             can_refresh: token.is_some(),
             partial,
+            continues: false,
             progress: &progress,
         };
         run.execute().await
@@ -184,6 +185,8 @@ struct Run<'run> {
     /// in a row is final. A response with media sets it.
     can_refresh: bool,
     partial: Partial,
+    /// Whether the attempt continues where the earlier one ended.
+    continues: bool,
     progress: &'run (dyn Fn(DownloadProgress) + Send + Sync),
 }
 
@@ -201,16 +204,21 @@ impl Run<'_> {
 
     async fn run_with_retries(&mut self) -> Result<(), DownloadError> {
         let mut backoff = Backoff::new(self.download.schedule);
+        let mut furthest = self.partial.received();
         loop {
             let before = self.partial.received();
+            self.continues = false;
             let (error, retry_after) = match self.attempt().await {
                 Ok(()) => return Ok(()),
                 Err(AttemptError::Permanent(error)) => return Err(error),
                 Err(AttemptError::Transient { error, retry_after }) => (error, retry_after),
             };
-            if self.partial.received() > before {
+            let received = self.partial.received();
+            // Attempts that begin anew break at other places by chance, which is no progress.
+            if received > furthest || self.continues && received > before {
                 backoff.reset();
             }
+            furthest = furthest.max(received);
             let requested_wait = retry_after.unwrap_or_default();
             let wait = match backoff.next(random()) {
                 Some(wait) if requested_wait <= MAX_RETRY_AFTER => wait.max(requested_wait),
@@ -232,6 +240,7 @@ impl Run<'_> {
                 self.receive(incoming, end).await
             }
             Response::Continuation { end, total } => {
+                self.continues = true;
                 self.partial.set_total(total);
                 self.receive(incoming, Some(end)).await
             }

@@ -166,6 +166,36 @@ async fn broken_download_continues_where_it_broke() {
     assert_eq!(server.log()[6].if_range.as_deref(), Some("\"v1\""));
 }
 
+#[tokio::test(start_paused = true)]
+async fn attempts_that_begin_anew_are_progress_only_beyond_the_furthest() {
+    let dir = DownloadDir::new();
+    let breaks = [1000, 2000, 1500, 1600, 1700].map(Fault::BreaksAfter);
+    // What is unpacked for the download has a weak tag, and cannot be continued.
+    let server = Server::new(media())
+        .describing(&[("etag", "W/\"v1\"")])
+        .failing(breaks.into_iter().cycle().take(20).collect::<Vec<_>>());
+    let error = dir.run(&server).await.unwrap_err();
+    assert!(matches!(error, DownloadError::Connection(_)), "{error:?}");
+    assert_starts(&server, [None; 7]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn continued_attempts_are_progress_also_after_the_media_was_replaced() {
+    let dir = DownloadDir::new();
+    let replaced = Fault::Reply(
+        200,
+        [("etag", "\"v1\""), ("content-length", "2500000")]
+            .map(|(name, value)| (name, value.to_owned()))
+            .to_vec(),
+        media()[..1000].to_vec().into(),
+    );
+    let small_steps = vec![Fault::BreaksAfter(100); 10];
+    let faults = [vec![Fault::BreaksAfter(1_200_000), replaced], small_steps].concat();
+    let server = Server::new(media()).failing(faults);
+    dir.run(&server).await.unwrap();
+    dir.assert_complete(&media());
+}
+
 #[tokio::test]
 async fn another_run_continues_the_same_media() {
     let dir = DownloadDir::new();

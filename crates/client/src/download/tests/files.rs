@@ -284,6 +284,7 @@ async fn first_write_error_is_reported() {
             token: None,
             can_refresh: false,
             partial: Partial::into_file(&dir.target(), &url(), unwritable()),
+            continues: false,
             progress: &|_| {},
         };
         let error = run.execute().await.unwrap_err();
