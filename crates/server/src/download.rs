@@ -21,10 +21,12 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::stream::try_unfold;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
-    LAST_MODIFIED, RANGE, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE, X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Response, StatusCode};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Response, StatusCode, Version,
+};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use windlass_store::{Media, MediaLocation, MediaReader, READ_LEN, Resource, VaultError};
@@ -35,7 +37,7 @@ use crate::handler::{Rejection, slice};
 use crate::precondition::{ETag, Validators, Verdict, evaluate, range_applies};
 use crate::reply::{Reply, ReplyBody, empty, full, nothing};
 use crate::uploads::ServerState;
-use stored_gzip::Form;
+use stored_gzip::{Form, has_chunks};
 
 /// As much is read at once when there is not memory for [`READ_LEN`].
 const FALLBACK_READ_LEN: usize = 128 * 1024;
@@ -55,26 +57,45 @@ pub(crate) struct Own {
     pub(crate) headers: HeaderMap,
 }
 
+/// What a download needs of the head of its request.
+#[derive(Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) http_method: &'a HttpMethod,
+    pub(crate) version: Version,
+    pub(crate) headers: &'a HeaderMap,
+}
+
 /// Answers a GET or HEAD of a resource's media.
 pub(crate) async fn media(
     server: &ServerState,
     resource: &Resource,
-    http_method: &HttpMethod,
-    headers: &HeaderMap,
+    request: Request<'_>,
     own: Own,
 ) -> Result<Reply, Error> {
+    let Request {
+        http_method,
+        version,
+        headers,
+    } = request;
     let media = resource.media.as_ref().ok_or(Error::NoMedia)?;
     let validators = validators(resource, media, own.etag.as_deref());
     let verdict = evaluate(headers, http_method, Some(&validators));
     if verdict == Verdict::Failed {
         return Err(Rejection::ConditionNotMet.into());
     }
-    let form = form_of(server, media, headers, &own.headers).await?;
+    let wanted = Form::wanted(version, headers, &own.headers);
+    let form = match verdict {
+        // Nothing of the media is sent, so nothing of it is read.
+        Verdict::NotModified => wanted,
+        _ => form_of(server, media, wanted, http_method).await?,
+    };
     let mut reply = Response::new(nothing());
     describe(reply.headers_mut(), media, &validators);
     reply.headers_mut().extend(own.headers);
     form.describe(reply.headers_mut(), &validators.etag);
     if verdict == Verdict::NotModified {
+        // A cache would take it for the coding of its copy, which may be unpacked (RFC 9111, section 3.2).
+        reply.headers_mut().remove(CONTENT_ENCODING);
         *reply.status_mut() = StatusCode::NOT_MODIFIED;
         return Ok(reply);
     }
@@ -102,10 +123,10 @@ pub(crate) async fn media(
         }
     };
     // Google's Python library compares the length of a part with that of what it has unpacked, unless
-    // the length is left out.
+    // the length is left out. Over HTTP/1.0 the end would be lost with it: there are no chunks.
     let has_length = match form {
         Form::Plain => true,
-        Form::Packed => !is_part,
+        Form::Packed => !is_part || !has_chunks(version),
         Form::Unpacked => false,
     };
     if has_length {
@@ -116,7 +137,7 @@ pub(crate) async fn media(
         let stored = bytes_of(server, media, range).await?;
         *reply.body_mut() = match form {
             Form::Unpacked => stored_gzip::unpacked(stored, &server.capacity)?,
-            Form::Packed if is_part => stored_gzip::without_length(stored),
+            Form::Packed if !has_length => stored_gzip::without_length(stored),
             Form::Plain | Form::Packed => stored,
         };
     }
@@ -128,12 +149,18 @@ pub(crate) async fn media(
 async fn form_of(
     server: &ServerState,
     media: &Media,
-    headers: &HeaderMap,
-    own: &HeaderMap,
+    wanted: Form,
+    http_method: &HttpMethod,
 ) -> Result<Form, Error> {
-    match Form::wanted(headers, own) {
-        Form::Unpacked if !is_gzip(server, media).await? => Ok(Form::Packed),
-        form => Ok(form),
+    if wanted != Form::Unpacked {
+        return Ok(wanted);
+    }
+    match is_gzip(server, media).await {
+        Ok(true) => Ok(Form::Unpacked),
+        Ok(false) => Ok(Form::Packed),
+        // HEAD needs no media, so it does not fail with it. The handler's word is nearly always true.
+        Err(_) if http_method == HttpMethod::HEAD => Ok(wanted),
+        Err(error) => Err(error),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::header::{CONTENT_TYPE, ETAG};
-use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Version};
 use serde_json::{Map, Value};
 use windlass_discovery::{Method, PathParameters};
 use windlass_proto::command::ContentCoding;
@@ -42,6 +42,7 @@ pub(crate) struct CallHead<'a> {
     pub(crate) query: &'a Parameters,
     pub(crate) http_method: &'a HttpMethod,
     pub(crate) headers: &'a HeaderMap,
+    pub(crate) version: Version,
     pub(crate) base_url: &'a str,
     pub(crate) principal: Option<&'a Principal>,
     /// Whether it is a call in a batch.
@@ -230,7 +231,12 @@ async fn media(server: &ServerState, head: CallHead<'_>) -> Result<Reply, Error>
             etag: handler.media_etag(&resource),
             headers: handler.media_headers(&resource),
         };
-        match download::media(server, &resource, head.http_method, head.headers, set_owner).await {
+        let request = download::Request {
+            http_method: head.http_method,
+            version: head.version,
+            headers: head.headers,
+        };
+        match download::media(server, &resource, request, set_owner).await {
             Err(error) if download::is_gone(&error) && attempt < ATTEMPTS => {}
             reply => return reply,
         }

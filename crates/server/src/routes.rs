@@ -314,6 +314,7 @@ impl Routed<'_> {
             query: for_media.as_ref().unwrap_or(self.query),
             http_method: self.http_method,
             headers: &self.head.headers,
+            version: self.head.version,
             base_url: self.base_url,
             principal: self.principal,
             in_batch: batch::is_inside(self.head),

@@ -1,6 +1,7 @@
 //! What clients can make the server hold has a bound, and is given back (docs/configuration.md, "What clients can make the
 //! server hold").
 
+use windlass_testkit::encodings::gzip;
 use windlass_testkit::error_object::assert_error;
 use windlass_testkit::farm::{self, ANIMALS, UPLOADS};
 use windlass_testkit::http2::{Event, Http2Peer};
@@ -11,15 +12,17 @@ use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
 use crate::batch::batch;
 use crate::http2::wait_until;
 use crate::server::own;
+use crate::stored_gzip::{COW, put_gzip, storage_with};
 
 /// Media that the server keeps in a file.
 const MEDIA: Media = Media::new(43, 600_000);
 
 fn server(config: &str) -> ServerProcess {
-    own(&[
-        "--config",
-        &format!("{}/tests/it/{config}", env!("CARGO_MANIFEST_DIR")),
-    ])
+    own(&["--config", &path(config)])
+}
+
+fn path(config: &str) -> String {
+    format!("{}/tests/it/{config}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// An upload whose body the server waits for.
@@ -112,6 +115,61 @@ fn stalled_downloads_exclude_only_further_downloads() {
     drop(peer);
     wait_for(&server, &download, 200);
     farm::assert_media(server.address(), &reply, MEDIA);
+}
+
+/// Asks for a path, and takes no reply but its status.
+fn stall(peer: &mut Http2Peer, path: &str) -> u16 {
+    let stream = peer.get(path);
+    loop {
+        match peer.next_event().expect("it is answered") {
+            Some(Event::Head {
+                stream: of, status, ..
+            }) if of == stream => return status,
+            Some(Event::Data { .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn stalled_unpacked_downloads_leave_memory_for_short_replies() {
+    let server = storage_with(&["--config", &path("little_json_memory.toml")]);
+    put_gzip(&server, &gzip(&MEDIA.whole()));
+    let object = Request::new("PATCH", "/storage/v1/b/barn/o/cow");
+    let text = "x".repeat(7000);
+    let described = object.body(format!(r#"{{"metadata": {{"k": "{text}"}}}}"#));
+    exchange(server.address(), &described).expect(200);
+    let mut peer = Http2Peer::connect(server.address(), 0);
+    let statuses = [(); 30].map(|()| stall(&mut peer, COW));
+    assert_eq!((statuses[0], statuses[29]), (200, 503), "{statuses:?}");
+    // Together they are larger than what the last download that did not fit may have left.
+    let mut other = Http2Peer::connect(server.address(), 0);
+    for _ in 0..8 {
+        assert_eq!(stall(&mut other, "/storage/v1/b/barn/o/cow"), 200);
+    }
+    drop(peer);
+    wait_for(&server, &Request::new("GET", COW), 200);
+}
+
+#[test]
+fn head_and_304_of_stored_gzip_need_no_download() {
+    let server = storage_with(&["--config", &path("few_files.toml")]);
+    put_gzip(&server, &gzip(&MEDIA.whole()));
+    let head = |peer: &mut RawPeer| {
+        peer.send(Request::new("HEAD", COW).to_bytes());
+        let mut reply = peer.head_reply().expect(200);
+        reply.headers.retain(|(name, _)| name != "date");
+        reply.headers
+    };
+    let mut peer = RawPeer::connect(server.address());
+    let expected = head(&mut peer);
+    let mut others = Http2Peer::connect(server.address(), 0);
+    let statuses = [(); 3].map(|()| stall(&mut others, COW));
+    assert_eq!(statuses, [200, 200, 503]);
+    assert_eq!(head(&mut peer), expected);
+    let conditional = Request::new("GET", COW).header("If-None-Match", "*");
+    exchange(server.address(), &conditional).expect(304);
+    assert_refused(&exchange(server.address(), &Request::new("GET", COW)));
 }
 
 /// JSON with a name of this length.

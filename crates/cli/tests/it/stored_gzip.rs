@@ -16,7 +16,12 @@ const MEDIA: [Media; 2] = [Media::new(71, 1000), Media::new(72, 600_000)];
 
 /// A server with the bucket `barn`.
 pub(crate) fn storage() -> ServerProcess {
-    let server = own(&["--api", "storage"]);
+    storage_with(&[])
+}
+
+/// As [`storage`], with further arguments.
+pub(crate) fn storage_with(arguments: &[&str]) -> ServerProcess {
+    let server = own(&[&["--api", "storage"], arguments].concat());
     let bucket = Request::new("POST", "/storage/v1/b?project=farm").body(r#"{"name": "barn"}"#);
     exchange(server.address(), &bucket).expect(200);
     server
@@ -29,8 +34,11 @@ pub(crate) fn put_gzip(server: &ServerProcess, stored: &[u8]) {
     exchange(server.address(), &upload.body(stored)).expect(200);
 }
 
+/// The path of the object's media.
+pub(crate) const COW: &str = "/storage/v1/b/barn/o/cow?alt=media";
+
 fn get() -> Request {
-    Request::new("GET", "/storage/v1/b/barn/o/cow?alt=media")
+    Request::new("GET", COW)
 }
 
 #[track_caller]
@@ -53,7 +61,7 @@ fn unpacked_media_goes_out_in_chunks_and_leaves_the_connection() {
             assert_eq!(reply.header("content-encoding"), None);
             assert_eq!(reply.header("warning"), Some("214 UploadServer gunzipped"));
             assert!(reply.body == media.whole(), "{media:?}");
-            let head = Request::new("HEAD", "/storage/v1/b/barn/o/cow?alt=media");
+            let head = Request::new("HEAD", COW);
             peer.send(head.to_bytes());
             let head = peer.head_reply().expect(200);
             assert_eq!(head.header("content-length"), None);
@@ -106,7 +114,7 @@ fn damaged_gzip_resets_the_stream() {
     let packed = gzip(&MEDIA[0].whole());
     put_gzip(&server, &packed[..packed.len() - 1]);
     let mut peer = Http2Peer::connect(server.address(), 1 << 20);
-    let stream = peer.get("/storage/v1/b/barn/o/cow?alt=media");
+    let stream = peer.get(COW);
     loop {
         match peer.next_event().expect("the connection goes on") {
             Some(Event::Reset { stream: of }) if of == stream => break,
@@ -116,6 +124,51 @@ fn damaged_gzip_resets_the_stream() {
     }
     let health = peer.get("/healthz");
     assert_eq!(peer.reply(health).status, 200);
+}
+
+#[test]
+fn gzip_that_unpacks_to_nothing_without_end_breaks_the_connection() {
+    const LEN: usize = 2 * 1024 * 1024;
+    let server = storage();
+    let member = gzip(b"");
+    let members = member.repeat(LEN / member.len());
+    // Stored blocks of no bytes. The last one, and the trailer, say that this is all.
+    let block = [0, 0, 0, 0xff, 0xff];
+    let last = [1, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0];
+    let blocks = [&member[..10], &block.repeat(LEN / block.len()), &last].concat();
+    for packed in [members, blocks] {
+        put_gzip(&server, &packed);
+        let mut peer = RawPeer::connect(server.address());
+        peer.send(get().to_bytes());
+        let error = peer.try_reply().expect_err("it is not whole");
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
+    }
+}
+
+#[test]
+fn client_without_chunks_gets_the_stored_bytes_with_their_length() {
+    let server = storage();
+    for media in MEDIA {
+        let packed = gzip(&media.whole());
+        put_gzip(&server, &packed);
+        for (headers, status, expected) in [
+            ("", 200, &packed[..]),
+            ("Range: bytes=5-99\r\n", 206, &packed[5..100]),
+            (
+                "Accept-Encoding: gzip\r\nRange: bytes=5-99\r\n",
+                206,
+                &packed[5..100],
+            ),
+        ] {
+            let mut peer = RawPeer::connect(server.address());
+            peer.send(format!("GET {COW} HTTP/1.0\r\n{headers}\r\n"));
+            let reply = peer.reply().expect(status);
+            let length = expected.len().to_string();
+            assert_eq!(reply.header("content-length"), Some(&*length), "{headers}");
+            assert_eq!(reply.header("content-encoding"), Some("gzip"));
+            assert!(reply.body == expected, "{headers}");
+        }
+    }
 }
 
 #[test]

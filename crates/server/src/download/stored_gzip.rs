@@ -3,17 +3,21 @@
 //! A handler says by `Content-Encoding: gzip` among the headers of a download that the media is
 //! stored in gzip. As at Cloud Storage, a client that does not accept gzip gets it unpacked.
 
+use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_compression::tokio::bufread::GzipDecoder;
 use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
 use futures_util::stream::try_unfold;
 use http::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, ETAG, VARY, WARNING,
 };
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Version};
 use http_body::Frame;
-use http_body_util::{BodyExt as _, BodyStream, StreamBody};
+use http_body_util::{BodyDataStream, BodyExt as _, BodyStream, StreamBody};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio_util::io::StreamReader;
 
@@ -32,6 +36,17 @@ const DECODER_MEMORY: u64 = 48 * 1024;
 /// Number of unpacked bytes that are read at once.
 const PIECE_LEN: usize = 32 * 1024;
 
+/// Memory in bytes that must be free before any is taken. A smaller permit would count as small, and
+/// stalled downloads would take the memory that is left for short replies.
+const FREE_MEMORY: u64 = DECODER_MEMORY + PIECE_LEN as u64;
+
+// Where gzip unpacks to nothing, nothing is sent, so neither a slow client nor one that has left stops it.
+/// Maximum number of packed bytes that are unpacked before other tasks have their turn.
+const TURN_LEN: usize = 32 * 1024;
+
+/// Number of packed bytes in a row that may unpack to nothing. More is damage: no encoder leaves them.
+const MAX_IDLE: u64 = 1024 * 1024;
+
 /// How media is sent to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
@@ -46,10 +61,10 @@ pub(super) enum Form {
 impl Form {
     /// Returns the form for a client, unless the media itself shows that it cannot be unpacked. `own`
     /// are the headers that the handler sets.
-    pub(super) fn wanted(request: &HeaderMap, own: &HeaderMap) -> Self {
+    pub(super) fn wanted(version: Version, request: &HeaderMap, own: &HeaderMap) -> Self {
         if !is_stored_in_gzip(own) {
             Self::Plain
-        } else if accepts_gzip(request) || forbids_transformation(own) {
+        } else if !has_chunks(version) || accepts_gzip(request) || forbids_transformation(own) {
             Self::Packed
         } else {
             Self::Unpacked
@@ -81,6 +96,11 @@ fn is_stored_in_gzip(own: &HeaderMap) -> bool {
     let mut codings = own.get_all(CONTENT_ENCODING).iter();
     let only = codings.next().filter(|_| codings.next().is_none());
     only.is_some_and(|coding| coding.as_bytes().eq_ignore_ascii_case(b"gzip"))
+}
+
+/// Whether a client can tell the end of a body from a broken connection when the length is not stated.
+pub(super) fn has_chunks(version: Version) -> bool {
+    version >= Version::HTTP_11
 }
 
 /// Whether the media must be sent as it is stored (RFC 9111, section 5.2.2.6).
@@ -127,12 +147,22 @@ fn elements<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item
 /// # Errors
 /// [`Full`] if there is no memory for a decoder.
 pub(super) fn unpacked(packed: ReplyBody, capacity: &Capacity) -> Result<ReplyBody, Full> {
-    let mut permit = capacity.replies.permit();
-    permit.resize(DECODER_MEMORY)?;
-    let mut decoder = GzipDecoder::new(StreamReader::new(packed.into_data_stream()));
+    let permit = permit_of(&capacity.replies, DECODER_MEMORY)?;
+    let idle = Arc::new(AtomicU64::new(0));
+    let input = Packed {
+        body: packed.into_data_stream(),
+        piece: Bytes::new(),
+        idle: Arc::clone(&idle),
+    };
+    let turns = try_unfold(input, async |mut input| {
+        let turn = input.next().await?;
+        Ok::<_, io::Error>((!turn.is_empty()).then_some((turn, input)))
+    });
+    let mut decoder = GzipDecoder::new(StreamReader::new(turns));
     decoder.multiple_members(true);
     let unpacking = Unpacking {
         decoder: Box::pin(decoder),
+        idle,
         memory: capacity.replies.clone(),
         _permit: permit,
     };
@@ -143,9 +173,50 @@ pub(super) fn unpacked(packed: ReplyBody, capacity: &Capacity) -> Result<ReplyBo
     Ok(StreamBody::new(pieces).boxed_unsync())
 }
 
+/// Takes memory, but none of that which is left for short replies.
+fn permit_of(memory: &Pool, len: u64) -> Result<Permit, Full> {
+    let mut permit = memory.permit();
+    permit.resize(FREE_MEMORY)?;
+    permit.resize(len)?;
+    Ok(permit)
+}
+
+/// What a decoder reads.
+struct Packed {
+    body: BodyDataStream<ReplyBody>,
+    /// The bytes of the body that are to be read next.
+    piece: Bytes,
+    /// Number of bytes that have been read since anything was unpacked.
+    idle: Arc<AtomicU64>,
+}
+
+impl Packed {
+    /// The next bytes; empty at the end.
+    async fn next(&mut self) -> Result<Bytes, io::Error> {
+        while self.piece.is_empty() {
+            match self.body.next().await {
+                Some(piece) => self.piece = piece?,
+                None => return Ok(Bytes::new()),
+            }
+        }
+        let turn = self.piece.split_to(self.piece.len().min(TURN_LEN));
+        let idle = self.idle.fetch_add(turn.len() as u64, Ordering::Relaxed);
+        if idle > MAX_IDLE {
+            let message = "gzip that unpacks to nothing";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        if idle > 0 {
+            tokio::task::yield_now().await;
+        }
+        Ok(turn)
+    }
+}
+
 /// Media that is unpacked on its way out.
 struct Unpacking {
     decoder: Pin<Box<dyn AsyncRead + Send>>,
+    /// See [`Packed`].
+    idle: Arc<AtomicU64>,
     /// For the bytes that are unpacked and not sent yet.
     memory: Pool,
     _permit: Permit,
@@ -153,14 +224,14 @@ struct Unpacking {
 
 impl Unpacking {
     /// The next bytes; empty at the end.
-    async fn next(&mut self) -> Result<Bytes, std::io::Error> {
-        let mut permit = self.memory.permit();
-        let len = match permit.resize(PIECE_LEN as u64) {
-            Ok(()) => PIECE_LEN,
-            Err(_) => FIRST_READ_LEN,
+    async fn next(&mut self) -> Result<Bytes, io::Error> {
+        let (permit, len) = match permit_of(&self.memory, PIECE_LEN as u64) {
+            Ok(permit) => (permit, PIECE_LEN),
+            Err(_) => (self.memory.permit(), FIRST_READ_LEN),
         };
         let mut piece = BytesMut::with_capacity(len);
         self.decoder.read_buf(&mut piece).await?;
+        self.idle.store(0, Ordering::Relaxed);
         Ok(permit.with(piece.freeze()))
     }
 }
@@ -172,7 +243,12 @@ pub(super) fn without_length(body: ReplyBody) -> ReplyBody {
 
 #[cfg(test)]
 mod tests {
+    use http_body::Body as _;
+    use windlass_testkit::encodings::gzip;
+
     use super::*;
+    use crate::config::Limits;
+    use crate::reply::full;
 
     fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -209,6 +285,40 @@ mod tests {
         assert!(accepts_gzip(&lines));
     }
 
+    /// Members with nothing in them.
+    fn nothing_in_gzip(len: usize) -> Vec<u8> {
+        let member = gzip(b"");
+        member.repeat(len / member.len())
+    }
+
+    fn unpack(packed: Vec<u8>) -> ReplyBody {
+        unpacked(full(packed), &Capacity::new(&Limits::default())).unwrap()
+    }
+
+    #[tokio::test]
+    async fn other_tasks_have_their_turn_while_gzip_unpacks_to_nothing() {
+        let mut body = unpack(nothing_in_gzip(10 * TURN_LEN));
+        let mut turns = 0;
+        let frame = std::future::poll_fn(|context| {
+            turns += 1;
+            Pin::new(&mut body).poll_frame(context)
+        });
+        assert!(frame.await.is_none(), "it is whole, and nothing");
+        assert!(turns >= 9, "{turns}");
+    }
+
+    #[tokio::test]
+    async fn gzip_may_unpack_to_nothing_for_a_while_again_and_again() {
+        let most = usize::try_from(MAX_IDLE).unwrap();
+        let a_while = nothing_in_gzip(most / 4 * 3);
+        let packed = [&a_while, &gzip(b"cow")[..], &a_while, &gzip(b"sheep")].concat();
+        let body = unpack(packed).collect().await.unwrap();
+        assert_eq!(body.to_bytes(), "cowsheep");
+        let body = unpack(nothing_in_gzip(most / 4 * 5));
+        let error = body.collect().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
     #[test]
     fn media_in_gzip_alone_is_unpacked_unless_its_object_forbids_it() {
         let encoded = |value| (CONTENT_ENCODING, value);
@@ -228,11 +338,12 @@ mod tests {
                 Form::Packed,
             ),
         ] {
-            let form = Form::wanted(&HeaderMap::new(), &headers(&own));
+            let form = Form::wanted(Version::HTTP_11, &HeaderMap::new(), &headers(&own));
             assert_eq!(form, expected, "{own:?}");
         }
         let request = headers(&[(ACCEPT_ENCODING, "gzip")]);
         let own = headers(&[encoded("gzip")]);
-        assert_eq!(Form::wanted(&request, &own), Form::Packed);
+        let form = Form::wanted(Version::HTTP_2, &request, &own);
+        assert_eq!(form, Form::Packed);
     }
 }

@@ -293,3 +293,15 @@ async fn conditions_mean_the_object_whether_its_media_is_unpacked_or_not() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_304_states_no_encoding_of_the_copy_that_its_client_has() {
+    let storage = Storage::new().await;
+    let packed = gzip(&PACKED[0].whole());
+    let object = storage.put_gzip(&packed, "").await;
+    let strong = object["etag"].as_str().unwrap();
+    let headers = [ACCEPTS_GZIP, ("if-none-match", strong)];
+    let reply = storage.read(PATHS[0], &headers).await;
+    assert_eq!((reply.status.as_u16(), reply.header("etag")), (304, strong));
+    assert!(!reply.headers.contains_key("content-encoding"));
+}
