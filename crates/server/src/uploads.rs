@@ -23,7 +23,8 @@
 //!
 //! - A *request* is an HTTP request. The *start request*
 //!   ([`StartRequest`](start_request::StartRequest)) is what the server keeps of the request that
-//!   started an upload. An upload of one request has no other.
+//!   started an upload. Later requests append to the upload; an upload of one request
+//!   has none.
 //! - The *ledger* is the database of sessions, resources and small media. The *vault* stores larger
 //!   media. Both are traits of `windlass_store`. *Small media* is media of at most
 //!   [`Limits::small_media`](crate::config::Limits::small_media) bytes.
@@ -54,8 +55,8 @@
 //!   of a request. Small media is handed out instead, for the ledger.
 //! - *Garbage* is media that the ledger has released and lists for deletion.
 //! - The *sweep* is a background task that deletes expired sessions, garbage, and media in the vault
-//!   that the ledger has never named, a day after its last write. Another task finishes uploads that a crash or an error left in the state
-//!   *finishing*.
+//!   that the ledger has never named, a day after its last write. Another task finishes uploads that
+//!   a crash or an error left in the state *finishing*.
 //! - A server *drains* when it stops. It refuses new work from then on (`is_draining`). After half
 //!   of the drain time it also tells running uploads to commit their bytes and end (`drain_now`).
 //! - A *dialect* is a wire form of the upload protocol, such as Google's. A session is changed only

@@ -328,9 +328,9 @@ impl Append {
     }
 
     /// Whether a checkpoint would have bytes to commit: bytes that were accepted since the last
-    /// checkpoint was scheduled, or those of a running write after which a checkpoint is to
-    /// begin. The call that awaits the write begins it. While the client pauses, only
-    /// [`checkpoint`](Self::checkpoint) makes that call.
+    /// checkpoint was scheduled, or those of a running write that a checkpoint is to follow.
+    /// Whoever awaits that write begins the checkpoint. While the client pauses, only
+    /// [`checkpoint`](Self::checkpoint) does.
     fn needs_checkpoint(&self) -> bool {
         let is_new =
             self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_progress();

@@ -42,8 +42,8 @@ pub(super) enum BackgroundHasher {
     Idle(Box<Md5Sha256Hasher>),
     /// A task is hashing the last bytes.
     Busy(JoinHandle<Box<Md5Sha256Hasher>>),
-    /// There is no hasher that has got exactly the bytes of the media so far. The digests will be computed from the stored
-    /// media at the end.
+    /// There is no hasher that has got exactly the bytes of the media so far. The digests will be
+    /// computed from the stored media at the end.
     Unknown,
 }
 
@@ -87,8 +87,8 @@ impl BackgroundHasher {
         saved
     }
 
-    /// Waits until all bytes that `update` has got are hashed. Removes and returns the hasher; `None` if there is
-    /// none. Leaves `Off` if no digest is wanted, and `Unknown` otherwise.
+    /// Waits until all bytes that `update` has got are hashed. Removes and returns the hasher; `None`
+    /// if there is none. Leaves `Off` if no digest is wanted, and `Unknown` otherwise.
     ///
     /// # Cancel safety
     /// If the future is dropped, the state is `Unknown`. The digests are then computed from the

@@ -94,14 +94,15 @@ impl<'a> Concat<'a> {
     }
 
     /// Puts the media together and finishes the call with it. Starts again if another call changes a
-    /// source or the destination.
+    /// source or the resource that this call writes.
     async fn run(self, mut wanted: Concatenation) -> Result<FinalReply, Error> {
         let mut made = None;
         let mut attempt = 0;
         let error = loop {
             attempt += 1;
             let asked = wanted.media();
-            let is_lost = match self.attempt(&mut made, wanted).await {
+            // Kept, in case the handler names the same media again.
+            let media_lost = match self.attempt(&mut made, wanted).await {
                 Ok(reply) => {
                     // The call may have replaced or deleted resources.
                     self.server.lifecycle.sweep_now.notify_one();
@@ -117,8 +118,9 @@ impl<'a> Concat<'a> {
                 Ok(wanted) => wanted,
                 Err(error) => break error,
             };
-            // No other call has deleted it: the stores lack media that a resource has.
-            if let Some(error) = is_lost
+            // If the handler still names the same media, no other call has deleted it: a resource has
+            // media that the stores lack. Another attempt would fail as well.
+            if let Some(error) = media_lost
                 && wanted.media() == asked
             {
                 break error;
@@ -268,8 +270,8 @@ impl<'a> Concat<'a> {
     }
 }
 
-/// Whether the call may succeed if the handler is asked again: a source or the destination has changed
-/// since, or others kept the ledger or the resource busy.
+/// Whether the call may succeed if the handler is asked again: a source or the resource that the call
+/// writes has changed since, or others kept the ledger or the resource busy.
 fn is_outdated(error: &Error) -> bool {
     let is_busy = matches!(
         error,

@@ -148,8 +148,8 @@ async fn answer_without_lease(
     record.method(request.method_id());
     let rules = server.sessions.rules(&session, &request)?;
     let is_foreign = session.dialect != target.dialect;
-    // A request that finishes without an offset means the bytes that are committed now. The offset is
-    // fixed before the takeover, which makes a running request commit further bytes, of which this
+    // If a finish states no offset, it refers to the bytes that are committed now. The offset is filled
+    // in before the takeover: the takeover makes a running request commit more bytes, of which this
     // client does not know.
     if let SessionAction::Finish { first } = &mut head.request.action {
         first.get_or_insert(session.progress.offset);

@@ -278,12 +278,12 @@ impl MediaSink {
     /// Waits for the running write, then writes the buffer: pooled bytes in a task, others before
     /// it returns.
     ///
-    /// With `wants_progress`, the call that sees the end of this write returns the progress after
-    /// it: this call, or else the next one of `write` or of [`MediaSink::await_write`]. So this call
-    /// may return the progress of the previous write, or none. If the buffer is empty, all
-    /// accepted bytes are written already, and this call returns the progress after them. A
-    /// [flush](MediaSink::flush_and_sync) drops the progress, because the one after the flush
-    /// includes it.
+    /// With `wants_progress`, the progress after this write is returned once the write has ended: by
+    /// this call if the bytes are unpooled, and otherwise by the next call of `write` or
+    /// [`MediaSink::await_write`]. So a call may return the progress of the previous write, or
+    /// none. If the buffer is empty, all accepted bytes are written already, and this call returns the
+    /// progress after them. A [flush](MediaSink::flush_and_sync) does not return the progress of a
+    /// write separately: its own covers those bytes.
     pub(crate) async fn write(
         &mut self,
         wants_progress: bool,

@@ -33,7 +33,8 @@ const SMALL_METADATA: usize = 4 * 1024;
 /// What the server keeps of the request that started an upload: the method of the API that it calls,
 /// its parameters, its metadata, and the type of its media.
 ///
-/// The start request of a session is stored in the session's row as JSON, so the names of the fields are a format on disk.
+/// The start request of a session is stored in the session's row as JSON, so the names of the fields
+/// are a format on disk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct StartRequest {
     /// Virtual host of the API, if it has one.
