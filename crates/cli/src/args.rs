@@ -81,9 +81,10 @@ Examples:
 pub(crate) struct ServeArgs {
     /// The IP address and port to listen on [default: 127.0.0.1:8080]
     ///
-    /// With port 0 the system chooses a free port. The server does not authenticate clients: on an
-    /// address other than a loopback address, everybody who can reach it can upload. On a loopback
-    /// address /metrics shows the server's metrics; the key metrics.listen moves them to another one.
+    /// With port 0 the system chooses a free port. On an address other than a loopback one the
+    /// server has to know who may use it: see the keys `auth.file` and `auth.token_file`, or the flag
+    /// --allow-unauthenticated. On a loopback address /metrics shows the server's metrics; the key
+    /// metrics.listen moves them to another one.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
 
@@ -134,6 +135,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     allow_unsafe_filesystem: Option<String>,
 
+    /// Serve everybody on an address that is not a loopback one
+    ///
+    /// Everybody who can reach the address can then upload, read and delete. For a network that only
+    /// trusted clients reach, or behind a proxy that authenticates. By default the server refuses to
+    /// start there unless `auth.file` or `auth.token_file` is set.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    allow_unauthenticated: Option<String>,
+
     /// The log level (off, error, warn, info, debug or trace) or a `tracing` filter
     ///
     /// By default, starts, stops and problems are logged. `info` adds a line for each request.
@@ -157,9 +166,9 @@ pub(crate) struct ServeArgs {
 const SERVE_EXAMPLES: &str = "\
 Examples:
   windlass serve
-  windlass serve --listen 0.0.0.0:8080 --data /var/lib/windlass --public-url https://up.example.com
+  WINDLASS_AUTH_TOKEN_FILE=token windlass serve --listen 0.0.0.0:8080 --public-url https://up.example.com
   windlass serve --api farm --api ./albums.toml --api ./gmail-v1.json@gmail.example.com
-  windlass serve --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem
+  windlass serve --tls-cert chain.pem --tls-key key.pem
   windlass serve --config windlass.toml --check-config
 
 An upload, once the server runs:
@@ -187,6 +196,7 @@ impl ServeArgs {
             one("public-url", &self.public_url),
             one("trust-forwarded", &self.trust_forwarded),
             one("allow-unsafe-filesystem", &self.allow_unsafe_filesystem),
+            one("allow-unauthenticated", &self.allow_unauthenticated),
             one("log", &self.log),
         ];
         given.into_iter().flatten().collect()

@@ -48,8 +48,12 @@ pub(crate) struct Settings {
     /// The file with the password of the mail relay.
     #[cfg(feature = "gmail")]
     pub(crate) relay_password: Option<PathBuf>,
-    /// The file with the token that clients must send.
+    /// The file with the one token that clients may send.
     pub(crate) auth_token: Option<PathBuf>,
+    /// The file of credentials and of the policy.
+    pub(crate) auth_file: Option<PathBuf>,
+    /// Whether everybody may do everything on an address that is not a loopback one.
+    pub(crate) allow_unauthenticated: bool,
     /// The log filter.
     pub(crate) log: LogFilter,
     /// The address on which metrics are served, if they have one of their own.
@@ -196,6 +200,8 @@ impl Default for Settings {
             created_status: Vec::new(),
             options: windlass_apis::Options::default(),
             auth_token: None,
+            auth_file: None,
+            allow_unauthenticated: false,
             #[cfg(feature = "gmail")]
             relay_password: None,
             log: LogFilter::default(),

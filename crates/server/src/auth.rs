@@ -63,6 +63,43 @@ pub struct AccessRequest<'a> {
     pub principal: Option<&'a Principal>,
 }
 
+impl<'a> AccessRequest<'a> {
+    /// Returns a request from an unknown address, without a principal. For tests of an [`Authorize`].
+    pub fn new(
+        access: Access,
+        http_method: &'a HttpMethod,
+        uri: &'a Uri,
+        headers: &'a HeaderMap,
+    ) -> Self {
+        Self {
+            access,
+            http_method,
+            uri,
+            headers,
+            peer: None,
+            principal: None,
+        }
+    }
+
+    /// Sets the address of the client's end of the connection.
+    #[must_use]
+    pub fn from_peer(self, peer: SocketAddr) -> Self {
+        Self {
+            peer: Some(peer),
+            ..self
+        }
+    }
+
+    /// Sets the principal that a layer in front has established.
+    #[must_use]
+    pub fn of_principal(self, principal: &'a Principal) -> Self {
+        Self {
+            principal: Some(principal),
+            ..self
+        }
+    }
+}
+
 /// What a request is about, by its path and its query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -82,9 +119,28 @@ pub enum AccessError {
     /// The request has no credentials, and needs some: 401.
     #[error("the request has no credentials; send them in the header Authorization")]
     CredentialsMissing,
-    /// The credentials are wrong or have expired: 401.
+    /// The credentials are wrong: 401.
     #[error("the credentials of the request are not valid")]
     CredentialsInvalid,
+    /// The credentials have expired: 401.
+    #[error("the credentials of the request have expired; get new ones")]
+    CredentialsExpired,
+    /// The credentials are where they must not be, such as a token in the query: 400.
+    #[error("{problem}")]
+    CredentialsMisplaced {
+        /// Message: what is wrong, and where the credentials belong.
+        problem: &'static str,
+    },
+    /// The credentials cannot be checked now, because a service that is asked about them does not
+    /// answer: 503.
+    #[error("the credentials cannot be checked at the moment; try again")]
+    Unverifiable,
+    /// None of the scopes of the credentials allows the method: 403.
+    #[error("the credentials have none of the scopes that this method needs: {}", scopes.join(", "))]
+    InsufficientScope {
+        /// The scopes, of which one is needed.
+        scopes: Vec<String>,
+    },
     /// The principal may not do this: 403.
     #[error("{problem}")]
     Forbidden {
@@ -99,10 +155,29 @@ impl AccessError {
         let challenge = match self {
             Self::CredentialsMissing => "Bearer realm=\"windlass\"",
             Self::CredentialsInvalid => "Bearer realm=\"windlass\", error=\"invalid_token\"",
-            Self::Forbidden { .. } => return None,
+            Self::CredentialsExpired => {
+                "Bearer realm=\"windlass\", error=\"invalid_token\", \
+                 error_description=\"the token has expired\""
+            }
+            Self::InsufficientScope { scopes } => return Some(insufficient_scope(scopes)),
+            Self::CredentialsMisplaced { .. } | Self::Unverifiable | Self::Forbidden { .. } => {
+                return None;
+            }
         };
         Some(HeaderValue::from_static(challenge))
     }
+}
+
+/// The challenge to credentials whose scopes do not suffice. It names the scopes if a header can.
+fn insufficient_scope(scopes: &[String]) -> HeaderValue {
+    const CHALLENGE: &str = "Bearer realm=\"windlass\", error=\"insufficient_scope\"";
+    // RFC 6749, section 3.3. Descriptions are free to name scopes with other characters.
+    let is_scope = |byte: u8| byte.is_ascii_graphic() && !b"\"\\".contains(&byte);
+    let can_be_named = scopes.iter().all(|scope| scope.bytes().all(is_scope));
+    let named = can_be_named.then(|| format!("{CHALLENGE}, scope=\"{}\"", scopes.join(" ")));
+    named
+        .and_then(|text| HeaderValue::try_from(text).ok())
+        .unwrap_or(HeaderValue::from_static(CHALLENGE))
 }
 
 /// Allows everything, and takes the principal of a layer in front, if there is one. The default.
@@ -225,14 +300,8 @@ mod tests {
         for value in authorization {
             headers.append(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
         }
-        let request = AccessRequest {
-            access,
-            http_method: &HttpMethod::POST,
-            uri: &Uri::from_static("/farm/v1/animals"),
-            headers: &headers,
-            peer: None,
-            principal: None,
-        };
+        let uri = Uri::from_static("/farm/v1/animals");
+        let request = AccessRequest::new(access, &HttpMethod::POST, &uri, &headers);
         let token = BearerToken::new("s3cret", Principal::new("alice"));
         let found = token.authenticate(&request).now_or_never();
         let found = found.expect("it waits for nothing")?;

@@ -14,14 +14,16 @@ use http::header::{FORWARDED, HOST};
 use http::uri::Authority;
 use http::{Extensions, HeaderMap, Uri};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::config::Settings;
 use crate::identifiers::random_number;
 
 /// Who sends a request, as an extension of the request.
 ///
-/// A layer that authenticates inserts it. It is then in [`Call::principal`](crate::handler::Call),
-/// and is stored with the upload sessions and resources that the request creates. Its text is logged.
+/// A layer that authenticates inserts it. It is then in [`Call::principal`](crate::handler::Call).
+/// Its id is stored with the upload sessions and resources that the request creates, and is logged.
+/// Two principals with the same id are equal.
 ///
 /// ```
 /// use windlass_server::Principal;
@@ -29,24 +31,104 @@ use crate::identifiers::random_number;
 /// let mut request = http::Request::new(());
 /// request.extensions_mut().insert(Principal::new("alice@example.com"));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Principal(Arc<str>);
+#[derive(Clone)]
+pub struct Principal(Arc<Identity>);
+
+struct Identity {
+    id: Box<str>,
+    groups: Vec<String>,
+    scopes: Option<Vec<String>>,
+    claims: Map<String, Value>,
+}
 
 impl Principal {
-    /// Returns the principal with this id. Ids are opaque to the server.
+    /// Returns the principal with this id. Ids are opaque to the server. It is in no group, has no
+    /// claims, and its scopes are not limited.
     pub fn new(id: impl AsRef<str>) -> Self {
-        Self(id.as_ref().into())
+        Self(Arc::new(Identity {
+            id: id.as_ref().into(),
+            groups: Vec::new(),
+            scopes: None,
+            claims: Map::new(),
+        }))
+    }
+
+    /// Sets the groups.
+    #[must_use]
+    pub fn with_groups(self, groups: impl IntoIterator<Item = String>) -> Self {
+        let groups = groups.into_iter().collect();
+        self.with(|identity| identity.groups = groups)
+    }
+
+    /// Limits the principal to methods that one of these OAuth scopes allows.
+    #[must_use]
+    pub fn with_scopes(self, scopes: impl IntoIterator<Item = String>) -> Self {
+        let scopes = scopes.into_iter().collect();
+        self.with(|identity| identity.scopes = Some(scopes))
+    }
+
+    /// Sets what the credentials say of the principal, such as the claims of a JWT. They are neither
+    /// logged nor stored.
+    #[must_use]
+    pub fn with_claims(self, claims: Map<String, Value>) -> Self {
+        self.with(|identity| identity.claims = claims)
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Identity)) -> Self {
+        // A principal is given its parts where it is made, so it is not shared yet.
+        if let Some(identity) = Arc::get_mut(&mut self.0) {
+            change(identity);
+            return self;
+        }
+        let mut identity = Identity {
+            id: self.0.id.clone(),
+            groups: self.0.groups.clone(),
+            scopes: self.0.scopes.clone(),
+            claims: self.0.claims.clone(),
+        };
+        change(&mut identity);
+        Self(Arc::new(identity))
     }
 
     /// Returns the id.
     pub fn id(&self) -> &str {
-        &self.0
+        &self.0.id
+    }
+
+    /// Returns the groups that the principal is in.
+    pub fn groups(&self) -> &[String] {
+        &self.0.groups
+    }
+
+    /// Returns the OAuth scopes of the credentials; `None` if they are not limited to scopes.
+    pub fn scopes(&self) -> Option<&[String]> {
+        self.0.scopes.as_deref()
+    }
+
+    /// Returns what the credentials say of the principal.
+    pub fn claims(&self) -> &Map<String, Value> {
+        &self.0.claims
     }
 }
 
+/// Shows the id alone: claims may be personal data.
+impl fmt::Debug for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Principal").field(&self.0.id).finish()
+    }
+}
+
+impl PartialEq for Principal {
+    fn eq(&self, other: &Self) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl Eq for Principal {}
+
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.id())
     }
 }
 

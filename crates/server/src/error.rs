@@ -275,8 +275,13 @@ fn access(error: &AccessError) -> ErrorReply {
         AccessError::CredentialsMissing => {
             ErrorReply::json(StatusCode::UNAUTHORIZED, "required").header("Authorization")
         }
-        AccessError::CredentialsInvalid => {
+        AccessError::CredentialsInvalid | AccessError::CredentialsExpired => {
             ErrorReply::json(StatusCode::UNAUTHORIZED, "authError").header("Authorization")
+        }
+        AccessError::CredentialsMisplaced { .. } => bad("badRequest").header("Authorization"),
+        AccessError::Unverifiable => ErrorReply::unavailable(5),
+        AccessError::InsufficientScope { .. } => {
+            ErrorReply::json(StatusCode::FORBIDDEN, "insufficientPermissions")
         }
         AccessError::Forbidden { .. } => ErrorReply::json(StatusCode::FORBIDDEN, "forbidden"),
     }

@@ -1,6 +1,8 @@
 //! `windlass serve`: a server of its own process, over a store on the local disk.
 
+mod authentication;
 mod certificate;
+mod reload;
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,8 +17,8 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use windlass_server::config::Limits;
 use windlass_server::{
-    AllowAll, Authorize, BearerToken, BuildError, Ended, Listener, METRICS_CONNECTIONS,
-    MetricsService, Principal, Registry, Server, Stores, serve_metrics,
+    BuildError, Ended, Listener, METRICS_CONNECTIONS, MetricsService, Registry, Server, Stores,
+    serve_metrics,
 };
 #[cfg(feature = "failpoints")]
 use windlass_store_local::failpoint::{self, Failpoint, UnknownFailpoint};
@@ -29,15 +31,15 @@ use crate::output;
 use crate::settings::{self, ApiError, Environment, Settings, Sources};
 #[cfg(feature = "failpoints")]
 use crate::settings::{FAILPOINT_VARIABLE, client_variable};
+use authentication::Authentication;
 use certificate::Certificate;
+use reload::Reloadable;
 
+pub(crate) use authentication::AuthenticationError;
 pub(crate) use certificate::CertificateError;
 
 /// The time limit for closing the store.
 const CLOSING: Duration = Duration::from_secs(2);
-
-/// The principal of requests with the configured token.
-const BEARER: &str = "token";
 
 /// Serves until a signal stops it, or prints the configuration.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
@@ -60,7 +62,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     } = &merged.settings;
     let apis = settings::load(apis, options, created_status)?;
     let certificate = load_certificate(&merged.settings)?;
-    let authorize = load_authorization(&merged.settings)?;
+    let authentication = Authentication::load(&merged.settings)?.map(Arc::new);
     if args.check_config {
         output::data(merged.to_toml());
         return Ok(());
@@ -71,7 +73,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         .enable_all()
         .build()
         .map_err(Error::Runtime)?;
-    let result = runtime.block_on(serve(merged.settings, apis, authorize, certificate));
+    let reloadable = Reloadable {
+        certificate,
+        authentication,
+    };
+    let result = runtime.block_on(serve(merged.settings, apis, reloadable));
     // Remaining tasks wait for a disk or a client that may never answer.
     runtime.shutdown_background();
     result
@@ -96,20 +102,6 @@ fn read_secret(key: &'static str, path: &Path) -> Result<String, Error> {
         source,
     })?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
-}
-
-/// Returns who may send requests: the bearer of the configured token, or everybody.
-fn load_authorization(settings: &Settings) -> Result<Arc<dyn Authorize>, Error> {
-    let Some(path) = &settings.auth_token else {
-        return Ok(Arc::new(AllowAll));
-    };
-    let token = read_secret("auth.token_file", path)?;
-    // RFC 6750, section 2.1. Another token could never be sent.
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-    if token.is_empty() || !token.bytes().all(is_token) {
-        return Err(Error::Token { path: path.clone() });
-    }
-    Ok(Arc::new(BearerToken::new(&token, Principal::new(BEARER))))
 }
 
 fn warn_of_ignored(environment: &Environment) {
@@ -153,12 +145,7 @@ fn load_certificate(settings: &Settings) -> Result<Option<Arc<Certificate>>, Cer
     Ok(certificate.transpose()?.map(Arc::new))
 }
 
-async fn serve(
-    settings: Settings,
-    apis: Registry,
-    authorize: Arc<dyn Authorize>,
-    certificate: Option<Arc<Certificate>>,
-) -> Result<(), Error> {
+async fn serve(settings: Settings, apis: Registry, reloadable: Reloadable) -> Result<(), Error> {
     let signals = Signals::catch().map_err(Error::Signals)?;
     ignore_file_size_signal().map_err(Error::Signals)?;
     let (listener, address) = listen(settings.listen, "--listen").await?;
@@ -173,6 +160,7 @@ async fn serve(
     // Opening blocks this thread, but no other task runs yet.
     let store = LocalStore::open(&settings.data, store_options)?;
     log_start(&settings, &apis);
+    let authorize = reloadable.authorize();
     let stores = Stores {
         ledger: Arc::new(store.ledger),
         vault: Arc::new(store.vault),
@@ -184,14 +172,11 @@ async fn serve(
         .metrics(&mut metrics)
         .build()?;
     let metrics = Arc::new(metrics);
-    let listener = match certificate {
+    let listener = match &reloadable.certificate {
         None => Listener::plain(listener),
-        Some(certificate) => {
-            let config = certificate.config();
-            certificate::reload_on_sighup(certificate).map_err(Error::Signals)?;
-            Listener::tls(listener, config)
-        }
+        Some(certificate) => Listener::tls(listener, certificate.config()),
     };
+    reloadable.reload_on_sighup().map_err(Error::Signals)?;
     output::announce(format_args!(
         "listening on {}://{address}",
         listener.scheme()
@@ -341,8 +326,8 @@ pub(crate) enum Error {
         path: PathBuf,
         source: io::Error,
     },
-    #[error("the token in {} is empty or has characters that no token has", path.display())]
-    Token { path: PathBuf },
+    #[error(transparent)]
+    Authentication(#[from] AuthenticationError),
     #[cfg(feature = "failpoints")]
     #[error(transparent)]
     Failpoint(#[from] windlass_store_local::failpoint::UnknownFailpoint),
@@ -372,8 +357,8 @@ impl Error {
             | Self::Api(_)
             | Self::Certificate(_)
             | Self::Server(_)
-            | Self::Secret { .. }
-            | Self::Token { .. } => Code::Usage,
+            | Self::Authentication(_)
+            | Self::Secret { .. } => Code::Usage,
             Self::Runtime(_) | Self::Signals(_) | Self::Listen { .. } | Self::Store(_) => {
                 Code::CannotBegin
             }
@@ -400,11 +385,7 @@ impl Error {
             ),
             #[cfg(feature = "failpoints")]
             Self::Failpoint(_) => Some("`windlass failpoints` names them".to_owned()),
-            Self::Token { .. } => Some(
-                "write letters, digits and -._~+/= on one line, for example the output of \
-                 `openssl rand -hex 32`"
-                    .to_owned(),
-            ),
+            Self::Authentication(error) => error.hint().map(str::to_owned),
             Self::Secret { .. } | Self::Runtime(_) | Self::Signals(_) | Self::Server(_) => None,
         }
     }

@@ -54,7 +54,11 @@ pub(super) const KEYS: &[Key] = &[
         "allow-unsafe-filesystem",
         |all| ValueRef::Switch(&mut all.store.allow_unsafe_filesystem),
     ),
+    Key::with_flag("allow_unauthenticated", "allow-unauthenticated", |all| {
+        ValueRef::Switch(&mut all.allow_unauthenticated)
+    }),
     Key::new("auth.token_file", |all| ValueRef::File(&mut all.auth_token)),
+    Key::new("auth.file", |all| ValueRef::File(&mut all.auth_file)),
     Key::new("sessions.lifetime", |all| {
         ValueRef::Span(&mut all.server.session_lifetime)
     }),
@@ -241,6 +245,16 @@ pub(super) struct Rule {
 }
 
 const RULES: &[Rule] = &[
+    Rule {
+        key: "listen",
+        requirement: "is not a loopback address, and everybody who can reach it could read and delete \
+                      everything; set auth.file or auth.token_file, or accept it with \
+                      --allow-unauthenticated",
+        holds: |all| {
+            let asks = all.auth_token.is_some() || all.auth_file.is_some();
+            asks || all.allow_unauthenticated || all.listen.ip().to_canonical().is_loopback()
+        },
+    },
     Rule {
         key: "tls_cert",
         requirement: "requires tls_key",

@@ -7,17 +7,25 @@ mod tokens;
 use std::path::Path;
 
 /// Each crate with the crates of the workspace that it may depend on.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("proto", &[]),
     ("discovery", &[]),
     ("store", &["proto"]),
     ("store-local", &["proto", "store"]),
     ("server", &["discovery", "proto", "store"]),
     ("apis", &["discovery", "server", "store"]),
+    ("auth", &["discovery", "server", "store"]),
     ("client", &["proto"]),
     (
         "cli",
-        &["apis", "client", "discovery", "server", "store-local"],
+        &[
+            "apis",
+            "auth",
+            "client",
+            "discovery",
+            "server",
+            "store-local",
+        ],
     ),
     ("../testing/testkit", &[]),
     ("../testing/chaos", &["store", "store-local", "testkit"]),
@@ -72,13 +80,14 @@ fn proto_depends_on_no_runtime_clock_or_randomness() {
 }
 
 /// The crates of the product. Tools for tests and measurements may be less strict.
-const PRODUCT: [&str; 8] = [
+const PRODUCT: [&str; 9] = [
     "proto",
     "discovery",
     "store",
     "store-local",
     "server",
     "apis",
+    "auth",
     "client",
     "cli",
 ];

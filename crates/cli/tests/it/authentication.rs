@@ -8,6 +8,8 @@ use windlass_testkit::farm::{self, ANIMALS, UPLOADS};
 use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{Request, exchange};
+use windlass_testkit::session::Session;
+use windlass_testkit::wait;
 
 use crate::server::{own, program, scratch};
 
@@ -111,6 +113,165 @@ fn health_and_discovery_are_open() {
     ] {
         exchange(server.address(), &Request::new("GET", path)).expect(200);
     }
+}
+
+/// A server with a file of credentials, which tests replace.
+struct Listed {
+    server: ServerProcess,
+    file: PathBuf,
+    _directory: TempDir,
+}
+
+/// Carol may do everything, dave insert alone, and everybody may get.
+const CREDENTIALS: &str = "\
+[[tokens]]
+sha256 = 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad' # abc
+principal = 'carol'
+groups = ['staff']
+
+[[tokens]]
+sha256 = 'cb8379ac2098aa165029e3938a51da0bcecfc008fd6795f401178647f96c5b34' # def
+principal = 'dave'
+
+[[keys]]
+sha256 = '50ae61e841fac4e8f9e40baf2ad36ec868922ea48368c18f9535e47db56dd7fb' # ghi
+principal = 'device'
+scopes = ['none']
+
+[[allow]]
+groups = ['staff']
+
+[[allow]]
+principals = ['dave', 'device']
+apis = ['farm']
+collections = ['animals']
+methods = ['insert']
+
+[[allow]]
+anonymous = true
+methods = ['get']
+";
+
+impl Listed {
+    fn new() -> Self {
+        let directory = TempDir::new_in(scratch()).expect("it is writable");
+        let file = directory.path().join("auth.toml");
+        std::fs::write(&file, CREDENTIALS).expect("it is writable");
+        let config = directory.path().join("windlass.toml");
+        std::fs::write(&config, "[auth]\nfile = 'auth.toml'\n").expect("it is writable");
+        Self {
+            server: own(&["--config", config.to_str().expect("it is UTF-8")]),
+            file,
+            _directory: directory,
+        }
+    }
+
+    fn status(&self, request: &Request) -> u16 {
+        exchange(self.server.address(), request).status
+    }
+}
+
+#[test]
+fn methods_are_allowed_by_the_table_of_the_file() {
+    let listed = Listed::new();
+    let simple = Request::new("POST", format!("{UPLOADS}?uploadType=media"));
+    let insert = simple.header("content-type", "image/png").body("a cow");
+    let list = Request::new("GET", ANIMALS);
+    let animal = exchange(listed.server.address(), &bearing(&insert, "abc")).expect(200);
+    let get = Request::new("GET", format!("{ANIMALS}/{}", farm::id(&animal)));
+    let delete = Request::new("DELETE", format!("{ANIMALS}/{}", farm::id(&animal)));
+    for (request, carol, dave, stranger) in [
+        (&insert, 200, 200, 401),
+        (&resumable(), 200, 200, 401),
+        (&list, 200, 403, 401),
+        (&get, 200, 200, 200),
+        (&Request::new("GET", "/no/such/path"), 404, 404, 404),
+        (&delete, 204, 403, 401),
+    ] {
+        assert_eq!(listed.status(request), stranger, "{request:?}");
+        assert_eq!(
+            listed.status(&bearing(request, "wrong")),
+            401,
+            "{request:?}"
+        );
+        assert_eq!(listed.status(&bearing(request, "def")), dave, "{request:?}");
+        assert_eq!(
+            listed.status(&bearing(request, "abc")),
+            carol,
+            "{request:?}"
+        );
+    }
+}
+
+#[test]
+fn key_is_a_credential_in_its_header_and_in_the_query() {
+    let listed = Listed::new();
+    let insert = |query: &str| {
+        let request = Request::new("POST", format!("{UPLOADS}?uploadType=media{query}"));
+        request.header("content-type", "image/png").body("a cow")
+    };
+    // Farm's methods name no scopes, so that any will do.
+    assert_eq!(listed.status(&insert("&key=ghi")), 200);
+    let in_header = insert("").header("X-Goog-Api-Key", "ghi");
+    assert_eq!(listed.status(&in_header), 200);
+    assert_eq!(listed.status(&insert("&key=wrong")), 401);
+    // Libraries send the key of a project along with a token.
+    let both = bearing(&insert("&key=wrong"), "abc");
+    assert_eq!(listed.status(&both), 200);
+}
+
+#[test]
+fn token_in_the_query_is_refused_with_the_reason() {
+    let listed = Listed::new();
+    let request = Request::new("GET", format!("{ANIMALS}?access_token=abc"));
+    let reply = exchange(listed.server.address(), &request).expect(400);
+    let message = reply.json()["error"]["message"].to_string();
+    assert!(message.contains("would stand in the logs"), "{message}");
+}
+
+#[test]
+fn credentials_are_read_again_on_sighup_and_sessions_go_on() {
+    let listed = Listed::new();
+    let address = listed.server.address();
+    let started = exchange(address, &bearing(&resumable(), "abc")).expect(200);
+    let session = Session::of_reply(address, &started);
+    let list = bearing(&Request::new("GET", ANIMALS), "abc");
+    assert_eq!(listed.status(&list), 200);
+
+    std::fs::write(&listed.file, "[[tokens]]\nsecret = 'abc'\n").expect("it is writable");
+    listed.server.hang_up();
+    wait::until("the error is logged", || {
+        listed.server.stderr().contains("unknown field `secret`")
+    });
+    assert_eq!(listed.status(&list), 200);
+
+    std::fs::write(&listed.file, "").expect("it is writable");
+    listed.server.hang_up();
+    wait::until("the token counts no more", || listed.status(&list) == 401);
+    session.append(MEDIA, 0..MEDIA.len()).expect(201);
+    assert!(!listed.server.stderr().contains("abc"));
+}
+
+#[test]
+fn address_that_others_reach_demands_credentials_or_a_flag() {
+    let check = |arguments: &[&str]| {
+        let output = Command::new(program())
+            .args(["serve", "--check-config", "--listen", "0.0.0.0:80"])
+            .args(arguments)
+            .current_dir(scratch())
+            .output()
+            .expect("it can be run");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let (code, said) = check(&[]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("--allow-unauthenticated"), "{said}");
+    let (code, said) = check(&["--allow-unauthenticated"]);
+    assert_eq!(code, Some(0), "{said}");
+    let (_directory, config) = configuration(TOKEN);
+    let (code, said) = check(&["--config", config.to_str().expect("it is UTF-8")]);
+    assert_eq!(code, Some(0), "{said}");
 }
 
 #[test]

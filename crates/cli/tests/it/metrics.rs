@@ -211,6 +211,7 @@ impl Exposed {
         command
             .args([
                 "serve",
+                "--allow-unauthenticated",
                 "--allow-unsafe-filesystem",
                 "--listen",
                 listen,

@@ -310,7 +310,10 @@ pub(crate) fn is_permanent(error: &Error) -> bool {
                 // Not caused by what was uploaded: a later attempt succeeds once the handler accepts
                 // the principal.
                 | Rejection::Access(
-                    AccessError::CredentialsMissing | AccessError::CredentialsInvalid
+                    AccessError::CredentialsMissing
+                        | AccessError::CredentialsInvalid
+                        | AccessError::CredentialsExpired
+                        | AccessError::Unverifiable
                 )
         ),
         _ => false,

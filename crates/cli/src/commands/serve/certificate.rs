@@ -1,6 +1,5 @@
 //! The server's certificate, read from files and reloaded on SIGHUP.
 
-use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::{fmt, fs, io};
@@ -12,7 +11,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use thiserror::Error;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// The ALPN protocols, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -180,29 +178,6 @@ impl CertificateError {
                  it",
             ),
             Self::Damaged { .. } | Self::Certificate { .. } => None,
-        }
-    }
-}
-
-/// Starts a task that reloads the certificate at each SIGHUP, as long as the process runs.
-pub(super) fn reload_on_sighup(certificate: Arc<Certificate>) -> io::Result<()> {
-    let mut hangups = signal(SignalKind::hangup())?;
-    tokio::spawn(async move {
-        while hangups.recv().await.is_some() {
-            let certificate = Arc::clone(&certificate);
-            let reloaded = tokio::task::spawn_blocking(move || certificate.reload()).await;
-            tell(&reloaded.expect("reading does not panic"));
-        }
-    });
-    Ok(())
-}
-
-fn tell(reloaded: &Result<(), CertificateError>) {
-    match reloaded {
-        Ok(()) => tracing::info!("the certificate was read again"),
-        Err(error) => {
-            let cause = error.source().map(tracing::field::display);
-            tracing::error!(%error, cause, "the old certificate stays");
         }
     }
 }

@@ -22,7 +22,10 @@ pub(super) fn without_comments(toml: &str) -> Vec<&str> {
 
 /// The example of a complete file.
 fn example() -> &'static str {
-    let (_, example) = DOCUMENT.split_once("```toml\n").expect("an example");
+    let (_, section) = DOCUMENT
+        .split_once("## A complete file\n")
+        .expect("the section");
+    let (_, example) = section.split_once("```toml\n").expect("an example");
     example.split_once("```").expect("the end of the example").0
 }
 

@@ -1,0 +1,162 @@
+//! Answers the questions of the server by the current rules.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use async_trait::async_trait;
+use windlass_discovery::Method;
+use windlass_server::{Access, AccessError, AccessRequest, Authorize, Principal};
+
+use crate::credentials::Credentials;
+use crate::policy::Policy;
+use crate::proxy::TrustedProxy;
+use crate::scheme::TokenScheme;
+use crate::secrets::SecretTable;
+
+/// What an [`Authenticator`] knows.
+#[derive(Clone, Default)]
+pub struct Rules {
+    /// The kinds of bearer tokens. The first that knows a token decides.
+    pub schemes: Vec<Arc<dyn TokenScheme>>,
+    /// The API keys. One counts if there is no bearer token.
+    pub keys: SecretTable,
+    /// The proxies whose headers are believed. They are asked if the request has no credentials.
+    pub proxies: Vec<TrustedProxy>,
+    /// The table of what is allowed.
+    pub policy: Policy,
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules")
+            .field("proxies", &self.proxies)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Establishes principals by credentials, and allows calls by a table.
+///
+/// Credentials are demanded of everything but two things: sessions, whose URIs are credentials, and
+/// discovery, which Google's Python library reads before it has credentials. There, credentials that
+/// are not valid count as none.
+///
+/// A principal that a layer in front has established is taken as it is.
+#[derive(Debug)]
+pub struct Authenticator {
+    rules: RwLock<Arc<Rules>>,
+}
+
+impl Authenticator {
+    /// Returns an authenticator with these rules.
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            rules: RwLock::new(Arc::new(rules)),
+        }
+    }
+
+    /// Replaces the rules. Requests that are being authenticated are judged by the old ones. Sessions
+    /// go on, because their URIs are credentials of their own.
+    pub fn replace(&self, rules: Rules) {
+        let rules = Arc::new(rules);
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
+    }
+
+    fn rules(&self) -> Arc<Rules> {
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&rules)
+    }
+}
+
+impl Rules {
+    /// Returns the principal of the credentials of a request; `None` if it has none.
+    async fn principal(
+        &self,
+        request: &AccessRequest<'_>,
+    ) -> Result<Option<Principal>, AccessError> {
+        let credentials = Credentials::find(request.uri, request.headers)?;
+        if let Some(token) = credentials.token {
+            return self.bearer(token).await.map(Some);
+        }
+        match &credentials.key {
+            // Public clients send the key of their project even where nobody asks for one.
+            Some(_) if self.keys.is_empty() => {}
+            Some(key) => {
+                let found = self.keys.find(key).cloned();
+                return found.map(Some).ok_or(AccessError::CredentialsInvalid);
+            }
+            None => {}
+        }
+        let peer = request.peer.map(|address| address.ip());
+        for proxy in &self.proxies {
+            if let Some(principal) = proxy.principal(peer, request.headers)? {
+                return Ok(Some(principal));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn bearer(&self, token: &str) -> Result<Principal, AccessError> {
+        for scheme in &self.schemes {
+            if let Some(principal) = scheme.principal(token).await? {
+                return Ok(principal);
+            }
+        }
+        Err(AccessError::CredentialsInvalid)
+    }
+}
+
+#[async_trait]
+impl Authorize for Authenticator {
+    async fn authenticate(
+        &self,
+        request: &AccessRequest<'_>,
+    ) -> Result<Option<Principal>, AccessError> {
+        if let Some(principal) = request.principal {
+            return Ok(Some(principal.clone()));
+        }
+        let rules = self.rules();
+        match (rules.principal(request).await, request.access) {
+            // Tokens in queries end up in logs, wherever they are sent.
+            (Err(error @ AccessError::CredentialsMisplaced { .. }), _) => Err(error),
+            (Err(_), Access::Session | Access::Discovery) => Ok(None),
+            (Ok(None), Access::Call) if !rules.policy.has_anonymous() => {
+                Err(AccessError::CredentialsMissing)
+            }
+            (found, _) => found,
+        }
+    }
+
+    async fn authorize(
+        &self,
+        principal: Option<&Principal>,
+        method: &Method,
+    ) -> Result<(), AccessError> {
+        if !self.rules().policy.allows(principal, method) {
+            return Err(match principal {
+                Some(_) => AccessError::Forbidden {
+                    problem: format!("the credentials do not allow the method {}", method.id),
+                },
+                None => AccessError::CredentialsMissing,
+            });
+        }
+        match principal.and_then(Principal::scopes) {
+            Some(scopes) => check_scopes(scopes, method),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Refuses a call if none of the scopes is one of the method's. A method that names none needs none.
+fn check_scopes(scopes: &[String], method: &Method) -> Result<(), AccessError> {
+    let suffices = method.scopes.iter().any(|scope| scopes.contains(scope));
+    if suffices || method.scopes.is_empty() {
+        return Ok(());
+    }
+    Err(AccessError::InsufficientScope {
+        scopes: method.scopes.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

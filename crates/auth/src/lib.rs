@@ -1,0 +1,55 @@
+//! Who may use an upload server: an implementation of [`Authorize`] for a server of its own.
+//!
+//! [`Authenticator`] establishes the principal of a request from its credentials, and asks a
+//! [`Policy`] whether that principal may call a method. What it knows of both is its [`Rules`], which
+//! can be replaced while the server runs. [`AuthFile`] reads them from a file:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use windlass_auth::{AuthFile, Authenticator};
+//!
+//! let file = AuthFile::parse(r#"
+//!     [[tokens]]
+//!     sha256 = "ecd71870d1963316a97e3ac3408c9835ad8cf0f3c1bc703527c30265534f75ae"
+//!     principal = "camera-7"
+//!     groups = ["cameras"]
+//!
+//!     [[allow]]
+//!     groups = ["cameras"]
+//!     apis = ["farm"]
+//!     methods = ["insert"]
+//! "#)?;
+//! let authorize = Arc::new(Authenticator::new(file.into_rules()));
+//! # Ok::<(), windlass_auth::AuthFileError>(())
+//! ```
+//!
+//! | module | duty |
+//! |---|---|
+//! | `authenticator` | answers the questions of the server by the current rules |
+//! | `credentials` | finds the credentials of a request, and refuses misplaced ones |
+//! | `scheme` | the contract for kinds of tokens |
+//! | `secrets` | tokens and API keys that are known by their hashes |
+//! | `proxy` | principals that a proxy in front has established |
+//! | `policy` | the table of what is allowed |
+//! | `file` | the file that all of it is read from |
+//!
+//! The crate opens no file and no socket. Nothing that it logs, and no message of an error, contains
+//! credentials.
+//!
+//! [`Authorize`]: windlass_server::Authorize
+
+mod authenticator;
+mod credentials;
+mod file;
+mod policy;
+mod proxy;
+mod scheme;
+mod secrets;
+
+pub use authenticator::{Authenticator, Rules};
+pub use file::{AuthFile, AuthFileError};
+pub use policy::{Grant, Policy};
+pub use proxy::TrustedProxy;
+pub use scheme::TokenScheme;
+pub use secrets::{SecretHash, SecretTable, UnreadableHash};

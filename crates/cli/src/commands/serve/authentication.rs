@@ -1,0 +1,144 @@
+//! Who may send requests: the files of credentials, read at the start and again on SIGHUP.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+use windlass_auth::{AuthFile, AuthFileError, Authenticator, Rules, SecretHash, SecretTable};
+use windlass_server::Principal;
+
+use crate::settings::Settings;
+
+/// The principal of requests with the token of `auth.token_file`.
+const BEARER: &str = "token";
+
+/// Credentials that can be replaced while the server runs.
+pub(super) struct Authentication {
+    files: Files,
+    authenticator: Arc<Authenticator>,
+}
+
+/// The files that credentials are read from. One of them is set.
+#[derive(Debug, Clone)]
+struct Files {
+    /// The file with the one token of `auth.token_file`.
+    token: Option<PathBuf>,
+    /// The file of `auth.file`.
+    auth: Option<PathBuf>,
+}
+
+/// Errors of the files of credentials. No message contains credentials.
+#[derive(Debug, Error)]
+pub(crate) enum AuthenticationError {
+    #[error("{} cannot be read, which {key} names", path.display())]
+    Unreadable {
+        key: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error("the token in {} is empty or has characters that no token has", path.display())]
+    Token { path: PathBuf },
+    #[error("{}", path.display())]
+    File {
+        path: PathBuf,
+        source: AuthFileError,
+    },
+}
+
+impl Authentication {
+    /// Reads the credentials; `None` if the settings name no file, so that nobody is asked for any.
+    pub(super) fn load(settings: &Settings) -> Result<Option<Self>, AuthenticationError> {
+        let files = Files {
+            token: settings.auth_token.clone(),
+            auth: settings.auth_file.clone(),
+        };
+        if files.token.is_none() && files.auth.is_none() {
+            return Ok(None);
+        }
+        let authenticator = Arc::new(Authenticator::new(files.read()?));
+        Ok(Some(Self {
+            files,
+            authenticator,
+        }))
+    }
+
+    /// Returns what the server asks about requests.
+    pub(super) fn authenticator(&self) -> Arc<Authenticator> {
+        Arc::clone(&self.authenticator)
+    }
+
+    /// Reads the files again. After an error the old credentials stay.
+    pub(super) fn reload(&self) -> Result<(), AuthenticationError> {
+        self.authenticator.replace(self.files.read()?);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Authentication {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Authentication").field(&self.files).finish()
+    }
+}
+
+impl Files {
+    fn read(&self) -> Result<Rules, AuthenticationError> {
+        let mut rules = match &self.auth {
+            Some(path) => read_auth_file(path)?.into_rules(),
+            None => Rules::default(),
+        };
+        if let Some(path) = &self.token {
+            let mut table = SecretTable::default();
+            table.insert(read_token(path)?, Principal::new(BEARER));
+            rules.schemes.insert(0, Arc::new(table));
+        }
+        Ok(rules)
+    }
+}
+
+fn read_auth_file(path: &Path) -> Result<AuthFile, AuthenticationError> {
+    let text = read("auth.file", path)?;
+    AuthFile::parse(&text).map_err(|source| AuthenticationError::File {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn read_token(path: &Path) -> Result<SecretHash, AuthenticationError> {
+    let text = read("auth.token_file", path)?;
+    let token = text.trim_end_matches(['\r', '\n']);
+    // RFC 6750, section 2.1. Another token could never be sent.
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+    if token.is_empty() || !token.bytes().all(is_token) {
+        return Err(AuthenticationError::Token {
+            path: path.to_owned(),
+        });
+    }
+    Ok(SecretHash::of(token))
+}
+
+fn read(key: &'static str, path: &Path) -> Result<String, AuthenticationError> {
+    std::fs::read_to_string(path).map_err(|source| AuthenticationError::Unreadable {
+        key,
+        path: path.to_owned(),
+        source,
+    })
+}
+
+impl AuthenticationError {
+    /// Returns a hint for the user.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Token { .. } => Some(
+                "write letters, digits and -._~+/= on one line, for example the output of \
+                 `openssl rand -hex 32`",
+            ),
+            Self::File { .. } => {
+                Some("docs/configuration.md, \"The file of credentials\", has an example")
+            }
+            Self::Unreadable { source, .. } => (source.kind() == io::ErrorKind::PermissionDenied)
+                .then_some("the user that the server runs as must be able to read it"),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What is read again on SIGHUP: the certificate and the credentials.
+
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+use windlass_server::{AllowAll, Authorize};
+
+use super::authentication::Authentication;
+use super::certificate::Certificate;
+
+/// The parts of the configuration that can be replaced while the server runs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reloadable {
+    pub(super) certificate: Option<Arc<Certificate>>,
+    pub(super) authentication: Option<Arc<Authentication>>,
+}
+
+impl Reloadable {
+    /// Returns who may send requests: everybody, unless credentials are configured.
+    pub(super) fn authorize(&self) -> Arc<dyn Authorize> {
+        match &self.authentication {
+            Some(authentication) => authentication.authenticator(),
+            None => Arc::new(AllowAll),
+        }
+    }
+
+    /// Starts a task that reads them again at each SIGHUP, as long as the process runs. With nothing
+    /// to read again, a SIGHUP ends the process as usual: its terminal has been closed.
+    pub(super) fn reload_on_sighup(self) -> io::Result<()> {
+        if self.certificate.is_none() && self.authentication.is_none() {
+            return Ok(());
+        }
+        let mut hangups = signal(SignalKind::hangup())?;
+        tokio::spawn(async move {
+            while hangups.recv().await.is_some() {
+                let parts = self.clone();
+                let reloaded = tokio::task::spawn_blocking(move || parts.reload()).await;
+                reloaded.expect("reading does not panic");
+            }
+        });
+        Ok(())
+    }
+
+    fn reload(&self) {
+        if let Some(certificate) = &self.certificate {
+            tell("the certificate", certificate.reload());
+        }
+        if let Some(authentication) = &self.authentication {
+            tell("the file of credentials", authentication.reload());
+        }
+    }
+}
+
+fn tell(what: &str, reloaded: Result<(), impl Error>) {
+    match reloaded {
+        Ok(()) => tracing::info!("{what} was read again"),
+        Err(error) => {
+            let cause = error.source().map(tracing::field::display);
+            tracing::error!(%error, cause, "{what} cannot be used; the old one stays in use");
+        }
+    }
+}
