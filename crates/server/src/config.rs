@@ -34,12 +34,27 @@ pub struct Settings {
     pub session_idle: Option<Duration>,
     /// Whether chunks must be multiples of 256 KiB. Default: strict.
     pub chunks: ChunkRule,
+    /// What a request to a session has to have besides the session's URI. Default: nothing.
+    pub session_auth: SessionAuth,
     /// Limits on what a client can make the server hold or wait for.
     pub limits: Limits,
     /// When bytes are made durable during a request.
     pub checkpoints: Checkpoints,
     /// How full the disks may become.
     pub free_space: FreeSpace,
+}
+
+/// What a request to a session has to have besides the session's URI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum SessionAuth {
+    /// Nothing: the URI is a credential, as Google documents it. Some of its clients send no other one
+    /// with chunks.
+    #[default]
+    Uri,
+    /// Credentials of the principal that started the session. A session that was started without any
+    /// needs none.
+    Owner,
 }
 
 /// Limits on what a client can make the server hold or wait for.
@@ -120,6 +135,7 @@ impl Default for Settings {
             session_lifetime: Duration::from_secs(7 * 24 * 60 * 60),
             session_idle: None,
             chunks: ChunkRule::Strict,
+            session_auth: SessionAuth::Uri,
             limits: Limits::default(),
             checkpoints: Checkpoints::default(),
             free_space: FreeSpace::default(),

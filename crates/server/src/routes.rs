@@ -130,6 +130,7 @@ pub(crate) async fn route(
         let target = SessionTarget {
             path: plain.to_owned(),
             dialect: dialect.name(),
+            principal: context.principal.clone(),
         };
         Ok(Routing::Session(SessionCall { target, call }))
     };

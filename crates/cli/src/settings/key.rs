@@ -68,6 +68,9 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("sessions.chunks", |all| {
         ValueRef::Chunks(&mut all.server.chunks)
     }),
+    Key::new("sessions.auth", |all| {
+        ValueRef::SessionAuth(&mut all.server.session_auth)
+    }),
     Key::new("limits.small_media", |all| {
         ValueRef::Size(&mut all.server.limits.small_media)
     }),

@@ -18,7 +18,7 @@ use windlass_apis::gmail::options::{NotARelay, Relay};
 use windlass_apis::gmail::{Address, NotAnAddress};
 use windlass_discovery::ByteSize;
 use windlass_discovery::byte_size::ByteSizeError;
-use windlass_server::config::ChunkRule;
+use windlass_server::config::{ChunkRule, SessionAuth};
 use windlass_store_local::Durability;
 
 use super::api::{ApiCreatedStatus, ApiEntry, ApiEntryError, NotAnApiCreatedStatus};
@@ -31,6 +31,8 @@ type Choices<T> = [(&'static str, T); 2];
 
 const SWITCH: Choices<bool> = [("true", true), ("false", false)];
 const DURABILITIES: Choices<Durability> = [("disk", Durability::Disk), ("os", Durability::Os)];
+const SESSION_AUTHS: Choices<SessionAuth> =
+    [("uri", SessionAuth::Uri), ("owner", SessionAuth::Owner)];
 const CHUNK_RULES: Choices<ChunkRule> = [
     ("strict", ChunkRule::Strict),
     ("lenient", ChunkRule::Lenient),
@@ -58,6 +60,7 @@ pub(super) enum ValueRef<'a> {
     Log(&'a mut LogFilter),
     Durability(&'a mut Durability),
     Chunks(&'a mut ChunkRule),
+    SessionAuth(&'a mut SessionAuth),
     Span(&'a mut Duration),
     OptionalSpan(&'a mut Option<Duration>),
     Size(&'a mut u64),
@@ -156,6 +159,7 @@ impl ValueRef<'_> {
             ValueRef::Log(log) => *log = text?.parse()?,
             ValueRef::Durability(durability) => *durability = parse_choice(text?, DURABILITIES)?,
             ValueRef::Chunks(chunks) => *chunks = parse_choice(text?, CHUNK_RULES)?,
+            ValueRef::SessionAuth(auth) => *auth = parse_choice(text?, SESSION_AUTHS)?,
             ValueRef::Span(span) => *span = parse_span(text?)?,
             ValueRef::OptionalSpan(span) => *span = Some(parse_span(text?)?),
             ValueRef::Size(size) => *size = parse_size(text?)?,
@@ -189,6 +193,7 @@ impl ValueRef<'_> {
             ValueRef::Log(log) => text(log),
             ValueRef::Durability(durability) => text(&name_of_choice(*durability, DURABILITIES)),
             ValueRef::Chunks(chunks) => text(&name_of_choice(*chunks, CHUNK_RULES)),
+            ValueRef::SessionAuth(auth) => text(&name_of_choice(*auth, SESSION_AUTHS)),
             ValueRef::Span(span) => text(&humantime::format_duration(*span)),
             ValueRef::OptionalSpan(span) => text(&humantime::format_duration((*span)?)),
             ValueRef::Size(size) => text(&ByteSize::from_bytes(*size)),

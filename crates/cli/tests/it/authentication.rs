@@ -1,5 +1,7 @@
 //! A server that demands a token: who gets in, by which routes, and what the others are told.
 
+mod table;
+
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -8,7 +10,7 @@ use windlass_testkit::farm::{self, ANIMALS, UPLOADS};
 use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{Request, exchange};
-use windlass_testkit::session::Session;
+use windlass_testkit::session::{Session, content_range};
 use windlass_testkit::wait;
 
 use crate::server::{own, program, scratch};
@@ -250,6 +252,37 @@ fn credentials_are_read_again_on_sighup_and_sessions_go_on() {
     wait::until("the token counts no more", || listed.status(&list) == 401);
     session.append(MEDIA, 0..MEDIA.len()).expect(201);
     assert!(!listed.server.stderr().contains("abc"));
+}
+
+#[test]
+fn session_demands_credentials_of_its_owner_where_that_is_set() {
+    let directory = TempDir::new_in(scratch()).expect("it is writable");
+    std::fs::write(directory.path().join("auth.toml"), CREDENTIALS).expect("it is writable");
+    let config = directory.path().join("windlass.toml");
+    let text = "[auth]\nfile = 'auth.toml'\n[sessions]\nauth = 'owner'\n";
+    std::fs::write(&config, text).expect("it is writable");
+    let server = own(&["--config", config.to_str().expect("it is UTF-8")]);
+    let started = exchange(server.address(), &bearing(&resumable(), "abc")).expect(200);
+    let session = Session::of_reply(server.address(), &started);
+    let first = session
+        .ranged(&content_range(MEDIA, &(0..262_144)))
+        .body(MEDIA.bytes(0..262_144));
+    let query = session.ranged("bytes */*").body("");
+    let last = session
+        .ranged(&content_range(MEDIA, &(262_144..MEDIA.len())))
+        .body(MEDIA.bytes(262_144..MEDIA.len()));
+    let cancel = session.request("DELETE").body("");
+    let ask = |request: &Request| exchange(server.address(), request);
+    // The second append finds the session in the cache.
+    for (request, right) in [(&first, 308), (&query, 308), (&last, 201), (&query, 201)] {
+        ask(request).expect(401);
+        ask(&bearing(request, "wrong")).expect(401);
+        let foreign = ask(&bearing(request, "def")).expect(403);
+        assert!(foreign.text().contains("another principal"), "{foreign:?}");
+        ask(&bearing(request, "abc")).expect(right);
+    }
+    ask(&cancel).expect(401);
+    ask(&bearing(&cancel, "def")).expect(403);
 }
 
 #[test]

@@ -14,9 +14,10 @@ use super::finish::FinalReply;
 use super::session_cache::{CachedSession, SessionCache};
 use super::sink::VaultMedia;
 use super::start_request::StartRequest;
+use crate::auth::AccessError;
 use crate::body::RequestBody;
 use crate::capacity::Capacity;
-use crate::config::Settings;
+use crate::config::{SessionAuth, Settings};
 use crate::context::Principal;
 use crate::dialects::Dialects;
 use crate::error::Error;
@@ -49,6 +50,8 @@ pub(crate) struct SessionTarget {
     pub(crate) path: String,
     /// Name of the request's dialect.
     pub(crate) dialect: &'static str,
+    /// Who sends the request, if that was established.
+    pub(crate) principal: Option<Principal>,
 }
 
 /// The reply to a request to a session.
@@ -83,6 +86,7 @@ impl Sessions {
     ) -> bool {
         let session = &cached.session;
         self.lives_at(session, &cached.request, target)
+            && self.check_principal(session, target).is_ok()
             && session.dialect == target.dialect
             && self.rules(session, &cached.request).is_ok_and(|rules| {
                 match step(&snapshot(session), &rules, request) {
@@ -241,10 +245,29 @@ impl Sessions {
         // is no path to compare. The reply is the same for every path.
         self.refuse_ended(&session)?;
         let start_request = start_request_of(&session)?;
-        if self.lives_at(&session, &start_request, target) {
-            Ok((session, start_request))
-        } else {
-            Err(Error::SessionNotFound)
+        if !self.lives_at(&session, &start_request, target) {
+            return Err(Error::SessionNotFound);
+        }
+        self.check_principal(&session, target)?;
+        Ok((session, start_request))
+    }
+
+    /// Refuses a request that must come from the principal that started the session, and does not.
+    fn check_principal(
+        &self,
+        session: &Session,
+        target: &SessionTarget,
+    ) -> Result<(), AccessError> {
+        let Some(owner) = &session.owner else {
+            return Ok(());
+        };
+        match (self.settings.session_auth, &target.principal) {
+            (SessionAuth::Uri, _) => Ok(()),
+            (SessionAuth::Owner, Some(principal)) if principal.id() == owner => Ok(()),
+            (SessionAuth::Owner, Some(_)) => Err(AccessError::Forbidden {
+                problem: "the upload was started by another principal".to_owned(),
+            }),
+            (SessionAuth::Owner, None) => Err(AccessError::CredentialsMissing),
         }
     }
 
