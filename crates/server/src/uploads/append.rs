@@ -369,7 +369,13 @@ impl Append {
         // The last checkpoint is awaited after the flush, so that both run in parallel. It must end
         // before the final commit, which begins at its offset, and before an error of the flush is
         // returned, so that no task is left behind.
-        self.offset_committer.join().await?;
+        let running = self.offset_committer.join().await;
+        // As in `end`: if the checkpoint has failed as well, its error is returned, and a fault of
+        // the flush has to stop the server nevertheless.
+        if let Err(error) = &flushed {
+            self.server.lifecycle.examine(error);
+        }
+        running?;
         let mut flushed = flushed?;
         flushed.progress.total = self.total;
         Ok((flushed, was_full))

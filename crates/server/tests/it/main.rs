@@ -12,6 +12,7 @@ mod gzip;
 mod interrupted;
 mod kinds;
 mod lives;
+mod masked;
 mod metrics;
 mod model;
 mod outages;
