@@ -175,6 +175,18 @@ impl Lifecycle {
     }
 }
 
+/// Whether `error` is a storage fault, which stops the server.
+pub(crate) fn is_fault(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Ledger(LedgerError::Fault(_))
+            | Error::Vault(VaultError::Fault(_))
+            | Error::Rejection(
+                Rejection::Ledger(LedgerError::Fault(_)) | Rejection::Vault(VaultError::Fault(_))
+            )
+    )
+}
+
 // An upload of a few KiB needs fewer.
 /// Number of polls within [`POLL_WINDOW`] up to which work stays with its request.
 const MAX_INLINE_POLLS: u32 = 8;

@@ -19,6 +19,7 @@ use super::start_request::StartRequest;
 use crate::body::RequestBody;
 use crate::capacity::Permit;
 use crate::error::{BodyError, Error};
+use crate::lifecycle::is_fault;
 use crate::locks::SessionGuard;
 
 /// One request that appends to a session.
@@ -494,7 +495,8 @@ impl Append {
     ///
     /// - *finished* on success,
     /// - *failed* after an error that the upload itself has caused,
-    /// - *finishing* after another error of the creation: the server tries again later,
+    /// - *finishing* after another error of the creation: the server tries again later. Small media
+    ///   whose finish met a storage fault is left as the fault left it: *active* or *finished*,
     /// - unchanged after an error before the creation.
     async fn finish(
         mut self: Box<Self>,
@@ -544,7 +546,9 @@ impl Append {
             // The upload did not cause the error. The session is left *finishing*, and the server
             // tries again later.
             Err(error) => {
-                if !in_vault {
+                // After a fault it is unknown whether the finish was committed. No commit may
+                // follow: its own error, such as `Fenced`, would hide the fault.
+                if !in_vault && !is_fault(&error) {
                     self.offset_committer
                         .commit(flushed, SessionState::Finishing)
                         .await?;

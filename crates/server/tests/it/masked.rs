@@ -8,11 +8,13 @@ use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Tr
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_testkit::media::Media;
 
-use crate::world::World;
+use crate::world::{SMALL_MEDIA, World};
 
 /// Three write buffers: the checkpoint that follows the first one still runs when the last one is
 /// flushed.
 const LARGE: Media = Media::new(21, 2_200_000);
+
+const SMALL: Media = Media::new(22, SMALL_MEDIA);
 
 fn has_failed(world: &World) -> bool {
     world.server.failed().now_or_never().is_some()
@@ -41,5 +43,27 @@ async fn fault_of_a_flush_stops_the_server_also_if_the_checkpoint_has_failed() {
         assert_eq!(vault_calls.calls_of("sync"), 1, "that of the checkpoint");
         assert_eq!(commits.calls_of("commit_offset"), 1);
         assert!(has_failed(&world), "after {checkpoint:?}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_committed_after_a_finish_of_small_media_with_an_unknown_outcome() {
+    for fault in [InjectedFault::Fault, InjectedFault::Lost] {
+        let calls = Arc::new(Faults::new(Trigger::CallsOf("apply"), fault));
+        let ledger = FaultyLedger::new(Arc::new(MemoryLedger::new()), Arc::clone(&calls));
+        let world = World::new(
+            Stores {
+                ledger: Arc::new(ledger),
+                vault: Arc::new(MemoryVault::new()),
+            },
+            Arc::default(),
+        );
+        let session = world.start(Some(SMALL.len())).await.expect("it begins");
+        let range = format!("bytes 0-{}/{}", SMALL.len() - 1, SMALL.len());
+        let reply = world.put(&session, &range, SMALL).await;
+        assert_eq!(reply.status, 503, "{reply:?}");
+        assert_eq!(calls.calls_of("apply"), 1);
+        assert_eq!(calls.calls_of("commit_offset"), 0, "after {fault:?}");
+        assert!(has_failed(&world), "after {fault:?}");
     }
 }
