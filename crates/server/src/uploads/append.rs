@@ -29,7 +29,6 @@ struct Append {
     server: Arc<ServerState>,
     /// The request that started the session.
     start_request: StartRequest,
-    guard: SessionGuard,
     sink: MediaSink,
     /// Digests to compute in addition to CRC32C.
     wanted: Wanted,
@@ -40,7 +39,10 @@ struct Append {
     is_gzip: bool,
     offset_committer: OffsetCommitter,
     /// Counts against the limit on running uploads.
-    _permit: Permit,
+    permit: Permit,
+    /// Dropped after the media and the permit: as soon as a newer request has the guard, it needs
+    /// the permit and opens the media.
+    guard: SessionGuard,
 }
 
 /// Why reading a body ended.
@@ -155,12 +157,12 @@ impl Append {
             offset_committer: OffsetCommitter::new(server, session, total),
             server: Arc::clone(server),
             start_request,
-            guard,
             sink,
             wanted,
             total,
             is_gzip: false,
-            _permit: permit,
+            permit,
+            guard,
         }))
     }
 
@@ -435,9 +437,10 @@ impl Append {
         let Self {
             server,
             start_request,
-            guard,
             sink,
             offset_committer,
+            permit,
+            guard,
             ..
         } = *self;
         let session = offset_committer.session;
@@ -448,6 +451,7 @@ impl Append {
             media: sink.into_vault_media(),
             since: server.clock.now(),
         });
+        drop(permit);
         drop(guard);
         offset
     }
@@ -477,17 +481,12 @@ impl Append {
         self.offset_committer
             .commit(flushed, SessionState::Active)
             .await?;
-        let Self {
-            server,
-            offset_committer,
-            guard,
-            ..
-        } = *self;
-        // The guard is released before the newer request is awaited, which needs it.
-        drop(guard);
-        let reply = server
-            .sessions
-            .yield_to_newer(offset_committer.session.id, position, body);
+        let server = Arc::clone(&self.server);
+        let id = self.offset_committer.session.id;
+        // Releases the media, the permit and the guard. The newer request needs them, and the rest
+        // of this body may take hours.
+        drop(self);
+        let reply = server.sessions.yield_to_newer(id, position, body);
         reply.await.map(SessionReply::Final)
     }
 

@@ -14,12 +14,14 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tower_service::Service as _;
-use windlass_server::{Ended, ReplyBody, Stores};
+use windlass_discovery::Api;
+use windlass_server::{Ended, ReplyBody, ServedApi, Stores};
 use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 
-use crate::world::{Reply, World};
+use crate::world::{Reply, World, limits};
 
 const MEDIA: Media = Media::new(3, 3_000_000);
 
@@ -35,13 +37,17 @@ struct Standing {
 
 impl Standing {
     async fn new() -> Self {
+        Self::of(World::without_checkpoints).await
+    }
+
+    async fn of(world: impl FnOnce(Stores) -> World) -> Self {
         let calls = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
         let ledger = Arc::new(MemoryLedger::new());
         let stores = Stores {
             ledger: Arc::new(FaultyLedger::new(ledger, Arc::clone(&calls))),
             vault: Arc::new(MemoryVault::new()),
         };
-        let world = World::without_checkpoints(stores.clone());
+        let world = world(stores.clone());
         let session = world.start(Some(MEDIA.len())).await.expect("it begins");
         Self {
             stores,
@@ -114,6 +120,24 @@ async fn bytes_read_are_kept_when_a_newer_append_takes_over() {
     let reply = world.put(&standing.session, &whole_range(), again).await;
     assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
     assert!(world.media(&reply).await == MEDIA.whole(), "other media");
+    older.abort();
+}
+
+/// The older request still reads its body then, which never ends.
+#[tokio::test(start_paused = true)]
+async fn superseded_append_does_not_count_against_the_limit_on_uploads() {
+    let one_upload = |stores| {
+        let mut limits = limits();
+        limits.uploads = 1;
+        let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
+        let farm = ServedApi::with_default_handler(farm);
+        World::limited(farm, stores, Arc::default(), limits)
+    };
+    let standing = Standing::of(one_upload).await;
+    let older = standing.append().await;
+    let world = &standing.world;
+    let reply = world.put(&standing.session, &whole_range(), MEDIA).await;
+    assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
     older.abort();
 }
 
