@@ -323,10 +323,11 @@ impl Sessions {
 
     /// Ends a session as failed. Returns the outcome.
     pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) -> FailOutcome {
-        self.lifecycle.sweep_now.notify_one();
         match self.ledger.end(id, epoch, EndSession::Failed).await {
             Ok(()) => {
                 self.metrics.sessions.failed.inc();
+                // After the commit: only now its media is garbage that the sweep can find.
+                self.lifecycle.sweep_now.notify_one();
                 FailOutcome::Recorded
             }
             Err(LedgerError::Fenced) => {

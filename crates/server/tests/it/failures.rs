@@ -12,7 +12,7 @@ use http_body_util::StreamBody;
 use tower_service::Service as _;
 use windlass_discovery::Api;
 use windlass_server::{ServedApi, Stores};
-use windlass_store::fault::{Faults, FaultyVault, InjectedFault, Trigger};
+use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{
     Ledger as _, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit, Progress, SessionId,
@@ -72,6 +72,39 @@ async fn unreferenced_media_is_deleted_at_once_also_if_small_media_was_committed
     assert_eq!(exceed_limit(&world, &session, 10).await, 413);
     assert_eq!(world.query(&session).await.status, StatusCode::GONE);
     assert_eq!(count(&vault).await, 0);
+}
+
+/// A sweep that began before the end of the session is committed would find nothing, and the next
+/// one comes a minute later.
+#[tokio::test(start_paused = true)]
+async fn media_of_a_failed_session_is_swept_soon_also_if_its_end_takes_long() {
+    let slow = InjectedFault::Slow(Duration::from_secs(10));
+    let ends = Arc::new(Faults::new(Trigger::CallsOf("end"), slow));
+    let vault = MemoryVault::new();
+    let ledger = FaultyLedger::new(Arc::new(MemoryLedger::new()), ends);
+    let stores = Stores {
+        ledger: Arc::new(ledger),
+        vault: Arc::new(vault.clone()),
+    };
+    let world = World::without_checkpoints(stores);
+    let serving = world.serve().await;
+    let media = Media::new(3, 2 * SMALL_MEDIA);
+    let session = world.start(Some(media.len())).await.unwrap();
+    let part = Body::Whole(media.bytes(0..media.len() - 1));
+    let range = format!("bytes 0-{}/{}", media.len() - 2, media.len());
+    assert_eq!(world.put(&session, &range, part).await.status, 308);
+    assert_eq!(count(&vault).await, 1);
+    let last = format!("bytes {0}-{0}/{1}", media.len() - 1, media.len());
+    let headers = [
+        ("content-range", last.as_str()),
+        ("x-goog-hash", "crc32c=AAAAAA=="),
+    ];
+    let rest = Body::Whole(media.bytes(media.len() - 1..media.len()));
+    let reply = world.send("PUT", &session, &headers, rest).await;
+    assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{reply:?}");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(count(&vault).await, 0);
+    serving.stop().await.unwrap();
 }
 
 /// Sends media from `offset` on until it exceeds the limit of the method. Returns the status.
