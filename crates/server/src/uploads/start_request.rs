@@ -275,7 +275,9 @@ impl StartRequest {
     }
 }
 
-/// Returns the conditional headers with their values, by name.
+/// Returns the conditional headers with their values, by name. Bytes that are not UTF-8 are replaced,
+/// as where the conditions are evaluated: a tag with such bytes is not one of this server's. A value
+/// is never left out, because the upload would then be unconditional.
 fn conditions(headers: &HeaderMap) -> Vec<(String, String)> {
     let names = [
         IF_MATCH,
@@ -285,7 +287,10 @@ fn conditions(headers: &HeaderMap) -> Vec<(String, String)> {
     ];
     let values = names.iter().flat_map(|name| {
         let values = headers.get_all(name).into_iter();
-        values.filter_map(|value| Some((name.to_string(), value.to_str().ok()?.to_owned())))
+        values.map(|value| {
+            let value = String::from_utf8_lossy(value.as_bytes());
+            (name.to_string(), value.into_owned())
+        })
     });
     values.collect()
 }

@@ -165,6 +165,22 @@ async fn finish_that_moves_small_media_to_a_full_disk_can_be_repeated() {
     assert_eq!(next.media(&reply).await, media.whole());
 }
 
+/// A tag need not be ASCII (RFC 9110, 8.8.3). Without its condition the upload would replace the
+/// media.
+#[tokio::test]
+async fn upload_on_condition_of_a_tag_that_is_not_ascii_is_refused() {
+    let (world, _) = without_checkpoints();
+    let old = Media::new(7, 100);
+    let reply = world.simple(farm::ANIMALS, "image/png", &old.whole()).await;
+    let uri = format!("{}/{}?uploadType=media", farm::UPLOADS, reply.field("id"));
+    for tag in ["\"é\"", "W/\"é\"", "é"] {
+        let headers = [("if-match", tag)];
+        let refused = world.send("PUT", &uri, &headers, "new").await;
+        assert_eq!(refused.status, 412, "{tag}: {refused:?}");
+    }
+    assert_eq!(world.media(&reply).await, old.whole());
+}
+
 /// A session that is finishing, with a start that no version of the server has written.
 async fn finishing(ledger: &MemoryLedger) -> SessionId {
     let id = SessionId::from_bytes([1; 32]);
