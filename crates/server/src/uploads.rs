@@ -23,8 +23,8 @@
 //!
 //! - A *request* is an HTTP request. The *start request*
 //!   ([`StartRequest`](start_request::StartRequest)) is what the server keeps of the request that
-//!   started an upload. Later requests append to the upload; an upload of one request
-//!   has none.
+//!   started an upload. Later requests append to the upload, unless one request is all
+//!   of it.
 //! - The *ledger* is the database of sessions, resources and small media. The *vault* stores larger
 //!   media. Both are traits of `windlass_store`. *Small media* is media of at most
 //!   [`Limits::small_media`](crate::config::Limits::small_media) bytes.
@@ -38,8 +38,9 @@
 //!   process. A request takes the guard first and the lease second. While it holds the guard, no
 //!   other request of this process can take a lease. A request that holds both is the *writer* of
 //!   the session. A `MediaWriter` is something else: it writes the bytes of one media to the vault.
-//! - The newest request that needs the lease wins; a query needs none. It *takes over* the session:
-//!   it asks the writer to stop and waits for the guard. The older request is *superseded*: it
+//! - The newest request that needs the lease wins. It *takes over* the session: it asks the writer to
+//!   stop and waits for the guard. A query needs no lease, unless all bytes are committed and the
+//!   dialect has it finish the upload. The older request is *superseded*: it
 //!   commits the bytes that it has received, except those of an incomplete gzip body, and releases
 //!   the guard. An older request that has not got the guard yet gives up waiting for it.
 //! - A request is *fenced* if the ledger refuses its change of a session, because its epoch is not

@@ -596,8 +596,17 @@ async fn fail_if_media_lost(server: &ServerState, session: &Session, error: Erro
         // An upload never continues without acknowledged bytes (docs/durability.md).
         Error::MediaLost(_) | Error::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }) => {
             let failed = server.sessions.fail(session.id, session.epoch).await;
-            if !matches!(failed, FailOutcome::Fenced) {
-                tracing::error!(session = ?session.id, %error, "committed bytes are lost; the session ends");
+            let id = session.id;
+            match failed {
+                FailOutcome::Recorded => {
+                    tracing::error!(session = ?id, %error, "committed bytes are lost; the session ends");
+                }
+                FailOutcome::Unrecorded(_) => tracing::error!(
+                    session = ?id,
+                    %error,
+                    "committed bytes were not found; whether the session has ended is unknown"
+                ),
+                FailOutcome::Fenced => {}
             }
             failed.error_for_reply(SessionError::Gone.into())
         }

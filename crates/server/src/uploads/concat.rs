@@ -101,7 +101,8 @@ impl<'a> Concat<'a> {
         let error = loop {
             attempt += 1;
             let asked = wanted.media();
-            // Kept, in case the handler names the same media again.
+            // An error that media is lost is kept. It is returned if the handler names the same media
+            // again.
             let media_lost = match self.attempt(&mut made, wanted).await {
                 Ok(reply) => {
                     // The call may have replaced or deleted resources.

@@ -197,11 +197,13 @@ pub(super) async fn try_finish(
     Ok(reply)
 }
 
-/// Asks the handler which media the call needs, after its sources have changed.
+/// Asks the handler again which media the call needs, after an attempt has failed. The sources may
+/// have changed since.
 ///
 /// # Errors
 /// The handler's, which may not find a source any more. [`Error::Crowded`] if the call needs no media
-/// any more.
+/// any more: other calls have changed what it does. The client repeats it, and is then answered without
+/// media.
 pub(super) async fn concatenation(
     server: &ServerState,
     start_request: &StartRequest,

@@ -1,5 +1,5 @@
 //! Uploads of one request: simple, multipart, and embedded in JSON. They have no session, so the
-//! client must repeat the whole request if it breaks. Their start request is the only one.
+//! client must repeat the whole request if it breaks. No request follows their start request.
 
 use std::sync::Arc;
 
@@ -302,7 +302,7 @@ impl<'a> SingleRequestUpload<'a> {
         Ok(())
     }
 
-    /// Starts to write the sink's buffer.
+    /// Has the sink write its buffer. Pooled bytes may still be on their way when this returns.
     async fn write(&mut self) -> Result<(), Error> {
         self.server.stores.admit_write(self.sink.buffered_len())?;
         self.sink.write(false).await?;

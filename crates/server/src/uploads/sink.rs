@@ -341,8 +341,8 @@ impl MediaSink {
         (from, slices)
     }
 
-    /// Writes and syncs all accepted bytes, except those of small media. Returns the progress that
-    /// may now be committed.
+    /// Writes and syncs all accepted bytes if [`Self::is_for_vault`]. Otherwise returns them for the
+    /// ledger. In both cases returns the progress that may now be committed.
     pub(crate) async fn flush_and_sync(&mut self) -> Result<FlushedMedia, Error> {
         self.await_write().await?;
         if !self.is_for_vault() {
