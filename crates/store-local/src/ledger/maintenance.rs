@@ -21,6 +21,7 @@ use super::changes::{ChangeError, Tables};
 use super::prepare_files;
 use super::rows::{self, UnwrittenEpochs};
 use super::schema::{self, SchemaError};
+use super::wal::Wal;
 use crate::directory::Identity;
 use crate::{Durability, OpenError, filesystem};
 
@@ -253,10 +254,12 @@ impl LedgerReader {
 }
 
 /// The connection on which a repair writes. Every change is a transaction of its own, durable when
-/// the call returns.
+/// the call returns. After an error the connection must not be used: a sync may have failed, and a
+/// failed sync must not be retried.
 #[derive(Debug)]
 pub(crate) struct Repair {
     connection: Connection,
+    wal: Wal,
     /// Always empty: no server runs, so no lease is in force.
     unwritten_epochs: UnwrittenEpochs,
 }
@@ -266,10 +269,26 @@ impl Repair {
     /// the caller has read from it and compared with the vault. The caller holds the lock of the
     /// directory.
     pub(crate) fn open(path: &Path, identity: Identity) -> Result<Self, OpenError> {
-        prepare_files(path, Durability::Disk).map_err(|source| OpenError::io(path, source))?;
+        let space = filesystem::space(path).map_err(|source| OpenError::io(path, source))?;
+        Self::open_on(path, identity, space.total)
+    }
+
+    /// As [`Repair::open`], on a disk of `disk_len` bytes.
+    pub(super) fn open_on(
+        path: &Path,
+        identity: Identity,
+        disk_len: u64,
+    ) -> Result<Self, OpenError> {
+        let io = |source| OpenError::io(path, source);
+        prepare_files(path, Durability::Disk).map_err(io)?;
         let connection = schema::open_writer(path, identity, Durability::Disk);
+        let mut connection = connection.map_err(|source| source.at(path))?;
+        let wal_len = filesystem::len(&filesystem::with_suffix(path, "-wal")).map_err(io)?;
+        let wal = Wal::watch(&mut connection, disk_len, wal_len)
+            .map_err(|source| SchemaError::from(source).at(path))?;
         Ok(Self {
-            connection: connection.map_err(|source| source.at(path))?,
+            connection,
+            wal,
             unwritten_epochs: UnwrittenEpochs::default(),
         })
     }
@@ -301,10 +320,17 @@ impl Repair {
             unwritten_epochs: &self.unwritten_epochs,
         };
         match change(&tables) {
-            Ok(()) => transaction.commit().map(|()| true),
-            Err(ChangeError::Refused(_)) => Ok(false),
-            Err(ChangeError::Sqlite(error)) => Err(error),
+            Ok(()) => transaction.commit()?,
+            Err(ChangeError::Refused(_)) => return Ok(false),
+            Err(ChangeError::Sqlite(error)) => return Err(error),
         }
+        // A repair may make hundreds of thousands of commits. Without checkpoints the WAL would hold
+        // the pages of all of them. No other connection has a read transaction now, so the checkpoint
+        // is complete, and the next commit restarts the WAL.
+        if self.wal.is_checkpoint_due() {
+            self.wal.checkpoint(&self.connection)?;
+        }
+        Ok(true)
     }
 }
 

@@ -20,6 +20,35 @@ async fn long_wal_is_checkpointed_and_restarted() {
     );
 }
 
+#[test]
+fn wal_of_a_long_repair_is_checkpointed_and_restarted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, mut writer) = new_database(&dir);
+    let garbage: Vec<_> = (0..250).map(|n| MediaId::from_bytes([n; 16])).collect();
+    let transaction = writer.transaction().unwrap();
+    for id in &garbage {
+        let insert = "INSERT INTO garbage (media) VALUES (?1)";
+        transaction.execute(insert, [id.as_bytes()]).unwrap();
+    }
+    transaction.commit().unwrap();
+    drop(writer);
+    // A checkpoint is due when the pending pages take a quarter of the disk.
+    let disk_len = 4 * 32 * PAGE_LEN;
+    let repair = Repair::open_on(&path, IDENTITY, disk_len).unwrap();
+    for id in garbage {
+        assert!(repair.forget_garbage(id).unwrap());
+    }
+    let wal = filesystem::with_suffix(&path, "-wal");
+    let len = wal.metadata().unwrap().len();
+    assert!(
+        len < 64 * PAGE_LEN,
+        "each of 250 commits adds a page: {len} bytes"
+    );
+    drop(repair);
+    let reader = LedgerReader::open(&path).unwrap();
+    assert!(reader.garbage(None).unwrap().is_empty());
+}
+
 #[tokio::test]
 async fn change_without_space_is_repeated_after_a_complete_checkpoint() {
     let test = TestLedger::new();
