@@ -544,11 +544,11 @@ impl SpaceProbe {
         // next checkpoint needs this space to lengthen the file, so it is not available.
         let available = space
             .available
-            .saturating_sub(size.all_pages.saturating_sub(file_len));
+            .saturating_sub(size.all_bytes.saturating_sub(file_len));
         self.reserve.refill(available);
         Ok(SpaceReport {
             space: Space { available, ..space },
-            reclaimable: size.free_pages + file_len.saturating_sub(size.all_pages),
+            reclaimable: size.free_bytes + file_len.saturating_sub(size.all_bytes),
         })
     }
 }
@@ -574,10 +574,10 @@ impl SpaceReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct DatabaseSize {
     /// Number of bytes in all pages, which is the length of the database.
-    all_pages: u64,
+    all_bytes: u64,
     /// Number of bytes in free pages. Deleted rows have left them, and SQLite reuses them for new
     /// rows.
-    free_pages: u64,
+    free_bytes: u64,
 }
 
 impl DatabaseSize {
@@ -589,8 +589,8 @@ impl DatabaseSize {
             pages.map(|pages| pages.unsigned_abs() * PAGE_LEN)
         };
         Ok(Self {
-            all_pages: bytes("page_count")?,
-            free_pages: bytes("freelist_count")?,
+            all_bytes: bytes("page_count")?,
+            free_bytes: bytes("freelist_count")?,
         })
     }
 }

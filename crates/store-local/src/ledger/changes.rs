@@ -123,7 +123,8 @@ impl Change {
     /// Returns the purpose for which the change may use the reserve, or `None` if it must not.
     ///
     /// The reserve is for changes that free space, for commits of offsets that bring no small media,
-    /// and for finishes, whatever they write: an upload has only one, and only this change is missing.
+    /// and for finishes, whatever they write: an upload has only one finish, and this change is all
+    /// that it still lacks.
     /// All other changes would only use it up.
     pub(super) fn purpose(&self) -> Option<Purpose> {
         match self {
@@ -132,7 +133,7 @@ impl Change {
             }
             Self::Apply(changes) if changes.makes_space() => Some(Purpose::MakeSpace),
             Self::Apply(changes) if changes.finish.is_some() => Some(Purpose::Finish),
-            // It brings no bytes into the database.
+            // It brings no media into the database.
             Self::OffsetCommit { commit, .. } if commit.small_media.is_none() => {
                 Some(Purpose::Finish)
             }

@@ -343,8 +343,8 @@ const STEP_PAGES: i32 = 256;
 /// An earlier file at `target` is deleted first, with its WAL. The content of the copy is durable
 /// when this returns. Its directory entry is not: the caller must sync the directory.
 ///
-/// A read transaction holds the snapshot while pages are copied. Writers are not delayed, but the
-/// WAL cannot restart until the transaction has ended.
+/// A read transaction holds the snapshot while pages are copied. Commits go on, but the WAL cannot
+/// restart until the transaction has ended.
 pub(crate) fn copy(
     source: &Path,
     target: &Path,

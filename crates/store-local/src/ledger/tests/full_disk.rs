@@ -182,7 +182,7 @@ async fn free_pages_are_returned_to_a_disk_that_is_short_of_space() {
     assert_eq!(ledger.expire(all, 100).await.unwrap(), 8);
     let size = async || ledger.readers.read(DatabaseSize::of).await.unwrap();
     let before = size().await;
-    let reclaimable = before.free_pages;
+    let reclaimable = before.free_bytes;
     assert!(reclaimable > 8 << 20, "{before:?}");
     let report = |available| {
         let (total, disk) = (u64::MAX, 0);
@@ -200,9 +200,9 @@ async fn free_pages_are_returned_to_a_disk_that_is_short_of_space() {
     // The file is shortened after the reply and before the next change.
     ledger.change(Change::Shrink).await.unwrap();
     let after = size().await;
-    assert_eq!(after.free_pages, 0);
+    assert_eq!(after.free_bytes, 0);
     assert!(
-        after.all_pages <= before.all_pages - reclaimable,
+        after.all_bytes <= before.all_bytes - reclaimable,
         "{after:?}, {before:?}"
     );
     let len = path.metadata().unwrap().len();
@@ -222,12 +222,12 @@ async fn space_for_pages_that_only_the_wal_has_is_not_available() {
     let database = path.metadata().unwrap().len();
     assert!(database < 1 << 20, "it is in the WAL only: {database}");
     let mut size = test.ledger.readers.read(DatabaseSize::of).await.unwrap();
-    assert!(size.all_pages > 8 << 20, "{size:?}");
+    assert!(size.all_bytes > 8 << 20, "{size:?}");
     let probe = SpaceProbe::of(
         &path,
         Arc::new(Reserve::open(&test.dir.path().join("other")).unwrap()),
     );
     let more_than_any_disk = u64::MAX / 2;
-    size.all_pages = database + more_than_any_disk;
+    size.all_bytes = database + more_than_any_disk;
     assert_eq!(probe.probe(size).unwrap().space.available, 0);
 }
