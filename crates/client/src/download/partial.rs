@@ -7,9 +7,12 @@
 //! The files of an earlier run are not changed until a response with media arrives, except that
 //! bytes that the sidecar does not cover are removed from the part.
 //!
-//! Nothing is synced before the media is complete, so the part may have any content after a power
-//! failure. The sidecar therefore has the length and the CRC32C of the received bytes. A later run
-//! continues after these bytes if the part begins with them. Otherwise it starts at the first byte.
+//! The sidecar is synced when it is created, which is before the first byte of the part is written. So
+//! a part with bytes is never without its sidecar, which shows to which download it belongs. Later the
+//! sidecar is overwritten in place, and nothing is synced before the media is complete. After a power
+//! failure the sidecar may be an older one, and the part may have any content. The sidecar therefore
+//! has the length and the CRC32C of the received bytes. A later run continues after these bytes if the
+//! part begins with them. Otherwise it starts at the first byte.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -39,6 +42,8 @@ const SIDECAR_INTERVAL: u64 = 2 << 20;
 pub(super) struct Partial {
     files: Files,
     owned: Owned,
+    /// The sidecar, once this run has created it.
+    sidecar: Option<File>,
     media_headers: MediaHeaders,
     /// Number of bytes received, including those in `buffered`.
     received: u64,
@@ -108,6 +113,7 @@ impl Partial {
         Self {
             files,
             owned,
+            sidecar: None,
             media_headers: MediaHeaders::default(),
             received: 0,
             recorded: 0,
@@ -190,12 +196,14 @@ impl Partial {
             crc32c: hasher.crc32c(),
         };
         let (files, media_headers) = (self.files.clone(), self.media_headers.clone());
-        blocking(move || {
+        let open = self.sidecar.take();
+        let written = blocking(move || {
             files
-                .write_sidecar(&media_headers, received)
+                .write_sidecar(open, &media_headers, received)
                 .map_err(files.file_error())
-        })
-        .await
+        });
+        self.sidecar = Some(written.await?);
+        Ok(())
     }
 
     /// Writes all buffered bytes and returns the position after them.
@@ -240,7 +248,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Writes all received bytes and the sidecar, without a sync.
+    /// Writes all received bytes and the sidecar. Only a new sidecar is synced.
     pub(super) async fn flush(&mut self) -> Result<(), DownloadError> {
         self.write_sidecar().await
     }

@@ -6,7 +6,8 @@
 //! a sidecar of another download: nothing is lost with them. Links are not followed.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use http::HeaderValue;
@@ -144,12 +145,36 @@ impl Files {
         }
     }
 
+    /// Writes the sidecar and returns it. `open` is the sidecar that this run has created, if it has:
+    /// it is overwritten in place, without a sync, if it still has its name and its length.
     pub(super) fn write_sidecar(
         &self,
+        open: Option<File>,
         media_headers: &MediaHeaders,
         received: ReceivedPrefix,
-    ) -> io::Result<()> {
-        Sidecar::new(self.url, media_headers, received).write(&self.sidecar, self.directory())
+    ) -> io::Result<File> {
+        let content = Sidecar::new(self.url, media_headers, received).to_bytes()?;
+        if let Some(file) = open
+            && is_at(&file, &self.sidecar)?
+            && file.metadata()?.len() == content.len() as u64
+        {
+            // A file system may leave a file empty that was renamed and not synced before a power
+            // failure. A file that is overwritten has its old or its new content.
+            file.write_all_at(&content, 0)?;
+            return Ok(file);
+        }
+        self.create_sidecar(&content)
+    }
+
+    /// Creates the sidecar, or replaces it atomically. It is readable by its owner only.
+    fn create_sidecar(&self, content: &[u8]) -> io::Result<File> {
+        let mut file = NamedTempFile::new_in(self.directory())?;
+        file.write_all(content)?;
+        // Before the rename, so that the content is durable if the name is. The directory is not
+        // synced: file systems with a journal make the name durable before any byte that the part
+        // gets afterwards.
+        file.as_file().sync_all()?;
+        Ok(file.persist(&self.sidecar)?)
     }
 
     fn remove_sidecar(&self) -> io::Result<()> {
@@ -265,6 +290,10 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 /// Maximum size of the sidecar in bytes.
 const MAX_SIDECAR: u64 = 64 << 10;
 
+/// The length of a sidecar is a multiple of this number of bytes, a sector: disks write a sector as a
+/// whole.
+const SIDECAR_STEP: usize = 512;
+
 /// The content of the sidecar: identifies the media and the bytes of it in the part.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Sidecar {
@@ -331,12 +360,12 @@ impl Sidecar {
         })
     }
 
-    /// Replaces the file atomically. It is readable by its owner only.
-    pub(super) fn write(&self, path: &Path, directory: &Path) -> io::Result<()> {
-        let mut file = NamedTempFile::new_in(directory)?;
-        serde_json::to_writer(&mut file, self)?;
-        file.persist(path)?;
-        Ok(())
+    /// Returns the JSON, padded with spaces, so that a sidecar of the same media with another number
+    /// of received bytes nearly always has the same length.
+    fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        let mut json = serde_json::to_vec(self)?;
+        json.resize(json.len().next_multiple_of(SIDECAR_STEP), b' ');
+        Ok(json)
     }
 
     pub(super) fn is_for_url(&self, url: Sha256) -> bool {

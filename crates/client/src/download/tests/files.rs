@@ -127,6 +127,62 @@ async fn sidecar_is_written_during_the_download() {
     dir.assert_complete(&media());
 }
 
+/// After a power failure, a sidecar that was replaced without a sync may be empty. The part would then
+/// be taken for a file of another program.
+#[cfg(unix)]
+#[tokio::test]
+async fn sidecar_is_overwritten_and_not_replaced_during_the_download() {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let dir = DownloadDir::new();
+    let sidecar = dir.sidecar();
+    let server = Server::new(media()).failing([Fault::BreaksAfter(2_200_000)]);
+    let created = std::sync::Mutex::new(None);
+    let watch = |_: DownloadProgress| {
+        let content = fs::read(&sidecar).unwrap();
+        // Kept open, so that no other file gets its inode.
+        let opened = fs::File::open(&sidecar).unwrap();
+        let mut created = created.lock().unwrap();
+        created.get_or_insert((opened, content));
+    };
+    let download = dir.download().schedule(no_waits());
+    download.run(&server, None, watch).await.unwrap_err();
+    let (opened, content) = created.into_inner().unwrap().unwrap();
+    let inode = |stat: fs::Metadata| (stat.dev(), stat.ino());
+    let before = inode(opened.metadata().unwrap());
+    assert_eq!(inode(fs::metadata(&sidecar).unwrap()), before);
+    assert_ne!(fs::read(&sidecar).unwrap(), content);
+    dir.run(&server).await.unwrap();
+    assert_starts(&server, [None, Some(2_200_000)]);
+    dir.assert_complete(&media());
+}
+
+#[tokio::test]
+async fn sidecar_that_was_removed_during_the_download_is_written_again() {
+    let dir = DownloadDir::new();
+    let sidecar = dir.sidecar();
+    let server = Server::new(media()).failing([Fault::BreaksAfter(2_200_000)]);
+    let watch = |progress: DownloadProgress| {
+        if progress.received == 2_200_000 {
+            fs::remove_file(&sidecar).ok();
+        }
+    };
+    let download = dir.download().schedule(no_waits());
+    download.run(&server, None, watch).await.unwrap_err();
+    dir.run(&server).await.unwrap();
+    assert_starts(&server, [None, Some(2_200_000)]);
+}
+
+#[tokio::test]
+async fn part_with_bytes_and_an_empty_sidecar_is_not_touched() {
+    let dir = DownloadDir::new();
+    fs::write(dir.part(), PRECIOUS).unwrap();
+    fs::write(dir.sidecar(), "").unwrap();
+    let error = dir.run(&Server::new(media())).await.unwrap_err();
+    assert!(matches!(&error, DownloadError::UnrelatedFile { path } if *path == dir.part()));
+    assert_eq!(fs::read(dir.part()).unwrap(), PRECIOUS);
+}
+
 #[tokio::test]
 async fn second_run_on_the_same_part_is_refused() {
     let dir = DownloadDir::new();
