@@ -86,6 +86,9 @@ impl Download {
     /// Describes a download of `url` to the file `target`. It must not exist, unless
     /// [`overwrite`](Self::overwrite) permits it. The bytes are received into a file of the same
     /// name with the suffix `.part`.
+    ///
+    /// A process that is killed in the moment in which it begins a download may leave a small file in
+    /// the same directory, whose name begins with `.tmp`. It can be removed.
     pub fn new(url: Url, target: impl Into<PathBuf>) -> Self {
         Self {
             url,
