@@ -314,14 +314,18 @@ async fn unfinished(upload: &Upload, media: &Media) -> Result<Option<LockedRecor
 }
 
 /// Returns the upload type: the one set by the caller, else the one in the URL, else one that
-/// depends on the size of the media.
+/// depends on the size of the media. Refuses metadata for a type that does not send it.
 async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<UploadType, Error> {
     let parameters = Parameters::parse(upload.url.query()).map_err(ErrorCause::from)?;
     let requested = upload
         .requested_type
         .or_else(|| UploadType::from_parameters(&parameters).ok().flatten());
-    if requested == Some(UploadType::Resumable) {
-        return Ok(UploadType::Resumable);
+    match requested {
+        Some(UploadType::Resumable) => return Ok(UploadType::Resumable),
+        Some(UploadType::Media) if upload.metadata.is_some() => {
+            return Err(ErrorCause::MetadataNotSent.into());
+        }
+        _ => {}
     }
     let size = single_request_size(media).await?;
     match (requested, size) {

@@ -86,6 +86,10 @@ pub(crate) enum ErrorCause {
     HttpMethod,
     #[error("the metadata must be a JSON object")]
     MetadataNotAnObject,
+    #[error(
+        "an upload of the type media sends no metadata: choose the type multipart or resumable, or leave out the metadata"
+    )]
+    MetadataNotSent,
     #[error("the metadata cannot be written as JSON")]
     Metadata(#[source] serde_json::Error),
     #[error("a content type must be type/subtype, for instance image/jpeg")]
@@ -144,6 +148,7 @@ impl ErrorCause {
             | Self::Parameter(_)
             | Self::HttpMethod
             | Self::MetadataNotAnObject
+            | Self::MetadataNotSent
             | Self::Metadata(_)
             | Self::ContentType
             | Self::ChunkSize(_)

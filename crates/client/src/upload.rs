@@ -184,7 +184,9 @@ impl Upload {
         }
     }
 
-    /// Sets the upload type. It wins over a parameter `uploadType` in the URL.
+    /// Sets the upload type. It wins over a parameter `uploadType` in the URL. The type `media` sends
+    /// no [metadata](Self::metadata): an upload of this type that has some fails with
+    /// [`Kind::Usage`](crate::Kind::Usage) before the first request.
     ///
     /// If there is neither, media of up to 5 MiB is uploaded in a single request, as multipart if
     /// there is metadata, and larger media is resumable. A stream is also resumable if it is longer

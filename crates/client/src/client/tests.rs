@@ -268,6 +268,26 @@ async fn small_media_is_one_request_and_large_media_a_session() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn metadata_that_the_upload_type_does_not_send_is_refused_before_the_first_request() {
+    let metadata = serde_json::json!({"name": "Llama"});
+    let described = |url: &str| {
+        let upload = Upload::new(url.parse().expect("it is a URL")).expect("it is http");
+        upload.metadata(&metadata).expect("it is an object")
+    };
+    for upload in [
+        described("http://h/upload?uploadType=media"),
+        described("http://h/upload").upload_type(UploadType::Media),
+    ] {
+        let script = Script::new([]);
+        let error = run(&script, upload, b"Llama").await;
+        let error = error.expect_err("the metadata would be lost");
+        assert_eq!(error.kind(), Kind::Usage);
+        assert!(error.to_string().contains("multipart"), "{error}");
+        assert!(script.seen().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn stream_ends_with_its_total_and_stays_within_its_window() {
     const Q: usize = 256 * 1024;
     let media: &'static [u8] = vec![7; 2 * Q].leak();
