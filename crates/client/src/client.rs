@@ -12,7 +12,7 @@ use windlass_proto::upload_type::UploadType;
 
 use crate::download::{Download, DownloadProgress, Downloaded};
 use crate::error::{Error, ErrorCause};
-use crate::journal::{JournalError, LockedRecord};
+use crate::journal::{Journal, JournalError, LockedRecord, Record};
 use crate::session_uri::SessionUri;
 use crate::source::{Media, Source};
 use crate::token::{TokenSource, TransportAndToken};
@@ -302,15 +302,23 @@ async fn unfinished(upload: &Upload, media: &Media) -> Result<Option<LockedRecor
     let Some(source) = media.identity().await? else {
         return Ok(None);
     };
-    // The last one is the newest.
-    let Some(record) = journal.find(&upload.key(&source))?.pop() else {
-        return Ok(None);
-    };
-    match journal.lock(&record.id) {
-        Ok(locked) => Ok(Some(locked)),
-        Err(error @ JournalError::InUse { .. }) => Err(Error::new(error).with_record(&record)),
-        Err(error) => Err(error.into()),
+    lock_newest(journal, journal.find(&upload.key(&source))?)
+}
+
+/// Locks the newest of these records that still exists. The last one is the newest.
+fn lock_newest(journal: &Journal, found: Vec<Record>) -> Result<Option<LockedRecord>, Error> {
+    for record in found.into_iter().rev() {
+        match journal.lock(&record.id) {
+            Ok(locked) => return Ok(Some(locked)),
+            // Another process has finished this upload after the record was found.
+            Err(JournalError::NotFound { .. }) => {}
+            Err(error @ JournalError::InUse { .. }) => {
+                return Err(Error::new(error).with_record(&record));
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
+    Ok(None)
 }
 
 /// Returns the upload type: the one set by the caller, else the one in the URL, else one that

@@ -288,6 +288,42 @@ async fn metadata_that_the_upload_type_does_not_send_is_refused_before_the_first
 }
 
 #[tokio::test(start_paused = true)]
+async fn upload_that_another_process_has_just_finished_is_not_continued() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let file = directory.path().join("media");
+    std::fs::write(&file, b"Llama").expect("the directory is ours");
+    let journal = Journal::open(directory.path().join("journal")).expect("the directory is ours");
+    let media = Source::path(&file).open().await.expect("it is a file");
+    let source = media.identity().await.expect("it can be read");
+    let source = source.expect("it is a regular file");
+    let session: SessionUri = "http://h/session?upload_id=1".parse().expect("it is a URI");
+    let create = || {
+        let record = resumable().new_record(session.clone(), source.clone());
+        journal.create(record).expect("the directory is ours")
+    };
+    let found = || {
+        let found = journal.find(&resumable().key(&source));
+        found.expect("it can be read")
+    };
+    let ended = create();
+    let just_found = found();
+    ended.finish().expect("it can be removed");
+    let locked = lock_newest(&journal, just_found).expect("it is no error");
+    assert!(locked.is_none());
+
+    // An older upload is continued then.
+    let older = create();
+    let id = older.record().id.clone();
+    drop(older);
+    let ended = create();
+    let mut just_found = found();
+    just_found.sort_by_key(|record| record.id != id);
+    ended.finish().expect("it can be removed");
+    let locked = lock_newest(&journal, just_found).expect("it is no error");
+    assert_eq!(locked.expect("one is left").record().id, id);
+}
+
+#[tokio::test(start_paused = true)]
 async fn stream_ends_with_its_total_and_stays_within_its_window() {
     const Q: usize = 256 * 1024;
     let media: &'static [u8] = vec![7; 2 * Q].leak();
