@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorCause};
 use crate::journal::{JournalError, LockedRecord, RecordId};
 use crate::progress::{ByteCounter, Progress, RateMeter, State};
 use crate::session_uri::SessionUri;
-use crate::source::Media;
+use crate::source::{Media, SourceError};
 use crate::token::TransportAndToken;
 use crate::transport::{Reply, TransportError};
 use crate::upload::{Upload, Uploaded};
@@ -318,10 +318,13 @@ impl<'a> UploadDriver<'a> {
 
     /// Checks the media after the upload is finished, and returns the result.
     async fn finished(&mut self) -> Result<Uploaded, Error> {
-        self.media
-            .check_unchanged()
-            .await
-            .map_err(ErrorCause::ChangedDuringUpload)?;
+        let unchanged = self.media.check_unchanged().await;
+        unchanged.map_err(|error| match error {
+            SourceError::Changed { .. } => ErrorCause::ChangedDuringUpload(error),
+            // Whether the file has changed is unknown. The session is kept, so that a later call can
+            // get the final reply.
+            error => error.into(),
+        })?;
         let body = self
             .final_reply
             .take()

@@ -645,3 +645,24 @@ async fn file_changed_during_the_upload_is_an_error_at_the_end() {
     assert_eq!(error.kind(), Kind::SourceChanged);
     assert_eq!(error.session(), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn file_that_cannot_be_examined_at_the_end_is_not_reported_as_changed() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let folder = directory.path().join("folder");
+    std::fs::create_dir(&folder).expect("the directory is ours");
+    let file = folder.join("media");
+    std::fs::write(&file, b"Llama").expect("the directory is ours");
+    let moved = directory.path().join("moved");
+    let script = Script::new([started(), finished("{}")]);
+    // The path of the file leads through a file then.
+    script.before_the_last(move || {
+        std::fs::rename(&folder, moved).expect("it is ours");
+        std::fs::write(&folder, b"").expect("it is ours");
+    });
+    let client = Client::with_transport(script, None);
+    let error = client.upload(resumable(), Source::path(&file)).await;
+    let error = error.expect_err("nobody knows whether the file has changed");
+    assert_eq!(error.kind(), Kind::Source);
+    assert!(error.session().is_some());
+}
