@@ -326,7 +326,8 @@ impl Run<'_> {
             self.report(None);
             match body.next().await {
                 Some(Ok(piece)) if self.exceeds(end, &piece) => {
-                    // The head states a wrong end of the body, so the start may be wrong, too.
+                    // The body is longer than the range or the length that the head states. The
+                    // start that it states may be wrong as well, so none of these bytes is kept.
                     self.partial.rewind(&position).await?;
                     self.partial.request_full();
                     break Err(AttemptError::transient(DownloadError::TooLong));
@@ -418,9 +419,12 @@ pub enum DownloadError {
         path: PathBuf,
     },
     /// A file is in the way, and [`Download::overwrite`] does not permit to replace it: a
-    /// `TARGET.part.json` that no download wrote, or a `TARGET.part` with content but without a
-    /// `TARGET.part.json`.
-    #[error("{} is in the way: no download created it", path.display())]
+    /// `TARGET.part.json` that no download wrote, or a `TARGET.part` with content whose
+    /// `TARGET.part.json` is missing or empty.
+    #[error(
+        "{} is in the way: nothing shows that a download wrote it; rename it, or permit to overwrite it",
+        path.display()
+    )]
     UnrelatedFile {
         /// The path. A file there was not changed.
         path: PathBuf,
@@ -446,7 +450,7 @@ pub enum DownloadError {
         path: PathBuf,
     },
     /// A file cannot be read, written, renamed, removed or synced.
-    #[error("{} cannot be written", path.display())]
+    #[error("{}, or another file of the download, cannot be read or written", path.display())]
     File {
         /// `TARGET.part`, also if the error is one of `TARGET.part.json`, of the target or of their
         /// directory.

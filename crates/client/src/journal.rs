@@ -458,7 +458,7 @@ pub enum JournalError {
 
 /// Why a record cannot be used.
 ///
-/// Errors of the format show only positions, because the content may be secret.
+/// [`Format`](Self::Format) has only the position of the error, because the content may be secret.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
     /// The file of the record cannot be read.

@@ -39,7 +39,7 @@ impl HttpMethod {
         }
     }
 
-    /// Parses a method's name in either case.
+    /// Parses a method's name. Upper and lower case are the same.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Post, Self::Put, Self::Patch]
             .into_iter()
@@ -254,7 +254,8 @@ impl Upload {
 
     /// Sets when and how often failed requests are retried. By default an upload fails after six
     /// attempts without progress, between which it waits about half a minute in all. Replies that are
-    /// not part of the protocol are counted separately: an upload fails after ten.
+    /// not part of the protocol are counted separately: an upload fails at the tenth, unless the server
+    /// has committed more bytes in between.
     #[must_use]
     pub fn retry_policy(self, retry_policy: RetryPolicy) -> Self {
         Self {
@@ -319,9 +320,10 @@ impl Upload {
         }
     }
 
-    /// Sets a callback for the progress. It is called at each change of [`State`](crate::State),
-    /// and ten times per second while a request is being sent or its reply is awaited. It must not
-    /// block.
+    /// Sets a callback for the progress. It is called before each request, read, wait and check, with
+    /// its [`State`](crate::State), and ten times per second while a request is being sent or its
+    /// reply is awaited. So the change from `Sending` to `Finishing` is noticed up to a tenth of a
+    /// second late, and is not reported if the reply comes earlier. The callback must not block.
     #[must_use]
     pub fn on_progress(self, callback: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         Self {

@@ -132,11 +132,11 @@ impl StreamMedia {
 
     /// Returns the offset up to which the stream may be read before more bytes are released.
     fn fill_limit(&self) -> u64 {
-        let room = match &self.kept {
+        let end_of_window = match &self.kept {
             Retained::Window(window) => window.reach().saturating_add(1),
             Retained::Spill(_) => u64::MAX,
         };
-        room.min(self.stated.unwrap_or(u64::MAX))
+        end_of_window.min(self.stated.unwrap_or(u64::MAX))
     }
 
     /// Reads once, at most `limit` bytes, into the spare capacity of the block.

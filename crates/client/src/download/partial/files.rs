@@ -2,8 +2,8 @@
 //!
 //! Other programs may have files whose names end in `.part`. So a part or a sidecar that no
 //! download of the same URL wrote is neither changed nor removed, unless the caller permits its
-//! replacement. An empty sidecar may be replaced nevertheless, and so may an empty part together with
-//! a sidecar of another download: nothing is lost with them. Links are not followed.
+//! replacement. If the part is empty or missing, a sidecar that is empty or of another download may be
+//! replaced nevertheless: nothing is lost with it. Links are not followed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
