@@ -30,6 +30,7 @@
 //! | `credentials` | finds the credentials of a request, and refuses misplaced ones |
 //! | `scheme` | the contract for kinds of tokens |
 //! | `secrets` | tokens and API keys that are known by their hashes |
+//! | `dev_tokens` | tokens for tests, and the endpoint that gives them out |
 //! | `proxy` | principals that a proxy in front has established |
 //! | `policy` | the table of what is allowed |
 //! | `file` | the file that all of it is read from |
@@ -41,6 +42,7 @@
 
 mod authenticator;
 mod credentials;
+mod dev_tokens;
 mod file;
 mod policy;
 mod proxy;
@@ -48,6 +50,7 @@ mod scheme;
 mod secrets;
 
 pub use authenticator::{Authenticator, Rules};
+pub use dev_tokens::{DevTokenService, DevTokens};
 pub use file::{AuthFile, AuthFileError};
 pub use policy::{Grant, Policy};
 pub use proxy::TrustedProxy;

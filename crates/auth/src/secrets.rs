@@ -16,7 +16,7 @@ use windlass_server::{AccessError, Principal};
 use crate::scheme::TokenScheme;
 
 /// The SHA-256 hash of a secret, written as 64 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub struct SecretHash([u8; 32]);
 

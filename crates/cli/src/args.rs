@@ -143,6 +143,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     allow_unauthenticated: Option<String>,
 
+    /// Give a token to everybody who asks for one at /token, for tests of code with credentials
+    ///
+    /// Other requests need a token then. Google's libraries get one with any service account whose
+    /// `token_uri` is `http://127.0.0.1:8080/token`; nothing that they send is verified. Only on a
+    /// loopback address.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    dev_tokens: Option<String>,
+
     /// The log level (off, error, warn, info, debug or trace) or a `tracing` filter
     ///
     /// By default, starts, stops and problems are logged. `info` adds a line for each request.
@@ -196,6 +204,7 @@ impl ServeArgs {
             one("public-url", &self.public_url),
             one("trust-forwarded", &self.trust_forwarded),
             one("allow-unsafe-filesystem", &self.allow_unsafe_filesystem),
+            one("dev-tokens", &self.dev_tokens),
             one("allow-unauthenticated", &self.allow_unauthenticated),
             one("log", &self.log),
         ];

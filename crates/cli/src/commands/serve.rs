@@ -15,6 +15,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error as ThisError;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
+use windlass_auth::DevTokenService;
 use windlass_server::config::Limits;
 use windlass_server::{
     BuildError, Ended, Listener, METRICS_CONNECTIONS, MetricsService, Registry, Server, Stores,
@@ -161,6 +162,7 @@ async fn serve(settings: Settings, apis: Registry, reloadable: Reloadable) -> Re
     let store = LocalStore::open(&settings.data, store_options)?;
     log_start(&settings, &apis);
     let authorize = reloadable.authorize();
+    let dev_tokens = reloadable.dev_tokens();
     let stores = Stores {
         ledger: Arc::new(store.ledger),
         vault: Arc::new(store.vault),
@@ -191,12 +193,13 @@ async fn serve(settings: Settings, apis: Registry, reloadable: Reloadable) -> Re
 
     let stop = Arc::new(Notify::new());
     tokio::spawn(stop_server(signals, Arc::clone(&stop)));
+    let service = DevTokenService::new(dev_tokens, server.service());
     // On other addresses everybody could read them.
     let ended = if !has_own_listener && address.ip().to_canonical().is_loopback() {
-        let service = MetricsService::new(metrics, server.service());
+        let service = MetricsService::new(metrics, service);
         server.run_with(service, listener, stop.notified()).await
     } else {
-        server.run(listener, stop.notified()).await
+        server.run_with(service, listener, stop.notified()).await
     };
     match ended {
         Ended::Drained => {
@@ -246,6 +249,9 @@ async fn listen(
 fn log_start(settings: &Settings, apis: &Registry) {
     let data = settings.data.display();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), ?apis, %data, "serving");
+    if settings.dev_tokens {
+        tracing::warn!("tokens for tests are given to everybody who asks, at /token");
+    }
     if settings.store.durability == Durability::Os {
         tracing::warn!("durability is `os`: a power cut loses acknowledged bytes");
     }

@@ -57,6 +57,9 @@ pub(super) const KEYS: &[Key] = &[
     Key::with_flag("allow_unauthenticated", "allow-unauthenticated", |all| {
         ValueRef::Switch(&mut all.allow_unauthenticated)
     }),
+    Key::with_flag("dev_tokens", "dev-tokens", |all| {
+        ValueRef::Switch(&mut all.dev_tokens)
+    }),
     Key::new("auth.token_file", |all| ValueRef::File(&mut all.auth_token)),
     Key::new("auth.file", |all| ValueRef::File(&mut all.auth_file)),
     Key::new("sessions.lifetime", |all| {
@@ -248,6 +251,11 @@ pub(super) struct Rule {
 }
 
 const RULES: &[Rule] = &[
+    Rule {
+        key: "dev_tokens",
+        requirement: "is for a loopback address: everybody who can reach the server gets a token",
+        holds: |all| !all.dev_tokens || all.listen.ip().to_canonical().is_loopback(),
+    },
     Rule {
         key: "listen",
         requirement: "is not a loopback address, and everybody who can reach it could read and delete \

@@ -286,6 +286,34 @@ fn session_demands_credentials_of_its_owner_where_that_is_set() {
 }
 
 #[test]
+fn dev_token_is_given_out_and_demanded() {
+    let server = own(&["--dev-tokens"]);
+    let list = Request::new("GET", ANIMALS);
+    exchange(server.address(), &list).expect(401);
+    let ask = Request::new("POST", "/token").body("grant_type=client_credentials&client_id=me");
+    let reply = exchange(server.address(), &ask).expect(200);
+    let token = reply.field("access_token");
+    let token = token.as_str().expect("it is a string");
+    exchange(server.address(), &bearing(&list, token)).expect(200);
+    assert!(!server.stderr().contains(token));
+
+    let output = Command::new(program())
+        .args([
+            "serve",
+            "--check-config",
+            "--dev-tokens",
+            "--listen",
+            "0.0.0.0:80",
+        ])
+        .current_dir(scratch())
+        .output()
+        .expect("it can be run");
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("is for a loopback address"), "{said}");
+}
+
+#[test]
 fn address_that_others_reach_demands_credentials_or_a_flag() {
     let check = |arguments: &[&str]| {
         let output = Command::new(program())

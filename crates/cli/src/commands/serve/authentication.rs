@@ -1,13 +1,14 @@
 //! Who may send requests: the files of credentials, read at the start and again on SIGHUP.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thiserror::Error;
-use windlass_auth::{AuthFile, AuthFileError, Authenticator, Rules, SecretHash, SecretTable};
-use windlass_server::Principal;
+use windlass_auth::{
+    AuthFile, AuthFileError, Authenticator, DevTokens, Rules, SecretHash, SecretTable,
+};
+use windlass_server::{Principal, SystemClock};
 
 use crate::settings::Settings;
 
@@ -15,18 +16,21 @@ use crate::settings::Settings;
 const BEARER: &str = "token";
 
 /// Credentials that can be replaced while the server runs.
+#[derive(Debug)]
 pub(super) struct Authentication {
-    files: Files,
+    sources: Sources,
     authenticator: Arc<Authenticator>,
 }
 
-/// The files that credentials are read from. One of them is set.
+/// Where credentials come from: one of these at least.
 #[derive(Debug, Clone)]
-struct Files {
+struct Sources {
     /// The file with the one token of `auth.token_file`.
     token: Option<PathBuf>,
     /// The file of `auth.file`.
     auth: Option<PathBuf>,
+    /// The tokens of `dev_tokens`, which outlive a reload.
+    dev_tokens: Option<Arc<DevTokens>>,
 }
 
 /// Errors of the files of credentials. No message contains credentials.
@@ -48,18 +52,20 @@ pub(crate) enum AuthenticationError {
 }
 
 impl Authentication {
-    /// Reads the credentials; `None` if the settings name no file, so that nobody is asked for any.
+    /// Reads the credentials; `None` if the settings name none, so that nobody is asked for any.
     pub(super) fn load(settings: &Settings) -> Result<Option<Self>, AuthenticationError> {
-        let files = Files {
+        let dev_tokens = || Arc::new(DevTokens::new(Arc::new(SystemClock)));
+        let sources = Sources {
             token: settings.auth_token.clone(),
             auth: settings.auth_file.clone(),
+            dev_tokens: settings.dev_tokens.then(dev_tokens),
         };
-        if files.token.is_none() && files.auth.is_none() {
+        if sources.token.is_none() && sources.auth.is_none() && sources.dev_tokens.is_none() {
             return Ok(None);
         }
-        let authenticator = Arc::new(Authenticator::new(files.read()?));
+        let authenticator = Arc::new(Authenticator::new(sources.read()?));
         Ok(Some(Self {
-            files,
+            sources,
             authenticator,
         }))
     }
@@ -69,20 +75,19 @@ impl Authentication {
         Arc::clone(&self.authenticator)
     }
 
+    /// Returns the tokens for tests, if they are given out.
+    pub(super) fn dev_tokens(&self) -> Option<Arc<DevTokens>> {
+        self.sources.dev_tokens.clone()
+    }
+
     /// Reads the files again. After an error the old credentials stay.
     pub(super) fn reload(&self) -> Result<(), AuthenticationError> {
-        self.authenticator.replace(self.files.read()?);
+        self.authenticator.replace(self.sources.read()?);
         Ok(())
     }
 }
 
-impl fmt::Debug for Authentication {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Authentication").field(&self.files).finish()
-    }
-}
-
-impl Files {
+impl Sources {
     fn read(&self) -> Result<Rules, AuthenticationError> {
         let mut rules = match &self.auth {
             Some(path) => read_auth_file(path)?.into_rules(),
@@ -92,6 +97,9 @@ impl Files {
             let mut table = SecretTable::default();
             table.insert(read_token(path)?, Principal::new(BEARER));
             rules.schemes.insert(0, Arc::new(table));
+        }
+        if let Some(tokens) = &self.dev_tokens {
+            rules.schemes.push(Arc::clone(tokens) as Arc<_>);
         }
         Ok(rules)
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
+use windlass_auth::DevTokens;
 use windlass_server::{AllowAll, Authorize};
 
 use super::authentication::Authentication;
@@ -24,6 +25,11 @@ impl Reloadable {
             Some(authentication) => authentication.authenticator(),
             None => Arc::new(AllowAll),
         }
+    }
+
+    /// Returns the tokens for tests, if they are given out.
+    pub(super) fn dev_tokens(&self) -> Option<Arc<DevTokens>> {
+        self.authentication.as_ref()?.dev_tokens()
     }
 
     /// Starts a task that reads them again at each SIGHUP, as long as the process runs. With nothing
