@@ -52,6 +52,8 @@ pub(crate) struct Settings {
     pub(crate) auth_token: Option<PathBuf>,
     /// The file of credentials and of the policy.
     pub(crate) auth_file: Option<PathBuf>,
+    /// The file of the audit log.
+    pub(crate) audit_file: Option<PathBuf>,
     /// Whether tokens for tests are given to everybody.
     pub(crate) dev_tokens: bool,
     /// Whether everybody may do everything on an address that is not a loopback one.
@@ -203,6 +205,7 @@ impl Default for Settings {
             options: windlass_apis::Options::default(),
             auth_token: None,
             auth_file: None,
+            audit_file: None,
             dev_tokens: false,
             allow_unauthenticated: false,
             #[cfg(feature = "gmail")]

@@ -176,6 +176,14 @@ pub(crate) enum BodyError {
 }
 
 impl Error {
+    /// Whether the request is refused because of its credentials.
+    pub(crate) fn is_unauthorized(&self) -> bool {
+        matches!(
+            self,
+            Self::Access(_) | Self::Rejection(Rejection::Access(_))
+        )
+    }
+
     /// Whether the body of the request broke off or stalled, so that its client has probably gone.
     pub(crate) fn is_abandoned(&self) -> bool {
         matches!(

@@ -91,6 +91,7 @@
 //! no particular store. The command `windlass` puts these together. Unless it is given an
 //! [`Authorize`], it asks nobody who they are.
 
+mod audit;
 mod auth;
 mod background;
 mod batch;
@@ -120,6 +121,7 @@ mod server;
 mod service;
 mod uploads;
 
+pub use audit::{AuditAction, AuditEntry, AuditLog, AuditOutcome};
 pub use auth::{
     Access, AccessError, AccessRequest, AllowAll, Authorize, BearerToken, RequirePrincipal,
 };

@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use windlass_store::{LedgerError, VaultError};
 
+use crate::audit;
 use crate::error::Error;
 use crate::handler::Rejection;
 
@@ -76,6 +77,7 @@ impl Lifecycle {
             }
             result
         });
+        let work = audit::in_current_request(work);
         match DetachOnDrop::new(&self.tasks, work).await {
             Ok(result) => result,
             Err(stopped) => match stopped.try_into_panic() {

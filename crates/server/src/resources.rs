@@ -9,8 +9,9 @@ use windlass_discovery::{Method, PathParameters};
 use windlass_proto::command::ContentCoding;
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Alt, Parameters, StandardParameters};
-use windlass_store::{ChangeSet, LedgerError};
+use windlass_store::{ChangeSet, LedgerError, ResourceChange};
 
+use crate::audit::{About, AuditAction, AuditOutcome};
 use crate::body::RequestBody;
 use crate::capacity::{Permit, json_cost};
 use crate::context::Principal;
@@ -197,6 +198,7 @@ async fn run(
         };
         match server.stores.ledger.apply(changes).await {
             Ok(()) => {
+                write_deletion(server, &head, &resources);
                 server.outbox.wake(&resources);
                 server.lifecycle.sweep_now.notify_one();
                 return Ok(reply);
@@ -206,6 +208,25 @@ async fn run(
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Writes into the audit log that a call has deleted something.
+fn write_deletion(server: &ServerState, head: &CallHead<'_>, resources: &[ResourceChange]) {
+    let is_deletion = |change: &ResourceChange| matches!(change, ResourceChange::Delete { .. });
+    if !resources.iter().any(is_deletion) {
+        return;
+    }
+    let about = About {
+        method: Some(&head.method.method.id),
+        path: Some(head.raw_path),
+        resource: None,
+    };
+    server.audit.write(
+        AuditAction::Delete,
+        AuditOutcome::Done,
+        head.principal,
+        about,
+    );
 }
 
 async fn media(server: &ServerState, head: CallHead<'_>) -> Result<Reply, Error> {

@@ -10,6 +10,7 @@ use prometheus_client::registry::Registry as MetricsRegistry;
 use windlass_proto::dialect::Dialect;
 use windlass_store::{Ledger, Vault};
 
+use crate::audit::{Audit, AuditLog};
 use crate::auth::{AllowAll, Authorize};
 use crate::background::{self, Background};
 use crate::capacity::{Capacity, Usage};
@@ -54,6 +55,7 @@ pub struct ServerBuilder {
     clock: Arc<dyn Clock>,
     mount: String,
     authorize: Arc<dyn Authorize>,
+    audit: Option<Arc<dyn AuditLog>>,
     dialects: Vec<Arc<dyn Dialect>>,
     metrics: ServerMetrics,
 }
@@ -104,6 +106,14 @@ impl ServerBuilder {
         Self { authorize, ..self }
     }
 
+    /// Sets where the entries of the audit log go. Default: nowhere.
+    pub fn audit(self, log: Arc<dyn AuditLog>) -> Self {
+        Self {
+            audit: Some(log),
+            ..self
+        }
+    }
+
     /// Adds a dialect, which is asked before Google's and after those that were added before it.
     pub fn dialect(mut self, dialect: Arc<dyn Dialect>) -> Self {
         self.dialects.push(dialect);
@@ -144,6 +154,7 @@ impl ServerBuilder {
         let lifecycle = Arc::<Lifecycle>::default();
         let metrics = self.metrics.recorder(&registry, &capacity, &lifecycle);
         let metrics = Arc::new(metrics);
+        let audit = Audit::new(self.audit, &self.clock);
         let state = ServerState {
             store_handles: StoreHandles {
                 ledger: Arc::clone(&stores.ledger),
@@ -168,6 +179,7 @@ impl ServerBuilder {
             buffer_pool: BufferPool::new(settings.limits.media_memory),
             outbox: Outbox::new(registry.deliveries()),
             authorize: self.authorize,
+            audit,
             clock: self.clock,
             request_ids: RequestIds::new(),
             settings,
@@ -250,6 +262,7 @@ impl Server {
             clock: Arc::new(SystemClock),
             mount: String::new(),
             authorize: Arc::new(AllowAll),
+            audit: None,
             dialects: Vec::new(),
             metrics: ServerMetrics::default(),
         }

@@ -10,11 +10,12 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use http::request::Parts;
-use http::{Request, Response, Version};
+use http::{Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use tower_service::Service;
 use windlass_proto::dialect::{Dialect, Google};
 
+use crate::audit::{self, AuditAction, AuditOutcome, Sender};
 use crate::batch;
 use crate::body::RequestBody;
 use crate::capacity::Permit;
@@ -152,7 +153,9 @@ where
     let mut body = Some(body);
     let mut dialect = server.dialects.default();
     let running = server.lifecycle.begin_request();
-    async move {
+    let audit = server.audit.clone();
+    let sender = Sender::of(&context);
+    let answered = async move {
         let refused = admitted.as_ref().err().copied();
         let routed = Box::pin(route(
             &server,
@@ -197,7 +200,8 @@ where
             record.answered(reply.status());
         }
         (reply, admitted.ok().flatten())
-    }
+    };
+    async move { audit.of_request(sender, answered).await }
 }
 
 fn context_of(server: &ServerState, head: &Parts) -> RequestContext {
@@ -214,6 +218,20 @@ struct About<'a> {
     id: RequestId,
     principal: Option<Principal>,
     dialect: &'a dyn Dialect,
+}
+
+/// Writes into the audit log that a request is refused because of its credentials.
+fn write_refusal(head: &Parts, about: &About<'_>, server: &ServerState, status: StatusCode) {
+    let path = audit::About {
+        path: Some(head.uri.path()),
+        ..audit::About::default()
+    };
+    server.audit.write(
+        AuditAction::Authorize,
+        AuditOutcome::Refused(status.as_u16()),
+        about.principal.as_ref(),
+        path,
+    );
 }
 
 /// Estimated size of a head in memory, in bytes.
@@ -233,11 +251,15 @@ fn reply_to(
     result: Result<Reply, Error>,
     is_read: bool,
 ) -> Reply {
+    let is_unauthorized = result.as_ref().is_err_and(Error::is_unauthorized);
     let mut reply = result.unwrap_or_else(|error| {
         server.lifecycle.examine(&error);
         tracing::debug!(id = %about.id, method = %head.method, path = head.uri.path(), %error, "refused");
         reply::of_error(about.dialect, &error)
     });
+    if is_unauthorized {
+        write_refusal(head, about, server, reply.status());
+    }
     let is_last = !is_read || server.lifecycle.is_draining();
     if is_last && head.version < Version::HTTP_2 {
         reply::close(&mut reply);

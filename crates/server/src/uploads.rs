@@ -68,6 +68,7 @@
 
 use std::sync::Arc;
 
+use crate::audit::Audit;
 use crate::auth::Authorize;
 use crate::capacity::Capacity;
 use crate::config::Settings;
@@ -108,6 +109,7 @@ pub(crate) struct ServerState {
     /// Path prefix under which an application mounts the server; empty if it is not mounted.
     pub(crate) mount: String,
     pub(crate) authorize: Arc<dyn Authorize>,
+    pub(crate) audit: Audit,
     pub(crate) dialects: Arc<Dialects>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) request_ids: RequestIds,

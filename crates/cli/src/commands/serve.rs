@@ -1,5 +1,6 @@
 //! `windlass serve`: a server of its own process, over a store on the local disk.
 
+mod audit;
 mod authentication;
 mod certificate;
 mod reload;
@@ -32,10 +33,12 @@ use crate::output;
 use crate::settings::{self, ApiError, Environment, Settings, Sources};
 #[cfg(feature = "failpoints")]
 use crate::settings::{FAILPOINT_VARIABLE, client_variable};
+use audit::AuditFile;
 use authentication::Authentication;
 use certificate::Certificate;
 use reload::Reloadable;
 
+pub(crate) use audit::AuditFileError;
 pub(crate) use authentication::AuthenticationError;
 pub(crate) use certificate::CertificateError;
 
@@ -74,9 +77,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         .enable_all()
         .build()
         .map_err(Error::Runtime)?;
+    let audit = merged.settings.audit_file.as_deref().map(AuditFile::open);
     let reloadable = Reloadable {
         certificate,
         authentication,
+        audit: audit.transpose()?.map(Arc::new),
     };
     let result = runtime.block_on(serve(merged.settings, apis, reloadable));
     // Remaining tasks wait for a disk or a client that may never answer.
@@ -168,11 +173,14 @@ async fn serve(settings: Settings, apis: Registry, reloadable: Reloadable) -> Re
         vault: Arc::new(store.vault),
     };
     let limits = settings.server.limits.clone();
-    let server = Server::builder(apis, stores)
+    let mut builder = Server::builder(apis, stores)
         .settings(settings.server)
         .authorize(authorize)
-        .metrics(&mut metrics)
-        .build()?;
+        .metrics(&mut metrics);
+    if let Some(audit) = &reloadable.audit {
+        builder = builder.audit(Arc::clone(audit) as Arc<_>);
+    }
+    let server = builder.build()?;
     let metrics = Arc::new(metrics);
     let listener = match &reloadable.certificate {
         None => Listener::plain(listener),
@@ -334,6 +342,8 @@ pub(crate) enum Error {
     },
     #[error(transparent)]
     Authentication(#[from] AuthenticationError),
+    #[error(transparent)]
+    Audit(#[from] AuditFileError),
     #[cfg(feature = "failpoints")]
     #[error(transparent)]
     Failpoint(#[from] windlass_store_local::failpoint::UnknownFailpoint),
@@ -365,9 +375,11 @@ impl Error {
             | Self::Server(_)
             | Self::Authentication(_)
             | Self::Secret { .. } => Code::Usage,
-            Self::Runtime(_) | Self::Signals(_) | Self::Listen { .. } | Self::Store(_) => {
-                Code::CannotBegin
-            }
+            Self::Audit(_)
+            | Self::Runtime(_)
+            | Self::Signals(_)
+            | Self::Listen { .. }
+            | Self::Store(_) => Code::CannotBegin,
             #[cfg(feature = "failpoints")]
             Self::Failpoint(_) => Code::Usage,
             Self::StorageFailed => Code::Failure,
@@ -392,6 +404,7 @@ impl Error {
             #[cfg(feature = "failpoints")]
             Self::Failpoint(_) => Some("`windlass failpoints` names them".to_owned()),
             Self::Authentication(error) => error.hint().map(str::to_owned),
+            Self::Audit(_) => Some("the directory must exist and be writable".to_owned()),
             Self::Secret { .. } | Self::Runtime(_) | Self::Signals(_) | Self::Server(_) => None,
         }
     }

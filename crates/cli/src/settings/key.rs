@@ -62,6 +62,7 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::new("auth.token_file", |all| ValueRef::File(&mut all.auth_token)),
     Key::new("auth.file", |all| ValueRef::File(&mut all.auth_file)),
+    Key::new("audit.file", |all| ValueRef::File(&mut all.audit_file)),
     Key::new("sessions.lifetime", |all| {
         ValueRef::Span(&mut all.server.session_lifetime)
     }),

@@ -268,6 +268,7 @@ fn every_variable_finds_its_key_and_the_keys_of_a_table_stand_together() {
     let expected = [
         None,
         Some("auth"),
+        Some("audit"),
         Some("sessions"),
         Some("limits"),
         Some("checkpoints"),

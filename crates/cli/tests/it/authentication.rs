@@ -125,7 +125,7 @@ struct Listed {
 }
 
 /// Carol may do everything, dave insert alone, and everybody may get.
-const CREDENTIALS: &str = "\
+pub(crate) const CREDENTIALS: &str = "\
 [[tokens]]
 sha256 = 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad' # abc
 principal = 'carol'

@@ -7,6 +7,7 @@
 mod animals;
 mod append;
 mod architecture;
+mod audit;
 mod authentication;
 mod bad_line;
 mod batch;

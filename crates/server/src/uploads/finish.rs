@@ -16,6 +16,7 @@ use windlass_store::{
 
 use super::ServerState;
 use super::start_request::StartRequest;
+use crate::audit::{About, AuditAction, AuditOutcome};
 use crate::auth::AccessError;
 use crate::error::Error;
 use crate::handler::{
@@ -171,6 +172,7 @@ pub(super) async fn try_finish(
     Failpoint::HandlerAnswered.reach();
     let body = answer.body.take();
     let status = status(server, start_request, session_ref)?;
+    let made = audited_id(body.as_ref());
     let mut reply = build_reply(start_request, body, status)?;
     // The body counts against the bound on reply memory from here on. Before the commit: a
     // committed upload cannot be refused for lack of reply memory.
@@ -185,6 +187,16 @@ pub(super) async fn try_finish(
     if session_ref.is_some() {
         server.metrics.sessions.finished.inc();
     }
+    let about = About {
+        resource: made.as_deref(),
+        ..start_request.audited()
+    };
+    server.audit.write(
+        AuditAction::Finish,
+        AuditOutcome::Done,
+        call.principal,
+        about,
+    );
     Failpoint::FinishApplied.reach();
     server.outbox.wake(&changes);
     let at = finished.media.at;
@@ -195,6 +207,14 @@ pub(super) async fn try_finish(
         server.lifecycle.sweep_now.notify_one();
     }
     Ok(reply)
+}
+
+/// The id of a resource, for the audit log.
+fn audited_id(body: Option<&Content>) -> Option<String> {
+    match body? {
+        Content::Json(body) => body.get("id")?.as_str().map(str::to_owned),
+        Content::Bytes { .. } => None,
+    }
 }
 
 /// Asks the handler again which media the call needs, after an attempt has failed. The sources may

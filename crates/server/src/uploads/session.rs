@@ -17,6 +17,7 @@ use super::finish::admit;
 use super::session_cache::CachedSession;
 use super::sessions::{LockedSession, SessionReply, SessionTarget, snapshot, start_request_of};
 use super::start_request::StartRequest;
+use crate::audit::{AuditAction, AuditOutcome};
 use crate::body::RequestBody;
 use crate::context::Principal;
 use crate::error::Error;
@@ -63,6 +64,11 @@ pub(crate) async fn start(
     // Committed before the reply: a client that has the `Location` relies on the session.
     server.stores.ledger.start(row).await?;
     server.metrics.sessions.started.inc();
+    let principal = start_request.principal.as_ref();
+    let (action, about) = (AuditAction::Start, start_request.audited());
+    server
+        .audit
+        .write(action, AuditOutcome::Done, principal, about);
     Failpoint::SessionStarted.reach();
     // The cache must stay small. The metadata can be read again from the ledger.
     start_request.drop_metadata();
@@ -201,7 +207,6 @@ pub(crate) async fn cancel(
     let read = server.sessions.read_session(id, &target).await;
     let (session, request) = read.map_err(already_cancelled)?;
     record.method(request.method_id());
-    drop(request);
     if session.dialect != target.dialect {
         return Err(Error::OtherDialect);
     }
@@ -221,6 +226,13 @@ pub(crate) async fn cancel(
                         .end(id, epoch, EndSession::Cancelled)
                         .await?;
                     server.metrics.sessions.cancelled.inc();
+                    let (action, about) = (AuditAction::Cancel, request.audited());
+                    server.audit.write(
+                        action,
+                        AuditOutcome::Done,
+                        target.principal.as_ref(),
+                        about,
+                    );
                     Failpoint::CancelCommitted.reach();
                     // The media is now garbage. The sweep need not wait: the client may need the
                     // space soon.

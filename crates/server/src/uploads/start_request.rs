@@ -11,6 +11,7 @@ use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 
+use crate::audit::About;
 use crate::context::{Host, Principal};
 use crate::error::{BodyError, Error};
 use crate::partial_response::FieldMask;
@@ -155,6 +156,15 @@ impl StartRequest {
     /// Returns the id of the method, whether or not the server still serves it.
     pub(crate) fn method_id(&self) -> &str {
         &self.method
+    }
+
+    /// Returns what the audit log says of the call.
+    pub(crate) fn audited(&self) -> About<'_> {
+        About {
+            method: Some(&self.method),
+            path: Some(&self.path),
+            resource: None,
+        }
     }
 
     /// Returns the method with its API.

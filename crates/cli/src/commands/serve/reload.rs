@@ -8,6 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use windlass_auth::DevTokens;
 use windlass_server::{AllowAll, Authorize};
 
+use super::audit::AuditFile;
 use super::authentication::Authentication;
 use super::certificate::Certificate;
 
@@ -16,6 +17,7 @@ use super::certificate::Certificate;
 pub(super) struct Reloadable {
     pub(super) certificate: Option<Arc<Certificate>>,
     pub(super) authentication: Option<Arc<Authentication>>,
+    pub(super) audit: Option<Arc<AuditFile>>,
 }
 
 impl Reloadable {
@@ -35,7 +37,9 @@ impl Reloadable {
     /// Starts a task that reads them again at each SIGHUP, as long as the process runs. With nothing
     /// to read again, a SIGHUP ends the process as usual: its terminal has been closed.
     pub(super) fn reload_on_sighup(self) -> io::Result<()> {
-        if self.certificate.is_none() && self.authentication.is_none() {
+        let has_parts =
+            self.certificate.is_some() || self.authentication.is_some() || self.audit.is_some();
+        if !has_parts {
             return Ok(());
         }
         let mut hangups = signal(SignalKind::hangup())?;
@@ -50,16 +54,27 @@ impl Reloadable {
     }
 
     fn reload(&self) {
+        // First, so that the other entries are in the new file.
+        if let Some(audit) = &self.audit {
+            self.tell("the audit log", audit.reopen());
+        }
         if let Some(certificate) = &self.certificate {
-            tell("the certificate", certificate.reload());
+            self.tell("the certificate", certificate.reload());
         }
         if let Some(authentication) = &self.authentication {
-            tell("the file of credentials", authentication.reload());
+            self.tell("the file of credentials", authentication.reload());
         }
+    }
+
+    fn tell(&self, what: &str, reloaded: Result<(), impl Error>) {
+        if let Some(audit) = &self.audit {
+            audit.write_reload(what, reloaded.is_ok());
+        }
+        log(what, reloaded);
     }
 }
 
-fn tell(what: &str, reloaded: Result<(), impl Error>) {
+fn log(what: &str, reloaded: Result<(), impl Error>) {
     match reloaded {
         Ok(()) => tracing::info!("{what} was read again"),
         Err(error) => {

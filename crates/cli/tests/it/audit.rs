@@ -1,0 +1,165 @@
+//! The audit log: a line for each start, finish, cancel, deletion and refusal.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use windlass_testkit::farm::{self, ANIMALS, UPLOADS};
+use windlass_testkit::media::Media;
+use windlass_testkit::process::ServerProcess;
+use windlass_testkit::raw::{Request, exchange};
+use windlass_testkit::session::Session;
+use windlass_testkit::wait;
+
+use crate::authentication::{CREDENTIALS, bearing};
+use crate::server::{own, scratch};
+
+const MEDIA: Media = Media::new(63, 300_000);
+
+struct Audited {
+    server: ServerProcess,
+    directory: TempDir,
+}
+
+impl Audited {
+    fn new() -> Self {
+        let directory = TempDir::new_in(scratch()).expect("it is writable");
+        std::fs::write(directory.path().join("auth.toml"), CREDENTIALS).expect("it is writable");
+        let config = directory.path().join("windlass.toml");
+        let text = "[auth]\nfile = 'auth.toml'\n[audit]\nfile = 'audit.log'\n";
+        std::fs::write(&config, text).expect("it is writable");
+        Self {
+            server: own(&["--config", config.to_str().expect("it is UTF-8")]),
+            directory,
+        }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.path().join("audit.log")
+    }
+
+    fn ask(&self, request: &Request) -> u16 {
+        exchange(self.server.address(), request).status
+    }
+}
+
+fn entries(log: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(log).expect("it is readable");
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("a line is a JSON object"))
+        .collect()
+}
+
+fn resumable() -> Request {
+    let request = Request::new("POST", format!("{UPLOADS}?uploadType=resumable"));
+    request.header("content-length", 0)
+}
+
+/// Checks the last entry, and that it names time, address and request.
+#[track_caller]
+fn assert_last(audited: &Audited, number: usize, expected: [(&str, Value); 5]) -> Value {
+    let entries = entries(&audited.log());
+    assert_eq!(entries.len(), number, "{entries:#?}");
+    let last = entries.last().expect("there is one").clone();
+    for (name, value) in expected {
+        assert_eq!(last[name], value, "{name} of {last}");
+    }
+    assert_eq!(last["address"], "127.0.0.1");
+    assert_eq!(last["request"].as_str().map(str::len), Some(16), "{last}");
+    assert!(
+        last["time"]
+            .as_str()
+            .is_some_and(|time| time.ends_with('Z'))
+    );
+    last
+}
+
+#[test]
+fn each_start_finish_cancel_deletion_and_refusal_is_a_line_that_says_who() {
+    let audited = Audited::new();
+    let address = audited.server.address();
+    let insert = Value::from("farm.animals.insert");
+    let of_carol = |action: &str, method: &Value| {
+        [
+            ("action", Value::from(action)),
+            ("outcome", "done".into()),
+            ("principal", "carol".into()),
+            ("method", method.clone()),
+            ("path", ANIMALS.into()),
+        ]
+    };
+    let started = exchange(address, &bearing(&resumable(), "abc")).expect(200);
+    assert_last(&audited, 1, of_carol("start", &insert));
+    // The session URI is all that these requests have.
+    let session = Session::of_reply(address, &started);
+    session.append(MEDIA, 0..262_144).expect(308);
+    session.query().expect(308);
+    let animal = session.append(MEDIA, 262_144..MEDIA.len()).expect(201);
+    let last = assert_last(&audited, 2, of_carol("finish", &insert));
+    assert_eq!(last["resource"], farm::id(&animal));
+    // A final reply that is repeated is no second finish.
+    session.query().expect(201);
+
+    let simple = Request::new("POST", format!("{UPLOADS}?uploadType=media"));
+    let simple = simple.header("content-type", "image/png").body("a cow");
+    exchange(address, &bearing(&simple, "abc")).expect(200);
+    assert_last(&audited, 3, of_carol("finish", &insert));
+
+    let started = exchange(address, &bearing(&resumable(), "abc")).expect(200);
+    Session::of_reply(address, &started).cancel().expect(499);
+    let mut cancel = of_carol("cancel", &insert);
+    // Whoever has the URI can cancel.
+    cancel[2].1 = Value::Null;
+    assert_last(&audited, 5, cancel);
+
+    let path = format!("{ANIMALS}/{}", farm::id(&animal));
+    let delete = Request::new("DELETE", path.clone());
+    let mut expected = of_carol("delete", &"farm.animals.delete".into());
+    expected[4].1 = path.clone().into();
+    exchange(address, &bearing(&delete, "abc")).expect(204);
+    assert_last(&audited, 6, expected.clone());
+
+    expected[0].1 = "authorize".into();
+    expected[1].1 = "refused".into();
+    expected[3].1 = Value::Null;
+    let refused = |principal: Value| {
+        let mut expected = expected.clone();
+        expected[2].1 = principal;
+        expected
+    };
+    assert_eq!(audited.ask(&delete), 401);
+    let last = assert_last(&audited, 7, refused(Value::Null));
+    assert_eq!(last["status"], 401);
+    assert_eq!(audited.ask(&bearing(&delete, "wrong")), 401);
+    assert_last(&audited, 8, refused(Value::Null));
+    assert_eq!(audited.ask(&bearing(&delete, "def")), 403);
+    let last = assert_last(&audited, 9, refused("dave".into()));
+    assert_eq!(last["status"], 403);
+
+    let text = std::fs::read_to_string(audited.log()).expect("it is readable");
+    for secret in ["abc", "def", "wrong", "upload_id", session.upload_id()] {
+        assert!(!text.contains(secret), "{secret}: {text}");
+    }
+}
+
+#[test]
+fn log_is_opened_again_on_sighup_and_says_so() {
+    let audited = Audited::new();
+    let rotated = audited.directory.path().join("audit.log.1");
+    std::fs::rename(audited.log(), &rotated).expect("it can be renamed");
+    audited.server.hang_up();
+    wait::until("the file is there again", || audited.log().exists());
+    wait::until("both reloads are in it", || {
+        entries(&audited.log()).len() == 2
+    });
+    let written = entries(&audited.log());
+    for (entry, what) in written
+        .iter()
+        .zip(["the audit log", "the file of credentials"])
+    {
+        assert_eq!(entry["action"], "reload", "{entry}");
+        assert_eq!(entry["outcome"], "done", "{entry}");
+        assert_eq!(entry["resource"], what, "{entry}");
+    }
+    assert_eq!(entries(&rotated), Vec::<Value>::new());
+}

@@ -1,0 +1,173 @@
+//! The audit log: who has started, finished, cancelled and deleted what, and who was refused.
+//!
+//! An entry is written where its fact is committed, also when the client has gone, and by
+//! background tasks. What is known of the request alone (its id and the address) comes from a
+//! variable of its task.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio::task_local;
+use windlass_store::Timestamp;
+
+use crate::context::{Principal, RequestContext, RequestId};
+use crate::identifiers::Clock;
+
+/// Takes the entries of the audit log.
+pub trait AuditLog: Send + Sync + 'static {
+    /// Writes an entry. It is called between two steps of a request, so it must not wait for long.
+    fn write(&self, entry: &AuditEntry<'_>);
+}
+
+/// An entry of the audit log. It contains no credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuditEntry<'a> {
+    /// Time.
+    pub time: Timestamp,
+    /// What was done.
+    pub action: AuditAction,
+    /// How it ended.
+    pub outcome: AuditOutcome,
+    /// Who did it, if that was established. For a resumable upload: who started it.
+    pub principal: Option<&'a str>,
+    /// Address of the client's end of the connection; `None` for work without a request.
+    pub address: Option<IpAddr>,
+    /// Id of the request, as in the log; `None` for work without a request.
+    pub request: Option<String>,
+    /// Id of the API method, such as `farm.animals.insert`, if the request was found to call one.
+    pub method: Option<&'a str>,
+    /// Path of the request, without the prefix of uploads and without the query.
+    pub path: Option<&'a str>,
+    /// Id of the resource that was made, if it has one.
+    pub resource: Option<&'a str>,
+}
+
+/// What an entry of the audit log is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AuditAction {
+    /// A resumable upload was started.
+    Start,
+    /// An upload was finished, of any type.
+    Finish,
+    /// A resumable upload was cancelled.
+    Cancel,
+    /// A call has deleted resources.
+    Delete,
+    /// A request was refused because of its credentials.
+    Authorize,
+}
+
+impl AuditAction {
+    /// Returns the name in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Finish => "finish",
+            Self::Cancel => "cancel",
+            Self::Delete => "delete",
+            Self::Authorize => "authorize",
+        }
+    }
+}
+
+/// How what an entry is about ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AuditOutcome {
+    /// It is committed.
+    Done,
+    /// It was refused with this status.
+    Refused(u16),
+}
+
+/// What is known of the request that the current task works for.
+#[derive(Clone)]
+pub(crate) struct Sender {
+    request: RequestId,
+    address: Option<IpAddr>,
+}
+
+impl Sender {
+    pub(crate) fn of(context: &RequestContext) -> Self {
+        Self {
+            request: context.id.clone(),
+            address: context.peer.map(|peer| peer.ip().to_canonical()),
+        }
+    }
+}
+
+task_local! {
+    static SENDER: Sender;
+}
+
+/// The audit log of a server, if it has one.
+#[derive(Clone, Default)]
+pub(crate) struct Audit(Option<(Arc<dyn AuditLog>, Arc<dyn Clock>)>);
+
+impl Audit {
+    pub(crate) fn new(log: Option<Arc<dyn AuditLog>>, clock: &Arc<dyn Clock>) -> Self {
+        Self(log.map(|log| (log, Arc::clone(clock))))
+    }
+
+    /// Carries out the work of a request, so that its entries name the request.
+    pub(crate) async fn of_request<F: Future>(&self, sender: Sender, work: F) -> F::Output {
+        if self.0.is_none() {
+            return work.await;
+        }
+        // In a box, so that requests without an audit log need no memory for it.
+        Box::pin(SENDER.scope(sender, work)).await
+    }
+
+    /// Writes an entry.
+    pub(crate) fn write(
+        &self,
+        action: AuditAction,
+        outcome: AuditOutcome,
+        principal: Option<&Principal>,
+        about: About<'_>,
+    ) {
+        let Some((log, clock)) = &self.0 else {
+            return;
+        };
+        let sender = SENDER.try_with(Sender::clone).ok();
+        log.write(&AuditEntry {
+            time: clock.now(),
+            action,
+            outcome,
+            principal: principal.map(Principal::id),
+            address: sender.as_ref().and_then(|sender| sender.address),
+            request: sender.map(|sender| sender.request.to_string()),
+            method: about.method,
+            path: about.path,
+            resource: about.resource,
+        });
+    }
+}
+
+/// What was called, as far as it is known.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct About<'a> {
+    pub(crate) method: Option<&'a str>,
+    pub(crate) path: Option<&'a str>,
+    pub(crate) resource: Option<&'a str>,
+}
+
+/// Returns work that goes on as that of the current request, in whatever task it is polled.
+pub(crate) fn in_current_request<T: Send + 'static>(
+    work: BoxFuture<'static, T>,
+) -> BoxFuture<'static, T> {
+    match SENDER.try_with(Sender::clone) {
+        Ok(sender) => Box::pin(SENDER.scope(sender, work)),
+        Err(_) => work,
+    }
+}
+
+impl fmt::Debug for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Audit").field(&self.0.is_some()).finish()
+    }
+}
