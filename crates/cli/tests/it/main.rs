@@ -41,6 +41,7 @@ mod preconditions;
 mod query;
 mod restart;
 mod routes;
+mod secrets;
 mod server;
 mod simple;
 mod size_limit;
