@@ -3,6 +3,8 @@
 //! They are kept apart from the document, so that clients get a plain discovery document.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 
 use http::StatusCode;
 use serde::Deserialize;
@@ -15,6 +17,8 @@ use crate::method::Method;
 pub struct Settings {
     /// The status that ends a resumable upload begun by `POST`.
     pub created_status: CreatedStatus,
+    /// Whose resources a principal sees.
+    pub access: Access,
     /// Whether a multipart upload may have a third part: a JSON object of checksums of the media, as
     /// Cloud Storage takes it. Default: no, two parts only.
     pub checksum_part: bool,
@@ -37,6 +41,17 @@ pub enum CreatedStatus {
     Created,
 }
 
+/// Whose resources a principal sees and changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// Its own. Those of other principals are answered as if they did not exist.
+    Owner,
+    /// All of them, as far as the server's authorization allows the method.
+    #[default]
+    Shared,
+}
+
 /// A digest of the media that an API computes on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -45,6 +60,14 @@ pub enum Digest {
     Md5,
     /// Shown as `sha256Hash`.
     Sha256,
+}
+
+/// A word that is neither `owner` nor `shared`.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{word}` is neither owner nor shared")]
+pub struct NotAnAccess {
+    /// The word.
+    pub word: String,
 }
 
 /// A number that is neither 200 nor 201.
@@ -90,6 +113,29 @@ impl TryFrom<u16> for CreatedStatus {
             200 => Ok(Self::Ok),
             201 => Ok(Self::Created),
             _ => Err(NotACreatedStatus { status }),
+        }
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Owner => "owner",
+            Self::Shared => "shared",
+        })
+    }
+}
+
+impl FromStr for Access {
+    type Err = NotAnAccess;
+
+    fn from_str(word: &str) -> Result<Self, NotAnAccess> {
+        match word {
+            "owner" => Ok(Self::Owner),
+            "shared" => Ok(Self::Shared),
+            _ => Err(NotAnAccess {
+                word: word.to_owned(),
+            }),
         }
     }
 }

@@ -28,7 +28,7 @@ use toml::Spanned;
 
 use crate::document::{Collection, Document, MethodDescription, ParameterDescription};
 use crate::schema::Schema;
-use crate::settings::{CreatedStatus, Settings};
+use crate::settings::{Access, CreatedStatus, Settings};
 use crate::template::without_leading_slash;
 
 pub use crate::error::ShortFormError;
@@ -61,6 +61,8 @@ struct ShortForm {
     #[serde(default)]
     created_status: CreatedStatus,
     #[serde(default)]
+    access: Access,
+    #[serde(default)]
     checksum_part: bool,
     #[serde(default)]
     collections: BTreeMap<Identifier, CollectionForm>,
@@ -84,6 +86,7 @@ impl ShortForm {
         });
         Settings {
             created_status: self.created_status,
+            access: self.access,
             checksum_part: self.checksum_part,
             digests: of_collections.chain(of_methods).collect(),
         }

@@ -28,6 +28,10 @@ pub struct Settings {
     /// Whether to take batches: several calls in one request, of which a proxy in front of the server
     /// sees neither the HTTP methods nor the paths. Default: true.
     pub batches: bool,
+    /// Id of the principal that owns the resources which were made before there were owners: by requests
+    /// without a principal, and through APIs with [`Access::Shared`](windlass_discovery::Access).
+    /// Default: `token`, the principal of the bearer of the token of `windlass serve`.
+    pub unowned_principal: String,
     /// Lifetime of a session from its start. Default: a week.
     pub session_lifetime: Duration,
     /// Lifetime of a session without progress. Default: none, so that only `session_lifetime` counts.
@@ -132,6 +136,7 @@ impl Default for Settings {
             public_url: None,
             trust_forwarded: false,
             batches: true,
+            unowned_principal: "token".to_owned(),
             session_lifetime: Duration::from_secs(7 * 24 * 60 * 60),
             session_idle: None,
             chunks: ChunkRule::Strict,

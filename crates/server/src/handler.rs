@@ -28,6 +28,7 @@ use windlass_store::{
 use crate::auth::AccessError;
 use crate::capacity::{Capacity, Full, Permit, Pool, SHORT_REPLY, json_cost};
 use crate::context::Principal;
+use crate::namespace::Namespace;
 use crate::precondition::{ETag, Validators, Verdict, evaluate};
 
 pub use crate::identifiers::{first_version, new_secret};
@@ -106,6 +107,17 @@ pub trait ApiHandler: Send + Sync + 'static {
         None
     }
 
+    /// Whether the handler itself keeps the resources of owners apart, for an API with
+    /// [`Access::Owner`](windlass_discovery::Access) whose calls reach from one owner to another, such
+    /// as the delivery of a message. It then reads and writes the resources of all principals, and
+    /// [`Call::separate_owner`] says whose a call may see. Default: false; a call then reaches only the
+    /// resources of its principal, and the handler has nothing to do.
+    ///
+    /// A handler that wraps another one returns what that returns.
+    fn separates_owners(&self) -> bool {
+        false
+    }
+
     /// Returns the deliveries of the events that the handler leaves. Called once. Default: none.
     fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {
         Vec::new()
@@ -133,6 +145,11 @@ pub struct Call<'a> {
     pub base_url: &'a str,
     /// Who calls, if that was established. For a resumable upload: who started it.
     pub principal: Option<&'a Principal>,
+    /// The principal, if its resources are kept apart from those of others. `None` for an API with
+    /// [`Access::Shared`](windlass_discovery::Access), without a principal, and for
+    /// [`Settings::unowned_principal`](crate::Settings::unowned_principal). Of interest only to handlers
+    /// that [separate owners](ApiHandler::separates_owners) themselves.
+    pub separate_owner: Option<&'a Principal>,
     /// Read access to the stores.
     pub lookup: StoreReader<'a>,
     /// Conditions of the request.
@@ -232,7 +249,7 @@ impl Answer {
     }
 
     /// Records the principal as the owner of resources that are inserted without one.
-    pub(crate) fn set_owner(&mut self, principal: Option<&Principal>) {
+    fn set_owner(&mut self, principal: Option<&Principal>) {
         for change in &mut self.changes {
             if let ResourceChange::Insert(resource) = change
                 && resource.owner.is_none()
@@ -241,6 +258,32 @@ impl Answer {
             }
         }
     }
+
+    /// Writes the names of the ledger in place of those of the handler.
+    fn qualify(&mut self, namespace: &Namespace) {
+        namespace.qualify_changes(&mut self.changes);
+        namespace.qualify_expected(&mut self.expect);
+        for collection in &mut self.expect_empty {
+            namespace.qualify(collection);
+        }
+        if let Some(wanted) = &mut self.concatenation {
+            namespace.qualify_expected(&mut wanted.expect);
+        }
+    }
+}
+
+/// Has the handler carry out a call. The answer has the owner of what the call makes, and names
+/// collections as the ledger does.
+// The only place that calls `ApiHandler::run`, so that no change leaves the call's namespace.
+pub(crate) async fn run(
+    handler: &dyn ApiHandler,
+    call: &Call<'_>,
+    media: Option<Uploaded>,
+) -> Result<Answer, Rejection> {
+    let mut answer = handler.run(call, media).await?;
+    answer.set_owner(call.principal);
+    answer.qualify(call.lookup.namespace());
+    Ok(answer)
 }
 
 /// Media that came inside a JSON body.

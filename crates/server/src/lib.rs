@@ -110,6 +110,7 @@ mod identifiers;
 mod lifecycle;
 mod locks;
 mod metrics;
+mod namespace;
 mod outbox;
 mod partial_response;
 mod precondition;

@@ -23,6 +23,7 @@ use windlass_store::{Resource, ResourceChange, Timestamp};
 
 use crate::handler::{Deliver, MAX_EVENT_LEN, MAX_EVENTS, OutboxEvent, Rejection};
 use crate::identifiers::{first_version, new_resource_id};
+use crate::namespace::Namespace;
 
 pub(crate) use worker::Worker;
 
@@ -37,7 +38,7 @@ const MAX_TOPIC: usize = 64;
 /// found by the next scan of all rows.
 const MAX_NEW: usize = 4096;
 
-/// Returns the changes of a call with the rows of its events.
+/// Returns the changes of a call with the rows of its events, which are delivered in its namespace.
 ///
 /// # Errors
 /// [`Rejection::InvalidArgument`] if an event or their number exceeds its bound.
@@ -45,6 +46,7 @@ pub(crate) fn with_events(
     changes: Vec<ResourceChange>,
     events: Vec<OutboxEvent>,
     now: Timestamp,
+    namespace: &Namespace,
 ) -> Result<Vec<ResourceChange>, Rejection> {
     if events.is_empty() {
         return Ok(changes);
@@ -58,13 +60,17 @@ pub(crate) fn with_events(
     // First, so that media which moves from a resource to an event always has an owner.
     let mut all = Vec::with_capacity(events.len() + changes.len());
     for event in events {
-        all.push(insertion(event, now)?);
+        all.push(insertion(event, now, namespace)?);
     }
     all.extend(changes);
     Ok(all)
 }
 
-fn insertion(event: OutboxEvent, now: Timestamp) -> Result<ResourceChange, Rejection> {
+fn insertion(
+    event: OutboxEvent,
+    now: Timestamp,
+    namespace: &Namespace,
+) -> Result<ResourceChange, Rejection> {
     let topic_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let is_topic = (1..=MAX_TOPIC).contains(&event.topic.len());
     if !is_topic || !event.topic.bytes().all(topic_byte) {
@@ -88,10 +94,19 @@ fn insertion(event: OutboxEvent, now: Timestamp) -> Result<ResourceChange, Rejec
         version: first_version(),
         body,
         media: event.media,
-        owner: None,
+        // That of the namespace: a principal may have called in the root namespace.
+        owner: namespace.owner().map(str::to_owned),
         created: now,
         updated: now,
     }))
+}
+
+/// Returns the namespace of the call that left the event.
+fn namespace_of(row: &Resource) -> Namespace {
+    // Only rows of the outbox have the owner of a namespace. Rows of a former collection may have the
+    // principal of their call, whose namespace was the root.
+    let is_own = row.collection.starts_with(PREFIX);
+    Namespace::of(row.owner.as_deref().filter(|_| is_own))
 }
 
 fn beyond_bounds(problem: String) -> Rejection {

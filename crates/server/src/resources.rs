@@ -18,9 +18,10 @@ use crate::context::Principal;
 use crate::download;
 use crate::error::{BodyError, Error};
 use crate::handler::{
-    Call, Concatenation, Conditions, Content, Embedded, ReplyMemoryPermit, StoreReader,
+    self, Call, Concatenation, Conditions, Content, Embedded, ReplyMemoryPermit, StoreReader,
 };
 use crate::identifiers::new_resource_id;
+use crate::namespace::Namespace;
 use crate::outbox::with_events;
 use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
@@ -69,7 +70,9 @@ impl<'h> CallHead<'h> {
         metadata: &'a Map<String, Value>,
         fresh_id: &'a str,
         reply_memory: &'a ReplyMemoryPermit,
+        ownership: &'a (Option<&'a Principal>, Namespace),
     ) -> Call<'a> {
+        let (separate_owner, namespace) = ownership;
         Call {
             api: &self.method.served.api,
             method: self.method.method,
@@ -80,7 +83,8 @@ impl<'h> CallHead<'h> {
             fresh_id,
             base_url: self.base_url,
             principal: self.principal,
-            lookup: StoreReader::new(&server.store_handles),
+            separate_owner: *separate_owner,
+            lookup: StoreReader::new(&server.store_handles, namespace),
             conditions: Conditions::of(self.http_method, self.headers),
             reply_memory,
         }
@@ -166,6 +170,7 @@ async fn run(
     metadata: &Map<String, Value>,
     shape: &Shape,
 ) -> Result<Reply, Error> {
+    let ownership = server.ownership(head.method.served, head.principal);
     let mut attempt = 0;
     loop {
         attempt += 1;
@@ -174,17 +179,17 @@ async fn run(
         if head.in_batch {
             reply_memory = reply_memory.without_waiting();
         }
-        let call = head.call(server, metadata, &fresh_id, &reply_memory);
+        let call = head.call(server, metadata, &fresh_id, &reply_memory, &ownership);
         let handler = &*head.method.served.handler;
         let guard = server.lock_for(handler, &call).await?;
-        let mut answer = handler.run(&call, None).await?;
+        let mut answer = handler::run(handler, &call, None).await?;
         if let Some(wanted) = answer.concatenation.take() {
             // Other calls do not wait for the copy.
             drop(guard);
             return Box::pin(concatenate(server, head, metadata, wanted)).await;
         }
-        answer.set_owner(call.principal);
-        let resources = with_events(answer.changes, answer.events, call.now)?;
+        let namespace = call.lookup.namespace();
+        let resources = with_events(answer.changes, answer.events, call.now, namespace)?;
         // Before the commit: afterwards the reply cannot be refused for lack of memory.
         let reply = shape.reply(answer.body, reply_memory)?;
         if resources.is_empty() {
@@ -238,10 +243,11 @@ async fn media(server: &ServerState, head: CallHead<'_>) -> Result<Reply, Error>
     }
     let metadata = Map::new();
     let reply_memory = server.reply_memory();
+    let ownership = server.ownership(head.method.served, head.principal);
     // The conditions of a download are about the media, not about the resource.
     let call = Call {
         conditions: Conditions::default(),
-        ..head.call(server, &metadata, "", &reply_memory)
+        ..head.call(server, &metadata, "", &reply_memory, &ownership)
     };
     let mut attempt = 0;
     loop {

@@ -72,7 +72,7 @@ use crate::audit::Audit;
 use crate::auth::Authorize;
 use crate::capacity::Capacity;
 use crate::config::Settings;
-use crate::context::RequestIds;
+use crate::context::{Principal, RequestIds};
 use crate::dialects::Dialects;
 use crate::disks::{CheckedStores, DiskSpace};
 use crate::error::Error;
@@ -81,8 +81,9 @@ use crate::identifiers::Clock;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{KeyedGuard, KeyedMutex};
 use crate::metrics::Recorder;
+use crate::namespace::{Namespace, separate_owner};
 use crate::outbox::Outbox;
-use crate::registry::Registry;
+use crate::registry::{Registry, ServedApi};
 
 use sessions::Sessions;
 use sink::{MediaSink, SinkDeps};
@@ -185,6 +186,19 @@ impl ServerState {
         ReplyMemoryPermit::new(&self.capacity)
     }
 
+    /// Returns the principal whose resources a call of the API sees apart from those of others, and the
+    /// namespace of the call.
+    pub(crate) fn ownership<'a>(
+        &self,
+        served_api: &ServedApi,
+        principal: Option<&'a Principal>,
+    ) -> (Option<&'a Principal>, Namespace) {
+        let access = served_api.api.settings().access;
+        let owner = separate_owner(access, &self.settings, principal);
+        let in_namespace = owner.filter(|_| !served_api.handler.separates_owners());
+        (owner, Namespace::of(in_namespace.map(Principal::id)))
+    }
+
     /// Waits for the lock of the call's [lock key](ApiHandler::lock_key); `None` if the handler
     /// names no key.
     ///
@@ -201,6 +215,7 @@ impl ServerState {
         };
         // This lock has nothing to do with takeovers of sessions. The limit on the wait is the same.
         let timeout = self.settings.limits.takeover_timeout;
+        let key = call.lookup.namespace().qualified(&key).into_owned();
         let guard = self.keyed_mutex.take(key, timeout).await;
         Ok(Some(guard.map_err(|_| Error::Crowded)?))
     }

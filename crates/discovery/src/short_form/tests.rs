@@ -299,16 +299,18 @@ fn the_service_path_has_one_slash_at_its_end() {
 
 #[test]
 fn settings_stay_out_of_the_document() {
-    let farm = Api::from_toml(&FARM.replace("title =", "created_status = 200\ntitle =")).unwrap();
+    let keys = "created_status = 200\naccess = \"owner\"\ntitle =";
+    let farm = Api::from_toml(&FARM.replace("title =", keys)).unwrap();
     assert_eq!(farm.settings().created_status, CreatedStatus::Ok);
+    assert_eq!(farm.settings().access, Access::Owner);
     let insert = farm.method("farm.animals.insert").unwrap();
     assert_eq!(farm.settings().digests_of(insert), [Digest::Md5]);
     let text = serde_json::to_string(farm.document()).unwrap();
     assert!(!text.contains("created_status") && !text.contains("digests"));
-    assert_eq!(
-        Api::from_toml(FARM).unwrap().settings().created_status,
-        CreatedStatus::Created
-    );
+    assert!(!text.contains("\"access\"") && !text.contains("\"owner\""));
+    let farm = Api::from_toml(FARM).unwrap();
+    assert_eq!(farm.settings().created_status, CreatedStatus::Created);
+    assert_eq!(farm.settings().access, Access::Shared);
 }
 
 #[test]
@@ -363,6 +365,10 @@ fn errors_show_the_line_and_the_key() {
     check_refused(
         "created_status = 204\n[collections.a]",
         &["line 3", "200 or 201, not 204"],
+    );
+    check_refused(
+        "access = \"mine\"\n[collections.a]",
+        &["line 3", "unknown variant `mine`", "`owner` or `shared`"],
     );
     check_refused("", &["neither `collections` nor `methods`"]);
 }

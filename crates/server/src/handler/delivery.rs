@@ -119,7 +119,7 @@ pub struct Delivery<'a> {
     pub failures: u32,
     /// Current time.
     pub now: Timestamp,
-    /// Read access to the stores.
+    /// Read access to the stores. It reads what the call that left the event could read.
     pub lookup: StoreReader<'a>,
 }
 

@@ -12,6 +12,7 @@ use windlass_store::{Ledger, Media, MediaLocation, MediaRef, READ_LEN, Resource,
 
 use super::Rejection;
 use crate::capacity::{Permit, Pool};
+use crate::namespace::Namespace;
 
 /// The stores, and the bounds on reading them, that handlers share.
 #[derive(Clone)]
@@ -27,8 +28,15 @@ pub(crate) struct StoreHandles {
 }
 
 /// Read access to the stores.
+///
+/// Of an API with [`Access::Owner`](windlass_discovery::Access), it reads the resources of the call's
+/// principal only, unless the handler
+/// [separates owners itself](super::ApiHandler::separates_owners).
 #[derive(Clone, Copy)]
-pub struct StoreReader<'a>(&'a StoreHandles);
+pub struct StoreReader<'a> {
+    store_handles: &'a StoreHandles,
+    namespace: &'a Namespace,
+}
 
 impl std::fmt::Debug for StoreReader<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -37,8 +45,16 @@ impl std::fmt::Debug for StoreReader<'_> {
 }
 
 impl<'a> StoreReader<'a> {
-    pub(crate) fn new(store_handles: &'a StoreHandles) -> Self {
-        Self(store_handles)
+    pub(crate) fn new(store_handles: &'a StoreHandles, namespace: &'a Namespace) -> Self {
+        Self {
+            store_handles,
+            namespace,
+        }
+    }
+
+    /// Returns the namespace that it reads.
+    pub(crate) fn namespace(&self) -> &'a Namespace {
+        self.namespace
     }
 
     /// Returns a resource, if it exists.
@@ -47,7 +63,9 @@ impl<'a> StoreReader<'a> {
         collection: &str,
         id: &str,
     ) -> Result<Option<Resource>, Rejection> {
-        Ok(self.0.ledger.resource(collection, id).await?)
+        let collection = self.namespace.qualified(collection);
+        let resource = self.store_handles.ledger.resource(&collection, id).await?;
+        Ok(resource.map(|resource| self.namespace.to_handler(resource)))
     }
 
     /// Returns resources of a collection in the order of their ids; see [`Ledger::resources`].
@@ -57,12 +75,18 @@ impl<'a> StoreReader<'a> {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Resource>, Rejection> {
-        Ok(self.0.ledger.resources(collection, after, limit).await?)
+        let collection = self.namespace.qualified(collection);
+        let ledger = &self.store_handles.ledger;
+        let resources = ledger.resources(&collection, after, limit).await?;
+        let resources = resources.into_iter();
+        Ok(resources
+            .map(|resource| self.namespace.to_handler(resource))
+            .collect())
     }
 
     /// Returns access to the bytes of a resource's media.
     pub fn media(&self, media: &Media) -> MediaSource {
-        MediaSource::new(self.0.clone(), media, None)
+        MediaSource::new(self.store_handles.clone(), media, None)
     }
 }
 

@@ -2,6 +2,7 @@ use serde_json::json;
 
 use super::*;
 use crate::handler::{Delivery, Outcome};
+use crate::namespace::ROOT;
 
 const NOW: Timestamp = Timestamp::from_millis(1000);
 
@@ -19,7 +20,7 @@ fn row(body: &Value) -> Resource {
 }
 
 fn problem(events: Vec<OutboxEvent>) -> String {
-    with_events(Vec::new(), events, NOW)
+    with_events(Vec::new(), events, NOW, &ROOT)
         .unwrap_err()
         .to_string()
 }
@@ -31,7 +32,7 @@ fn event_becomes_a_row_before_the_changes() {
         due: Some(Timestamp::from_millis(5000)),
         ..OutboxEvent::new("animals", json!([1]))
     };
-    let all = with_events(vec![change], vec![later], NOW).unwrap();
+    let all = with_events(vec![change], vec![later], NOW, &ROOT).unwrap();
     let [ResourceChange::Insert(row), ResourceChange::Delete { .. }] = &all[..] else {
         panic!("{all:?}");
     };
@@ -49,9 +50,28 @@ fn event_becomes_a_row_before_the_changes() {
 }
 
 #[test]
+fn event_of_a_namespace_is_delivered_in_it() {
+    let event = OutboxEvent::new("animals", json!([1]));
+    for namespace in [ROOT.clone(), Namespace::of(Some("alice"))] {
+        let all = with_events(Vec::new(), vec![event.clone()], NOW, &namespace).unwrap();
+        let [ResourceChange::Insert(left)] = &all[..] else {
+            panic!("{all:?}");
+        };
+        assert_eq!(left.collection, ".outbox/animals", "it is in no namespace");
+        assert_eq!(namespace_of(left), namespace);
+        assert_eq!(namespace_of(&rescheduled(left, NOW, 1, NOW)), namespace);
+        let former = Resource {
+            collection: "animals/outbox".to_owned(),
+            ..left.clone()
+        };
+        assert_eq!(namespace_of(&former), ROOT);
+    }
+}
+
+#[test]
 fn events_beyond_their_bounds_are_refused() {
     let event = OutboxEvent::new("animals", Value::Null);
-    assert!(with_events(Vec::new(), vec![event.clone(); MAX_EVENTS], NOW).is_ok());
+    assert!(with_events(Vec::new(), vec![event.clone(); MAX_EVENTS], NOW, &ROOT).is_ok());
     let many = problem(vec![event; MAX_EVENTS + 1]);
     assert_eq!(many, "the call leaves 513 events; the limit is 512");
     let long = "x".repeat(MAX_EVENT_LEN);
@@ -77,7 +97,7 @@ fn nested(levels: usize) -> Value {
 fn event_nested_too_deeply_to_be_read_back_is_refused() {
     let insert = |levels| {
         let event = OutboxEvent::new("animals", nested(levels));
-        with_events(Vec::new(), vec![event], NOW)
+        with_events(Vec::new(), vec![event], NOW, &ROOT)
     };
     assert!(insert(126).is_ok());
     let refused = insert(127).unwrap_err().to_string();
@@ -99,7 +119,7 @@ fn age_counts_from_the_first_due_time_and_parts_keep_it() {
         due: Some(Timestamp::from_millis(5000)),
         ..OutboxEvent::new("animals", json!("ab"))
     };
-    let changes = with_events(Vec::new(), vec![later], NOW).unwrap();
+    let changes = with_events(Vec::new(), vec![later], NOW, &ROOT).unwrap();
     let [ResourceChange::Insert(row)] = &changes[..] else {
         panic!("{changes:?}");
     };

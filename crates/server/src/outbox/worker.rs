@@ -12,13 +12,14 @@ use serde_json::Value;
 use tokio::time::Instant;
 use windlass_store::{ChangeSet, LedgerError, Resource, ResourceChange, Timestamp};
 
-use super::{Event, Topic, collection, deletion, parts, rescheduled};
+use super::{Event, Topic, collection, deletion, namespace_of, parts, rescheduled};
 use crate::error::Error;
 use crate::handler::{
     Conclusion, Delivery, Failure, Outcome, Rejection, StoreHandles, StoreReader,
 };
 use crate::identifiers::Clock;
 use crate::lifecycle::Lifecycle;
+use crate::namespace::Namespace;
 
 // Other processes compare it with their own clocks, which may differ by seconds.
 /// Time for which an event is claimed. It is renewed after half of it.
@@ -301,7 +302,8 @@ impl Round {
         event: &Event,
     ) -> Result<Option<Outcome>, LedgerError> {
         let row = claim.clone();
-        let delivery = self.delivery(&row, event);
+        let namespace = namespace_of(&row);
+        let delivery = self.delivery(&row, event, &namespace);
         let delivering = self.topic.deliver.deliver(&delivery);
         let attempted = self.with_claim(claim, event, "delivery", delivering);
         Ok(attempted.await?.map(|it| it.unwrap_or_else(Outcome::Retry)))
@@ -355,7 +357,12 @@ impl Round {
         Ok(Some(Err(failure)))
     }
 
-    fn delivery<'a>(&'a self, row: &'a Resource, event: &'a Event) -> Delivery<'a> {
+    fn delivery<'a>(
+        &'a self,
+        row: &'a Resource,
+        event: &'a Event,
+        namespace: &'a Namespace,
+    ) -> Delivery<'a> {
         Delivery {
             id: &row.id,
             payload: &event.payload,
@@ -363,7 +370,7 @@ impl Round {
             created: event.created,
             failures: event.failures,
             now: self.now(),
-            lookup: StoreReader::new(&self.store_handles),
+            lookup: StoreReader::new(&self.store_handles, namespace),
         }
     }
 
@@ -399,11 +406,12 @@ impl Round {
                 &self.topic.given_up
             }
         };
+        let namespace = namespace_of(&claim);
         let mut attempt = 0;
         loop {
             attempt += 1;
             let row = claim.clone();
-            let delivery = self.delivery(&row, event);
+            let delivery = self.delivery(&row, event, &namespace);
             let concluding = self.topic.deliver.conclude(&delivery, conclusion);
             let concluding = self.with_claim(&mut claim, event, "conclusion", concluding);
             let Some(concluded) = concluding.await? else {
@@ -411,6 +419,7 @@ impl Round {
             };
             let recorded = match concluded {
                 Ok(mut changes) => {
+                    namespace.qualify_changes(&mut changes);
                     changes.push(deletion(&claim));
                     match self.commit(&claim, changes, attempt).await {
                         Err(error) if !concerns_all(&error) => Err(Failure::new(format!(

@@ -25,6 +25,7 @@ use crate::capacity::Permit;
 use crate::error::Error;
 use crate::handler::{Concatenation, Rejection, StoreReader};
 use crate::identifiers::{new_media_id, new_small_media_id};
+use crate::namespace;
 
 /// Maximum number of times that media is put together for one call, if other calls keep replacing
 /// its sources. Each time may copy everything.
@@ -205,7 +206,7 @@ impl<'a> Concat<'a> {
 
     /// Reads sources that are small media together.
     async fn read(&self, sources: &[Media]) -> Result<Bytes, Error> {
-        let lookup = StoreReader::new(&self.server.store_handles);
+        let lookup = StoreReader::new(&self.server.store_handles, &namespace::ROOT);
         let mut all = BytesMut::new();
         for source in sources {
             let bytes = lookup.media(source).read(0..source.length).await?;

@@ -18,12 +18,14 @@ use super::ServerState;
 use super::start_request::StartRequest;
 use crate::audit::{About, AuditAction, AuditOutcome};
 use crate::auth::AccessError;
+use crate::context::Principal;
 use crate::error::Error;
 use crate::handler::{
-    Answer, Call, Concatenation, Conditions, Content, Rejection, ReplyMemoryPermit, StoreReader,
-    Uploaded,
+    self, Answer, Call, Concatenation, Conditions, Content, Rejection, ReplyMemoryPermit,
+    StoreReader, Uploaded,
 };
 use crate::identifiers::new_resource_id;
+use crate::namespace::Namespace;
 use crate::outbox::with_events;
 use crate::partial_response::FieldMask;
 use crate::registry::{ServedApi, ServedMethod};
@@ -168,7 +170,8 @@ pub(super) async fn try_finish(
     let call = parts.call(server, start_request);
     // Held until the commit, so that the next call of the same key sees this change.
     let _guard = server.lock_for(handler, &call).await?;
-    let mut answer = handler.run(&call, Some(uploaded(server, finished))).await?;
+    let media = uploaded(server, finished);
+    let mut answer = handler::run(handler, &call, Some(media)).await?;
     Failpoint::HandlerAnswered.reach();
     let body = answer.body.take();
     let status = status(server, start_request, session_ref)?;
@@ -177,8 +180,8 @@ pub(super) async fn try_finish(
     // The body counts against the bound on reply memory from here on. Before the commit: a
     // committed upload cannot be refused for lack of reply memory.
     reply.body = server.capacity.reply(reply.body)?;
-    answer.set_owner(call.principal);
-    answer.changes = with_events(answer.changes, mem::take(&mut answer.events), call.now)?;
+    let events = mem::take(&mut answer.events);
+    answer.changes = with_events(answer.changes, events, call.now, &parts.namespace)?;
     let changes = answer.changes.clone();
     let change_set = change_set(answer, finished, session_ref, &reply);
     // One transaction for the resource, its events, the reply and the end of the session, so
@@ -230,7 +233,7 @@ pub(super) async fn concatenation(
 ) -> Result<Concatenation, Error> {
     let parts = CallParts::new(server, start_request)?;
     let call = parts.call(server, start_request);
-    let answer = parts.served_api.handler.run(&call, None).await?;
+    let answer = handler::run(&*parts.served_api.handler, &call, None).await?;
     answer.concatenation.ok_or(Error::Crowded)
 }
 
@@ -277,17 +280,23 @@ struct CallParts<'a> {
     metadata: Map<String, Value>,
     conditions: (HttpMethod, HeaderMap),
     reply_memory: ReplyMemoryPermit,
+    separate_owner: Option<&'a Principal>,
+    namespace: Namespace,
 }
 
 impl<'a> CallParts<'a> {
-    fn new(server: &'a ServerState, start_request: &StartRequest) -> Result<Self, Error> {
+    fn new(server: &'a ServerState, start_request: &'a StartRequest) -> Result<Self, Error> {
         let served_method = start_request.method(&server.registry)?;
         let ServedMethod {
             served: served_api,
             method,
         } = served_method;
         let now = server.clock.now();
+        let principal = start_request.principal.as_ref();
+        let (separate_owner, namespace) = server.ownership(served_api, principal);
         Ok(Self {
+            separate_owner,
+            namespace,
             served_api,
             method,
             path: start_request.path_parameters(served_method),
@@ -312,7 +321,8 @@ impl<'a> CallParts<'a> {
             fresh_id: &self.fresh_id,
             base_url: &start_request.base_url,
             principal: start_request.principal.as_ref(),
-            lookup: StoreReader::new(&server.store_handles),
+            separate_owner: self.separate_owner,
+            lookup: StoreReader::new(&server.store_handles, &self.namespace),
             conditions: Conditions::of(&self.conditions.0, &self.conditions.1),
             reply_memory: &self.reply_memory,
         }

@@ -25,6 +25,7 @@ use crate::identifiers::Clock;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{LockError, SessionGuard, SessionGuards};
 use crate::metrics::Recorder;
+use crate::namespace::separate_owner;
 use crate::registry::Registry;
 
 /// The sessions of a server.
@@ -214,14 +215,30 @@ impl Sessions {
         self.check(self.ledger.session(id).await?, target)
     }
 
-    /// Whether the session has not expired and was started under this path.
+    /// Whether the session has not expired, was started under this path, and belongs to no other
+    /// principal.
     fn lives_at(
         &self,
         session: &Session,
         start_request: &StartRequest,
         target: &SessionTarget,
     ) -> bool {
-        self.clock.now() < session.expires && start_request.path == target.path
+        self.clock.now() < session.expires
+            && start_request.path == target.path
+            && self.is_open_to(start_request, target.principal.as_ref())
+    }
+
+    /// Whether the principal may use the session. It may not if the API keeps owners apart and another
+    /// principal has started the session. Without a principal the URI is the credential.
+    fn is_open_to(&self, start_request: &StartRequest, principal: Option<&Principal>) -> bool {
+        // Of an API that is not served any more nothing is known, and nothing is made.
+        let (Some(_), Ok(method)) = (principal, start_request.method(&self.registry)) else {
+            return true;
+        };
+        let access = method.served.api.settings().access;
+        let owner =
+            |principal| separate_owner(access, &self.settings, principal).map(Principal::id);
+        owner(principal) == owner(start_request.principal.as_ref())
     }
 
     /// Refuses a session that has expired, or ended without a resource.

@@ -17,6 +17,7 @@ mod metrics;
 mod model;
 mod outages;
 mod outbox;
+mod owners;
 mod panics;
 mod pauses;
 mod power;

@@ -6,13 +6,16 @@ use std::time::Duration;
 use futures_util::future::{pending, ready};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
-use windlass_server::handler::{DeliveryPolicy, Outcome};
-use windlass_server::{Ended, Registry};
+use windlass_discovery::Access;
+use windlass_server::handler::{DeliveryPolicy, Failure, Outcome};
+use windlass_server::{Ended, Principal, Registry};
 use windlass_store::Ledger as _;
+use windlass_testkit::farm;
+use windlass_testkit::in_process;
 
 use super::receiver::{receiver, slow, willing};
 use super::{A_WHILE, Announcer, MEDIA, OTHER, Place, TOPIC, counts, delete, next, tries, upload};
-use crate::world::{World, limits};
+use crate::world::{Peer as _, World, limits};
 
 #[tokio::test(start_paused = true)]
 async fn events_of_uploads_and_calls_are_delivered_at_once_and_only_once() {
@@ -63,6 +66,32 @@ async fn event_keeps_its_media_until_it_is_delivered() {
     sleep(A_WHILE).await;
     let listed = place.stores.vault.list(None, 10).await;
     assert_eq!(listed.expect("the vault is well").media, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn conclusion_changes_the_resources_of_the_owner_whose_call_left_the_event() {
+    let place = Place::new();
+    let (mut receiver, _attempts) =
+        receiver(|_| Box::pin(ready(Outcome::GiveUp(Failure::new("no")))));
+    // Inserts the row of the tally in the root namespace, which is no conflict.
+    receiver.ledger = Some(Arc::clone(&place.ledger));
+    let mut farm = Announcer::farm();
+    farm.api = farm
+        .api
+        .map_settings(|settings| settings.access = Access::Owner);
+    let world = place.world_of(farm, [receiver]);
+    let _serving = world.serve().await;
+    let mut request = in_process::request("POST", farm::ANIMALS, &[], "{}");
+    request.extensions_mut().insert(Principal::new("alice"));
+    let made = world.try_exchange(request).await;
+    assert_eq!(made.status, 200, "{made:?}");
+    sleep(A_WHILE).await;
+    assert_eq!(place.waiting().await, [Value::Null; 0]);
+    for collection in ["tallies", ".owner/alice/tallies"] {
+        let tally = place.ledger.resource(collection, "1").await;
+        let tally = tally.expect("the ledger is well");
+        assert_eq!(tally.map(|tally| tally.version), Some(1), "{collection}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

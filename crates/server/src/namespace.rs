@@ -1,0 +1,116 @@
+//! Namespaces of the ledger: the resources of one owner, apart from those of all others.
+//!
+//! Of an API with [`Access::Owner`], a call sees and changes the collections of the namespace of its
+//! principal. In the ledger their names begin with the namespace, as in
+//! `.owner/alice/drive/files`; handlers read and write them without it. So the resources of another
+//! owner do not exist for a call: no id collides with theirs, no list reads their rows, and no handler
+//! needs to check an owner.
+//!
+//! Names in the *root* namespace are as handlers write them. It is that of calls without a principal,
+//! of APIs with [`Access::Shared`], and of the principal to whom resources belong that were made
+//! before there were owners ([`Settings::unowned_principal`]).
+
+use std::borrow::Cow;
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use windlass_discovery::Access;
+use windlass_store::{Expected, Resource, ResourceChange};
+
+use crate::config::Settings;
+use crate::context::Principal;
+
+// No name of an API begins with a dot, so no collection of the root namespace has such a name.
+/// Beginning of the names of all collections that are in a namespace.
+const PREFIX: &str = ".owner/";
+
+/// The namespace in which a call or the delivery of an event reads and writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Namespace {
+    /// Id of the principal; `None` in the root namespace.
+    owner: Option<String>,
+    /// Beginning of the names of collections; empty in the root namespace.
+    prefix: String,
+}
+
+/// The root namespace.
+pub(crate) static ROOT: Namespace = Namespace {
+    owner: None,
+    prefix: String::new(),
+};
+
+/// Returns the principal whose resources are kept apart from those of others; `None` if the call is
+/// one in the root namespace.
+pub(crate) fn separate_owner<'a>(
+    access: Access,
+    settings: &Settings,
+    principal: Option<&'a Principal>,
+) -> Option<&'a Principal> {
+    match access {
+        Access::Shared => None,
+        Access::Owner => principal.filter(|it| it.id() != settings.unowned_principal),
+    }
+}
+
+impl Namespace {
+    /// Returns the namespace of the principal with this id; without one, the root namespace.
+    pub(crate) fn of(owner: Option<&str>) -> Self {
+        let Some(owner) = owner else {
+            return ROOT.clone();
+        };
+        // Encoded, so that no id contains the slash that ends the prefix.
+        let encoded = utf8_percent_encode(owner, NON_ALPHANUMERIC);
+        Self {
+            prefix: format!("{PREFIX}{encoded}/"),
+            owner: Some(owner.to_owned()),
+        }
+    }
+
+    /// Returns the id of the principal; `None` in the root namespace.
+    pub(crate) fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
+    }
+
+    /// Returns the name in the ledger of a handler's collection, or of a lock.
+    pub(crate) fn qualified<'a>(&self, name: &'a str) -> Cow<'a, str> {
+        if self.prefix.is_empty() {
+            Cow::Borrowed(name)
+        } else {
+            Cow::Owned(format!("{}{name}", self.prefix))
+        }
+    }
+
+    /// Returns a resource of the ledger as handlers see it.
+    pub(crate) fn to_handler(&self, mut resource: Resource) -> Resource {
+        if let Some(name) = resource.collection.strip_prefix(&self.prefix) {
+            resource.collection = name.to_owned();
+        }
+        resource
+    }
+
+    /// Writes the names of the ledger into changes of a handler.
+    pub(crate) fn qualify_changes(&self, changes: &mut [ResourceChange]) {
+        for change in changes {
+            self.qualify(match change {
+                ResourceChange::Insert(resource) | ResourceChange::Replace { resource, .. } => {
+                    &mut resource.collection
+                }
+                ResourceChange::Delete { collection, .. } => collection,
+            });
+        }
+    }
+
+    /// Writes the names of the ledger into the rows on which a handler relies.
+    pub(crate) fn qualify_expected(&self, expected: &mut [Expected]) {
+        for row in expected {
+            self.qualify(&mut row.collection);
+        }
+    }
+
+    /// Writes the name of the ledger in place of a handler's collection.
+    pub(crate) fn qualify(&self, collection: &mut String) {
+        collection.insert_str(0, &self.prefix);
+    }
+}
+
+#[cfg(test)]
+mod tests;
