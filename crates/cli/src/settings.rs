@@ -6,6 +6,7 @@
 //! opens only the configuration file and, on demand, API descriptions.
 
 mod api;
+mod for_api;
 mod key;
 mod value;
 
@@ -19,12 +20,14 @@ use std::path::{Path, PathBuf};
 use thiserror::Error as ThisError;
 use toml::Spanned;
 use toml::de::{self, DeTable, DeValue};
+use windlass_discovery::{Access, CreatedStatus};
 
-pub(crate) use api::{ApiCreatedStatus, ApiEntry, load};
+pub(crate) use api::{ApiAccess, ApiEntry, load};
 pub(crate) use api::{ApiError, ApiSource, UnknownApi};
 pub(crate) use value::LogFilter;
 pub(crate) use value::RawValue;
 
+use for_api::ForApi;
 use key::{KEYS, Key, PREFIX};
 use value::ValueError;
 
@@ -42,7 +45,9 @@ pub(crate) struct Settings {
     /// The APIs to serve.
     pub(crate) apis: Vec<ApiEntry>,
     /// The statuses that end resumable uploads, of APIs for which the default is not right.
-    pub(crate) created_status: Vec<ApiCreatedStatus>,
+    pub(crate) created_status: Vec<ForApi<CreatedStatus>>,
+    /// Whose resources principals see, of APIs for which the default is not right.
+    pub(crate) access: Vec<ForApi<Access>>,
     /// The options of the built-in APIs.
     pub(crate) options: windlass_apis::Options,
     /// The file with the password of the mail relay.
@@ -202,6 +207,7 @@ impl Default for Settings {
             data: PathBuf::from("./windlass-data"),
             apis: vec![ApiSource::BuiltIn("farm").into()],
             created_status: Vec::new(),
+            access: Vec::new(),
             options: windlass_apis::Options::default(),
             auth_token: None,
             auth_file: None,

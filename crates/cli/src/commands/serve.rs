@@ -30,7 +30,7 @@ use super::{Signals, ignore_file_size_signal, store};
 use crate::args::ServeArgs;
 use crate::exit::Code;
 use crate::output;
-use crate::settings::{self, ApiError, Environment, Settings, Sources};
+use crate::settings::{self, ApiAccess, ApiError, Environment, Settings, Sources};
 #[cfg(feature = "failpoints")]
 use crate::settings::{FAILPOINT_VARIABLE, client_variable};
 use audit::AuditFile;
@@ -62,11 +62,16 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         apis,
         options,
         created_status,
+        access,
         ..
     } = &merged.settings;
-    let apis = settings::load(apis, options, created_status)?;
-    let certificate = load_certificate(&merged.settings)?;
     let authentication = Authentication::load(&merged.settings)?.map(Arc::new);
+    let access = ApiAccess {
+        configured: access,
+        has_principals: authentication.is_some(),
+    };
+    let apis = settings::load(apis, options, created_status, &access)?;
+    let certificate = load_certificate(&merged.settings)?;
     if args.check_config {
         output::data(merged.to_toml());
         return Ok(());

@@ -1,17 +1,17 @@
 //! The APIs to serve: where the description of each comes from, and the host on which it answers.
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::{fmt, io};
 
 use thiserror::Error;
 use windlass_apis::Options;
-use windlass_discovery::settings::{CreatedStatus, Settings};
+use windlass_discovery::settings::{Access, CreatedStatus, Settings};
 use windlass_discovery::short_form::ShortFormError;
 use windlass_discovery::{Api, Error as DescriptionError};
 use windlass_server::{Conflict, Host, NotAHost, Registry, ServedApi};
 
 use super::TomlError;
+use super::for_api::ForApi;
 
 /// The source of an API description.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,8 +53,8 @@ pub(crate) enum ApiError {
         first: Box<ApiEntry>,
         second: Box<ApiEntry>,
     },
-    #[error("created_status names {name}, and no API of this name is served")]
-    NotServed { name: String },
+    #[error("{key} names {name}, and no API of this name is served")]
+    NotServed { key: &'static str, name: String },
     #[error(transparent)]
     Conflict(Conflict),
 }
@@ -173,59 +173,42 @@ impl From<ApiSource> for ApiEntry {
     }
 }
 
-/// The status that ends resumable uploads to an API, written `NAME=200` or `NAME=201`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ApiCreatedStatus {
-    name: String,
-    status: CreatedStatus,
+/// Whose resources principals see.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ApiAccess<'a> {
+    /// The values of the configuration.
+    pub(crate) configured: &'a [ForApi<Access>],
+    /// Whether requests have principals.
+    pub(crate) has_principals: bool,
 }
 
-/// A text that states no such status.
-#[derive(Debug, Error)]
-#[error("`{text}` is not the name of an API with a status of 200 or 201, such as gmail=200")]
-pub(crate) struct NotAnApiCreatedStatus {
-    text: String,
-}
-
-impl FromStr for ApiCreatedStatus {
-    type Err = NotAnApiCreatedStatus;
-
-    fn from_str(text: &str) -> Result<Self, NotAnApiCreatedStatus> {
-        let parts = text.split_once('=').and_then(|(name, status)| {
-            let status = CreatedStatus::try_from(status.trim().parse::<u16>().ok()?).ok()?;
-            Some((name.trim(), status))
-        });
-        match parts {
-            Some((name, status)) if !name.is_empty() => Ok(Self {
-                name: name.to_owned(),
-                status,
-            }),
-            _ => Err(NotAnApiCreatedStatus {
-                text: text.to_owned(),
-            }),
+impl ApiAccess<'_> {
+    /// Returns the access to the APIs of this name, whose description says `described`.
+    fn to(self, name: &str, described: Access) -> Access {
+        // Where nobody is asked who they are, everybody is the owner of everything, of all mailboxes too.
+        if !self.has_principals {
+            return Access::Shared;
         }
-    }
-}
-
-impl fmt::Display for ApiCreatedStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.name, self.status.status_code().as_u16())
+        ForApi::find(self.configured, name)
+            .copied()
+            .unwrap_or(described)
     }
 }
 
 /// Loads all APIs. APIs on the same host must differ in name or version and must not match the same
-/// requests. A status must be that of an API that is served.
+/// requests. A status and an access must be those of an API that is served.
 pub(crate) fn load(
     entries: &[ApiEntry],
     options: &Options,
-    created: &[ApiCreatedStatus],
+    created: &[ForApi<CreatedStatus>],
+    access: &ApiAccess<'_>,
 ) -> Result<Registry, ApiError> {
     let mut served = Vec::new();
     // Of each API, the entry that it comes from.
     let mut sources = Vec::new();
     for entry in entries {
         for api in entry.source.load(options)? {
-            let api = with_created_status(api, created);
+            let api = with_settings(api, created, access);
             sources.push(entry);
             served.push(match entry.host.clone() {
                 Some(host) => api.on(host),
@@ -234,10 +217,18 @@ pub(crate) fn load(
         }
     }
     let is_served = |name: &str| served.iter().any(|served| served.api.name() == name);
-    if let Some(unserved) = created.iter().find(|created| !is_served(&created.name)) {
-        return Err(ApiError::NotServed {
-            name: unserved.name.clone(),
-        });
+    let named = created
+        .iter()
+        .map(|created| ("created_status", &created.name));
+    let mut named = named.chain(
+        access
+            .configured
+            .iter()
+            .map(|access| ("access", &access.name)),
+    );
+    if let Some((key, name)) = named.find(|(_, name)| !is_served(name)) {
+        let name = name.clone();
+        return Err(ApiError::NotServed { key, name });
     }
     Registry::new(served).map_err(|conflict| match conflict {
         Conflict::SameName {
@@ -255,12 +246,19 @@ pub(crate) fn load(
     })
 }
 
-fn with_created_status(served: ServedApi, created: &[ApiCreatedStatus]) -> ServedApi {
-    let name = served.api.name();
-    let Some(created) = created.iter().rev().find(|created| created.name == name) else {
-        return served;
+/// Replaces the settings of an API for which the configuration has a value.
+fn with_settings(
+    served: ServedApi,
+    created: &[ForApi<CreatedStatus>],
+    access: &ApiAccess<'_>,
+) -> ServedApi {
+    let name = served.api.name().to_owned();
+    let change = |settings: &mut Settings| {
+        if let Some(status) = ForApi::find(created, &name) {
+            settings.created_status = *status;
+        }
+        settings.access = access.to(&name, settings.access);
     };
-    let change = |settings: &mut Settings| settings.created_status = created.status;
     ServedApi {
         api: served.api.map_settings(change),
         ..served

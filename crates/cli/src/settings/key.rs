@@ -35,6 +35,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("created_status", |all| {
         ValueRef::CreatedStatuses(&mut all.created_status)
     }),
+    Key::new("access", |all| ValueRef::Accesses(&mut all.access)),
     Key::with_flag("public_url", "public-url", |all| {
         ValueRef::Url(&mut all.server.public_url)
     }),
@@ -62,6 +63,9 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::new("auth.token_file", |all| ValueRef::File(&mut all.auth_token)),
     Key::new("auth.file", |all| ValueRef::File(&mut all.auth_file)),
+    Key::new("auth.unowned", |all| {
+        ValueRef::Principal(&mut all.server.unowned_principal)
+    }),
     Key::new("audit.file", |all| ValueRef::File(&mut all.audit_file)),
     Key::new("sessions.lifetime", |all| {
         ValueRef::Span(&mut all.server.session_lifetime)

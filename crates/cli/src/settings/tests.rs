@@ -240,6 +240,7 @@ listen = "127.0.0.1:8080"               # default
 data = "/var/lib/windlass"              # flag --data
 apis = ["farm", "/etc/pond.toml"]       # env WINDLASS_APIS
 # created_status is not set             # default
+# access is not set                     # default
 # public_url is not set                 # default
 trust_forwarded = false                 # default
 "#;

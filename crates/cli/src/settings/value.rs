@@ -16,12 +16,13 @@ use tracing_subscriber::filter::{LevelFilter, ParseError};
 use windlass_apis::gmail::options::{NotARelay, Relay};
 #[cfg(feature = "gmail")]
 use windlass_apis::gmail::{Address, NotAnAddress};
-use windlass_discovery::ByteSize;
 use windlass_discovery::byte_size::ByteSizeError;
+use windlass_discovery::{Access, ByteSize, CreatedStatus};
 use windlass_server::config::{ChunkRule, SessionAuth};
 use windlass_store_local::Durability;
 
-use super::api::{ApiCreatedStatus, ApiEntry, ApiEntryError, NotAnApiCreatedStatus};
+use super::api::{ApiEntry, ApiEntryError};
+use super::for_api::{ApiValue, ForApi, NotForApi};
 
 /// The longest duration that can be set, far below the limits of clock arithmetic.
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
@@ -54,7 +55,9 @@ pub(super) enum ValueRef<'a> {
     Directory(&'a mut PathBuf),
     File(&'a mut Option<PathBuf>),
     Apis(&'a mut Vec<ApiEntry>),
-    CreatedStatuses(&'a mut Vec<ApiCreatedStatus>),
+    CreatedStatuses(&'a mut Vec<ForApi<CreatedStatus>>),
+    Accesses(&'a mut Vec<ForApi<Access>>),
+    Principal(&'a mut String),
     Url(&'a mut Option<String>),
     Switch(&'a mut bool),
     Log(&'a mut LogFilter),
@@ -103,7 +106,7 @@ pub(crate) enum ValueError {
     #[error(transparent)]
     Api(#[from] ApiEntryError),
     #[error(transparent)]
-    CreatedStatus(#[from] NotAnApiCreatedStatus),
+    ForApi(#[from] NotForApi),
     #[error(transparent)]
     Log(#[from] NotALogFilter),
     #[cfg(feature = "gmail")]
@@ -146,14 +149,13 @@ impl ValueRef<'_> {
         let text = raw.text();
         match self {
             ValueRef::Apis(apis) => *apis = parse_apis(&raw.texts(), base)?,
-            ValueRef::CreatedStatuses(statuses) => {
-                let parsed = raw.texts().into_iter().map(str::parse);
-                *statuses = parsed.collect::<Result<_, _>>()?;
-            }
+            ValueRef::CreatedStatuses(statuses) => *statuses = parse_all(&raw.texts())?,
+            ValueRef::Accesses(accesses) => *accesses = parse_all(&raw.texts())?,
             ValueRef::Address(address) => *address = parse_address(text?)?,
             ValueRef::OptionalAddress(address) => *address = Some(parse_address(text?)?),
             ValueRef::Directory(directory) => *directory = base.join(text?),
             ValueRef::File(file) => *file = Some(base.join(text?)),
+            ValueRef::Principal(id) => text?.clone_into(id),
             ValueRef::Url(url) => *url = Some(parse_url(text?)?),
             ValueRef::Switch(switch) => *switch = parse_choice(text?, SWITCH)?,
             ValueRef::Log(log) => *log = text?.parse()?,
@@ -184,10 +186,12 @@ impl ValueRef<'_> {
             ValueRef::CreatedStatuses(statuses) => {
                 (!statuses.is_empty()).then(|| write_list(statuses))
             }
+            ValueRef::Accesses(accesses) => (!accesses.is_empty()).then(|| write_list(accesses)),
             ValueRef::Address(address) => text(address),
             ValueRef::OptionalAddress(address) => text(address.as_ref()?),
             ValueRef::Directory(directory) => text(&directory.display()),
             ValueRef::File(file) => text(&file.as_ref()?.display()),
+            ValueRef::Principal(id) => text(id),
             ValueRef::Url(url) => text(url.as_ref()?),
             ValueRef::Switch(switch) => Some(switch.to_string()),
             ValueRef::Log(log) => text(log),
@@ -208,6 +212,11 @@ impl ValueRef<'_> {
             ValueRef::Relay(relay) => text(relay.as_ref()?),
         }
     }
+}
+
+fn parse_all<V: ApiValue>(texts: &[&str]) -> Result<Vec<ForApi<V>>, ValueError> {
+    let parsed = texts.iter().map(|text| text.parse());
+    Ok(parsed.collect::<Result<_, NotForApi>>()?)
 }
 
 fn parse_apis(texts: &[&str], base: &Path) -> Result<Vec<ApiEntry>, ValueError> {

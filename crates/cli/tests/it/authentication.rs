@@ -105,6 +105,28 @@ fn bearer_of_the_token_uploads_and_its_session_needs_no_token() {
 }
 
 #[test]
+fn what_was_made_without_a_token_belongs_to_its_bearer_or_to_the_principal_of_the_configuration() {
+    let directory = TempDir::new_in(scratch()).expect("it is writable");
+    let token = directory.path().join("token");
+    std::fs::write(&token, TOKEN).expect("it is writable");
+    let config = directory.path().join("windlass.toml");
+    let access = "access = ['farm=owner']\n";
+    let guarded = format!("{access}[auth]\ntoken_file = '{}'\n", token.display());
+    std::fs::write(&config, access).expect("it is writable");
+    let mut server = own(&["--config", config.to_str().expect("it is UTF-8")]);
+    exchange(server.address(), &farm::simple(MEDIA)).expect(200);
+    for (unowned, seen) in [("", 1), ("unowned = 'somebody'\n", 0)] {
+        server.terminate();
+        std::fs::write(&config, format!("{guarded}{unowned}")).expect("it is writable");
+        server.start_again();
+        let list = bearing(&Request::new("GET", ANIMALS), TOKEN);
+        let list = exchange(server.address(), &list).expect(200).json();
+        let items = list["items"].as_array().map_or(0, Vec::len);
+        assert_eq!(items, seen, "{unowned}");
+    }
+}
+
+#[test]
 fn health_and_discovery_are_open() {
     let server = guarded();
     for path in [

@@ -12,7 +12,8 @@ use windlass_server::{Principal, SystemClock};
 
 use crate::settings::Settings;
 
-/// The principal of requests with the token of `auth.token_file`.
+/// The principal of requests with the token of `auth.token_file`. It is the default of `auth.unowned`, so
+/// that what was made before the server had a token is that of its bearer.
 const BEARER: &str = "token";
 
 /// Credentials that can be replaced while the server runs.

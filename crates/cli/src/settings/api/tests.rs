@@ -130,7 +130,7 @@ fn load_all(files: &[(&str, &str)]) -> Result<String, (String, Option<&'static s
         ApiEntry::parse(&format!("{name}{host}"), dir.path()).expect("an entry")
     });
     let entries: Vec<_> = entries.collect();
-    let registry = load(&entries, &Options::default(), &[]).map_err(|error| {
+    let registry = load(&entries, &Options::default(), &[], &access(&[])).map_err(|error| {
         let text = error.to_string();
         let text = text.replace(&format!("{}/", dir.path().display()), "");
         (text, error.hint())
@@ -138,16 +138,63 @@ fn load_all(files: &[(&str, &str)]) -> Result<String, (String, Option<&'static s
     registry.map(|registry| format!("{registry:?}"))
 }
 
+fn access(configured: &[ForApi<Access>]) -> ApiAccess<'_> {
+    ApiAccess {
+        configured,
+        has_principals: true,
+    }
+}
+
 #[test]
 fn status_of_an_api_that_is_not_served_is_refused() {
     let farm = [ApiSource::BuiltIn("farm").into()];
-    let load = |text: &str| load(&farm, &Options::default(), &[text.parse().expect(text)]);
+    let load = |text: &str| {
+        let created = [text.parse().expect(text)];
+        load(&farm, &Options::default(), &created, &access(&[]))
+    };
     load("farm=200").expect("it is served");
     let error = load("cows=200").expect_err("it is not served").to_string();
     assert_eq!(
         error,
         "created_status names cows, and no API of this name is served"
     );
+}
+
+#[test]
+fn access_to_an_api_that_is_not_served_is_refused() {
+    let farm = [ApiSource::BuiltIn("farm").into()];
+    let load = |text: &str| {
+        let configured = [text.parse().expect(text)];
+        load(&farm, &Options::default(), &[], &access(&configured))
+    };
+    load("farm=owner").expect("it is served");
+    let error = load("cows=owner").expect_err("it is not served");
+    assert_eq!(
+        error.to_string(),
+        "access names cows, and no API of this name is served"
+    );
+}
+
+#[test]
+fn access_is_the_last_of_the_configuration_or_that_of_the_description() {
+    let configured: [ForApi<Access>; 3] =
+        ["farm=shared", "pond=shared", "farm=owner"].map(|text| text.parse().expect(text));
+    let table = [
+        ("farm", Access::Shared, Access::Owner),
+        ("pond", Access::Owner, Access::Shared),
+        ("gmail", Access::Owner, Access::Owner),
+        ("storage", Access::Shared, Access::Shared),
+    ];
+    for (name, described, expected) in table {
+        let access = access(&configured);
+        assert_eq!(access.to(name, described), expected, "{name}");
+        let has_principals = false;
+        let of_nobody = ApiAccess {
+            has_principals,
+            ..access
+        };
+        assert_eq!(of_nobody.to(name, described), Access::Shared, "{name}");
+    }
 }
 
 #[test]
