@@ -23,9 +23,12 @@ mod query;
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "drive",
     built_in: |_| vec![served(description(include_str!("drive/drive.toml")))],
-    from_document: |api, _| match api.version() {
-        "v3" => served(with_digests(api)),
-        _ => ServedApi::with_default_handler(api),
+    from_document: |api, _| {
+        let api = crate::kept_apart(api);
+        match api.version() {
+            "v3" => served(with_digests(api)),
+            _ => ServedApi::with_default_handler(api),
+        }
     },
 };
 

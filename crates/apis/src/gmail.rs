@@ -61,7 +61,7 @@ pub(crate) const PROVIDER: ApiProvider = ApiProvider {
             options,
         )]
     },
-    from_document: |api, options| serve(crate::answering_created(api), options),
+    from_document: |api, options| serve(crate::kept_apart(crate::answering_created(api)), options),
 };
 
 /// Allowance for the JSON around an embedded message, in bytes: other fields, quotes, white space.
@@ -175,6 +175,11 @@ impl ApiHandler for GmailHandler {
             Some(metadata)
         };
         message.map_or(Ok(None), parsed_message::embedded)
+    }
+
+    /// A sent message is filed in the mailboxes of its recipients, who are other principals.
+    fn separates_owners(&self) -> bool {
+        true
     }
 
     fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {

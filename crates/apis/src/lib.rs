@@ -170,6 +170,14 @@ fn answering_created(api: Api) -> Api {
     api.map_settings(|settings| settings.created_status = Created)
 }
 
+/// The API with each principal's resources kept apart from those of the others.
+#[cfg(any(feature = "drive", feature = "gmail"))]
+fn kept_apart(api: Api) -> Api {
+    use windlass_discovery::settings::Access::Owner;
+
+    api.map_settings(|settings| settings.access = Owner)
+}
+
 /// Reads a description that is part of the binary.
 fn description(text: &str) -> Api {
     Api::from_toml(text).expect("a test reads the file, which is part of the binary")
@@ -247,6 +255,7 @@ fn described<'a>(
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use windlass_discovery::Access;
 
     use super::*;
 
@@ -286,6 +295,23 @@ mod tests {
         let workspace = include_str!("../../../Cargo.toml");
         let apis = workspace.lines().find(|it| it.starts_with("windlass-apis"));
         assert!(apis.is_some_and(|line| line.contains("default-features = false")));
+    }
+
+    #[test]
+    fn drive_and_gmail_keep_owners_apart_also_by_a_published_document() {
+        for name in names() {
+            let expected = match name {
+                "drive" | "gmail" => Access::Owner,
+                _ => Access::Shared,
+            };
+            for served in by_name(name, &Options::default()).expect("a listed name") {
+                let document = serde_json::to_string(served.api.document()).unwrap();
+                let published = Api::from_json(&document).unwrap();
+                let published = from_document(published, &Options::default());
+                assert_eq!(served.api.settings().access, expected, "{name}");
+                assert_eq!(published.api.settings().access, expected, "{name}");
+            }
+        }
     }
 
     fn api(methods: &serde_json::Value) -> Api {

@@ -16,7 +16,8 @@ const LONGEST_DOMAIN: usize = 255;
 /// Settings of the Gmail API.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Address of the mailbox for `userId=me`. Default: `me@windlass.localhost`.
+    /// Address of the mailbox for `userId=me`, of callers without a mailbox of their own
+    /// ([`mailbox_of`](Self::mailbox_of)). Default: `me@windlass.localhost`.
     pub me: Address,
     /// Domains whose addresses are mailboxes on this server, in lower case, in addition to that of
     /// [`me`](Self::me). Mailboxes are not created; each address has one. Default: none.
@@ -43,6 +44,23 @@ impl Options {
     pub fn is_local(&self, address: &Address) -> bool {
         let domain = address.domain();
         domain == self.me.domain() || self.domains.iter().any(|local| local == domain)
+    }
+
+    /// Returns the mailbox of a principal: that of its id, if it is an address on this server; else that
+    /// of its id at the domain of [`me`](Self::me). Case is ignored, as in every address.
+    ///
+    /// `None` if that is no address, if it has a tag, since the mailbox is then that of another
+    /// principal, or if it is [`me`](Self::me), which has another owner.
+    pub fn mailbox_of(&self, id: &str) -> Option<Address> {
+        // White space around an address is ignored, but another id is another principal.
+        if id.trim() != id {
+            return None;
+        }
+        let at_home = || format!("{id}@{}", self.me.domain()).parse().ok();
+        let whole = id.parse().ok().filter(|address| self.is_local(address));
+        let mailbox: Address = whole.or_else(at_home)?;
+        let is_own = mailbox == mailbox.without_tag() && mailbox != self.me.without_tag();
+        is_own.then_some(mailbox)
     }
 }
 
@@ -281,6 +299,33 @@ mod tests {
         assert!(is_local("anybody@windlass.localhost"));
         assert!(is_local("cow@FARM.test"));
         assert!(!is_local("cow@sub.farm.test"));
+    }
+
+    #[test]
+    fn mailbox_of_a_principal_is_its_id_or_its_id_at_the_domain_of_me() {
+        let options = Options {
+            domains: vec!["farm.test".to_owned()],
+            ..Options::default()
+        };
+        let table = [
+            ("alice", Some("alice@windlass.localhost")),
+            ("Alice@Farm.Test", Some("alice@farm.test")),
+            ("alice@windlass.localhost", Some("alice@windlass.localhost")),
+            ("alice@other.test", None),
+            ("alice+news", None),
+            ("alice+news@farm.test", None),
+            (" alice", None),
+            ("alice ", None),
+            ("a lice", None),
+            ("", None),
+            ("me", None),
+            ("ME@windlass.localhost", None),
+            ("me@farm.test", Some("me@farm.test")),
+        ];
+        for (id, expected) in table {
+            let mailbox = options.mailbox_of(id);
+            assert_eq!(mailbox.as_ref().map(Address::as_str), expected, "{id:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The arguments of a call: the mailbox, parameters, fields of the metadata; and answers to it.
 
 use serde_json::{Map, Value};
+use windlass_discovery::Access;
 use windlass_server::handler::{Answer, Call, Rejection};
 
 use super::mailbox::{self, Mailbox};
@@ -28,21 +29,24 @@ pub(super) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// # Errors
-    /// [`Rejection::NotFound`] when `userId` names no mailbox of this server.
+    /// [`Rejection::NotFound`] when `userId` names no mailbox of this server, or that of another
+    /// principal. [`Rejection::FailedPrecondition`] when it is `me` and the principal has no mailbox.
     pub(super) fn new(call: &'a Call<'a>, options: &'a Options) -> Result<Self, Rejection> {
         let user = call.path.value("userId").unwrap_or("me");
         let address = match user {
-            "me" => options.me.clone(),
+            "me" => own_mailbox(call, options).ok_or_else(no_mailbox)?,
             user => {
-                let address = user.parse::<Address>();
-                let local = address.ok().filter(|address| options.is_local(address));
-                local.ok_or_else(|| not_found("mailbox", user))?
+                let named = user.parse::<Address>().ok();
+                let named = named.filter(|address| options.is_local(address));
+                let named = named.map(|address| address.without_tag());
+                let own = named.filter(|named| may_open(call, options, named));
+                own.ok_or_else(|| not_found("mailbox", user))?
             }
         };
         Ok(Self {
             call,
             options,
-            address: address.without_tag(),
+            address,
         })
     }
 
@@ -115,6 +119,29 @@ impl<'a> Request<'a> {
         }
         let labels = texts(fields, "labelIds", MOST_NAMES)?;
         Ok(Some(labels.into_iter().map(str::to_owned).collect()))
+    }
+}
+
+/// Returns the address of the caller's mailbox, `me`.
+fn own_mailbox(call: &Call<'_>, options: &Options) -> Option<Address> {
+    match call.separate_owner {
+        Some(owner) => options.mailbox_of(owner.id()),
+        None => Some(options.me.without_tag()),
+    }
+}
+
+/// Whether the caller may open a mailbox of this server: where owners are kept apart, only its own.
+fn may_open(call: &Call<'_>, options: &Options, mailbox: &Address) -> bool {
+    let is_shared = call.api.settings().access == Access::Shared;
+    is_shared || own_mailbox(call, options).is_some_and(|own| own == *mailbox)
+}
+
+fn no_mailbox() -> Rejection {
+    let problem = "the principal has no mailbox on this server; its id must be an address of a local \
+                   domain, or the part of one before the @, without a tag, and not that of gmail.me, \
+                   whose owner is the principal of auth.unowned";
+    Rejection::FailedPrecondition {
+        problem: problem.to_owned(),
     }
 }
 

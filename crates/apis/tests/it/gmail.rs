@@ -12,6 +12,7 @@ mod history;
 mod labels;
 mod listing;
 mod messages;
+mod owners;
 mod refusals;
 mod relay;
 mod sending;
@@ -27,8 +28,14 @@ impl Gmail {
         Self::with(&Options::default())
     }
 
+    /// Nobody is asked who they are, and everybody may open every mailbox.
     fn with(options: &Options) -> Self {
-        Self(World::timed("gmail", options))
+        Self(World::shared("gmail", options))
+    }
+
+    /// Principals have mailboxes of their own.
+    fn owned() -> Self {
+        Self(World::timed("gmail", &Options::default()))
     }
 
     /// Uploads a message to a method in one request.

@@ -6,6 +6,7 @@ mod firebase_storage;
 mod games_configuration;
 mod generative_language;
 mod gmail;
+mod owners;
 mod photos_library;
 mod storage;
 mod world;

@@ -8,8 +8,8 @@ use futures_util::FutureExt as _;
 use http::Request;
 use serde_json::Value;
 use windlass_apis::{Options, by_name, from_document};
-use windlass_discovery::Api;
-use windlass_server::{Clock, Registry, ServedApi, Server, Settings, Stores};
+use windlass_discovery::{Access, Api};
+use windlass_server::{Clock, Principal, Registry, ServedApi, Server, Settings, Stores};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{ChangeSet, Ledger, Resource, ResourceChange, Timestamp};
 use windlass_testkit::in_process;
@@ -68,6 +68,12 @@ impl World {
         Self::serving(by_name(name, &Options::default()).expect("it comes with Windlass"))
     }
 
+    /// Serves the APIs of this name, each principal its own resources.
+    pub(crate) fn owned(name: &str) -> Self {
+        let apis = by_name(name, &Options::default()).expect("it comes with Windlass");
+        Self::serving(with_access(apis, Access::Owner))
+    }
+
     /// Serves the APIs of this name over these stores.
     pub(crate) fn over(name: &str, stores: Stores) -> Self {
         let apis = by_name(name, &Options::default()).expect("it comes with Windlass");
@@ -86,6 +92,20 @@ impl World<ManualClock> {
     pub(crate) fn timed(name: &str, options: &Options) -> Self {
         Self::serving(by_name(name, options).expect("it comes with Windlass"))
     }
+
+    /// As [`timed`](Self::timed), with all resources shared.
+    pub(crate) fn shared(name: &str, options: &Options) -> Self {
+        let apis = by_name(name, options).expect("it comes with Windlass");
+        Self::serving(with_access(apis, Access::Shared))
+    }
+}
+
+fn with_access(apis: Vec<ServedApi>, access: Access) -> Vec<ServedApi> {
+    let change = |served: ServedApi| ServedApi {
+        api: served.api.map_settings(|settings| settings.access = access),
+        ..served
+    };
+    apis.into_iter().map(change).collect()
 }
 
 impl<C: Clock + Default> World<C> {
@@ -156,5 +176,32 @@ impl<C> Peer for World<C> {
 
     async fn try_exchange(&self, request: Request<Body>) -> Reply {
         in_process::try_exchange(self.server.service(), request).await
+    }
+}
+
+/// The requests of one principal, or of nobody.
+pub(crate) struct Caller<'a, C = TickingClock> {
+    pub(crate) world: &'a World<C>,
+    pub(crate) id: Option<&'a str>,
+}
+
+impl<C> World<C> {
+    /// The requests of the principal with this id.
+    pub(crate) fn by<'a>(&'a self, id: impl Into<Option<&'a str>>) -> Caller<'a, C> {
+        Caller {
+            world: self,
+            id: id.into(),
+        }
+    }
+}
+
+impl<C> Peer for Caller<'_, C> {
+    const ORIGIN: &'static str = ORIGIN;
+
+    async fn try_exchange(&self, mut request: Request<Body>) -> Reply {
+        if let Some(id) = self.id {
+            request.extensions_mut().insert(Principal::new(id));
+        }
+        self.world.try_exchange(request).await
     }
 }
