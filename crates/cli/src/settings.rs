@@ -6,6 +6,7 @@
 //! opens only the configuration file and, on demand, API descriptions.
 
 mod api;
+mod cors;
 mod for_api;
 mod key;
 mod value;
@@ -22,8 +23,9 @@ use toml::Spanned;
 use toml::de::{self, DeTable, DeValue};
 use windlass_discovery::{Access, CreatedStatus};
 
-pub(crate) use api::{ApiAccess, ApiEntry, load};
+pub(crate) use api::{ApiAccess, ApiEntry, SettingsByName, load};
 pub(crate) use api::{ApiError, ApiSource, UnknownApi};
+pub(crate) use cors::CorsSettings;
 pub(crate) use value::LogFilter;
 pub(crate) use value::RawValue;
 
@@ -48,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) created_status: Vec<ForApi<CreatedStatus>>,
     /// Whose resources principals see, of APIs for which the default is not right.
     pub(crate) access: Vec<ForApi<Access>>,
+    /// The origins whose pages may call the APIs.
+    pub(crate) cors: CorsSettings,
     /// The options of the built-in APIs.
     pub(crate) options: windlass_apis::Options,
     /// The file with the password of the mail relay.
@@ -208,6 +212,7 @@ impl Default for Settings {
             apis: vec![ApiSource::BuiltIn("farm").into()],
             created_status: Vec::new(),
             access: Vec::new(),
+            cors: CorsSettings::default(),
             options: windlass_apis::Options::default(),
             auth_token: None,
             auth_file: None,

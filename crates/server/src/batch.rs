@@ -25,8 +25,9 @@ use windlass_proto::dialect::Google;
 
 use crate::body::RequestBody;
 use crate::capacity::{Permit, SHORT_REPLY};
-use crate::context::{Host, RequestContext, RequestId};
+use crate::context::{RequestContext, RequestId};
 use crate::error::Error;
+use crate::host::Host;
 use crate::identifiers::random_number;
 use crate::reply::{self, Reply};
 use crate::uploads::ServerState;

@@ -10,7 +10,14 @@
 //! settings.limits.uploads = 512;
 //! ```
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
+
+use windlass_discovery::MediaRange;
+
+use crate::cors::CorsPolicy;
+use crate::host::Host;
 
 pub use windlass_proto::session::ChunkRule;
 
@@ -32,6 +39,14 @@ pub struct Settings {
     /// without a principal, and through APIs with [`Access::Shared`](windlass_discovery::Access).
     /// Default: `token`, the principal of the bearer of the token of `windlass serve`.
     pub unowned_principal: String,
+    /// The origins whose pages may call the APIs from a browser, for APIs without a
+    /// [policy of their own](crate::ServedApi::cors) and for paths that belong to no API. Default: none;
+    /// preflights are then 405 like other OPTIONS requests, and replies say nothing to browsers.
+    pub cors: Option<CorsPolicy>,
+    /// Whether a session that was started with an `Origin` is refused (403) to requests with another
+    /// one. Requests without an `Origin` are let in: browsers send it with every request to a session
+    /// that a page of another origin makes, and other clients have none. Default: false.
+    pub bind_origin: bool,
     /// Lifetime of a session from its start. Default: a week.
     pub session_lifetime: Duration,
     /// Lifetime of a session without progress. Default: none, so that only `session_lifetime` counts.
@@ -46,6 +61,8 @@ pub struct Settings {
     pub checkpoints: Checkpoints,
     /// How full the disks may become.
     pub free_space: FreeSpace,
+    /// What browsers may do with downloaded media.
+    pub downloads: Downloads,
 }
 
 /// What a request to a session has to have besides the session's URI.
@@ -130,6 +147,94 @@ pub struct FreeSpace {
     pub hard: u64,
 }
 
+/// What browsers may do with downloaded media.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Downloads {
+    /// Types of media that browsers may show; any other media is saved as a file (`Content-Disposition:
+    /// attachment`). Default: [`Downloads::inline_types`].
+    pub inline: Vec<MediaRange>,
+    /// The pages that may embed media. Default: those of the same origin.
+    pub resource_policy: ResourcePolicy,
+    /// A host that answers downloads of media and nothing else. Browsers that open media of an API
+    /// without a host of its own are sent there (307), so that it is a document of another origin than
+    /// the APIs. Default: none.
+    pub host: Option<Host>,
+}
+
+impl Downloads {
+    /// Images, sound, films and plain text, none of which can hold a script. SVG, HTML, XML and PDF can.
+    pub fn inline_types() -> Vec<MediaRange> {
+        let exact = ["avif", "bmp", "gif", "jpeg", "png", "webp"];
+        let images = exact.map(|image| MediaRange::Exact(format!("image/{image}")));
+        let kinds = ["audio", "video"].map(|kind| MediaRange::Type(kind.to_owned()));
+        let text = MediaRange::Exact("text/plain".to_owned());
+        images.into_iter().chain(kinds).chain([text]).collect()
+    }
+}
+
+/// The pages that may embed media, by `<img>`, `<video>` or `<script>`: `Cross-Origin-Resource-Policy`
+/// of the Fetch standard. Browsers apply it to requests without CORS only: what a page reads by `fetch`,
+/// or embeds with `crossorigin`, is subject to [`Settings::cors`].
+// Requests without CORS have no `Origin`, so that the policy cannot follow the list of allowed origins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ResourcePolicy {
+    /// `same-origin`: pages of the server's own origin.
+    #[default]
+    SameOrigin,
+    /// `same-site`: pages of the same site, such as `app.example.com` for `media.example.com`.
+    SameSite,
+    /// `cross-origin`: all pages.
+    CrossOrigin,
+}
+
+/// A text that is no [`ResourcePolicy`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not same-origin, same-site or cross-origin")]
+pub struct NotAResourcePolicy {
+    /// The text.
+    pub text: String,
+}
+
+impl ResourcePolicy {
+    /// Returns the value of the header.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SameOrigin => "same-origin",
+            Self::SameSite => "same-site",
+            Self::CrossOrigin => "cross-origin",
+        }
+    }
+}
+
+impl FromStr for ResourcePolicy {
+    type Err = NotAResourcePolicy;
+
+    fn from_str(text: &str) -> Result<Self, NotAResourcePolicy> {
+        let all = [Self::SameOrigin, Self::SameSite, Self::CrossOrigin];
+        let named = all.into_iter().find(|policy| policy.as_str() == text);
+        named.ok_or_else(|| NotAResourcePolicy {
+            text: text.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for ResourcePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Default for Downloads {
+    fn default() -> Self {
+        Self {
+            inline: Self::inline_types(),
+            resource_policy: ResourcePolicy::default(),
+            host: None,
+        }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -137,6 +242,8 @@ impl Default for Settings {
             trust_forwarded: false,
             batches: true,
             unowned_principal: "token".to_owned(),
+            cors: None,
+            bind_origin: false,
             session_lifetime: Duration::from_secs(7 * 24 * 60 * 60),
             session_idle: None,
             chunks: ChunkRule::Strict,
@@ -144,6 +251,7 @@ impl Default for Settings {
             limits: Limits::default(),
             checkpoints: Checkpoints::default(),
             free_space: FreeSpace::default(),
+            downloads: Downloads::default(),
         }
     }
 }

@@ -13,6 +13,7 @@
 //! [`range_applies`](crate::precondition::range_applies). It does not apply to media that is unpacked
 //! for the client: see [`stored_gzip`].
 
+mod protection;
 mod stored_gzip;
 
 use std::ops::Range;
@@ -21,8 +22,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::stream::try_unfold;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
-    CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
+    LAST_MODIFIED, RANGE,
 };
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Response, StatusCode, Version,
@@ -93,6 +94,8 @@ pub(crate) async fn media(
     describe(reply.headers_mut(), media, &validators);
     reply.headers_mut().extend(own.headers);
     form.describe(reply.headers_mut(), &validators.etag);
+    // After those of the handler, which may come from the client that uploaded the media.
+    protection::protect(reply.headers_mut(), &server.settings.downloads);
     if verdict == Verdict::NotModified {
         // A cache would take it for the coding of its copy, which may be unpacked (RFC 9111, section 3.2).
         reply.headers_mut().remove(CONTENT_ENCODING);
@@ -216,12 +219,6 @@ fn describe(headers: &mut HeaderMap, media: &Media, validators: &Validators) {
     if let Ok(hash) = HeaderValue::try_from(goog_hash(media)) {
         headers.insert(X_GOOG_HASH, hash);
     }
-    // What a client uploaded must not run as a page of this origin.
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(
-        CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("sandbox; default-src 'none'"),
-    );
 }
 
 fn goog_hash(media: &Media) -> String {

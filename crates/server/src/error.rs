@@ -88,6 +88,32 @@ pub(crate) enum Error {
         /// The host.
         host: String,
     },
+    /// The host that was asked has media alone.
+    #[error(
+        "this host has nothing but downloads of media; send other requests to the server's own host"
+    )]
+    MediaOnly,
+    /// A page of this origin may not call the API.
+    #[error(
+        "pages of the origin {origin} may not use this API; its operator can allow the origin in the server's settings for CORS"
+    )]
+    OriginNotAllowed {
+        /// The origin.
+        origin: String,
+    },
+    /// A preflight asks for headers that are no list of names, or too long.
+    #[error(
+        "Access-Control-Request-Headers must be a list of names of headers, of at most {limit} bytes"
+    )]
+    RequestedHeaders {
+        /// Maximum length in bytes.
+        limit: usize,
+    },
+    /// A page of another origin than the one that started the session continues it.
+    #[error(
+        "the upload session belongs to pages of another origin, where it was started; start a new upload"
+    )]
+    OtherOrigin,
     /// The session is unknown or has expired.
     #[error("the upload session does not exist or has expired; start a new upload")]
     SessionNotFound,
@@ -231,7 +257,7 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
         Error::Rejection(error) => other(rejection(error)),
         Error::Body(error) => other(body(error)),
         Error::FieldMask(_) => other(bad("invalidParameter").parameter("fields")),
-        Error::NoSuchPath { .. } | Error::NoMedia => {
+        Error::NoSuchPath { .. } | Error::NoMedia | Error::MediaOnly => {
             other(ErrorReply::json(StatusCode::NOT_FOUND, "notFound"))
         }
         Error::MethodNotAllowed { .. } => other(ErrorReply::json(
@@ -245,6 +271,12 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
         Error::Batch(error) => other(batch(error)),
         Error::MediaInBatch | Error::BatchInBatch | Error::OtherHost { .. } => {
             other(bad("badRequest"))
+        }
+        Error::OriginNotAllowed { .. } | Error::OtherOrigin => {
+            other(ErrorReply::json(StatusCode::FORBIDDEN, "forbidden").header("Origin"))
+        }
+        Error::RequestedHeaders { .. } => {
+            other(bad("badRequest").header("Access-Control-Request-Headers"))
         }
         Error::OtherDialect => dialect.condition(Condition::OtherDialect),
         Error::SessionNotFound => dialect.condition(Condition::SessionNotFound),

@@ -5,7 +5,7 @@
 //! host. Client libraries build themselves from the descriptions of its APIs, which the discovery
 //! service returns ([`DiscoveryRequest`]).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,9 +15,10 @@ use windlass_discovery::{Api, Digest, Found, Method, MethodTable};
 use windlass_proto::digest::Wanted;
 use windlass_proto::parameters::Parameters;
 
-use crate::context::Host;
+use crate::cors::CorsPolicy;
 use crate::default_handler::{DefaultHandler, with_digests};
 use crate::handler::{ApiHandler, Deliver};
+use crate::host::Host;
 
 /// An API and its handler.
 pub struct ServedApi {
@@ -29,6 +30,9 @@ pub struct ServedApi {
     ///
     /// Sessions belong to an API at its host: they are not found any more when it gets another.
     pub host: Option<Host>,
+    /// The origins whose pages may call it from a browser. `None`, the default: those of
+    /// [`Settings::cors`](crate::Settings::cors).
+    pub cors: Option<CorsPolicy>,
 }
 
 impl ServedApi {
@@ -38,6 +42,7 @@ impl ServedApi {
             api,
             handler,
             host: None,
+            cors: None,
         }
     }
 
@@ -51,6 +56,15 @@ impl ServedApi {
     pub fn on(self, host: Host) -> Self {
         Self {
             host: Some(host),
+            ..self
+        }
+    }
+
+    /// The same API for pages of these origins.
+    #[must_use]
+    pub fn with_cors(self, policy: CorsPolicy) -> Self {
+        Self {
+            cors: Some(policy),
             ..self
         }
     }
@@ -112,8 +126,8 @@ pub(crate) struct VirtualHost {
     served: Vec<Arc<ServedApi>>,
     by_name: ByName,
     pub(crate) table: MethodTable,
-    /// Paths of batches.
-    batch_paths: HashSet<String>,
+    /// Paths of batches, with the index of the one API whose path it is.
+    batch_paths: HashMap<String, Option<usize>>,
 }
 
 /// A method together with its API.
@@ -244,7 +258,32 @@ impl VirtualHost {
 
     /// Whether batches are sent to this path.
     pub(crate) fn takes_batches_at(&self, path: &str) -> bool {
-        self.batch_paths.contains(path)
+        self.batch_paths.contains_key(path)
+    }
+
+    /// Whether an API has a policy of its own for pages of other origins.
+    pub(crate) fn has_cors_policies(&self) -> bool {
+        self.served.iter().any(|served| served.cors.is_some())
+    }
+
+    /// Returns the API that a path belongs to. If several have methods there, it is that of the method
+    /// with this HTTP method, else the preferred one.
+    pub(crate) fn api_at(&self, http_method: &HttpMethod, path: &str) -> Option<&ServedApi> {
+        if let Found::Method { method, .. } = self.table.find(http_method, path) {
+            return Some(self.of(method).served);
+        }
+        if let Some(method) = self.table.methods_at(path).next() {
+            return Some(self.of(method).served);
+        }
+        match self.batch_paths.get(path) {
+            Some(index) => self.served.get((*index)?).map(|served| &**served),
+            None => self.api_at_alias(path),
+        }
+    }
+
+    fn api_at_alias(&self, path: &str) -> Option<&ServedApi> {
+        let mut served = self.served.iter().map(|served| &**served);
+        served.find(|served| served.handler.alias(&served.api, path).is_some())
     }
 
     /// One API.
@@ -296,14 +335,25 @@ fn by_name(served: &[Arc<ServedApi>], all: &[Arc<ServedApi>]) -> Result<ByName, 
 
 /// Returns the paths of batches: those that the descriptions name, those of Google's APIs, and the one
 /// that libraries use where a description names none. A method that has such a path keeps it.
-fn batch_paths(served: &[Arc<ServedApi>], table: &MethodTable) -> HashSet<String> {
-    let apis = || served.iter().map(|served| &served.api);
-    let described = apis().filter_map(|api| api.document().batch_path.as_deref());
-    let described = described.map(|path| format!("/{}", path.trim_start_matches('/')));
-    let usual = apis().map(|api| format!("/batch/{}/{}", api.name(), api.version()));
-    let all = described.chain(usual).chain(["/batch".to_owned()]);
-    let is_free = |path: &String| matches!(table.find(&HttpMethod::POST, path), Found::Nothing);
-    all.filter(is_free).collect()
+fn batch_paths(served: &[Arc<ServedApi>], table: &MethodTable) -> HashMap<String, Option<usize>> {
+    let apis = || served.iter().map(|served| &served.api).enumerate();
+    let described = apis().filter_map(|(index, api)| {
+        let path = api.document().batch_path.as_deref()?;
+        Some((format!("/{}", path.trim_start_matches('/')), Some(index)))
+    });
+    let usual = apis().map(|(index, api)| {
+        let path = format!("/batch/{}/{}", api.name(), api.version());
+        (path, Some(index))
+    });
+    let mut paths = HashMap::new();
+    for (path, api) in described.chain(usual).chain([("/batch".to_owned(), None)]) {
+        if matches!(table.find(&HttpMethod::POST, &path), Found::Nothing) {
+            // A path of several APIs belongs to none of them.
+            let known = paths.entry(path).or_insert(api);
+            *known = known.filter(|known| Some(*known) == api);
+        }
+    }
+    paths
 }
 
 fn without_collision(table: MethodTable) -> Result<MethodTable, Conflict> {
@@ -346,23 +396,35 @@ impl<'a> DiscoveryRequest<'a> {
         query: &Parameters,
         base_url: &str,
     ) -> Option<Value> {
-        let api = match *self {
-            Self::Directory => return Some(directory(virtual_host, query, base_url)),
-            Self::ByVersion => by_version(virtual_host, query),
-            Self::ByName { api, version } => virtual_host.api(api, version).map(|entry| &entry.api),
-        };
-        let served = api?.document().served_at(base_url);
+        if matches!(self, Self::Directory) {
+            return Some(directory(virtual_host, query, base_url));
+        }
+        let api = &self.served(virtual_host, query)?.api;
+        let served = api.document().served_at(base_url);
         Some(serde_json::to_value(served).expect("a document came from JSON or from strings"))
+    }
+
+    /// Returns the API whose document is asked for; `None` if the host has no such API, and for the
+    /// directory of all.
+    pub(crate) fn served<'v>(
+        &self,
+        virtual_host: &'v VirtualHost,
+        query: &Parameters,
+    ) -> Option<&'v ServedApi> {
+        match *self {
+            Self::Directory => None,
+            Self::ByVersion => by_version(virtual_host, query),
+            Self::ByName { api, version } => virtual_host.api(api, version),
+        }
     }
 }
 
 /// A path that is made for hosts of one API, so the first that has the version: one of
 /// the host's own if there is any.
-fn by_version<'a>(virtual_host: &'a VirtualHost, query: &Parameters) -> Option<&'a Api> {
+fn by_version<'a>(virtual_host: &'a VirtualHost, query: &Parameters) -> Option<&'a ServedApi> {
     let version = query.first("version");
-    virtual_host
-        .apis()
-        .find(|api| version.is_none_or(|version| api.version() == version))
+    let mut served = virtual_host.served.iter().map(|served| &**served);
+    served.find(|served| version.is_none_or(|version| served.api.version() == version))
 }
 
 fn directory(virtual_host: &VirtualHost, query: &Parameters, base_url: &str) -> Value {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::header::{CONTENT_TYPE, ETAG};
-use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri, Version};
 use serde_json::{Map, Value};
 use windlass_discovery::{Method, PathParameters};
 use windlass_proto::command::ContentCoding;
@@ -16,6 +16,7 @@ use crate::body::RequestBody;
 use crate::capacity::{Permit, json_cost};
 use crate::context::Principal;
 use crate::download;
+use crate::download_host;
 use crate::error::{BodyError, Error};
 use crate::handler::{
     self, Call, Concatenation, Conditions, Content, Embedded, ReplyMemoryPermit, StoreReader,
@@ -49,6 +50,9 @@ pub(crate) struct CallHead<'a> {
     pub(crate) principal: Option<&'a Principal>,
     /// Whether it is a call in a batch.
     pub(crate) in_batch: bool,
+    pub(crate) uri: &'a Uri,
+    /// Whether the host that was asked has nothing but downloads of media.
+    pub(crate) media_only: bool,
 }
 
 impl<'h> CallHead<'h> {
@@ -108,6 +112,9 @@ pub(crate) async fn call(
             return Err(Error::MediaInBatch);
         }
         return media(server, head).await;
+    }
+    if head.media_only {
+        return Err(Error::MediaOnly);
     }
     let (metadata, embedded) = read_metadata(server, head, body).await?;
     if let Some(embedded) = embedded {
@@ -240,6 +247,14 @@ async fn media(server: &ServerState, head: CallHead<'_>) -> Result<Reply, Error>
         return Err(Error::NotDownload {
             method: method.id.clone(),
         });
+    }
+    // A host of its own has the media of those APIs that are on every host.
+    if !head.media_only
+        && head.method.served.host.is_none()
+        && let Some(reply) =
+            download_host::redirection(&server.settings, head.headers, head.base_url, head.uri)
+    {
+        return Ok(reply);
     }
     let metadata = Map::new();
     let reply_memory = server.reply_memory();

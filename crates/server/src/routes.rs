@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, ORIGIN};
 use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, StatusCode};
 use percent_encoding::percent_decode_str;
@@ -23,6 +23,7 @@ use crate::batch;
 use crate::body::RequestBody;
 use crate::capacity::Full;
 use crate::context::{Principal, RequestContext};
+use crate::download_host;
 use crate::error::Error;
 use crate::handler::Rejection;
 use crate::metrics::{RequestRecord, UploadType};
@@ -94,10 +95,14 @@ pub(crate) async fn route(
     let framing = Framing::of(head.version, &head.headers, empty)?;
     check_path(path)?;
     let query = query?;
-    let virtual_host = server.registry.on(context.host.as_ref());
+    let host = context.host.as_ref();
+    download_host::check_method(&server.settings, host, &head.method)?;
+    let media_only = download_host::is_asked(&server.settings, host);
+    let virtual_host = server.registry.on(host);
     let request = Routed {
         server,
         virtual_host,
+        media_only,
         head,
         http_method: &http_method?,
         query: &query,
@@ -106,11 +111,14 @@ pub(crate) async fn route(
         record,
     };
     let plain = match destination {
+        Destination::Discovery(_) | Destination::Upload { .. } if media_only => {
+            return Err(Error::MediaOnly);
+        }
         Destination::Discovery(wanted) => {
             record.discovery();
             return request.discovery(&wanted).map(Routing::Answered);
         }
-        Destination::Call if request.is_batch()? => return Ok(Routing::Batch),
+        Destination::Call if !media_only && request.is_batch()? => return Ok(Routing::Batch),
         Destination::Call => return Box::pin(request.call(body)).await.map(Routing::Answered),
         Destination::Upload { .. } if batch::is_inside(head) => return Err(Error::MediaInBatch),
         Destination::Upload { plain } => plain,
@@ -131,6 +139,7 @@ pub(crate) async fn route(
             path: plain.to_owned(),
             dialect: dialect.name(),
             principal: context.principal.clone(),
+            origin: head.headers.get(ORIGIN).cloned(),
         };
         Ok(Routing::Session(SessionCall { target, call }))
     };
@@ -211,7 +220,7 @@ fn may_upload(method: &HttpMethod) -> bool {
 }
 
 /// The path of the resource that an upload path belongs to.
-fn plain_path(path: &str) -> Option<&str> {
+pub(crate) fn plain_path(path: &str) -> Option<&str> {
     let rest = path
         .strip_prefix("/resumable/upload")
         .or_else(|| path.strip_prefix("/upload"))?;
@@ -229,6 +238,8 @@ struct Routed<'a> {
     server: &'a Arc<ServerState>,
     /// The APIs that answer on the requested host.
     virtual_host: &'a VirtualHost,
+    /// Whether nothing but downloads of media is on it.
+    media_only: bool,
     head: &'a Parts,
     http_method: &'a HttpMethod,
     query: &'a Parameters,
@@ -319,6 +330,8 @@ impl Routed<'_> {
             base_url: self.base_url,
             principal: self.principal,
             in_batch: batch::is_inside(self.head),
+            uri: &self.head.uri,
+            media_only: self.media_only,
         };
         let body = body.as_mut().expect("nobody has taken the body yet");
         call(self.server, head, body).await
@@ -403,7 +416,10 @@ impl Routed<'_> {
             .collect_json(self.server.settings.limits.metadata)
             .await?;
         let metadata = parse_metadata(&metadata)?;
-        let request = upload.with_body(&metadata, start.content_type, start.expected)?;
+        let mut request = upload.with_body(&metadata, start.content_type, start.expected)?;
+        if self.server.settings.bind_origin {
+            request = request.bound_to_origin(upload.headers);
+        }
         let upload_id = session::start(self.server, request, declared, dialect.name()).await?;
         let path = self.head.uri.path();
         // A session has an upload URI, also if it was started at the plain path.

@@ -20,6 +20,7 @@ use crate::batch;
 use crate::body::RequestBody;
 use crate::capacity::Permit;
 use crate::context::{LocalAddress, Origin, Principal, RequestContext, RequestId};
+use crate::cross_origin;
 use crate::error::Error;
 use crate::metrics::RequestRecord;
 use crate::reply;
@@ -153,20 +154,26 @@ where
     let mut body = Some(body);
     let mut dialect = server.dialects.default();
     let running = server.lifecycle.begin_request();
+    let (early, marks) = cross_origin::examine(&server, &mut head, context.host.as_ref());
     let audit = server.audit.clone();
     let sender = Sender::of(&context);
     let answered = async move {
         let refused = admitted.as_ref().err().copied();
-        let routed = Box::pin(route(
-            &server,
-            &head,
-            &mut context,
-            &mut dialect,
-            &mut body,
-            refused,
-            &record,
-        ))
-        .await;
+        let routed = match early.filter(|_| refused.is_none()) {
+            Some(answered) => answered.map(Routing::Answered),
+            None => {
+                Box::pin(route(
+                    &server,
+                    &head,
+                    &mut context,
+                    &mut dialect,
+                    &mut body,
+                    refused,
+                    &record,
+                ))
+                .await
+            }
+        };
         let result = match routed {
             Ok(Routing::Answered(reply)) => Ok(reply),
             Ok(Routing::Session(call)) => {
@@ -192,7 +199,8 @@ where
             principal,
             dialect: &*dialect,
         };
-        let reply = reply_to(&head, &about, &server, result, read_to_end.is_set());
+        let mut reply = reply_to(&head, &about, &server, result, read_to_end.is_set());
+        marks.add_to(&mut reply);
         drop(running);
         // Else it is counted as aborted, although some such clients get the reply: a broken
         // connection is no error of the server.

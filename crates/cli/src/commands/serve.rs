@@ -19,8 +19,8 @@ use tokio::sync::Notify;
 use windlass_auth::DevTokenService;
 use windlass_server::config::Limits;
 use windlass_server::{
-    BuildError, Ended, Listener, METRICS_CONNECTIONS, MetricsService, Registry, Server, Stores,
-    serve_metrics,
+    BuildError, CredentialsForAll, Ended, Listener, METRICS_CONNECTIONS, MetricsService, Registry,
+    Server, Stores, serve_metrics,
 };
 #[cfg(feature = "failpoints")]
 use windlass_store_local::failpoint::{self, Failpoint, UnknownFailpoint};
@@ -30,7 +30,7 @@ use super::{Signals, ignore_file_size_signal, store};
 use crate::args::ServeArgs;
 use crate::exit::Code;
 use crate::output;
-use crate::settings::{self, ApiAccess, ApiError, Environment, Settings, Sources};
+use crate::settings::{self, ApiAccess, ApiError, Environment, Settings, SettingsByName, Sources};
 #[cfg(feature = "failpoints")]
 use crate::settings::{FAILPOINT_VARIABLE, client_variable};
 use audit::AuditFile;
@@ -63,14 +63,20 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         options,
         created_status,
         access,
+        cors,
         ..
     } = &merged.settings;
     let authentication = Authentication::load(&merged.settings)?.map(Arc::new);
-    let access = ApiAccess {
-        configured: access,
-        has_principals: authentication.is_some(),
+    let by_name = SettingsByName {
+        created_status,
+        access: ApiAccess {
+            configured: access,
+            has_principals: authentication.is_some(),
+        },
+        cors,
     };
-    let apis = settings::load(apis, options, created_status, &access)?;
+    let apis = settings::load(apis, options, &by_name)?;
+    merged.settings.server.cors = cors.policy()?;
     let certificate = load_certificate(&merged.settings)?;
     if args.check_config {
         output::data(merged.to_toml());
@@ -338,6 +344,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Api(#[from] ApiError),
     #[error(transparent)]
+    Cors(#[from] CredentialsForAll),
+    #[error(transparent)]
     Certificate(#[from] CertificateError),
     #[error("the secret of {key} cannot be read from {}", path.display())]
     Secret {
@@ -376,6 +384,7 @@ impl Error {
         match self {
             Self::Settings(_)
             | Self::Api(_)
+            | Self::Cors(_)
             | Self::Certificate(_)
             | Self::Server(_)
             | Self::Authentication(_)
@@ -410,7 +419,11 @@ impl Error {
             Self::Failpoint(_) => Some("`windlass failpoints` names them".to_owned()),
             Self::Authentication(error) => error.hint().map(str::to_owned),
             Self::Audit(_) => Some("the directory must exist and be writable".to_owned()),
-            Self::Secret { .. } | Self::Runtime(_) | Self::Signals(_) | Self::Server(_) => None,
+            Self::Cors(_)
+            | Self::Secret { .. }
+            | Self::Runtime(_)
+            | Self::Signals(_)
+            | Self::Server(_) => None,
         }
     }
 }

@@ -11,6 +11,7 @@ use windlass_discovery::{Api, Error as DescriptionError};
 use windlass_server::{Conflict, Host, NotAHost, Registry, ServedApi};
 
 use super::TomlError;
+use super::cors::CorsSettings;
 use super::for_api::ForApi;
 
 /// The source of an API description.
@@ -195,20 +196,27 @@ impl ApiAccess<'_> {
     }
 }
 
+/// What the configuration sets for single APIs, by their names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SettingsByName<'a> {
+    pub(crate) created_status: &'a [ForApi<CreatedStatus>],
+    pub(crate) access: ApiAccess<'a>,
+    pub(crate) cors: &'a CorsSettings,
+}
+
 /// Loads all APIs. APIs on the same host must differ in name or version and must not match the same
-/// requests. A status and an access must be those of an API that is served.
+/// requests. What is set for an API by its name must be for one that is served.
 pub(crate) fn load(
     entries: &[ApiEntry],
     options: &Options,
-    created: &[ForApi<CreatedStatus>],
-    access: &ApiAccess<'_>,
+    by_name: &SettingsByName<'_>,
 ) -> Result<Registry, ApiError> {
     let mut served = Vec::new();
     // Of each API, the entry that it comes from.
     let mut sources = Vec::new();
     for entry in entries {
         for api in entry.source.load(options)? {
-            let api = with_settings(api, created, access);
+            let api = by_name.apply_to(api);
             sources.push(entry);
             served.push(match entry.host.clone() {
                 Some(host) => api.on(host),
@@ -217,18 +225,11 @@ pub(crate) fn load(
         }
     }
     let is_served = |name: &str| served.iter().any(|served| served.api.name() == name);
-    let named = created
-        .iter()
-        .map(|created| ("created_status", &created.name));
-    let mut named = named.chain(
-        access
-            .configured
-            .iter()
-            .map(|access| ("access", &access.name)),
-    );
-    if let Some((key, name)) = named.find(|(_, name)| !is_served(name)) {
-        let name = name.clone();
-        return Err(ApiError::NotServed { key, name });
+    if let Some((key, name)) = by_name.names().find(|(_, name)| !is_served(name)) {
+        return Err(ApiError::NotServed {
+            key,
+            name: name.clone(),
+        });
     }
     Registry::new(served).map_err(|conflict| match conflict {
         Conflict::SameName {
@@ -246,22 +247,35 @@ pub(crate) fn load(
     })
 }
 
-/// Replaces the settings of an API for which the configuration has a value.
-fn with_settings(
-    served: ServedApi,
-    created: &[ForApi<CreatedStatus>],
-    access: &ApiAccess<'_>,
-) -> ServedApi {
-    let name = served.api.name().to_owned();
-    let change = |settings: &mut Settings| {
-        if let Some(status) = ForApi::find(created, &name) {
-            settings.created_status = *status;
+impl SettingsByName<'_> {
+    /// The names, each with its key.
+    fn names(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let statuses = self.created_status.iter();
+        let statuses = statuses.map(|it| ("created_status", &it.name));
+        let accesses = self.access.configured.iter();
+        let accesses = accesses.map(|it| ("access", &it.name));
+        let origins = self.cors.apis.iter().map(|it| ("cors.apis", &it.name));
+        statuses.chain(accesses).chain(origins)
+    }
+
+    /// Replaces the settings of an API for which the configuration has a value.
+    fn apply_to(&self, served: ServedApi) -> ServedApi {
+        let name = served.api.name().to_owned();
+        let change = |settings: &mut Settings| {
+            if let Some(status) = ForApi::find(self.created_status, &name) {
+                settings.created_status = *status;
+            }
+            settings.access = self.access.to(&name, settings.access);
+        };
+        let served = ServedApi {
+            api: served.api.map_settings(change),
+            ..served
+        };
+        // The rules of the settings have refused what is no policy.
+        match self.cors.policy_of(&name) {
+            Ok(Some(policy)) => served.with_cors(policy),
+            Ok(None) | Err(_) => served,
         }
-        settings.access = access.to(&name, settings.access);
-    };
-    ServedApi {
-        api: served.api.map_settings(change),
-        ..served
     }
 }
 

@@ -67,6 +67,23 @@ pub(super) const KEYS: &[Key] = &[
         ValueRef::Principal(&mut all.server.unowned_principal)
     }),
     Key::new("audit.file", |all| ValueRef::File(&mut all.audit_file)),
+    Key::new("cors.origins", |all| {
+        ValueRef::Origins(&mut all.cors.origins)
+    }),
+    Key::new("cors.credentials", |all| {
+        ValueRef::Switch(&mut all.cors.credentials)
+    }),
+    Key::new("cors.max_age", |all| ValueRef::Span(&mut all.cors.max_age)),
+    Key::new("cors.apis", |all| ValueRef::ApiOrigins(&mut all.cors.apis)),
+    Key::new("downloads.inline", |all| {
+        ValueRef::MediaRanges(&mut all.server.downloads.inline)
+    }),
+    Key::new("downloads.resource_policy", |all| {
+        ValueRef::ResourcePolicy(&mut all.server.downloads.resource_policy)
+    }),
+    Key::new("downloads.host", |all| {
+        ValueRef::OptionalHost(&mut all.server.downloads.host)
+    }),
     Key::new("sessions.lifetime", |all| {
         ValueRef::Span(&mut all.server.session_lifetime)
     }),
@@ -78,6 +95,9 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::new("sessions.auth", |all| {
         ValueRef::SessionAuth(&mut all.server.session_auth)
+    }),
+    Key::new("sessions.bind_origin", |all| {
+        ValueRef::Switch(&mut all.server.bind_origin)
     }),
     Key::new("limits.small_media", |all| {
         ValueRef::Size(&mut all.server.limits.small_media)
@@ -285,6 +305,28 @@ const RULES: &[Rule] = &[
         key: "apis",
         requirement: "must name at least one API",
         holds: |all| !all.apis.is_empty(),
+    },
+    Rule {
+        key: "downloads.host",
+        requirement: "must not be the host of an API; it has nothing but media",
+        holds: |all| {
+            let host = all.server.downloads.host.as_ref();
+            let mut hosts = all.apis.iter().filter_map(|api| api.host.as_ref());
+            !hosts.any(|of_api| Some(of_api) == host)
+        },
+    },
+    Rule {
+        key: "cors.credentials",
+        requirement: "must not be true for the origin * in cors.origins; name the origins",
+        holds: |all| all.cors.policy().is_ok(),
+    },
+    Rule {
+        key: "cors.apis",
+        requirement: "must not allow credentials to the origin *; name the origins, or add credentials=false",
+        holds: |all| {
+            let mut apis = all.cors.apis.iter();
+            apis.all(|own| own.policy(&all.cors).is_ok())
+        },
     },
     Rule {
         key: "sessions.lifetime",

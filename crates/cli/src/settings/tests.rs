@@ -189,6 +189,20 @@ fn violated_rules_are_errors() {
              in files",
         ),
         ("limits.drain = '0s'", ""),
+        (
+            "[cors]\norigins = ['*']\ncredentials = true",
+            "cors.credentials (file windlass.toml:3): must not be true for the origin * in cors.origins; \
+             name the origins",
+        ),
+        (
+            "[cors]\ncredentials = true\napis = ['farm=*']",
+            "cors.apis (file windlass.toml:3): must not allow credentials to the origin *; name the \
+             origins, or add credentials=false",
+        ),
+        (
+            "[cors]\ncredentials = true\napis = ['farm=* credentials=false']",
+            "",
+        ),
     ];
     for (text, expected) in cases {
         let error = merge_file(text).map_or_else(|(error, _)| error, |_| String::new());
@@ -270,6 +284,8 @@ fn every_variable_finds_its_key_and_the_keys_of_a_table_stand_together() {
         None,
         Some("auth"),
         Some("audit"),
+        Some("cors"),
+        Some("downloads"),
         Some("sessions"),
         Some("limits"),
         Some("checkpoints"),

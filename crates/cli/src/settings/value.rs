@@ -17,12 +17,15 @@ use windlass_apis::gmail::options::{NotARelay, Relay};
 #[cfg(feature = "gmail")]
 use windlass_apis::gmail::{Address, NotAnAddress};
 use windlass_discovery::byte_size::ByteSizeError;
-use windlass_discovery::{Access, ByteSize, CreatedStatus};
-use windlass_server::config::{ChunkRule, SessionAuth};
+use windlass_discovery::media_range::MediaTypeError;
+use windlass_discovery::{Access, ByteSize, CreatedStatus, MediaRange};
+use windlass_server::config::{ChunkRule, NotAResourcePolicy, ResourcePolicy, SessionAuth};
+use windlass_server::{AllowedOrigin, Host, NotAHost, NotAnOrigin};
 use windlass_store_local::Durability;
 
 use super::api::{ApiEntry, ApiEntryError};
-use super::for_api::{ApiValue, ForApi, NotForApi};
+use super::cors::{ApiOrigins, ApiOriginsError};
+use super::for_api::{ForApi, NotForApi};
 
 /// The longest duration that can be set, far below the limits of clock arithmetic.
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
@@ -58,6 +61,11 @@ pub(super) enum ValueRef<'a> {
     CreatedStatuses(&'a mut Vec<ForApi<CreatedStatus>>),
     Accesses(&'a mut Vec<ForApi<Access>>),
     Principal(&'a mut String),
+    Origins(&'a mut Vec<AllowedOrigin>),
+    ApiOrigins(&'a mut Vec<ApiOrigins>),
+    MediaRanges(&'a mut Vec<MediaRange>),
+    ResourcePolicy(&'a mut ResourcePolicy),
+    OptionalHost(&'a mut Option<Host>),
     Url(&'a mut Option<String>),
     Switch(&'a mut bool),
     Log(&'a mut LogFilter),
@@ -108,6 +116,16 @@ pub(crate) enum ValueError {
     #[error(transparent)]
     ForApi(#[from] NotForApi),
     #[error(transparent)]
+    Origin(#[from] NotAnOrigin),
+    #[error(transparent)]
+    ApiOrigins(#[from] ApiOriginsError),
+    #[error(transparent)]
+    MediaRange(#[from] MediaTypeError),
+    #[error(transparent)]
+    ResourcePolicy(#[from] NotAResourcePolicy),
+    #[error(transparent)]
+    Host(#[from] NotAHost),
+    #[error(transparent)]
     Log(#[from] NotALogFilter),
     #[cfg(feature = "gmail")]
     #[error(transparent)]
@@ -149,13 +167,18 @@ impl ValueRef<'_> {
         let text = raw.text();
         match self {
             ValueRef::Apis(apis) => *apis = parse_apis(&raw.texts(), base)?,
-            ValueRef::CreatedStatuses(statuses) => *statuses = parse_all(&raw.texts())?,
-            ValueRef::Accesses(accesses) => *accesses = parse_all(&raw.texts())?,
+            ValueRef::CreatedStatuses(statuses) => *statuses = parse_all(raw)?,
+            ValueRef::Accesses(accesses) => *accesses = parse_all(raw)?,
+            ValueRef::Origins(origins) => *origins = parse_all(raw)?,
+            ValueRef::ApiOrigins(apis) => *apis = parse_all(raw)?,
+            ValueRef::MediaRanges(ranges) => *ranges = parse_all(raw)?,
+            ValueRef::ResourcePolicy(policy) => *policy = text?.parse()?,
             ValueRef::Address(address) => *address = parse_address(text?)?,
             ValueRef::OptionalAddress(address) => *address = Some(parse_address(text?)?),
             ValueRef::Directory(directory) => *directory = base.join(text?),
             ValueRef::File(file) => *file = Some(base.join(text?)),
             ValueRef::Principal(id) => text?.clone_into(id),
+            ValueRef::OptionalHost(host) => *host = Some(text?.parse()?),
             ValueRef::Url(url) => *url = Some(parse_url(text?)?),
             ValueRef::Switch(switch) => *switch = parse_choice(text?, SWITCH)?,
             ValueRef::Log(log) => *log = text?.parse()?,
@@ -187,11 +210,16 @@ impl ValueRef<'_> {
                 (!statuses.is_empty()).then(|| write_list(statuses))
             }
             ValueRef::Accesses(accesses) => (!accesses.is_empty()).then(|| write_list(accesses)),
+            ValueRef::Origins(origins) => (!origins.is_empty()).then(|| write_list(origins)),
+            ValueRef::ApiOrigins(apis) => (!apis.is_empty()).then(|| write_list(apis)),
+            ValueRef::MediaRanges(ranges) => Some(write_list(ranges)),
+            ValueRef::ResourcePolicy(policy) => text(policy),
             ValueRef::Address(address) => text(address),
             ValueRef::OptionalAddress(address) => text(address.as_ref()?),
             ValueRef::Directory(directory) => text(&directory.display()),
             ValueRef::File(file) => text(&file.as_ref()?.display()),
             ValueRef::Principal(id) => text(id),
+            ValueRef::OptionalHost(host) => text(host.as_ref()?),
             ValueRef::Url(url) => text(url.as_ref()?),
             ValueRef::Switch(switch) => Some(switch.to_string()),
             ValueRef::Log(log) => text(log),
@@ -214,9 +242,13 @@ impl ValueRef<'_> {
     }
 }
 
-fn parse_all<V: ApiValue>(texts: &[&str]) -> Result<Vec<ForApi<V>>, ValueError> {
-    let parsed = texts.iter().map(|text| text.parse());
-    Ok(parsed.collect::<Result<_, NotForApi>>()?)
+fn parse_all<T>(raw: &RawValue) -> Result<Vec<T>, ValueError>
+where
+    T: FromStr,
+    ValueError: From<T::Err>,
+{
+    let parsed = raw.texts().into_iter().map(str::parse);
+    Ok(parsed.collect::<Result<_, T::Err>>()?)
 }
 
 fn parse_apis(texts: &[&str], base: &Path) -> Result<Vec<ApiEntry>, ValueError> {

@@ -2,12 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tempfile::TempDir;
 use windlass_testkit::error_object::assert_error;
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
+use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
 
-use crate::server::farm;
+use crate::server::{farm, own, scratch, shelf};
 
 /// Kept in the ledger, and kept in the vault.
 const SIZES: [u64; 2] = [1000, 300_000];
@@ -261,14 +263,143 @@ fn a_resource_without_media_has_nothing_to_download() {
     );
 }
 
+/// The headers that keep media from acting in a browser, of all replies that are about it.
+#[track_caller]
+fn assert_protected(content_type: &str, disposition: Option<&str>) {
+    let upload = Request::new("POST", "/upload/shelf/v1/things?uploadType=media");
+    let upload = upload
+        .header("Content-Type", content_type)
+        .body("<script>act()</script>");
+    let id = farm::id(&exchange(shelf(), &upload).expect(200));
+    let target = format!("/shelf/v1/things/{id}?alt=media");
+    for (verb, header, value, status) in [
+        ("GET", "X", "1", 200),
+        ("HEAD", "X", "1", 200),
+        ("GET", "Range", "bytes=0-3", 206),
+        ("GET", "If-None-Match", "*", 304),
+    ] {
+        let request = Request::new(verb, &target).header(header, value);
+        let reply = exchange(shelf(), &request).expect(status);
+        assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+        let policy = reply.header("content-security-policy");
+        assert_eq!(policy, Some("sandbox; default-src 'none'"));
+        assert_eq!(
+            reply.header("content-disposition"),
+            disposition,
+            "{content_type} {status}"
+        );
+        assert_eq!(
+            reply.header("cross-origin-resource-policy"),
+            Some("same-origin")
+        );
+    }
+}
+
 #[test]
 fn uploaded_html_does_not_run_as_a_page_of_the_server() {
-    let reply = Animal::of(1000).get(&[]);
-    assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
-    assert!(
+    assert_protected("text/html; charset=utf-8", Some("attachment"));
+}
+
+#[test]
+fn media_that_may_act_is_saved_as_a_file() {
+    for saved in [
+        "image/svg+xml",
+        "application/pdf",
+        "application/json",
+        "text/javascript",
+    ] {
+        assert_protected(saved, Some("attachment"));
+    }
+    for shown in ["image/png", "audio/ogg", "video/mp4", "text/plain"] {
+        assert_protected(shown, None);
+    }
+}
+
+#[test]
+fn media_is_embedded_by_pages_of_its_origin_alone() {
+    let animal = farm::id(&farm::upload(farm(), Media::new(9, 100)));
+    let policy = |address, id: &str| {
+        let reply = exchange(address, &farm::download(id)).expect(200);
         reply
-            .header("content-security-policy")
-            .unwrap()
-            .contains("sandbox")
+            .header("cross-origin-resource-policy")
+            .map(str::to_owned)
+    };
+    assert_eq!(policy(farm(), &animal).as_deref(), Some("same-origin"));
+    let directory = TempDir::new_in(scratch()).expect("it is writable");
+    let config = directory.path().join("windlass.toml");
+    let text = "[downloads]\ninline = []\nresource_policy = 'cross-origin'\n";
+    std::fs::write(&config, text).expect("it is writable");
+    let open = own(&["--config", config.to_str().expect("it is UTF-8")]);
+    let animal = farm::id(&farm::upload(open.address(), Media::new(9, 100)));
+    assert_eq!(
+        policy(open.address(), &animal).as_deref(),
+        Some("cross-origin")
     );
+    let shown = exchange(open.address(), &farm::download(&animal)).expect(200);
+    assert_eq!(shown.header("content-disposition"), Some("attachment"));
+}
+
+const DOCUMENTS: &str = "media.example";
+
+/// A server with a host for media, and an animal on it.
+fn with_host_of_downloads() -> (ServerProcess, String) {
+    let directory = TempDir::new_in(scratch()).expect("it is writable");
+    let config = directory.path().join("windlass.toml");
+    let text = format!("[downloads]\nhost = '{DOCUMENTS}'\n");
+    std::fs::write(&config, text).expect("it is writable");
+    let server = own(&["--config", config.to_str().expect("it is UTF-8")]);
+    let animal = farm::id(&farm::upload(server.address(), Media::new(9, 100)));
+    (server, animal)
+}
+
+#[test]
+fn document_is_opened_on_the_host_of_downloads() {
+    let (server, animal) = with_host_of_downloads();
+    let target = format!("{}?alt=media&x=1", farm::animal(&animal));
+    let get = |host: &str, mode: &str| {
+        let request = Request::new("GET", &target).header("Host", host);
+        exchange(server.address(), &request.header("Sec-Fetch-Mode", mode))
+    };
+    let sent = get("farm.example:8080", "navigate").expect(307);
+    let location = format!("http://{DOCUMENTS}:8080{target}");
+    assert_eq!(sent.header("location"), Some(location.as_str()));
+    assert_eq!(sent.header("vary"), Some("Sec-Fetch-Mode"));
+    assert_eq!(get(DOCUMENTS, "navigate").expect(200).body.len(), 100);
+    for mode in ["no-cors", "cors", "same-origin"] {
+        assert_eq!(
+            get("farm.example", mode).expect(200).body.len(),
+            100,
+            "{mode}"
+        );
+    }
+    let library = exchange(server.address(), &farm::download(&animal)).expect(200);
+    assert_eq!(library.body.len(), 100);
+    let resource = Request::new("GET", farm::animal(&animal)).header("Sec-Fetch-Mode", "navigate");
+    exchange(server.address(), &resource).expect(200);
+}
+
+#[test]
+fn host_of_downloads_has_nothing_else() {
+    let (server, animal) = with_host_of_downloads();
+    let session = farm::begin(server.address(), "elsewhere");
+    for request in [
+        Request::new("GET", farm::ANIMALS),
+        Request::new("GET", farm::animal(&animal)),
+        Request::new("DELETE", farm::animal(&animal)),
+        Request::new("GET", "/discovery/v1/apis"),
+        Request::new("POST", "/batch"),
+        Request::new("GET", "/batch"),
+        farm::simple(Media::new(9, 1)),
+        farm::start("{}"),
+        session.ranged("bytes */*").body(""),
+        session.request("GET"),
+    ] {
+        let request = request.header("Host", DOCUMENTS);
+        assert_eq!(
+            exchange(server.address(), &request).status,
+            404,
+            "{request:?}"
+        );
+    }
+    session.query().expect(308);
 }

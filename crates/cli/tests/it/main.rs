@@ -18,6 +18,7 @@ mod client;
 mod compose;
 mod content_range;
 mod contract;
+mod cors;
 mod cut;
 mod discovery;
 mod download;

@@ -20,6 +20,13 @@ pub(crate) fn pond() -> SocketAddr {
     SERVER.get_or_init(|| own(&["--api", api])).address()
 }
 
+/// A server of the Shelf API: media of every type.
+pub(crate) fn shelf() -> SocketAddr {
+    static SERVER: OnceLock<ServerProcess> = OnceLock::new();
+    let api = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/shelf.toml");
+    SERVER.get_or_init(|| own(&["--api", api])).address()
+}
+
 /// A server of one test's own.
 pub(crate) fn own(arguments: &[&str]) -> ServerProcess {
     ServerProcess::start(Launch {

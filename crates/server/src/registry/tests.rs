@@ -138,3 +138,27 @@ fn a_registry_shows_each_api_once() {
         "[ServedApi(farm:v1), ServedApi(cloud:v1@[::1]), ServedApi(disk:v1@disk.example)]";
     assert_eq!(format!("{:?}", registry()), expected);
 }
+
+#[test]
+fn path_belongs_to_the_api_of_its_method_or_batch() {
+    let registry = registry();
+    let at = |on: Option<&str>, http_method, path: &str| {
+        let virtual_host = registry.on(on.map(host).as_ref());
+        let served = virtual_host.api_at(&http_method, path)?;
+        Some(served.api.name().to_owned())
+    };
+    let disk = Some("disk.example");
+    for (on, http_method, path, expected) in [
+        (None, HttpMethod::GET, "/v1/animals", Some("farm")),
+        (None, HttpMethod::PUT, "/v1/animals", Some("farm")),
+        (None, HttpMethod::GET, "/v1/files", None),
+        (disk, HttpMethod::GET, "/v1/files", Some("disk")),
+        (disk, HttpMethod::GET, "/v1/animals", Some("farm")),
+        (disk, HttpMethod::POST, "/batch/disk/v1", Some("disk")),
+        (disk, HttpMethod::POST, "/batch/farm/v1", Some("farm")),
+        (disk, HttpMethod::POST, "/batch", None),
+    ] {
+        let found = at(on, http_method, path);
+        assert_eq!(found.as_deref(), expected, "{on:?} {path}");
+    }
+}

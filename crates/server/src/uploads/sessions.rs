@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use http::HeaderValue;
 use windlass_discovery::ByteSize;
 use windlass_proto::command::SessionRequest;
 use windlass_proto::session::{Rules, SessionError, Snapshot, State, Step, step};
@@ -53,6 +54,8 @@ pub(crate) struct SessionTarget {
     pub(crate) dialect: &'static str,
     /// Who sends the request, if that was established.
     pub(crate) principal: Option<Principal>,
+    /// The page's origin, if a page sends the request.
+    pub(crate) origin: Option<HeaderValue>,
 }
 
 /// The reply to a request to a session.
@@ -88,6 +91,7 @@ impl Sessions {
         let session = &cached.session;
         self.lives_at(session, &cached.request, target)
             && self.check_principal(session, target).is_ok()
+            && self.is_of_origin(&cached.request, target)
             && session.dialect == target.dialect
             && self.rules(session, &cached.request).is_ok_and(|rules| {
                 match step(&snapshot(session), &rules, request) {
@@ -266,6 +270,9 @@ impl Sessions {
             return Err(Error::SessionNotFound);
         }
         self.check_principal(&session, target)?;
+        if !self.is_of_origin(&start_request, target) {
+            return Err(Error::OtherOrigin);
+        }
         Ok((session, start_request))
     }
 
@@ -286,6 +293,15 @@ impl Sessions {
             }),
             (SessionAuth::Owner, None) => Err(AccessError::CredentialsMissing),
         }
+    }
+
+    /// Whether a page that sends a request is of the origin at which the session was started. A request
+    /// without an origin is of no page of another origin: the session URI alone admits it.
+    fn is_of_origin(&self, start_request: &StartRequest, target: &SessionTarget) -> bool {
+        let bound = start_request.origin.as_ref();
+        let bound = bound.filter(|_| self.settings.bind_origin);
+        let sent = target.origin.as_ref().map(HeaderValue::as_bytes);
+        bound.is_none_or(|bound| sent.is_none_or(|sent| sent == bound.as_bytes()))
     }
 
     /// Returns the stored reply of a finished session.

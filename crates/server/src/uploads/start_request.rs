@@ -1,7 +1,7 @@
 //! The start request: what the server keeps of the request that started an upload, until its
 //! resource is created.
 
-use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
@@ -12,8 +12,9 @@ use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 
 use crate::audit::About;
-use crate::context::{Host, Principal};
+use crate::context::Principal;
 use crate::error::{BodyError, Error};
+use crate::host::Host;
 use crate::partial_response::FieldMask;
 use crate::registry::{Registry, ServedMethod};
 
@@ -69,6 +70,10 @@ pub(crate) struct StartRequest {
     pub(crate) expected_digests: ExpectedDigests,
     /// Conditional headers, such as `If-Match`, by name.
     conditions: Vec<(String, String)>,
+    /// The origin of the page that started the upload, if sessions are bound to it.
+    // Versions without it wrote rows without this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<String>,
     /// Who started the upload, if that was established. Not in the JSON: the session's row has it
     /// as its `owner`.
     #[serde(skip)]
@@ -122,6 +127,7 @@ impl UploadHead<'_> {
             content_type,
             expected_digests: expected_digests.merge(in_metadata)?,
             conditions: conditions(self.headers),
+            origin: None,
             principal: self.principal.cloned(),
         })
     }
@@ -212,6 +218,16 @@ impl StartRequest {
         (http_method, headers.collect())
     }
 
+    /// Returns the start request of a session that pages of other origins may not continue.
+    #[must_use]
+    pub(crate) fn bound_to_origin(self, headers: &HeaderMap) -> Self {
+        let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
+        Self {
+            origin: origin.map(str::to_owned),
+            ..self
+        }
+    }
+
     /// Refuses metadata longer than `limit` bytes. Media that was embedded in the metadata does not
     /// count, because the caller has already removed it.
     pub(crate) fn check_metadata(&self, limit: usize) -> Result<(), Error> {
@@ -235,6 +251,7 @@ impl StartRequest {
         let conditions: usize = conditions
             .map(|(name, value)| name.len() + value.len())
             .sum();
+        let origin = self.origin.as_ref().map_or(0, String::len);
         let texts = [
             &self.path,
             &self.query,
@@ -242,7 +259,7 @@ impl StartRequest {
             &self.metadata,
             &self.content_type,
         ];
-        conditions + texts.map(String::len).iter().sum::<usize>()
+        conditions + origin + texts.map(String::len).iter().sum::<usize>()
     }
 
     /// Whether [`StartRequest::drop_metadata`] has dropped the metadata.
@@ -280,6 +297,7 @@ impl StartRequest {
             content_type: "image/jpeg".to_owned(),
             expected_digests: ExpectedDigests::default(),
             conditions: Vec::new(),
+            origin: None,
             principal: None,
         }
     }

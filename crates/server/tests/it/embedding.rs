@@ -21,8 +21,9 @@ use tower_service::Service;
 use windlass_discovery::{Api, Method};
 use windlass_server::config::ChunkRule;
 use windlass_server::{
-    AccessError, AccessRequest, Authorize, BuildError, Clock, Ended, Listener, Principal, Registry,
-    ReplyBody, ServedApi, Server, ServerBuilder, Settings, Stores, UploadService,
+    AccessError, AccessRequest, Authorize, BuildError, Clock, CorsPolicy, Ended, Listener,
+    Principal, Registry, ReplyBody, ServedApi, Server, ServerBuilder, Settings, Stores,
+    UploadService,
 };
 use windlass_store::Ledger as _;
 use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
@@ -493,4 +494,33 @@ async fn cors_layer_answers_preflights_and_marks_every_reply() {
     let refused = ask(cors, "OPTIONS", SESSIONS, &other, Vec::new()).await;
     assert_eq!(refused.status, StatusCode::METHOD_NOT_ALLOWED);
     assert!(!refused.headers.contains_key("access-control-allow-origin"));
+}
+
+#[tokio::test]
+async fn service_with_a_policy_needs_no_layer_for_cors() {
+    let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
+    let policy = CorsPolicy::new(["https://app.test".parse().expect("an origin")]);
+    let farm = ServedApi::with_default_handler(farm).with_cors(policy);
+    let registry = Registry::new([farm]).expect("there is one API");
+    let server = started(Server::builder(registry, memory())).await;
+    let preflight = [
+        ("origin", "https://app.test"),
+        ("access-control-request-method", "PUT"),
+    ];
+    let service = server.service();
+    let reply = ask(service.clone(), "OPTIONS", SESSIONS, &preflight, Vec::new()).await;
+    assert_eq!(reply.status, StatusCode::NO_CONTENT);
+    assert_eq!(reply.headers["access-control-allow-origin"], APP);
+    let reply = ask(
+        service.clone(),
+        "POST",
+        SESSIONS,
+        &preflight[..1],
+        Vec::new(),
+    )
+    .await;
+    assert_eq!(reply.headers["access-control-allow-origin"], APP);
+    // No API has this path, and all APIs together have no policy.
+    let reply = ask(service, "GET", "/no/such/path", &preflight[..1], Vec::new()).await;
+    assert!(!reply.headers.contains_key("access-control-allow-origin"));
 }

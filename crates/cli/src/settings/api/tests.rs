@@ -130,7 +130,12 @@ fn load_all(files: &[(&str, &str)]) -> Result<String, (String, Option<&'static s
         ApiEntry::parse(&format!("{name}{host}"), dir.path()).expect("an entry")
     });
     let entries: Vec<_> = entries.collect();
-    let registry = load(&entries, &Options::default(), &[], &access(&[])).map_err(|error| {
+    let by_name = SettingsByName {
+        created_status: &[],
+        access: access(&[]),
+        cors: &CorsSettings::default(),
+    };
+    let registry = load(&entries, &Options::default(), &by_name).map_err(|error| {
         let text = error.to_string();
         let text = text.replace(&format!("{}/", dir.path().display()), "");
         (text, error.hint())
@@ -146,33 +151,51 @@ fn access(configured: &[ForApi<Access>]) -> ApiAccess<'_> {
 }
 
 #[test]
-fn status_of_an_api_that_is_not_served_is_refused() {
+fn what_is_set_for_an_api_that_is_not_served_is_refused() {
     let farm = [ApiSource::BuiltIn("farm").into()];
-    let load = |text: &str| {
-        let created = [text.parse().expect(text)];
-        load(&farm, &Options::default(), &created, &access(&[]))
+    let options = Options::default();
+    let check = |key: &str, load: &dyn Fn(&str) -> Result<Registry, ApiError>, value: &str| {
+        load(&format!("farm={value}")).expect("it is served");
+        let error = load(&format!("cows={value}")).expect_err("it is not served");
+        let expected = format!("{key} names cows, and no API of this name is served");
+        assert_eq!(error.to_string(), expected);
     };
-    load("farm=200").expect("it is served");
-    let error = load("cows=200").expect_err("it is not served").to_string();
-    assert_eq!(
-        error,
-        "created_status names cows, and no API of this name is served"
-    );
-}
-
-#[test]
-fn access_to_an_api_that_is_not_served_is_refused() {
-    let farm = [ApiSource::BuiltIn("farm").into()];
-    let load = |text: &str| {
+    let cors = CorsSettings::default();
+    let nothing = SettingsByName {
+        created_status: &[],
+        access: access(&[]),
+        cors: &cors,
+    };
+    let status = |text: &str| {
+        let created_status = &[text.parse().expect(text)];
+        let by_name = SettingsByName {
+            created_status,
+            ..nothing
+        };
+        load(&farm, &options, &by_name)
+    };
+    check("created_status", &status, "200");
+    let of_access = |text: &str| {
         let configured = [text.parse().expect(text)];
-        load(&farm, &Options::default(), &[], &access(&configured))
+        let by_name = SettingsByName {
+            access: access(&configured),
+            ..nothing
+        };
+        load(&farm, &options, &by_name)
     };
-    load("farm=owner").expect("it is served");
-    let error = load("cows=owner").expect_err("it is not served");
-    assert_eq!(
-        error.to_string(),
-        "access names cows, and no API of this name is served"
-    );
+    check("access", &of_access, "owner");
+    let origins = |text: &str| {
+        let cors = CorsSettings {
+            apis: vec![text.parse().expect(text)],
+            ..CorsSettings::default()
+        };
+        let by_name = SettingsByName {
+            cors: &cors,
+            ..nothing
+        };
+        load(&farm, &options, &by_name)
+    };
+    check("cors.apis", &origins, "https://app.example");
 }
 
 #[test]

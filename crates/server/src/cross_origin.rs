@@ -1,0 +1,283 @@
+//! Requests from pages of other origins (Fetch standard, "CORS protocol"): the answers to preflights, and
+//! the headers that let a page read a reply.
+//!
+//! The policy is that of the API to which the path of the request belongs, else the one of the settings
+//! ([`CorsPolicy`]). Without a policy nothing is special about such requests.
+//!
+//! A request from an origin that is not allowed is answered as any other, without the headers: its
+//! browser then hides the reply from the page.
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode};
+use windlass_discovery::Method;
+use windlass_proto::command::effective_method;
+use windlass_proto::parameters::Parameters;
+
+use crate::batch;
+use crate::cors::CorsPolicy;
+use crate::error::Error;
+use crate::host::Host;
+use crate::registry::{DiscoveryRequest, VirtualHost};
+use crate::reply::{Reply, empty};
+use crate::routes::plain_path;
+use crate::uploads::ServerState;
+
+/// The longest `Access-Control-Request-Headers` that is answered, in bytes. The reply repeats it.
+const LONGEST_REQUESTED: usize = 2048;
+
+/// What an upload path and a session URI are asked: both take more HTTP methods than the table has for
+/// the path, and a page should be able to read their 405.
+const UPLOAD_METHODS: [HttpMethod; 6] = [
+    HttpMethod::POST,
+    HttpMethod::PUT,
+    HttpMethod::PATCH,
+    HttpMethod::DELETE,
+    HttpMethod::GET,
+    HttpMethod::HEAD,
+];
+
+/// Headers that uploaders and downloads need, in every reply. `*` would not do: with credentials it is
+/// the name of a header.
+// Names that are safelisted by the Fetch standard, such as Content-Type and Content-Length, are not here.
+const EXPOSED: &str = "Accept-Ranges, Allow, Content-Disposition, Content-Encoding, Content-Range, Date, ETag, \
+                       Location, Range, Retry-After, WWW-Authenticate, X-GUploader-UploadID, X-Goog-Generation, \
+                       X-Goog-Hash, X-Goog-Metageneration, X-Goog-Storage-Class, X-Goog-Stored-Content-Encoding, \
+                       X-Goog-Stored-Content-Length, X-Goog-Upload-Chunk-Granularity, X-Goog-Upload-Control-URL, \
+                       X-Goog-Upload-Size-Received, X-Goog-Upload-Status, X-Goog-Upload-URL, \
+                       X-HTTP-Status-Code-Override";
+
+/// Names beginning with this say who may read the reply; they are not for the page.
+const OWN_PREFIX: &str = "access-control-";
+
+/// Marks the head of a batch whose reply a page may read, as an extension. The heads of its calls get a
+/// copy.
+#[derive(Debug, Clone, Copy)]
+struct ReadableBatch;
+
+/// The answer to a preflight, or the refusal of a call; `None` if the request is to be routed.
+pub(crate) type Answered = Option<Result<Reply, Error>>;
+
+/// What the reply to a request says to browsers.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    allow_origin: Option<HeaderValue>,
+    credentials: bool,
+    vary: Option<&'static str>,
+}
+
+/// Examines a request before it is authenticated: a preflight has no credentials (Fetch standard,
+/// "CORS-preflight fetch").
+pub(crate) fn examine(
+    server: &ServerState,
+    head: &mut Parts,
+    host: Option<&Host>,
+) -> (Answered, Marks) {
+    let virtual_host = server.registry.on(host);
+    let requested = requested_method(head);
+    let policy = {
+        let called = effective_method(&head.method, &head.headers);
+        let called = requested.as_ref().or(called.as_ref().ok());
+        policy(server, virtual_host, called.unwrap_or(&head.method), head)
+    };
+    let allowed = policy.and_then(|policy| policy.allow_origin(head.headers.get(ORIGIN)?));
+    if batch::is_inside(head) {
+        let refused = head.extensions.get::<ReadableBatch>().is_some() && allowed.is_none();
+        let refused = refused.then(|| Err(not_allowed(&head.headers)));
+        // The headers of the batch's own reply count.
+        return (refused, Marks::default());
+    }
+    let Some(policy) = policy else {
+        return (None, Marks::default());
+    };
+    let marks = Marks {
+        credentials: policy.credentials() && allowed.is_some(),
+        allow_origin: allowed,
+        // Also of replies to requests without an origin: a cache must not give them to a page.
+        vary: (!policy.allows_all()).then_some("Origin"),
+    };
+    if let Some(requested) = requested {
+        return preflight(virtual_host, policy, &requested, head, marks);
+    }
+    if marks.allow_origin.is_some() {
+        head.extensions.insert(ReadableBatch);
+    }
+    (None, marks)
+}
+
+/// Returns the HTTP method that a preflight asks for; `None` if the request is none.
+fn requested_method(head: &Parts) -> Option<HttpMethod> {
+    let is_preflight = head.method == HttpMethod::OPTIONS && head.headers.contains_key(ORIGIN);
+    let name = head.headers.get(ACCESS_CONTROL_REQUEST_METHOD)?;
+    let requested = HttpMethod::from_bytes(name.as_bytes());
+    requested.ok().filter(|_| is_preflight)
+}
+
+/// Returns the policy of the API that a path belongs to.
+fn policy<'a>(
+    server: &'a ServerState,
+    virtual_host: &'a VirtualHost,
+    http_method: &HttpMethod,
+    head: &Parts,
+) -> Option<&'a CorsPolicy> {
+    let usual = server.settings.cors.as_ref();
+    if !virtual_host.has_cors_policies() {
+        return usual;
+    }
+    let http_method = match *http_method {
+        HttpMethod::HEAD => &HttpMethod::GET,
+        _ => http_method,
+    };
+    let path = head.uri.path();
+    let api = match DiscoveryRequest::at(path) {
+        Some(request) => {
+            let query = Parameters::parse(head.uri.query()).unwrap_or_default();
+            request.served(virtual_host, &query)
+        }
+        None => virtual_host.api_at(http_method, path).or_else(|| {
+            // A session may be older than the upload paths of its API.
+            virtual_host.api_at(http_method, plain_path(path)?)
+        }),
+    };
+    api.and_then(|api| api.cors.as_ref()).or(usual)
+}
+
+fn not_allowed(headers: &HeaderMap) -> Error {
+    let origin = headers.get(ORIGIN).map(HeaderValue::as_bytes);
+    Error::OriginNotAllowed {
+        origin: String::from_utf8_lossy(origin.unwrap_or_default()).into_owned(),
+    }
+}
+
+fn preflight(
+    virtual_host: &VirtualHost,
+    policy: &CorsPolicy,
+    requested: &HttpMethod,
+    head: &Parts,
+    marks: Marks,
+) -> (Answered, Marks) {
+    let Some(allow_origin) = marks.allow_origin else {
+        let vary = Marks {
+            vary: marks.vary,
+            ..Marks::default()
+        };
+        return (Some(Err(not_allowed(&head.headers))), vary);
+    };
+    let methods = methods_at(virtual_host, head.uri.path(), requested);
+    let methods: Vec<_> = methods.iter().map(HttpMethod::as_str).collect();
+    let mut reply = empty(StatusCode::NO_CONTENT);
+    let headers = reply.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, allow_origin);
+    if marks.credentials {
+        headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, TRUE);
+    }
+    if let Ok(methods) = HeaderValue::try_from(methods.join(", ")) {
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
+    }
+    match requested_headers(&head.headers) {
+        Ok(None) => {}
+        Ok(Some(names)) => {
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, names);
+        }
+        Err(error) => return (Some(Err(error)), Marks::default()),
+    }
+    headers.insert(ACCESS_CONTROL_MAX_AGE, policy.max_age().as_secs().into());
+    // Of a policy for all origins, too: methods and headers are those that were asked for.
+    let vary = Marks {
+        vary: Some("Origin, Access-Control-Request-Method, Access-Control-Request-Headers"),
+        ..Marks::default()
+    };
+    (Some(Ok(reply)), vary)
+}
+
+const TRUE: HeaderValue = HeaderValue::from_static("true");
+
+/// Returns the HTTP methods of a path. A path that the table lacks, such as that of a batch or of
+/// nothing, has the requested one, so that the page can read what the reply says.
+fn methods_at(virtual_host: &VirtualHost, path: &str, requested: &HttpMethod) -> Vec<HttpMethod> {
+    if plain_path(path).is_some() {
+        return UPLOAD_METHODS.to_vec();
+    }
+    let mut methods = Vec::new();
+    let mut add = |http_method: &HttpMethod| {
+        if !methods.contains(http_method) {
+            methods.push(http_method.clone());
+        }
+    };
+    for method in virtual_host.table.methods_at(path) {
+        let Method { http_method, .. } = &**method;
+        add(http_method);
+        if http_method == HttpMethod::GET {
+            add(&HttpMethod::HEAD);
+        }
+    }
+    if methods.is_empty() {
+        methods.push(requested.clone());
+    }
+    methods
+}
+
+/// Returns the names of headers that a preflight asks for; `None` if it asks for none.
+///
+/// All are allowed: who may send is decided by the origin, and the names have no end (`X-Goog-Meta-*`,
+/// those of other dialects, those of tracing). `*` would leave out `Authorization`.
+fn requested_headers(headers: &HeaderMap) -> Result<Option<HeaderValue>, Error> {
+    let malformed = || Error::RequestedHeaders {
+        limit: LONGEST_REQUESTED,
+    };
+    let mut names = Vec::new();
+    let mut length = 0;
+    for value in headers.get_all(ACCESS_CONTROL_REQUEST_HEADERS) {
+        length += value.len();
+        let value = value.to_str().map_err(|_| malformed())?;
+        let elements = value.split(',').map(str::trim);
+        names.extend(elements.filter(|element| !element.is_empty()));
+    }
+    let are_names = names
+        .iter()
+        .all(|name| HeaderName::from_bytes(name.as_bytes()).is_ok());
+    if length > LONGEST_REQUESTED || !are_names {
+        return Err(malformed());
+    }
+    let text = (!names.is_empty()).then(|| names.join(", "));
+    Ok(text.and_then(|text| HeaderValue::try_from(text).ok()))
+}
+
+impl Marks {
+    /// Adds the headers to a reply.
+    pub(crate) fn add_to(self, reply: &mut Reply) {
+        let headers = reply.headers_mut();
+        if let Some(vary) = self.vary {
+            headers.append(VARY, HeaderValue::from_static(vary));
+        }
+        let Some(allow_origin) = self.allow_origin else {
+            return;
+        };
+        let exposed = exposed(headers);
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, allow_origin);
+        if self.credentials {
+            headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, TRUE);
+        }
+    }
+}
+
+/// Returns the names that a page may read: the usual ones, and all others that the reply has, which a
+/// handler or another dialect has set.
+fn exposed(headers: &HeaderMap) -> HeaderValue {
+    let usual = || EXPOSED.split(", ");
+    let is_usual = |name: &str| usual().any(|known| known.eq_ignore_ascii_case(name));
+    let names = headers.keys().map(HeaderName::as_str);
+    let others: Vec<_> = names
+        .filter(|name| !name.starts_with(OWN_PREFIX) && !is_usual(name))
+        .collect();
+    if others.is_empty() {
+        return HeaderValue::from_static(EXPOSED);
+    }
+    let all = format!("{EXPOSED}, {}", others.join(", "));
+    HeaderValue::try_from(all).unwrap_or(HeaderValue::from_static(EXPOSED))
+}

@@ -1,0 +1,62 @@
+//! A host for media alone ([`Downloads::host`](crate::config::Downloads::host)): what a client has uploaded is
+//! then opened as a document of an origin at which nothing else is.
+//!
+//! Only browsers that open media as a document are sent there: they say so (`Sec-Fetch-Mode: navigate`, Fetch
+//! Metadata). Client libraries would follow the redirection without their `Authorization`, which they leave
+//! out for another host, and fail. Pages that embed media, or read it by `fetch`, make no document of it.
+
+use http::header::{LOCATION, VARY};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri};
+
+use crate::config::Settings;
+use crate::context::at_site;
+use crate::error::Error;
+use crate::host::Host;
+use crate::reply::{Reply, empty};
+
+/// The header by which browsers tell how a reply will be used.
+const SEC_FETCH_MODE: &str = "sec-fetch-mode";
+
+/// Whether a request is for the host that has media alone.
+pub(crate) fn is_asked(settings: &Settings, host: Option<&Host>) -> bool {
+    host.is_some() && settings.downloads.host.as_ref() == host
+}
+
+/// Refuses what is no download, at the host that has media alone.
+///
+/// # Errors
+/// [`Error::MediaOnly`].
+pub(crate) fn check_method(
+    settings: &Settings,
+    host: Option<&Host>,
+    http_method: &HttpMethod,
+) -> Result<(), Error> {
+    let may_download = [HttpMethod::GET, HttpMethod::HEAD].contains(http_method);
+    if may_download || !is_asked(settings, host) {
+        Ok(())
+    } else {
+        Err(Error::MediaOnly)
+    }
+}
+
+/// Returns the redirection of a browser that opens media as a document at the URL `base_url` and the
+/// target `uri`; `None` if the media is to be served where it was asked for.
+pub(crate) fn redirection(
+    settings: &Settings,
+    headers: &HeaderMap,
+    base_url: &str,
+    uri: &Uri,
+) -> Option<Reply> {
+    let host = settings.downloads.host.as_ref()?;
+    if headers.get(SEC_FETCH_MODE)? != "navigate" {
+        return None;
+    }
+    let site = at_site(base_url, Some(host));
+    let target = uri.path_and_query()?;
+    let location = format!("{}{target}", site.trim_end_matches('/'));
+    let mut reply = empty(StatusCode::TEMPORARY_REDIRECT);
+    let headers = reply.headers_mut();
+    headers.insert(LOCATION, HeaderValue::try_from(location).ok()?);
+    headers.insert(VARY, HeaderValue::from_static("Sec-Fetch-Mode"));
+    Some(reply)
+}
