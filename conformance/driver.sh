@@ -35,6 +35,19 @@ node_packages() {
   export NODE_PACKAGES=$place/node_modules
 }
 
+# Installs the Debian packages that are missing, as root; else says what to install.
+debian() {
+  local package missing=()
+  for package; do
+    dpkg-query --show --showformat='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  ((${#missing[@]})) || return 0
+  [ "$(id -u)" = 0 ] || { echo "this needs Debian packages, and root to install them: ${missing[*]}" >&2; exit 2; }
+  echo "installs Debian packages: ${missing[*]}" >&2
+  apt-get update --quiet=2 || exit 2
+  DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends "${missing[@]}" >&2 || exit 2
+}
+
 # Makes the folder's virtual environment under target/, and runs its script against the binary.
 drive() {
   local here target binary venv
