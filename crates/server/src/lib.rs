@@ -115,6 +115,7 @@ mod lifecycle;
 mod locks;
 mod metrics;
 mod namespace;
+pub mod outbound;
 mod outbox;
 mod partial_response;
 mod precondition;
