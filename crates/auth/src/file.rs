@@ -1,15 +1,27 @@
 //! The file that credentials and the policy are read from.
 
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
 use http::HeaderName;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
-use std::sync::Arc;
-use windlass_server::Principal;
+use windlass_server::outbound::{NoOutbound, Outbound};
+use windlass_server::{Clock, Principal, SystemClock};
 
 use crate::authenticator::Rules;
+use crate::introspection::IntrospectionScheme;
+use crate::jwt::JwtScheme;
+use crate::jwt::key_set::KeySetError;
 use crate::policy::{Grant, Policy};
 use crate::proxy::TrustedProxy;
+use crate::scheme::TokenScheme;
 use crate::secrets::{SecretHash, SecretTable};
+use issuers::{IntrospectionEntry, IssuerName, JwtEntry};
+
+mod issuers;
 
 /// A text that is no file of credentials. The message names the line and the key, and contains no
 /// value of the file.
@@ -20,6 +32,76 @@ pub struct AuthFileError {
     pub line: usize,
     /// Message: what is wrong.
     pub message: String,
+}
+
+/// What the rules need of the program around them.
+#[derive(Clone)]
+pub struct Services<'a> {
+    /// Sends requests to issuers.
+    pub outbound: Arc<dyn Outbound>,
+    /// Tells the time, by which tokens expire.
+    pub clock: Arc<dyn Clock>,
+    /// Reads a file that the file of credentials names: a secret or a set of keys.
+    pub read: &'a (dyn Fn(&Path) -> io::Result<String> + Sync),
+}
+
+impl Services<'static> {
+    /// Returns services that send nothing and read nothing. They suffice for tokens and keys that
+    /// are known by their hashes.
+    pub fn none() -> Self {
+        Self {
+            outbound: Arc::new(NoOutbound),
+            clock: Arc::new(SystemClock),
+            read: &|_| Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+impl fmt::Debug for Services<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Services").finish_non_exhaustive()
+    }
+}
+
+/// A file of credentials that cannot be used, although it is one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RulesError {
+    /// A file that it names cannot be read.
+    #[error("{} cannot be read, which {key} names", path.display())]
+    Unreadable {
+        /// The key in the file of credentials.
+        key: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Cause of the error.
+        #[source]
+        source: io::Error,
+    },
+    /// A file that it names has no set of keys that can be used.
+    #[error("{} is no set of keys", path.display())]
+    KeySet {
+        /// The file.
+        path: PathBuf,
+        /// Cause of the error.
+        #[source]
+        source: KeySetError,
+    },
+    /// Two entries of `[[jwt]]` have the same issuer.
+    #[error("the issuer {issuer} has two entries; give one of them all audiences")]
+    IssuerTwice {
+        /// The issuer.
+        issuer: String,
+    },
+    /// An issuer's name is not its URL, so that its keys have to be looked for elsewhere.
+    #[error("the issuer {issuer} is not a URL; say where its keys are with jwks_uri or jwks_file")]
+    NoKeys {
+        /// The issuer.
+        issuer: String,
+    },
+    /// The credentials for introspection cannot be sent.
+    #[error("the credentials of [introspection] cannot be sent in a header")]
+    NotAHeader,
 }
 
 /// The file of credentials and of the policy, as docs/configuration.md describes it.
@@ -35,6 +117,11 @@ pub struct AuthFile {
     /// Proxies that authenticate users.
     #[serde(default)]
     proxies: Vec<ProxyEntry>,
+    /// Issuers of JWTs.
+    #[serde(default)]
+    jwt: Vec<JwtEntry>,
+    /// The service that is asked about other tokens.
+    introspection: Option<IntrospectionEntry>,
     /// The policy.
     #[serde(default)]
     allow: Vec<Grant>,
@@ -112,20 +199,52 @@ impl AuthFile {
     }
 
     /// Returns the rules that the file describes.
-    pub fn into_rules(self) -> Rules {
-        let tokens = table(self.tokens);
+    ///
+    /// Tokens that they need not check again, and keys of issuers, are remembered by the rules: new
+    /// ones begin with none.
+    ///
+    /// # Errors
+    /// [`RulesError`] if a file that it names is not usable, or entries contradict each other.
+    pub fn into_rules(self, services: &Services<'_>) -> Result<Rules, RulesError> {
+        let policy = Policy::new(self.allow);
+        let mut schemes: Vec<Arc<dyn TokenScheme>> = vec![Arc::new(table(self.tokens))];
+        if let Some(twice) = first_twice(self.jwt.iter().map(JwtEntry::issuer)) {
+            let issuer = twice.to_string();
+            return Err(RulesError::IssuerTwice { issuer });
+        }
+        if !self.jwt.is_empty() {
+            let entries = self.jwt.into_iter();
+            let issuers = entries.map(|entry| entry.into_issuer(&policy, services));
+            let issuers = issuers.collect::<Result<_, _>>()?;
+            let clock = Arc::clone(&services.clock);
+            schemes.push(Arc::new(JwtScheme::new(issuers, clock)));
+        }
+        // The last: it asks about whatever it is given.
+        if let Some(entry) = self.introspection {
+            let service = entry.into_service(&policy, services)?;
+            schemes.push(Arc::new(IntrospectionScheme::new(service)));
+        }
         let proxies = self.proxies.into_iter().map(|proxy| TrustedProxy {
             from: proxy.from,
             principal_header: proxy.principal_header,
             groups_header: proxy.groups_header,
         });
-        Rules {
-            schemes: vec![Arc::new(tokens)],
+        Ok(Rules {
+            schemes,
             keys: table(self.keys),
             proxies: proxies.collect(),
-            policy: Policy::new(self.allow),
-        }
+            policy,
+        })
     }
+}
+
+fn first_twice<'a>(mut names: impl Iterator<Item = &'a IssuerName>) -> Option<&'a IssuerName> {
+    let mut seen = Vec::new();
+    names.find(|name| {
+        let is_twice = seen.contains(name);
+        seen.push(name);
+        is_twice
+    })
 }
 
 fn table(entries: Vec<SecretEntry>) -> SecretTable {
@@ -163,7 +282,8 @@ mod tests {
              [[proxies]]\nfrom = ['10.0.0.0/8']\n\
              [[allow]]\nprincipals = ['alice']\n"
         );
-        let rules = AuthFile::parse(&text).unwrap().into_rules();
+        let rules = AuthFile::parse(&text).unwrap();
+        let rules = rules.into_rules(&Services::none()).unwrap();
         let key = rules.keys.find("abc").expect("it is the secret");
         assert_eq!((key.id(), key.scopes()), ("web", None));
         assert_eq!(rules.proxies[0].principal_header, "x-forwarded-user");
@@ -186,7 +306,71 @@ mod tests {
         );
         check_error("[[proxies]]\nfrom = ['10.0.0.0/33']\n", 2, "IP address");
         check_error("[[allow]]\nwho = ['alice']\n", 2, "unknown field `who`");
+        for (entry, said) in [
+            ("issuer = 'https://a.example'\n", "missing field `audience`"),
+            ("issuer = ''\naudience = ['b']\n", "not empty"),
+            ("issuer = 'a'\naudience = []\n", "at least one audience"),
+            ("issuer = 'a'\naudience = ['']\n", "at least one audience"),
+            ("algorithms = ['HS256']\n", "shared secret"),
+            ("algorithms = ['none']\n", "known algorithms"),
+            ("jwks_uri = 'http://a.example/keys'\n", "must be https"),
+            ("skew = '11m'\n", "at most 10 minutes"),
+            ("skew = 60\n", "expected a string"),
+            ("secret = 's3cret'\n", "unknown field `secret`"),
+        ] {
+            let error = AuthFile::parse(&format!("[[jwt]]\n{entry}")).unwrap_err();
+            assert!(error.message.contains(said), "{entry}: {error}");
+        }
         let error = AuthFile::parse("[[tokens]]\nsha256 = 's3cret'\n").unwrap_err();
         assert!(!error.to_string().contains("s3cret"), "{error}");
+    }
+
+    /// Makes the rules of a text. The file `keys` has an empty set, `text` and `lines` have
+    /// none.
+    fn rules(text: &str) -> Result<Rules, RulesError> {
+        let services = Services {
+            read: &|path| match path.to_str() {
+                Some("keys") => Ok("{\"keys\": []}".to_owned()),
+                Some("text") => Ok("s3cret\n".to_owned()),
+                Some("lines") => Ok("s3cret\r\n\r\n".to_owned()),
+                _ => Err(io::ErrorKind::NotFound.into()),
+            },
+            ..Services::none()
+        };
+        AuthFile::parse(text).unwrap().into_rules(&services)
+    }
+
+    #[test]
+    fn schemes_are_asked_in_the_order_of_what_they_cost() {
+        let issuer = "[[jwt]]\nissuer = 'https://a.example'\naudience = ['b']\n";
+        let asked = "[introspection]\nurl = 'https://a.example/introspect'\nclient_id = 'c'\n";
+        let all = format!("{issuer}{asked}client_secret_file = 'lines'\n");
+        assert_eq!(rules(&all).unwrap().schemes.len(), 3);
+        assert_eq!(rules(issuer).unwrap().schemes.len(), 2);
+        assert_eq!(rules("").unwrap().schemes.len(), 1);
+    }
+
+    #[test]
+    fn entries_that_cannot_be_used_are_refused_with_the_reason() {
+        let issuer = |name: &str, more: &str| {
+            format!("[[jwt]]\nissuer = '{name}'\naudience = ['b']\n{more}")
+        };
+        let asked = "[introspection]\nurl = 'https://a.example/introspect'\nclient_id = 'c'\n";
+        for (text, said) in [
+            (issuer("a", ""), "is not a URL"),
+            (issuer("http://a.example", ""), "is not a URL"),
+            (issuer("a", "jwks_file = 'missing'"), "jwks_file names"),
+            (issuer("a", "jwks_file = 'text'"), "text is no set of keys"),
+            (issuer("https://a", "").repeat(2), "two entries"),
+            (
+                format!("{asked}client_secret_file = 'missing'"),
+                "client_secret_file names",
+            ),
+        ] {
+            let error = rules(&text).unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+        assert!(rules(&issuer("a", "jwks_file = 'keys'")).is_ok());
     }
 }

@@ -1,13 +1,13 @@
 //! Who may use an upload server: an implementation of [`Authorize`] for a server of its own.
 //!
 //! [`Authenticator`] establishes the principal of a request from its credentials, and asks a
-//! [`Policy`] whether that principal may call a method. What it knows of both is its [`Rules`], which
-//! can be replaced while the server runs. [`AuthFile`] reads them from a file:
+//! [`Policy`] whether that principal may call a method. What it knows of both is its [`Rules`],
+//! which can be replaced while the server runs. [`AuthFile`] reads them from a file:
 //!
 //! ```
 //! use std::sync::Arc;
 //!
-//! use windlass_auth::{AuthFile, Authenticator};
+//! use windlass_auth::{AuthFile, Authenticator, Services};
 //!
 //! let file = AuthFile::parse(r#"
 //!     [[tokens]]
@@ -20,8 +20,9 @@
 //!     apis = ["farm"]
 //!     methods = ["insert"]
 //! "#)?;
-//! let authorize = Arc::new(Authenticator::new(file.into_rules()));
-//! # Ok::<(), windlass_auth::AuthFileError>(())
+//! let rules = file.into_rules(&Services::none())?;
+//! let authorize = Arc::new(Authenticator::new(rules));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! | module | duty |
@@ -31,27 +32,47 @@
 //! | `scheme` | the contract for kinds of tokens |
 //! | `secrets` | tokens and API keys that are known by their hashes |
 //! | `dev_tokens` | tokens for tests, and the endpoint that gives them out |
+//! | `jwt` | JWTs of configured issuers: `issuer` checks them, `key_set` reads keys, `key_source` fetches and caches them |
+//! | `introspection` | tokens about which their issuer is asked |
+//! | `claims` | what an issuer says of a token, and the principal that it makes |
+//! | `token_cache` | what is known of tokens that were checked a moment ago |
+//! | `signatures` | verification by ring |
+//! | `service_url` | URLs of issuers, and what is fetched from them |
 //! | `proxy` | principals that a proxy in front has established |
 //! | `policy` | the table of what is allowed |
 //! | `file` | the file that all of it is read from |
 //!
-//! The crate opens no file and no socket. Nothing that it logs, and no message of an error, contains
-//! credentials.
+//! The crate opens no file and no socket: [`Services`] has what reads files and sends requests.
+//! Nothing that it logs, and no message of an error, contains credentials.
+//!
+//! JWTs are verified by the crate `jsonwebtoken` with ring, which becomes its provider for the
+//! process when rules with issuers are made. An application that uses that crate itself installs
+//! its own provider before.
 //!
 //! [`Authorize`]: windlass_server::Authorize
 
 mod authenticator;
+mod claims;
 mod credentials;
 mod dev_tokens;
 mod file;
+mod introspection;
+mod jwt;
 mod policy;
 mod proxy;
 mod scheme;
 mod secrets;
+mod service_url;
+mod signatures;
+#[cfg(test)]
+mod test_issuer;
+mod token_cache;
 
 pub use authenticator::{Authenticator, Rules};
 pub use dev_tokens::{DevTokenService, DevTokens};
-pub use file::{AuthFile, AuthFileError};
+pub use file::{AuthFile, AuthFileError, RulesError, Services};
+pub use introspection::INTROSPECTIONS;
+pub use jwt::key_set::KeySetError;
 pub use policy::{Grant, Policy};
 pub use proxy::TrustedProxy;
 pub use scheme::TokenScheme;

@@ -1,5 +1,7 @@
 //! The table of what is allowed.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use windlass_discovery::Method;
@@ -46,6 +48,13 @@ impl Policy {
         }
         let mut grants = self.grants.iter();
         grants.any(|grant| grant.is_for(principal) && grant.covers(method))
+    }
+
+    /// Returns the names of the claims that the grants are about.
+    pub(crate) fn claim_names(&self) -> Vec<String> {
+        let grants = self.grants.iter();
+        let names = grants.flat_map(|grant| grant.claims.keys().cloned());
+        names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Whether a request without credentials may call any method.

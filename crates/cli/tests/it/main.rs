@@ -52,6 +52,7 @@ mod start;
 mod stored_gzip;
 mod takeover;
 mod tls;
+mod tokens;
 mod upkeep;
 mod x_goog_clients;
 mod x_goog_upload;

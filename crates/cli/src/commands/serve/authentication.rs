@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use windlass_auth::{
-    AuthFile, AuthFileError, Authenticator, DevTokens, Rules, SecretHash, SecretTable,
+    AuthFile, AuthFileError, Authenticator, DevTokens, Rules, RulesError, SecretHash, SecretTable,
+    Services,
 };
 use windlass_server::{Principal, SystemClock};
 
+use super::outbound::HttpOutbound;
 use crate::settings::Settings;
 
 /// The principal of requests with the token of `auth.token_file`. It is the default of `auth.unowned`, so
@@ -32,6 +34,8 @@ struct Sources {
     auth: Option<PathBuf>,
     /// The tokens of `dev_tokens`, which outlive a reload.
     dev_tokens: Option<Arc<DevTokens>>,
+    /// Sends requests to issuers of tokens.
+    outbound: Arc<HttpOutbound>,
 }
 
 /// Errors of the files of credentials. No message contains credentials.
@@ -50,16 +54,22 @@ pub(crate) enum AuthenticationError {
         path: PathBuf,
         source: AuthFileError,
     },
+    #[error("{}", path.display())]
+    Rules { path: PathBuf, source: RulesError },
 }
 
 impl Authentication {
     /// Reads the credentials; `None` if the settings name none, so that nobody is asked for any.
-    pub(super) fn load(settings: &Settings) -> Result<Option<Self>, AuthenticationError> {
+    pub(super) fn load(
+        settings: &Settings,
+        outbound: Arc<HttpOutbound>,
+    ) -> Result<Option<Self>, AuthenticationError> {
         let dev_tokens = || Arc::new(DevTokens::new(Arc::new(SystemClock)));
         let sources = Sources {
             token: settings.auth_token.clone(),
             auth: settings.auth_file.clone(),
             dev_tokens: settings.dev_tokens.then(dev_tokens),
+            outbound,
         };
         if sources.token.is_none() && sources.auth.is_none() && sources.dev_tokens.is_none() {
             return Ok(None);
@@ -91,7 +101,7 @@ impl Authentication {
 impl Sources {
     fn read(&self) -> Result<Rules, AuthenticationError> {
         let mut rules = match &self.auth {
-            Some(path) => read_auth_file(path)?.into_rules(),
+            Some(path) => self.read_auth_file(path)?,
             None => Rules::default(),
         };
         if let Some(path) = &self.token {
@@ -100,18 +110,30 @@ impl Sources {
             rules.schemes.insert(0, Arc::new(table));
         }
         if let Some(tokens) = &self.dev_tokens {
-            rules.schemes.push(Arc::clone(tokens) as Arc<_>);
+            // Before introspection, which is asked about whatever the others do not know.
+            rules.schemes.insert(0, Arc::clone(tokens) as Arc<_>);
         }
         Ok(rules)
     }
-}
 
-fn read_auth_file(path: &Path) -> Result<AuthFile, AuthenticationError> {
-    let text = read("auth.file", path)?;
-    AuthFile::parse(&text).map_err(|source| AuthenticationError::File {
-        path: path.to_owned(),
-        source,
-    })
+    fn read_auth_file(&self, path: &Path) -> Result<Rules, AuthenticationError> {
+        let text = read("auth.file", path)?;
+        let file = AuthFile::parse(&text).map_err(|source| AuthenticationError::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let services = Services {
+            outbound: Arc::clone(&self.outbound) as Arc<_>,
+            clock: Arc::new(SystemClock),
+            read: &|path| std::fs::read_to_string(directory.join(path)),
+        };
+        let rules = file.into_rules(&services);
+        rules.map_err(|source| AuthenticationError::Rules {
+            path: path.to_owned(),
+            source,
+        })
+    }
 }
 
 fn read_token(path: &Path) -> Result<SecretHash, AuthenticationError> {
@@ -143,7 +165,7 @@ impl AuthenticationError {
                 "write letters, digits and -._~+/= on one line, for example the output of \
                  `openssl rand -hex 32`",
             ),
-            Self::File { .. } => {
+            Self::File { .. } | Self::Rules { .. } => {
                 Some("docs/configuration.md, \"The file of credentials\", has an example")
             }
             Self::Unreadable { source, .. } => (source.kind() == io::ErrorKind::PermissionDenied)

@@ -1,0 +1,90 @@
+//! One issuer, and the checks of its tokens.
+
+use std::time::Duration;
+
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, Header, Validation, decode, decode_header};
+use windlass_server::{AccessError, Principal};
+use windlass_store::Timestamp;
+
+use super::key_source::KeySource;
+use crate::claims::{Claims, PrincipalClaims, check_kind, check_times, has_audience};
+
+/// An issuer whose tokens are believed.
+pub(crate) struct Issuer {
+    /// Its name, as `iss` has it.
+    pub(crate) name: String,
+    /// Audiences, one of which a token must be for.
+    pub(crate) audience: Vec<String>,
+    /// The algorithms that its signatures may have.
+    pub(crate) algorithms: Vec<Algorithm>,
+    /// How much the clocks may differ.
+    pub(crate) skew: Duration,
+    /// The claims that make a principal.
+    pub(crate) claims: PrincipalClaims,
+    /// Its keys.
+    pub(crate) keys: KeySource,
+}
+
+impl Issuer {
+    /// Checks a token that claims to be of this issuer. Returns its principal, and when it expires.
+    ///
+    /// # Errors
+    /// [`AccessError::CredentialsInvalid`], [`AccessError::CredentialsExpired`] or
+    /// [`AccessError::Unverifiable`].
+    pub(crate) async fn verify(
+        &self,
+        token: &str,
+        now: Timestamp,
+    ) -> Result<(Principal, Timestamp), AccessError> {
+        // It knows no algorithm `none`, in any spelling.
+        let header = decode_header(token).map_err(|_| AccessError::CredentialsInvalid)?;
+        self.check_header(&header)?;
+        let key = self.keys.find(header.kid.as_deref(), header.alg).await?;
+        let verified = decode::<Claims>(token, &key, &self.validation(header.alg));
+        let claims = verified.map_err(|error| refusal(error.kind()))?.claims;
+        check_kind(&claims)?;
+        if !has_audience(&claims, &self.audience) {
+            return Err(AccessError::CredentialsInvalid);
+        }
+        let expires = check_times(&claims, now, self.skew)?;
+        let expires = expires.ok_or(AccessError::CredentialsInvalid)?;
+        Ok((self.claims.principal(&claims)?, expires))
+    }
+
+    fn check_header(&self, header: &Header) -> Result<(), AccessError> {
+        // Each would let the token choose the key that it is verified by, or demands what is not
+        // understood here (RFC 7515, section 4.1.11).
+        let has_foreign_key = header.jku.is_some()
+            || header.jwk.is_some()
+            || header.x5u.is_some()
+            || header.x5c.is_some()
+            || header.crit.is_some();
+        // RFC 9068, section 2.1, has `at+jwt`. Providers of OpenID Connect write `JWT` or nothing
+        // into access tokens. Other types are of other tokens, such as `logout+jwt` or `dpop+jwt`.
+        let is_access_token = header.typ.as_deref().is_none_or(|typ| {
+            let typ = typ.to_ascii_lowercase();
+            let short = typ.strip_prefix("application/").unwrap_or(&typ);
+            ["at+jwt", "jwt"].contains(&short)
+        });
+        if has_foreign_key || !is_access_token || !self.algorithms.contains(&header.alg) {
+            return Err(AccessError::CredentialsInvalid);
+        }
+        Ok(())
+    }
+
+    fn validation(&self, algorithm: Algorithm) -> Validation {
+        let mut validation = Validation::new(algorithm);
+        validation.set_issuer(&[&self.name]);
+        validation.set_audience(&self.audience);
+        validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+        // Times are compared with the server's clock, in `check_times`.
+        validation.validate_exp = false;
+        validation
+    }
+}
+
+fn refusal(kind: &ErrorKind) -> AccessError {
+    tracing::debug!(?kind, "a token is refused");
+    AccessError::CredentialsInvalid
+}

@@ -1,0 +1,164 @@
+//! What is known of tokens that were checked a moment ago.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hashlink::LruCache;
+use sha2::{Digest as _, Sha256};
+use windlass_store::Timestamp;
+
+/// The SHA-256 hash of a token. Tokens themselves are not kept.
+pub(crate) type TokenHash = [u8; 32];
+
+/// Returns the hash of a token.
+pub(crate) fn hash(token: &str) -> TokenHash {
+    Sha256::digest(token).into()
+}
+
+/// Maximum number of valid tokens that are remembered by one scheme.
+pub(crate) const VALID_TOKENS: usize = 10_000;
+
+/// Maximum size in bytes of what those tokens say, all together.
+const VALID_BYTES: usize = 16 << 20;
+
+/// How long a valid token is remembered, unless it expires before.
+pub(crate) const VALID_FOR: Duration = Duration::from_secs(60);
+
+/// The answers about the most recently used tokens.
+pub(crate) struct TokenCache<T> {
+    entries: Mutex<Entries<T>>,
+    capacity: usize,
+    bytes: usize,
+}
+
+struct Entries<T> {
+    by_hash: LruCache<TokenHash, Entry<T>>,
+    bytes: usize,
+}
+
+struct Entry<T> {
+    answer: T,
+    size: usize,
+    since: Timestamp,
+    until: Timestamp,
+}
+
+impl<T: Clone> TokenCache<T> {
+    /// Returns a cache of valid tokens.
+    pub(crate) fn of_valid() -> Self {
+        Self::with_bounds(VALID_TOKENS, VALID_BYTES)
+    }
+
+    /// Returns a cache of so many tokens and bytes.
+    pub(crate) fn with_bounds(capacity: usize, bytes: usize) -> Self {
+        Self {
+            entries: Mutex::new(Entries {
+                by_hash: LruCache::new(capacity),
+                bytes: 0,
+            }),
+            capacity,
+            bytes,
+        }
+    }
+
+    /// Returns the answer about a token, unless it is too old.
+    pub(crate) fn get(&self, hash: &TokenHash, now: Timestamp) -> Option<T> {
+        let mut entries = self.entries();
+        let entry = entries.by_hash.get(hash)?;
+        // If the clock was set back, an entry could stay for long.
+        if entry.since <= now && now < entry.until {
+            return Some(entry.answer.clone());
+        }
+        entries.remove(hash);
+        None
+    }
+
+    /// Remembers an answer until a time. `size` is what it takes in bytes, roughly.
+    pub(crate) fn put(
+        &self,
+        hash: TokenHash,
+        answer: T,
+        size: usize,
+        since: Timestamp,
+        until: Timestamp,
+    ) {
+        if size > self.bytes {
+            return;
+        }
+        let mut entries = self.entries();
+        entries.remove(&hash);
+        while entries.by_hash.len() >= self.capacity || entries.bytes + size > self.bytes {
+            let Some((_, oldest)) = entries.by_hash.remove_lru() else {
+                break;
+            };
+            entries.bytes -= oldest.size;
+        }
+        entries.bytes += size;
+        let entry = Entry {
+            answer,
+            size,
+            since,
+            until,
+        };
+        entries.by_hash.insert(hash, entry);
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries<T>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Entries<T> {
+    fn remove(&mut self, hash: &TokenHash) {
+        if let Some(entry) = self.by_hash.remove(hash) {
+            self.bytes -= entry.size;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    #[test]
+    fn answer_is_remembered_until_its_time() {
+        let cache = TokenCache::of_valid();
+        cache.put(hash("a"), 1, 10, at(100), at(160));
+        assert_eq!(cache.get(&hash("a"), at(159)), Some(1));
+        assert_eq!(cache.get(&hash("b"), at(159)), None);
+        assert_eq!(cache.get(&hash("a"), at(160)), None);
+        cache.put(hash("a"), 2, 10, at(200), at(260));
+        assert_eq!(
+            cache.get(&hash("a"), at(100)),
+            None,
+            "the clock was set back"
+        );
+        assert_eq!(cache.entries().bytes, 0);
+    }
+
+    #[test]
+    fn full_cache_forgets_the_tokens_that_were_used_least_recently() {
+        let cache = TokenCache::with_bounds(3, 100);
+        for (token, size) in [("a", 10), ("b", 10), ("c", 10)] {
+            cache.put(hash(token), (), size, at(0), at(60));
+        }
+        assert_eq!(cache.get(&hash("a"), at(1)), Some(()));
+        cache.put(hash("d"), (), 10, at(0), at(60));
+        let kept = ["a", "b", "c", "d"].map(|token| cache.get(&hash(token), at(1)).is_some());
+        assert_eq!(kept, [true, false, true, true]);
+        cache.put(hash("e"), (), 90, at(0), at(60));
+        let kept = ["a", "c", "d", "e"].map(|token| cache.get(&hash(token), at(1)).is_some());
+        assert_eq!(kept, [false, false, true, true]);
+        cache.put(hash("f"), (), 101, at(0), at(60));
+        assert_eq!(
+            cache.get(&hash("f"), at(1)),
+            None,
+            "it is larger than all of it"
+        );
+        assert_eq!(cache.entries().bytes, 100);
+    }
+}

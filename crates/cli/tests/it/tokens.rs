@@ -1,0 +1,253 @@
+//! Access tokens of an issuer: JWTs that are verified by its keys, and opaque ones about which it
+//! is asked.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::rand::SystemRandom;
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use windlass_server::{Clock as _, SystemClock};
+use windlass_testkit::farm::{ANIMALS, UPLOADS};
+use windlass_testkit::process::ServerProcess;
+use windlass_testkit::raw::{Reply, Request, exchange};
+
+use crate::authentication::bearing;
+use crate::server::{own, scratch};
+
+const SECRET: &str = "introspection-s3cret";
+
+/// An issuer on this machine. It answers until the process ends.
+struct Issuer {
+    address: SocketAddr,
+    key: Ed25519KeyPair,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Issuer {
+    fn new() -> Self {
+        let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("it is random");
+        let key = Ed25519KeyPair::from_pkcs8(document.as_ref()).expect("it was made now");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let x = URL_SAFE_NO_PAD.encode(key.public_key().as_ref());
+        let keys = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "k1", "x": x}]});
+        let log = Arc::clone(&asked);
+        thread::spawn(move || {
+            for connection in listener.incoming() {
+                let connection = connection.expect("it listens");
+                answer(connection, address, &keys, &log);
+            }
+        });
+        Self {
+            address,
+            key,
+            asked,
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// A token with the claims of a good one, but for the changes.
+    fn token(&self, header: &Value, changes: &Value) -> String {
+        let now = SystemClock.now().as_millis() / 1000;
+        let mut claims = json!({
+            "iss": self.name(), "aud": "windlass", "sub": "alice", "iat": now, "exp": now + 600,
+        });
+        let changes = changes.as_object().expect("it is an object").clone();
+        claims
+            .as_object_mut()
+            .expect("it is an object")
+            .extend(changes);
+        let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let message = format!("{}.{}", encode(header), encode(&claims));
+        let signature = self.key.sign(message.as_bytes());
+        format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+    }
+
+    fn asked(&self, path: &str) -> usize {
+        let asked = self.asked.lock().expect("no thread has panicked");
+        asked.iter().filter(|line| line.contains(path)).count()
+    }
+}
+
+/// Answers one request, and closes the connection.
+fn answer(mut connection: TcpStream, address: SocketAddr, keys: &Value, log: &Mutex<Vec<String>>) {
+    let mut reader = BufReader::new(&connection);
+    let (mut line, mut length) = (String::new(), 0);
+    let mut first = String::new();
+    while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+        let value = line.to_ascii_lowercase();
+        if let Some(value) = value.strip_prefix("content-length:") {
+            length = value.trim().parse().expect("it is a number");
+        }
+        if first.is_empty() {
+            first.clone_from(&line);
+        }
+        line.clear();
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).expect("the body arrives");
+    let document = if first.contains("openid-configuration") {
+        json!({"issuer": format!("http://{address}"), "jwks_uri": format!("http://{address}/keys")})
+    } else if first.contains("introspect") {
+        let is_good = body.starts_with(b"token=opaque&");
+        json!({"active": is_good, "sub": "bob", "scope": "none"})
+    } else {
+        keys.clone()
+    };
+    log.lock().expect("no thread has panicked").push(first);
+    let text = document.to_string();
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n";
+    let reply = format!("{head}Content-Length: {}\r\n\r\n{text}", text.len());
+    connection.write_all(reply.as_bytes()).expect("it is read");
+}
+
+/// A server with this file of credentials.
+fn server(credentials: &str) -> (TempDir, ServerProcess) {
+    let directory = TempDir::new_in(scratch()).expect("it is writable");
+    let write = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).expect("it is writable");
+        path
+    };
+    write("auth.toml", credentials);
+    write("secret", &format!("{SECRET}\n"));
+    let config = write(
+        "windlass.toml",
+        "log = 'debug'\n[auth]\nfile = 'auth.toml'\n",
+    );
+    let server = own(&["--config", config.to_str().expect("it is UTF-8")]);
+    (directory, server)
+}
+
+fn insert(server: &ServerProcess, token: &str) -> Reply {
+    let request = Request::new("POST", format!("{UPLOADS}?uploadType=media"));
+    let request = request.header("content-type", "image/png").body("a cow");
+    exchange(server.address(), &bearing(&request, token))
+}
+
+#[test]
+fn access_token_of_an_issuer_uploads_and_every_other_is_refused() {
+    let issuer = Issuer::new();
+    let text = format!(
+        "[[jwt]]\nissuer = '{}'\naudience = ['windlass']\n",
+        issuer.name()
+    );
+    let (_directory, server) = server(&text);
+    let header = json!({"alg": "EdDSA", "kid": "k1", "typ": "at+jwt"});
+    let good = issuer.token(&header, &json!({}));
+    insert(&server, &good).expect(200);
+    insert(&server, &good).expect(200);
+    assert_eq!(
+        (issuer.asked("/.well-known/"), issuer.asked("/keys")),
+        (1, 1)
+    );
+
+    let expired = insert(&server, &issuer.token(&header, &json!({"exp": 1}))).expect(401);
+    let challenge = expired.header("www-authenticate").unwrap_or_default();
+    assert!(challenge.contains("the token has expired"), "{challenge}");
+    let (head, _) = good.rsplit_once('.').expect("it has parts");
+    for wrong in [
+        issuer.token(&header, &json!({"aud": "else"})),
+        issuer.token(&header, &json!({"iss": "http://127.0.0.1:1"})),
+        issuer.token(&json!({"alg": "none", "kid": "k1"}), &json!({})),
+        issuer.token(&json!({"alg": "HS256", "kid": "k1"}), &json!({})),
+        issuer.token(
+            &json!({"alg": "EdDSA", "kid": "k1", "jku": issuer.name()}),
+            &json!({}),
+        ),
+        issuer.token(
+            &json!({"alg": "EdDSA", "kid": "k1", "typ": "logout+jwt"}),
+            &json!({}),
+        ),
+        Issuer {
+            address: issuer.address,
+            ..Issuer::new()
+        }
+        .token(&header, &json!({})),
+        format!("{head}."),
+    ] {
+        let refused = insert(&server, &wrong).expect(401);
+        assert_eq!(
+            refused.json()["error"]["errors"][0]["reason"],
+            "authError",
+            "{wrong}"
+        );
+    }
+    let log = server.stderr();
+    let (_, signature) = good.rsplit_once('.').expect("it has parts");
+    assert!(!log.contains(signature) && !log.contains(head), "{log}");
+}
+
+#[test]
+fn token_whose_keys_cannot_be_had_is_answered_503() {
+    let issuer = Issuer::new();
+    let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let closed = closed.expect("there is a free port");
+    let text = format!(
+        "[[jwt]]\nissuer = '{}'\naudience = ['windlass']\njwks_uri = 'http://{closed}/keys'\n",
+        issuer.name()
+    );
+    let (_directory, server) = server(&text);
+    let token = issuer.token(&json!({"alg": "EdDSA", "kid": "k1"}), &json!({}));
+    let reply = insert(&server, &token).expect(503);
+    assert!(reply.header("retry-after").is_some(), "{reply:?}");
+}
+
+#[test]
+fn opaque_token_is_introspected_once() {
+    let issuer = Issuer::new();
+    let text = format!(
+        "[introspection]\nurl = '{}/introspect'\nclient_id = 'windlass'\n\
+         client_secret_file = 'secret'\n\
+         [[allow]]\nprincipals = ['bob']\nmethods = ['insert']\n",
+        issuer.name()
+    );
+    let (_directory, server) = server(&text);
+    for _ in 0..3 {
+        insert(&server, "opaque").expect(200);
+        insert(&server, "other").expect(401);
+    }
+    let list = bearing(&Request::new("GET", ANIMALS), "opaque");
+    exchange(server.address(), &list).expect(403);
+    assert_eq!(issuer.asked("/introspect"), 2);
+    let log = server.stderr();
+    assert!(!log.contains("opaque") && !log.contains(SECRET), "{log}");
+}
+
+#[test]
+fn file_without_its_secret_or_keys_is_an_error_at_the_start() {
+    for (credentials, said) in [
+        (
+            "[introspection]\nurl = 'https://issuer.example'\nclient_id = 'a'\n\
+             client_secret_file = 'missing'\n",
+            "client_secret_file",
+        ),
+        ("[[jwt]]\nissuer = 'a'\naudience = ['b']\n", "jwks_uri"),
+        (
+            "[[jwt]]\nissuer = 'a'\naudience = ['b']\nalgorithms = ['HS256']\n",
+            "shared secret",
+        ),
+    ] {
+        let directory = TempDir::new_in(scratch()).expect("it is writable");
+        let file = directory.path().join("auth.toml");
+        std::fs::write(&file, credentials).expect("it is writable");
+        let refused = std::process::Command::new(crate::server::program())
+            .args(["serve", "--check-config"])
+            .env("WINDLASS_AUTH_FILE", &file)
+            .output()
+            .expect("it can be run");
+        let error = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{error}");
+        assert!(error.contains(said), "{error}");
+    }
+}
