@@ -83,7 +83,13 @@ impl Parameters {
 /// Hides the values that are credentials.
 impl fmt::Debug for Parameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SECRET: [&str; 4] = ["upload_id", "access_token", "oauth_token", "key"];
+        const SECRET: [&str; 5] = [
+            "upload_id",
+            "access_token",
+            "oauth_token",
+            "key",
+            "X-Windlass-Link",
+        ];
         f.debug_map()
             .entries(
                 self.iter()

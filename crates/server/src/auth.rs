@@ -59,6 +59,9 @@ pub struct AccessRequest<'a> {
     pub headers: &'a HeaderMap,
     /// Address of the client's end of the connection, if it is known.
     pub peer: Option<SocketAddr>,
+    /// URL under which the client reached the server, as session URIs begin with, without a slash at
+    /// its end. Empty if it is not known.
+    pub base_url: &'a str,
     /// Principal that a layer in front has established.
     pub principal: Option<&'a Principal>,
 }
@@ -77,6 +80,7 @@ impl<'a> AccessRequest<'a> {
             uri,
             headers,
             peer: None,
+            base_url: "",
             principal: None,
         }
     }
@@ -88,6 +92,12 @@ impl<'a> AccessRequest<'a> {
             peer: Some(peer),
             ..self
         }
+    }
+
+    /// Sets the URL under which the client reached the server, without a slash at its end.
+    #[must_use]
+    pub fn at_base_url(self, base_url: &'a str) -> Self {
+        Self { base_url, ..self }
     }
 
     /// Sets the principal that a layer in front has established.

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use windlass_store::sweep::{Sweep, SweepError, SweepOptions, Swept};
 
 use crate::error::Error;
+use crate::link_uses;
 use crate::outbox::Worker;
 use crate::uploads::ServerState;
 use crate::uploads::session::finish_interrupted_upload;
@@ -62,6 +63,7 @@ impl Background {
         let tasks = &mut self.tasks;
         tasks.spawn(finish_interrupted(Arc::downgrade(server)));
         tasks.spawn(sweep(Arc::downgrade(server)));
+        tasks.spawn(forget_link_uses(Arc::downgrade(server)));
         for topic in server.outbox.topics() {
             let state = Arc::downgrade(server);
             let worker = Arc::new(Worker::new(
@@ -172,6 +174,25 @@ async fn finish_all(server: &Arc<ServerState>) -> Result<(), Error> {
             }
         }
         after = Some(last);
+    }
+}
+
+/// Deletes the rows of links that count once, when they are not needed any more.
+async fn forget_link_uses(server: Weak<ServerState>) {
+    while let Some(server) = server.upgrade() {
+        let (now, lifetime) = (server.clock.now(), server.settings.session_lifetime);
+        let forget = link_uses::forget(&*server.stores.ledger, now, lifetime);
+        let pause = match catch_panic("uses of links", forget).await {
+            Some(Ok(link_uses::BATCH)) => SWEEP_PAUSE,
+            Some(Ok(_)) | None => INTERVAL,
+            Some(Err(error)) => {
+                server.lifecycle.examine_ledger(&error);
+                tracing::warn!(%error, "uses of links could not be deleted");
+                INTERVAL
+            }
+        };
+        drop(server);
+        tokio::time::sleep(pause).await;
     }
 }
 

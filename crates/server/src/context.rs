@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 use crate::config::Settings;
 use crate::host::Host;
 use crate::identifiers::random_number;
+use crate::link_terms::LinkTerms;
 
 /// Who sends a request, as an extension of the request.
 ///
@@ -38,6 +39,7 @@ struct Identity {
     groups: Vec<String>,
     scopes: Option<Vec<String>>,
     claims: Map<String, Value>,
+    link: Option<LinkTerms>,
 }
 
 impl Principal {
@@ -49,6 +51,7 @@ impl Principal {
             groups: Vec::new(),
             scopes: None,
             claims: Map::new(),
+            link: None,
         }))
     }
 
@@ -73,6 +76,12 @@ impl Principal {
         self.with(|identity| identity.claims = claims)
     }
 
+    /// Limits the principal to what the signed link of its request is good for.
+    #[must_use]
+    pub fn with_link(self, terms: LinkTerms) -> Self {
+        self.with(|identity| identity.link = Some(terms))
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Identity)) -> Self {
         // A principal is given its parts where it is made, so it is not shared yet.
         if let Some(identity) = Arc::get_mut(&mut self.0) {
@@ -84,6 +93,7 @@ impl Principal {
             groups: self.0.groups.clone(),
             scopes: self.0.scopes.clone(),
             claims: self.0.claims.clone(),
+            link: self.0.link.clone(),
         };
         change(&mut identity);
         Self(Arc::new(identity))
@@ -107,6 +117,11 @@ impl Principal {
     /// Returns what the credentials say of the principal.
     pub fn claims(&self) -> &Map<String, Value> {
         &self.0.claims
+    }
+
+    /// Returns what the signed link of the request is good for; `None` if it came without one.
+    pub fn link(&self) -> Option<&LinkTerms> {
+        self.0.link.as_ref()
     }
 }
 

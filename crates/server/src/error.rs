@@ -128,6 +128,29 @@ pub(crate) enum Error {
         /// Types that the method accepts.
         accepted: String,
     },
+    /// The signed link of the request does not allow the type of the media.
+    #[error("media type {content_type} is not accepted; the signed link allows {accepted}")]
+    LinkMediaType {
+        /// Type of the media.
+        content_type: String,
+        /// Types that the link allows.
+        accepted: String,
+    },
+    /// The media exceeds the limit that the signed link sets.
+    #[error("the media exceeds the limit of {limit} bytes that the signed link sets")]
+    LinkMediaSize {
+        /// Maximum length in bytes.
+        limit: u64,
+    },
+    /// The signed link counts once.
+    #[error("the signed link counts once and has been used; get a new one")]
+    LinkUsed,
+    /// The signed link is for something else than what the request does.
+    #[error("the signed link is for {purpose}, and the request is none")]
+    LinkPurpose {
+        /// What the link is for.
+        purpose: &'static str,
+    },
     /// The body of a request to a session did not arrive completely. The received bytes are kept.
     #[error("the request was interrupted: {0}; query the committed range and continue from there")]
     Interrupted(BodyError),
@@ -206,7 +229,10 @@ impl Error {
     pub(crate) fn is_unauthorized(&self) -> bool {
         matches!(
             self,
-            Self::Access(_) | Self::Rejection(Rejection::Access(_))
+            Self::Access(_)
+                | Self::Rejection(Rejection::Access(_))
+                | Self::LinkUsed
+                | Self::LinkPurpose { .. }
         )
     }
 
@@ -267,7 +293,15 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
         Error::WrongUrlForUpload => other(bad("wrongUrlForUpload").header("Content-Type")),
         Error::NotUpload { .. } => other(bad("notUpload")),
         Error::NotDownload { .. } => other(bad("invalidAltValue").parameter("alt")),
-        Error::MediaType { .. } => other(bad("badRequest").header("Content-Type")),
+        Error::MediaType { .. } | Error::LinkMediaType { .. } => {
+            other(bad("badRequest").header("Content-Type"))
+        }
+        Error::LinkMediaSize { limit } => {
+            dialect.protocol_error(&SessionError::TooLarge { limit: *limit }.into())
+        }
+        Error::LinkUsed | Error::LinkPurpose { .. } => {
+            other(ErrorReply::json(StatusCode::FORBIDDEN, "forbidden"))
+        }
         Error::Batch(error) => other(batch(error)),
         Error::MediaInBatch | Error::BatchInBatch | Error::OtherHost { .. } => {
             other(bad("badRequest"))

@@ -22,6 +22,8 @@ use crate::handler::{
     self, Call, Concatenation, Conditions, Content, Embedded, ReplyMemoryPermit, StoreReader,
 };
 use crate::identifiers::new_resource_id;
+use crate::link_terms::LinkPurpose;
+use crate::link_uses;
 use crate::namespace::Namespace;
 use crate::outbox::with_events;
 use crate::partial_response::FieldMask;
@@ -107,7 +109,9 @@ pub(crate) async fn call(
         .as_deref()
         .map(FieldMask::parse)
         .transpose()?;
-    if standard.alt == Alt::Media || is_media_only(head.method.method) {
+    let is_media = standard.alt == Alt::Media || is_media_only(head.method.method);
+    check_link(head.principal, is_media.then_some(LinkPurpose::Download))?;
+    if is_media {
         if head.in_batch {
             return Err(Error::MediaInBatch);
         }
@@ -125,6 +129,25 @@ pub(crate) async fn call(
         pretty: standard.pretty_print,
     };
     run(server, head, &metadata, &shape).await
+}
+
+/// Refuses a request that does something else than its signed link is for, if it has one. `purpose` is
+/// what the request does; `None` for a call without media.
+pub(crate) fn check_link(
+    principal: Option<&Principal>,
+    purpose: Option<LinkPurpose>,
+) -> Result<(), Error> {
+    let Some(link) = principal.and_then(Principal::link) else {
+        return Ok(());
+    };
+    if purpose == Some(link.purpose()) {
+        return Ok(());
+    }
+    let purpose = match link.purpose() {
+        LinkPurpose::Upload => "an upload of media",
+        LinkPurpose::Download => "a download of media (alt=media)",
+    };
+    Err(Error::LinkPurpose { purpose })
 }
 
 /// The form of the reply that the client asks for.
@@ -278,11 +301,24 @@ async fn media(server: &ServerState, head: CallHead<'_>) -> Result<Reply, Error>
             version: head.version,
             headers: head.headers,
         };
+        let link = head.principal.and_then(Principal::link);
+        link_uses::check_unused(&*server.stores.ledger, link).await?;
         match download::media(server, &resource, request, set_owner).await {
             Err(error) if download::is_gone(&error) && attempt < ATTEMPTS => {}
+            // A reply without the media, such as that to HEAD, is no use of the link.
+            Ok(reply) if has_media(head.http_method, &reply) => {
+                link_uses::commit(&*server.stores.ledger, link, call.now).await?;
+                return Ok(reply);
+            }
             reply => return reply,
         }
     }
+}
+
+/// Whether a reply to a download brings bytes of the media.
+fn has_media(http_method: &HttpMethod, reply: &Reply) -> bool {
+    let with_media = [StatusCode::OK, StatusCode::PARTIAL_CONTENT];
+    *http_method != HttpMethod::HEAD && with_media.contains(&reply.status())
 }
 
 /// Continues as an upload of the media that the JSON contained.

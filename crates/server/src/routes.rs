@@ -26,10 +26,11 @@ use crate::context::{Principal, RequestContext};
 use crate::download_host;
 use crate::error::Error;
 use crate::handler::Rejection;
+use crate::link_terms::LinkPurpose;
 use crate::metrics::{RequestRecord, UploadType};
 use crate::registry::{DiscoveryRequest, ServedMethod, VirtualHost};
 use crate::reply::{self, Reply, json_bytes, stored_json};
-use crate::resources::{CallHead, call};
+use crate::resources::{CallHead, call, check_link};
 use crate::uploads::ServerState;
 use crate::uploads::finish::FinalReply;
 use crate::uploads::session;
@@ -172,6 +173,7 @@ async fn authenticate(
         uri: &head.uri,
         headers: &head.headers,
         peer: context.peer,
+        base_url: &context.base_url,
         principal: context.principal.as_ref(),
     };
     server.authorize.authenticate(&request).await
@@ -386,6 +388,7 @@ impl Routed<'_> {
             } => {
                 self.record.method(&method.id);
                 self.authorize(method).await?;
+                check_link(self.principal, Some(LinkPurpose::Upload))?;
                 if method.upload.is_none() {
                     return Err(not_upload(method));
                 }

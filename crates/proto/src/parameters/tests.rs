@@ -88,7 +88,13 @@ fn empty_upload_id_addresses_a_session() {
 
 #[test]
 fn credentials_are_hidden_in_debug_output() {
-    for name in ["upload_id", "access_token", "oauth_token", "key"] {
+    for name in [
+        "upload_id",
+        "access_token",
+        "oauth_token",
+        "key",
+        "X-Windlass-Link",
+    ] {
         let query = format!("{name}=s3cret&alt=json");
         let parameters = Parameters::parse(Some(&query)).unwrap();
         let shown = format!("{parameters:?} {:?}", parameters.upload_id());

@@ -236,7 +236,8 @@ impl Append {
         if let Stop::Refused(error) = &stop
             && error.ends_session()
         {
-            return Err(self.fail((*error).into()).await);
+            let error = self.start_request.explain(*error);
+            return Err(self.fail(error).await);
         }
         let stop = match stop {
             // After a failed write the file may lack bytes, and a later sync may succeed without

@@ -25,6 +25,7 @@ use crate::handler::{
     StoreReader, Uploaded,
 };
 use crate::identifiers::new_resource_id;
+use crate::link_uses;
 use crate::namespace::Namespace;
 use crate::outbox::with_events;
 use crate::partial_response::FieldMask;
@@ -170,6 +171,8 @@ pub(super) async fn try_finish(
     let call = parts.call(server, start_request);
     // Held until the commit, so that the next call of the same key sees this change.
     let _guard = server.lock_for(handler, &call).await?;
+    let link = start_request.link.as_ref();
+    link_uses::check_unused(&*server.stores.ledger, link).await?;
     let media = uploaded(server, finished);
     let mut answer = handler::run(handler, &call, Some(media)).await?;
     Failpoint::HandlerAnswered.reach();
@@ -182,6 +185,7 @@ pub(super) async fn try_finish(
     reply.body = server.capacity.reply(reply.body)?;
     let events = mem::take(&mut answer.events);
     answer.changes = with_events(answer.changes, events, call.now, &parts.namespace)?;
+    answer.changes.extend(link_uses::record(link, call.now));
     let changes = answer.changes.clone();
     let change_set = change_set(answer, finished, session_ref, &reply);
     // One transaction for the resource, its events, the reply and the end of the session, so
@@ -237,8 +241,9 @@ pub(super) async fn concatenation(
     answer.concatenation.ok_or(Error::Crowded)
 }
 
-/// Returns an error if the handler refuses to let the upload begin.
+/// Returns an error if the handler refuses to let the upload begin, or the signed link has been used.
 pub(crate) async fn admit(server: &ServerState, start_request: &StartRequest) -> Result<(), Error> {
+    link_uses::check_unused(&*server.stores.ledger, start_request.link.as_ref()).await?;
     let parts = CallParts::new(server, start_request)?;
     let handler = &parts.served_api.handler;
     Ok(handler.admit(&parts.call(server, start_request)).await?)
@@ -332,7 +337,12 @@ impl<'a> CallParts<'a> {
 /// Whether the upload itself causes the error, so that a second attempt would fail as well.
 pub(crate) fn is_permanent(error: &Error) -> bool {
     match error {
-        Error::Protocol(_) | Error::MediaType { .. } | Error::FieldMask(_) => true,
+        Error::Protocol(_)
+        | Error::MediaType { .. }
+        | Error::FieldMask(_)
+        | Error::LinkMediaType { .. }
+        | Error::LinkMediaSize { .. }
+        | Error::LinkUsed => true,
         Error::Rejection(rejection) => !matches!(
             rejection,
             Rejection::Ledger(_)

@@ -41,7 +41,7 @@ pub(crate) async fn start(
     if let (Some(limit), Some(declared)) = (limit, declared)
         && declared > limit
     {
-        return Err(SessionError::TooLarge { limit }.into());
+        return Err(start_request.explain(SessionError::TooLarge { limit }));
     }
     admit(server, &start_request).await?;
     let created = server.clock.now();
@@ -372,7 +372,7 @@ async fn refuse(
     error: SessionError,
     mut body: RequestBody,
 ) -> Result<SessionReply, Error> {
-    let mut answer = error.into();
+    let mut answer = locked.start_request.explain(error);
     if error.ends_session() {
         let failed = server
             .sessions

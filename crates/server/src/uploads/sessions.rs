@@ -90,7 +90,9 @@ impl Sessions {
     ) -> bool {
         let session = &cached.session;
         self.lives_at(session, &cached.request, target)
-            && self.check_principal(session, target).is_ok()
+            && self
+                .check_principal(session, &cached.request, target)
+                .is_ok()
             && self.is_of_origin(&cached.request, target)
             && session.dialect == target.dialect
             && self.rules(session, &cached.request).is_ok_and(|rules| {
@@ -269,7 +271,7 @@ impl Sessions {
         if !self.lives_at(&session, &start_request, target) {
             return Err(Error::SessionNotFound);
         }
-        self.check_principal(&session, target)?;
+        self.check_principal(&session, &start_request, target)?;
         if !self.is_of_origin(&start_request, target) {
             return Err(Error::OtherOrigin);
         }
@@ -280,11 +282,16 @@ impl Sessions {
     fn check_principal(
         &self,
         session: &Session,
+        start_request: &StartRequest,
         target: &SessionTarget,
     ) -> Result<(), AccessError> {
         let Some(owner) = &session.owner else {
             return Ok(());
         };
+        // The holder of a link has no credentials but the session URI.
+        if start_request.link.is_some() {
+            return Ok(());
+        }
         match (self.settings.session_auth, &target.principal) {
             (SessionAuth::Uri, _) => Ok(()),
             (SessionAuth::Owner, Some(principal)) if principal.id() == owner => Ok(()),
@@ -331,13 +338,17 @@ impl Sessions {
         }
     }
 
-    /// Maximum size in bytes of the media of the upload's API method; `None` if it has no limit.
+    /// Maximum size in bytes of the media, by the upload's API method and its signed link; `None` if
+    /// neither sets a limit.
     pub(crate) fn max_size(&self, start_request: &StartRequest) -> Result<Option<u64>, Error> {
         let method = start_request.method(&self.registry)?.method;
         let upload = method.upload.as_ref();
-        Ok(upload
-            .and_then(|upload| upload.max_size)
-            .map(ByteSize::bytes))
+        let of_method = upload.and_then(|upload| upload.max_size);
+        let limits = [
+            of_method.map(ByteSize::bytes),
+            start_request.link_max_size(),
+        ];
+        Ok(limits.into_iter().flatten().min())
     }
 
     /// Returns the protocol's rules for a session: those for the size of chunks and of the media,

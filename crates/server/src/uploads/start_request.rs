@@ -8,18 +8,22 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use windlass_discovery::PathParameters;
 use windlass_proto::digest::{ExpectedDigests, Wanted};
+use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Parameters, StandardParameters};
+use windlass_proto::session::SessionError;
 
 use crate::audit::About;
 use crate::context::Principal;
 use crate::error::{BodyError, Error};
 use crate::host::Host;
+use crate::link_terms::LinkTerms;
 use crate::partial_response::FieldMask;
 use crate::registry::{Registry, ServedMethod};
 
 /// Query parameters that are credentials. They are not stored.
-const CREDENTIALS: [&str; 5] = [
+const CREDENTIALS: [&str; 6] = [
+    "X-Windlass-Link",
     "access_token",
     "key",
     "oauth_token",
@@ -74,6 +78,9 @@ pub(crate) struct StartRequest {
     // Versions without it wrote rows without this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<String>,
+    /// What the signed link of the request allows, if it came with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) link: Option<LinkTerms>,
     /// Who started the upload, if that was established. Not in the JSON: the session's row has it
     /// as its `owner`.
     #[serde(skip)]
@@ -108,6 +115,11 @@ impl UploadHead<'_> {
             .or_else(|| type_in_metadata(metadata))
             .unwrap_or_else(|| "application/octet-stream".to_owned());
         self.check_type(&content_type)?;
+        // Some APIs take the type of the metadata instead.
+        self.check_link_type(&content_type)?;
+        if let Some(stated) = type_in_metadata(metadata) {
+            self.check_link_type(&stated)?;
+        }
         check_reply_parameters(self.query)?;
         let in_metadata = ExpectedDigests::from_metadata(metadata)?;
         let ServedMethod {
@@ -128,8 +140,26 @@ impl UploadHead<'_> {
             expected_digests: expected_digests.merge(in_metadata)?,
             conditions: conditions(self.headers),
             origin: None,
+            link: self.link().cloned(),
             principal: self.principal.cloned(),
         })
+    }
+
+    fn link(&self) -> Option<&LinkTerms> {
+        self.principal.and_then(Principal::link)
+    }
+
+    fn check_link_type(&self, content_type: &str) -> Result<(), Error> {
+        match self.link() {
+            Some(link) if !link.accepts(content_type) => Err(Error::LinkMediaType {
+                content_type: content_type.to_owned(),
+                accepted: link
+                    .media_type()
+                    .map(ToString::to_string)
+                    .unwrap_or_default(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn check_type(&self, content_type: &str) -> Result<(), Error> {
@@ -267,6 +297,23 @@ impl StartRequest {
         self.metadata.is_empty()
     }
 
+    /// Returns the maximum size in bytes that the signed link allows; `None` without such a limit.
+    pub(crate) fn link_max_size(&self) -> Option<u64> {
+        self.link.as_ref().and_then(LinkTerms::max_size)
+    }
+
+    /// Returns the error for the reply: a limit that the signed link sets is called so.
+    pub(crate) fn explain(&self, error: impl Into<Error>) -> Error {
+        match error.into() {
+            Error::Protocol(ProtocolError::Session(SessionError::TooLarge { limit }))
+                if self.link_max_size() == Some(limit) =>
+            {
+                Error::LinkMediaSize { limit }
+            }
+            error => error,
+        }
+    }
+
     /// Whether it was a POST, which creates a resource.
     pub(crate) fn creates(&self) -> bool {
         self.http_method == HttpMethod::POST.as_str()
@@ -298,6 +345,7 @@ impl StartRequest {
             expected_digests: ExpectedDigests::default(),
             conditions: Vec::new(),
             origin: None,
+            link: None,
             principal: None,
         }
     }

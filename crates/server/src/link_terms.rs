@@ -1,0 +1,114 @@
+//! What a signed link is good for, as a part of the principal that it stands for.
+
+use serde::{Deserialize, Serialize};
+use windlass_discovery::MediaRange;
+use windlass_discovery::media_range::accepts;
+
+/// What a signed link is good for. An implementation of [`Authorize`](crate::Authorize) attaches it to
+/// the principal of a request with [`Principal::with_link`](crate::Principal::with_link).
+///
+/// The server enforces it: the request uploads or downloads media, and does nothing else. The terms of
+/// an upload are stored with its session, so that they bind the requests that follow.
+///
+/// ```
+/// use windlass_server::{LinkPurpose, LinkTerms, Principal};
+///
+/// let terms = LinkTerms::new(LinkPurpose::Upload).with_max_size(10 << 20);
+/// let principal = Principal::new("link:7").with_link(terms);
+/// ```
+// The terms of an upload are stored in the start request, so the names of the fields are a format on
+// disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkTerms {
+    purpose: LinkPurpose,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_size: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    media_type: Option<MediaRange>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    single_use: Option<SingleUse>,
+}
+
+/// What a request with a link does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum LinkPurpose {
+    /// It uploads media.
+    Upload,
+    /// It downloads media.
+    Download,
+}
+
+/// A link that counts once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SingleUse {
+    /// Id of the link.
+    pub(crate) id: String,
+    /// Time of its expiry, in seconds since the Unix epoch.
+    pub(crate) expires: u64,
+}
+
+impl LinkTerms {
+    /// Returns the terms of a link for any media, as often as its holder likes.
+    pub fn new(purpose: LinkPurpose) -> Self {
+        Self {
+            purpose,
+            max_size: None,
+            media_type: None,
+            single_use: None,
+        }
+    }
+
+    /// Bounds the size of an upload's media, in bytes.
+    #[must_use]
+    pub fn with_max_size(self, max_size: u64) -> Self {
+        Self {
+            max_size: Some(max_size),
+            ..self
+        }
+    }
+
+    /// Limits an upload to media of these types.
+    #[must_use]
+    pub fn with_media_type(self, media_type: MediaRange) -> Self {
+        Self {
+            media_type: Some(media_type),
+            ..self
+        }
+    }
+
+    /// Lets the link count once: one upload is finished, or one download begins. `id` is the link's, and
+    /// `expires` the time of its expiry in seconds since the Unix epoch. The server remembers the use
+    /// until no upload can be under way that was begun before.
+    #[must_use]
+    pub fn once(self, id: impl Into<String>, expires: u64) -> Self {
+        let id = id.into();
+        Self {
+            single_use: Some(SingleUse { id, expires }),
+            ..self
+        }
+    }
+
+    pub(crate) fn purpose(&self) -> LinkPurpose {
+        self.purpose
+    }
+
+    pub(crate) fn max_size(&self) -> Option<u64> {
+        self.max_size
+    }
+
+    pub(crate) fn media_type(&self) -> Option<&MediaRange> {
+        self.media_type.as_ref()
+    }
+
+    pub(crate) fn single_use(&self) -> Option<&SingleUse> {
+        self.single_use.as_ref()
+    }
+
+    /// Whether media of this type may be uploaded.
+    pub(crate) fn accepts(&self, content_type: &str) -> bool {
+        let range = self.media_type.as_ref();
+        range.is_none_or(|range| accepts(std::slice::from_ref(range), content_type))
+    }
+}
