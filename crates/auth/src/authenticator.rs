@@ -5,9 +5,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use windlass_discovery::Method;
-use windlass_server::{Access, AccessError, AccessRequest, Authorize, Principal};
+use windlass_server::{
+    Access, AccessError, AccessRequest, Authorize, Clock as _, Principal, SystemClock,
+};
 
 use crate::credentials::Credentials;
+use crate::links::{self, LinkKeys};
 use crate::policy::Policy;
 use crate::proxy::TrustedProxy;
 use crate::scheme::TokenScheme;
@@ -22,6 +25,8 @@ pub struct Rules {
     pub keys: SecretTable,
     /// The proxies whose headers are believed. They are asked if the request has no credentials.
     pub proxies: Vec<TrustedProxy>,
+    /// The keys of signed links. A link counts before all other credentials.
+    pub links: LinkKeys,
     /// The table of what is allowed.
     pub policy: Policy,
 }
@@ -75,6 +80,10 @@ impl Rules {
         request: &AccessRequest<'_>,
     ) -> Result<Option<Principal>, AccessError> {
         let credentials = Credentials::find(request.uri, request.headers)?;
+        if let Some(link) = links::find(request.uri)? {
+            let now = SystemClock.now().as_millis() / 1000;
+            return self.links.principal(&link, request, now).map(Some);
+        }
         if let Some(token) = credentials.token {
             return self.bearer(token).await.map(Some);
         }
@@ -132,6 +141,10 @@ impl Authorize for Authenticator {
         principal: Option<&Principal>,
         method: &Method,
     ) -> Result<(), AccessError> {
+        // A link is good for one path. The server sees to it that the method there takes or gives media.
+        if principal.is_some_and(|principal| principal.link().is_some()) {
+            return Ok(());
+        }
         if !self.rules().policy.allows(principal, method) {
             return Err(match principal {
                 Some(_) => AccessError::Forbidden {

@@ -15,6 +15,7 @@ use crate::authenticator::Rules;
 use crate::introspection::IntrospectionScheme;
 use crate::jwt::JwtScheme;
 use crate::jwt::key_set::KeySetError;
+use crate::links::{LinkKeys, LinkSecret, Revocation, is_key_id};
 use crate::policy::{Grant, Policy};
 use crate::proxy::TrustedProxy;
 use crate::scheme::TokenScheme;
@@ -122,6 +123,9 @@ pub struct AuthFile {
     jwt: Vec<JwtEntry>,
     /// The service that is asked about other tokens.
     introspection: Option<IntrospectionEntry>,
+    /// Keys of signed links, and revoked links.
+    #[serde(default)]
+    links: LinksEntry,
     /// The policy.
     #[serde(default)]
     allow: Vec<Grant>,
@@ -147,6 +151,50 @@ struct ProxyEntry {
     principal_header: HeaderName,
     #[serde(default, deserialize_with = "optional_header_name")]
     groups_header: Option<HeaderName>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinksEntry {
+    #[serde(default)]
+    keys: Vec<LinkKeyEntry>,
+    #[serde(default)]
+    revoked: Vec<Revocation>,
+}
+
+/// A key: its secret, or the file that has it.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "LinkKeyFields")]
+struct LinkKeyEntry {
+    id: String,
+    secret: Result<LinkSecret, PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkKeyFields {
+    id: String,
+    secret: Option<LinkSecret>,
+    secret_file: Option<PathBuf>,
+}
+
+impl TryFrom<LinkKeyFields> for LinkKeyEntry {
+    type Error = &'static str;
+
+    fn try_from(fields: LinkKeyFields) -> Result<Self, &'static str> {
+        if !is_key_id(&fields.id) {
+            return Err("the id of a key has 1 to 64 letters, digits, - and _");
+        }
+        let secret = match (fields.secret, fields.secret_file) {
+            (Some(secret), None) => Ok(secret),
+            (None, Some(path)) => Err(path),
+            _ => return Err("a key has either secret or secret_file"),
+        };
+        Ok(Self {
+            id: fields.id,
+            secret,
+        })
+    }
 }
 
 /// An id that is not empty.
@@ -198,6 +246,23 @@ impl AuthFile {
         })
     }
 
+    /// Reads the secrets of keys of links that are in files of their own, by `read`. Keys whose files
+    /// are not read are left out of the rules.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn read_secrets<E>(
+        &mut self,
+        read: impl Fn(&Path) -> Result<LinkSecret, E>,
+    ) -> Result<(), E> {
+        for key in &mut self.links.keys {
+            if let Err(path) = &key.secret {
+                key.secret = Ok(read(path)?);
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the rules that the file describes.
     ///
     /// Tokens that they need not check again, and keys of issuers, are remembered by the rules: new
@@ -233,9 +298,23 @@ impl AuthFile {
             schemes,
             keys: table(self.keys),
             proxies: proxies.collect(),
+            links: link_keys(self.links),
             policy,
         })
     }
+}
+
+fn link_keys(entries: LinksEntry) -> LinkKeys {
+    let mut links = LinkKeys::default();
+    for key in entries.keys {
+        if let Ok(secret) = key.secret {
+            links.insert(key.id, &secret);
+        }
+    }
+    for revocation in entries.revoked {
+        links.revoke(revocation);
+    }
+    links
 }
 
 fn first_twice<'a>(mut names: impl Iterator<Item = &'a IssuerName>) -> Option<&'a IssuerName> {
@@ -288,6 +367,51 @@ mod tests {
         assert_eq!((key.id(), key.scopes()), ("web", None));
         assert_eq!(rules.proxies[0].principal_header, "x-forwarded-user");
         assert_eq!(rules.schemes.len(), 1);
+    }
+
+    #[test]
+    fn keys_of_links_have_their_secrets_in_the_file_or_in_one_of_their_own() {
+        let text = format!(
+            "[[links.keys]]\nid = 'new'\nsecret_file = 'new.key'\n\
+             [[links.keys]]\nid = 'old'\nsecret = '{HASH}'\n\
+             [[links.revoked]]\nid = 'a'\n[[links.revoked]]\nid = 'b'\nexpires = 9\n"
+        );
+        let first_key = |file: AuthFile| {
+            let shown = format!("{:?}", file.into_rules().links);
+            assert!(!shown.contains(&HASH[..4]), "{shown}");
+            shown.find("\"new\"").is_some()
+        };
+        let mut file = AuthFile::parse(&text).unwrap();
+        let read = |path: &Path| {
+            assert_eq!(path, Path::new("new.key"));
+            HASH.parse::<LinkSecret>()
+        };
+        file.read_secrets(read).unwrap();
+        assert!(first_key(file));
+        // A file that is not read has no secret.
+        assert!(!first_key(AuthFile::parse(&text).unwrap()));
+        let mut file = AuthFile::parse(&text).unwrap();
+        assert_eq!(file.read_secrets(|_| Err("unreadable")), Err("unreadable"));
+    }
+
+    #[test]
+    fn keys_of_links_that_cannot_be_used_are_errors_without_their_secret() {
+        let key = |rest: &str| format!("[[links.keys]]\n{rest}");
+        let short = key("id = 'a'\nsecret = 's3cret'\n");
+        check_error(&short, 3, "32 bytes or more");
+        let error = AuthFile::parse(&short).unwrap_err();
+        assert!(!error.to_string().contains("s3cret"), "{error}");
+        for rest in [
+            "id = 'a'\n".to_owned(),
+            format!("id = 'a'\nsecret = '{HASH}'\nsecret_file = 'b'\n"),
+        ] {
+            check_error(&key(&rest), 1, "either secret or secret_file");
+        }
+        for id in ["", "a.b", "a b"] {
+            let rest = format!("id = '{id}'\nsecret_file = 'b'\n");
+            check_error(&key(&rest), 1, "letters, digits");
+        }
+        check_error("[links]\nkey = 1\n", 2, "unknown field `key`");
     }
 
     #[test]

@@ -39,6 +39,7 @@
 //! | `signatures` | verification by ring |
 //! | `service_url` | URLs of issuers, and what is fetched from them |
 //! | `proxy` | principals that a proxy in front has established |
+//! | `links` | signed links: making them, and checking them |
 //! | `policy` | the table of what is allowed |
 //! | `file` | the file that all of it is read from |
 //!
@@ -58,6 +59,7 @@ mod dev_tokens;
 mod file;
 mod introspection;
 mod jwt;
+mod links;
 mod policy;
 mod proxy;
 mod scheme;
@@ -73,6 +75,7 @@ pub use dev_tokens::{DevTokenService, DevTokens};
 pub use file::{AuthFile, AuthFileError, RulesError, Services};
 pub use introspection::INTROSPECTIONS;
 pub use jwt::key_set::KeySetError;
+pub use links::{InvalidSecret, LINK_PARAMETER, Link, LinkKeys, LinkSecret, Revocation};
 pub use policy::{Grant, Policy};
 pub use proxy::TrustedProxy;
 pub use scheme::TokenScheme;

@@ -22,6 +22,7 @@ fn rules() -> Rules {
             principal_header: http::HeaderName::from_static("x-forwarded-user"),
             groups_header: None,
         }],
+        links: LinkKeys::default(),
         policy: Policy::default(),
     }
 }
