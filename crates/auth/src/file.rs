@@ -263,6 +263,11 @@ impl AuthFile {
         Ok(())
     }
 
+    /// Returns the keys of links and the revoked links alone, for programs that make links.
+    pub fn into_link_keys(self) -> LinkKeys {
+        link_keys(self.links)
+    }
+
     /// Returns the rules that the file describes.
     ///
     /// Tokens that they need not check again, and keys of issuers, are remembered by the rules: new
@@ -377,7 +382,7 @@ mod tests {
              [[links.revoked]]\nid = 'a'\n[[links.revoked]]\nid = 'b'\nexpires = 9\n"
         );
         let first_key = |file: AuthFile| {
-            let shown = format!("{:?}", file.into_rules().links);
+            let shown = format!("{:?}", file.into_link_keys());
             assert!(!shown.contains(&HASH[..4]), "{shown}");
             shown.find("\"new\"").is_some()
         };

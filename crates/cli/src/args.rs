@@ -5,6 +5,7 @@
 //! environment variable and a key of the configuration file follow the same rules.
 
 mod client;
+mod sign;
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub(crate) use client::{
     CancelArgs, ConnectionArgs, DownloadArgs, JournalArgs, ResumeArgs, StatusArgs, TokenArgs,
     UploadArgs, UploadsArgs, VerbosityArgs,
 };
+pub(crate) use sign::{SignArgs, SignedMethod};
 
 /// A server and a client for Google's media upload protocol.
 ///
@@ -50,6 +52,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     Cancel(CancelArgs),
     Download(DownloadArgs),
+    Sign(SignArgs),
     Discovery(DiscoveryArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

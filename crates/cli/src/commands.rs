@@ -7,6 +7,7 @@ mod generate;
 mod hints;
 mod journal;
 mod serve;
+mod sign;
 mod store;
 mod transfers;
 mod upload;
@@ -52,6 +53,7 @@ pub(crate) fn run(command: Command) -> Result<Code, Error> {
         Command::Status(args) => block_on(journal::run_status(args)),
         Command::Cancel(args) => block_on(journal::run_cancel(args)),
         Command::Download(args) => block_on(download::run(args)),
+        Command::Sign(args) => sign::run(&args),
         Command::Discovery(args) => Ok(discovery::run(&args)?),
         Command::Completions(args) => {
             generate::completions(&args);
@@ -72,6 +74,8 @@ pub(crate) fn run(command: Command) -> Result<Code, Error> {
 pub(crate) enum Error {
     #[error(transparent)]
     Serve(#[from] serve::Error),
+    #[error(transparent)]
+    Sign(#[from] sign::SignError),
     #[error(transparent)]
     Settings(#[from] settings::Error),
     #[error(transparent)]
@@ -133,7 +137,8 @@ impl Error {
             Self::Verify(error) => store::verify_exit_code(error),
             Self::Backup(error) => store::backup_exit_code(error),
             Self::Client(error) => hints::exit_code(error),
-            Self::Settings(_)
+            Self::Sign(_)
+            | Self::Settings(_)
             | Self::Token(_)
             | Self::NotUnicode { .. }
             | Self::MetadataNotJson(_)
@@ -160,6 +165,7 @@ impl Error {
             Self::Serve(error) => return error.hint(),
             Self::Discovery(error) => return error.hint(),
             Self::Settings(error) => return error.hint(),
+            Self::Sign(error) => return error.hint().map(str::to_owned),
             Self::Verify(error) => return store::verify_hint(error).map(str::to_owned),
             Self::Backup(error) => return store::backup_hint(error).map(str::to_owned),
             Self::Client(error) => return hints::hint(error, hints::HintContext::default()),

@@ -232,7 +232,7 @@ fn file_name(url: &Url) -> Option<String> {
 }
 
 /// Adds `alt=media` to the URL, unless the URL has an `alt`.
-fn with_media(url: &Url) -> Url {
+pub(super) fn with_media(url: &Url) -> Url {
     let mut url = url.clone();
     if !url.query_pairs().any(|(name, _)| name == "alt") {
         url.query_pairs_mut().append_pair("alt", "media");

@@ -42,6 +42,7 @@ use reload::Reloadable;
 
 pub(crate) use audit::AuditFileError;
 pub(crate) use authentication::AuthenticationError;
+pub(super) use authentication::read_link_keys;
 pub(crate) use certificate::CertificateError;
 
 /// The time limit for closing the store.

@@ -44,6 +44,7 @@ mod restart;
 mod routes;
 mod secrets;
 mod server;
+mod signed_links;
 mod simple;
 mod size_limit;
 mod slow;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use windlass_auth::{
-    AuthFile, AuthFileError, Authenticator, DevTokens, Rules, RulesError, SecretHash, SecretTable,
-    Services,
+    AuthFile, AuthFileError, Authenticator, DevTokens, LinkKeys, LinkSecret, Rules, RulesError,
+    SecretHash, SecretTable, Services,
 };
 use windlass_server::{Principal, SystemClock};
 
@@ -49,6 +49,8 @@ pub(crate) enum AuthenticationError {
     },
     #[error("the token in {} is empty or has characters that no token has", path.display())]
     Token { path: PathBuf },
+    #[error("the secret of links in {} is not 32 bytes or more as base64 or hexadecimal digits", path.display())]
+    LinkSecret { path: PathBuf },
     #[error("{}", path.display())]
     File {
         path: PathBuf,
@@ -117,11 +119,7 @@ impl Sources {
     }
 
     fn read_auth_file(&self, path: &Path) -> Result<Rules, AuthenticationError> {
-        let text = read("auth.file", path)?;
-        let file = AuthFile::parse(&text).map_err(|source| AuthenticationError::File {
-            path: path.to_owned(),
-            source,
-        })?;
+        let file = read_auth_file("auth.file", path)?;
         let directory = path.parent().unwrap_or(Path::new(""));
         let services = Services {
             outbound: Arc::clone(&self.outbound) as Arc<_>,
@@ -134,6 +132,32 @@ impl Sources {
             source,
         })
     }
+}
+
+fn read_auth_file(key: &'static str, path: &Path) -> Result<AuthFile, AuthenticationError> {
+    let text = read(key, path)?;
+    let mut file = AuthFile::parse(&text).map_err(|source| AuthenticationError::File {
+        path: path.to_owned(),
+        source,
+    })?;
+    let base = path.parent().unwrap_or(Path::new(""));
+    file.read_secrets(|secret| read_link_secret(&base.join(secret)))?;
+    Ok(file)
+}
+
+/// Reads the keys of links in a file of credentials, which the setting or the flag `key` names.
+pub(in crate::commands) fn read_link_keys(
+    key: &'static str,
+    path: &Path,
+) -> Result<LinkKeys, AuthenticationError> {
+    Ok(read_auth_file(key, path)?.into_link_keys())
+}
+
+fn read_link_secret(path: &Path) -> Result<LinkSecret, AuthenticationError> {
+    let text = read("links.keys.secret_file", path)?;
+    text.parse().map_err(|_| AuthenticationError::LinkSecret {
+        path: path.to_owned(),
+    })
 }
 
 fn read_token(path: &Path) -> Result<SecretHash, AuthenticationError> {
@@ -165,6 +189,9 @@ impl AuthenticationError {
                 "write letters, digits and -._~+/= on one line, for example the output of \
                  `openssl rand -hex 32`",
             ),
+            Self::LinkSecret { .. } => {
+                Some("write the output of `openssl rand -base64 32` on one line")
+            }
             Self::File { .. } | Self::Rules { .. } => {
                 Some("docs/configuration.md, \"The file of credentials\", has an example")
             }
