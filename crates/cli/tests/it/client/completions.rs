@@ -41,6 +41,7 @@ fn every_command_has_a_manual_page() {
         "-man",
         "-resume",
         "-serve",
+        "-sign",
         "-status",
         "-upload",
         "-uploads",
