@@ -79,11 +79,12 @@ impl Rules {
         &self,
         request: &AccessRequest<'_>,
     ) -> Result<Option<Principal>, AccessError> {
-        let credentials = Credentials::find(request.uri, request.headers)?;
+        // First: a browser may send credentials of its own, which a link does not need.
         if let Some(link) = links::find(request.uri)? {
             let now = SystemClock.now().as_millis() / 1000;
             return self.links.principal(&link, request, now).map(Some);
         }
+        let credentials = Credentials::find(request.uri, request.headers)?;
         if let Some(token) = credentials.token {
             return self.bearer(token).await.map(Some);
         }

@@ -272,7 +272,10 @@ async fn media(server: &ServerState, head: CallHead<'_>) -> Result<Reply, Error>
         });
     }
     // A host of its own has the media of those APIs that are on every host.
+    // A signed link counts on the host for which it was signed.
+    let has_link = head.principal.is_some_and(|it| it.link().is_some());
     if !head.media_only
+        && !has_link
         && head.method.served.host.is_none()
         && let Some(reply) =
             download_host::redirection(&server.settings, head.headers, head.base_url, head.uri)

@@ -98,6 +98,11 @@ async fn token_is_given_to_whom_the_request_names() {
             Some(scopes),
         ),
         (
+            "grant_type=refresh_token&refresh_token=1%2F%2F0gReal".to_owned(),
+            "user-03413b7e916468b3",
+            None,
+        ),
+        (
             "grant_type=client_credentials&client_id=robot&client_secret=x".to_owned(),
             "robot",
             None,

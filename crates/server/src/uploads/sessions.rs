@@ -237,6 +237,11 @@ impl Sessions {
     /// Whether the principal may use the session. It may not if the API keeps owners apart and another
     /// principal has started the session. Without a principal the URI is the credential.
     fn is_open_to(&self, start_request: &StartRequest, principal: Option<&Principal>) -> bool {
+        // The URI of a session that a link has started is a credential of its own, and what continues
+        // it has the link no more.
+        if start_request.link.is_some() {
+            return true;
+        }
         // Of an API that is not served any more nothing is known, and nothing is made.
         let (Some(_), Ok(method)) = (principal, start_request.method(&self.registry)) else {
             return true;

@@ -112,13 +112,13 @@ impl UploadHead<'_> {
         expected_digests: ExpectedDigests,
     ) -> Result<StartRequest, Error> {
         let content_type = content_type
-            .or_else(|| type_in_metadata(metadata))
+            .or_else(|| types_in_metadata(metadata).next().map(str::to_owned))
             .unwrap_or_else(|| "application/octet-stream".to_owned());
         self.check_type(&content_type)?;
         // Some APIs take the type of the metadata instead.
         self.check_link_type(&content_type)?;
-        if let Some(stated) = type_in_metadata(metadata) {
-            self.check_link_type(&stated)?;
+        for stated in types_in_metadata(metadata) {
+            self.check_link_type(stated)?;
         }
         check_reply_parameters(self.query)?;
         let in_metadata = ExpectedDigests::from_metadata(metadata)?;
@@ -383,18 +383,12 @@ fn check_reply_parameters(query: &Parameters) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the media type that the metadata states. Drive calls the field `mimeType`, Cloud Storage
-/// `contentType`.
-fn type_in_metadata(metadata: &Map<String, Value>) -> Option<String> {
-    let field = |name| {
-        metadata
-            .get(name)
-            .and_then(Value::as_str)
-            .filter(|text| !text.is_empty())
-    };
-    field("mimeType")
-        .or_else(|| field("contentType"))
-        .map(str::to_owned)
+/// Returns the media types that the metadata states. Drive calls the field `mimeType`, Cloud Storage
+/// `contentType`; each ignores the other one.
+fn types_in_metadata(metadata: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let fields = ["mimeType", "contentType"].into_iter();
+    let stated = fields.filter_map(|name| metadata.get(name)?.as_str());
+    stated.filter(|text| !text.is_empty())
 }
 
 /// Writes the query without its credentials.

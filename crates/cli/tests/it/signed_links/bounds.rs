@@ -163,6 +163,14 @@ fn media_of_another_type_than_the_link_allows_is_refused() {
             "image/png",
             SMALL,
         ),
+        // Each API ignores the field of the others.
+        multipart(
+            &linked,
+            &link,
+            r#"{"mimeType":"image/png","contentType":"text/plain"}"#,
+            "image/png",
+            SMALL,
+        ),
         start(&linked, &link, "text/plain").body(""),
         start(&linked, &link, "image/png").body(r#"{"mimeType":"text/plain"}"#),
         x_goog
