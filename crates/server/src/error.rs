@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use windlass_proto::batch::BatchError;
-use windlass_proto::dialect::{Condition, Dialect};
+use windlass_proto::dialect::{Condition, Dialect, Google};
 use windlass_proto::digest::{DigestMismatch, ExpectedDigestsError};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::MetadataError;
@@ -234,6 +234,18 @@ impl Error {
                 | Self::LinkUsed
                 | Self::LinkPurpose { .. }
         )
+    }
+
+    /// Returns what the sender of a call is told that authorization refuses and that is let through to
+    /// what is public: this error if it is about the state of something public or of the server, else the
+    /// refusal. Other errors would tell which resources exist.
+    pub(crate) fn or_refusal(self, refusal: &AccessError) -> Self {
+        let status = error_reply(&Google, &self).status;
+        let is_of_public = [StatusCode::NOT_MODIFIED, StatusCode::PRECONDITION_FAILED];
+        if status.is_server_error() || is_of_public.contains(&status) {
+            return self;
+        }
+        Self::Access(refusal.clone())
     }
 
     /// Whether the body of the request broke off or stalled, so that its client has probably gone.

@@ -118,6 +118,20 @@ pub trait ApiHandler: Send + Sync + 'static {
         false
     }
 
+    /// Whether the handler decides itself who may read by this method, so that authorization does not
+    /// refuse the call by itself. For APIs with public resources. Default: no method.
+    ///
+    /// It counts for GET and HEAD, and for an API with
+    /// [`Access::Shared`](windlass_discovery::Access) alone. A call without credentials, or with valid ones that do not allow the
+    /// method, then reaches the handler with [`Call::refusal`], and the handler must refuse what is
+    /// not public, by [`Call::check_public`], before it looks at the conditions of the call.
+    /// Wrong credentials are refused as ever. Whatever the handler finds wrong with such a call, the
+    /// client is told the refusal alone.
+    fn guards(&self, method: &Method) -> bool {
+        let _ = method;
+        false
+    }
+
     /// Returns the deliveries of the events that the handler leaves. Called once. Default: none.
     fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {
         Vec::new()
@@ -150,6 +164,9 @@ pub struct Call<'a> {
     /// [`Settings::unowned_principal`](crate::Settings::unowned_principal). Of interest only to handlers
     /// that [separate owners](ApiHandler::separates_owners) themselves.
     pub separate_owner: Option<&'a Principal>,
+    /// Why authorization refuses the call; `None` if it is allowed, as all calls are of methods that
+    /// the handler does not guard ([`ApiHandler::guards`]).
+    pub refusal: Option<&'a AccessError>,
     /// Read access to the stores.
     pub lookup: StoreReader<'a>,
     /// Conditions of the request.
@@ -171,6 +188,17 @@ impl Call<'_> {
     /// this one by themselves; a handler sets it where an upload takes the place of another one's.
     pub fn owner(&self) -> Option<String> {
         self.principal.map(Principal::to_string)
+    }
+
+    /// Refuses a call that authorization does not allow, unless what it reads is public.
+    ///
+    /// # Errors
+    /// [`Rejection::Access`] with [`Call::refusal`].
+    pub fn check_public(&self, is_public: bool) -> Result<(), Rejection> {
+        match self.refusal {
+            Some(refusal) if !is_public => Err(Rejection::Access(refusal.clone())),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the rejection of a method that the handler does not implement.

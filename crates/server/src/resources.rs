@@ -12,6 +12,7 @@ use windlass_proto::parameters::{Alt, Parameters, StandardParameters};
 use windlass_store::{ChangeSet, LedgerError, ResourceChange};
 
 use crate::audit::{About, AuditAction, AuditOutcome};
+use crate::auth::AccessError;
 use crate::body::RequestBody;
 use crate::capacity::{Permit, json_cost};
 use crate::context::Principal;
@@ -50,6 +51,8 @@ pub(crate) struct CallHead<'a> {
     pub(crate) version: Version,
     pub(crate) base_url: &'a str,
     pub(crate) principal: Option<&'a Principal>,
+    /// Why authorization refuses it, if only its handler can tell whether it reads something public.
+    pub(crate) refusal: Option<&'a AccessError>,
     /// Whether it is a call in a batch.
     pub(crate) in_batch: bool,
     pub(crate) uri: &'a Uri,
@@ -89,6 +92,7 @@ impl<'h> CallHead<'h> {
             fresh_id,
             base_url: self.base_url,
             principal: self.principal,
+            refusal: self.refusal,
             separate_owner: *separate_owner,
             lookup: StoreReader::new(&server.store_handles, namespace),
             conditions: Conditions::of(self.http_method, self.headers),
@@ -271,17 +275,6 @@ async fn media(server: &ServerState, head: CallHead<'_>) -> Result<Reply, Error>
             method: method.id.clone(),
         });
     }
-    // A host of its own has the media of those APIs that are on every host.
-    // A signed link counts on the host for which it was signed.
-    let has_link = head.principal.is_some_and(|it| it.link().is_some());
-    if !head.media_only
-        && !has_link
-        && head.method.served.host.is_none()
-        && let Some(reply) =
-            download_host::redirection(&server.settings, head.headers, head.base_url, head.uri)
-    {
-        return Ok(reply);
-    }
     let metadata = Map::new();
     let reply_memory = server.reply_memory();
     let ownership = server.ownership(head.method.served, head.principal);
@@ -295,6 +288,18 @@ async fn media(server: &ServerState, head: CallHead<'_>) -> Result<Reply, Error>
         attempt += 1;
         let handler = &*head.method.served.handler;
         let resource = handler.find(&call).await?;
+        // Not before, as a stranger must not be sent to media that is not public. A host of its own has the
+        // media of those APIs that are on every host.
+        // And a signed link counts on the host for which it was signed.
+        let has_link = head.principal.is_some_and(|it| it.link().is_some());
+        if !head.media_only
+            && !has_link
+            && head.method.served.host.is_none()
+            && let Some(reply) =
+                download_host::redirection(&server.settings, head.headers, head.base_url, head.uri)
+        {
+            return Ok(reply);
+        }
         let set_owner = download::Own {
             etag: handler.media_etag(&resource),
             headers: handler.media_headers(&resource),

@@ -9,7 +9,9 @@ use http::header::{CONTENT_LENGTH, ORIGIN};
 use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, StatusCode};
 use percent_encoding::percent_decode_str;
-use windlass_discovery::{Found, Location, Method, Numbers, Parameter, PathParameters, Target};
+use windlass_discovery::{
+    Access as ApiAccess, Found, Location, Method, Numbers, Parameter, PathParameters, Target,
+};
 use windlass_proto::command::{
     Command, Framing, MultipartHead, SessionHead, SimpleHead, StartHead, effective_method,
 };
@@ -91,9 +93,13 @@ pub(crate) async fn route(
     }
     let query = Parameters::parse(head.uri.query());
     let access = access_to(&destination, query.as_ref().ok());
-    context.principal = authenticate(server, head, context, stated, access).await?;
-    let empty = body.as_ref().is_none_or(|body| body.end_flag().is_set());
-    let framing = Framing::of(head.version, &head.headers, empty)?;
+    let principal = authenticate(server, head, context, stated, access).await;
+    let is_read = matches!(destination, Destination::Call) && reads(stated);
+    if is_read && principal == Err(AccessError::CredentialsMissing) {
+        return Box::pin(answer_stranger(server, head, context, body, record)).await;
+    }
+    context.principal = principal?;
+    let framing = framing_of(head, body.as_ref())?;
     check_path(path)?;
     let query = query?;
     let host = context.host.as_ref();
@@ -109,6 +115,7 @@ pub(crate) async fn route(
         query: &query,
         base_url: &context.base_url,
         principal: context.principal.as_ref(),
+        is_stranger: false,
         record,
     };
     let plain = match destination {
@@ -179,6 +186,38 @@ async fn authenticate(
     server.authorize.authenticate(&request).await
 }
 
+/// Answers a request without the credentials that the server demands: a method that its handler
+/// guards may read something public. All other errors are those of missing credentials, so that a
+/// stranger does not learn which paths and which resources exist.
+async fn answer_stranger(
+    server: &Arc<ServerState>,
+    head: &Parts,
+    context: &RequestContext,
+    body: &mut Option<RequestBody>,
+    record: &RequestRecord,
+) -> Result<Routing, Error> {
+    let answered = async {
+        framing_of(head, body.as_ref())?;
+        check_path(head.uri.path())?;
+        let host = context.host.as_ref();
+        let request = Routed {
+            server,
+            virtual_host: server.registry.on(host),
+            media_only: download_host::is_asked(&server.settings, host),
+            head,
+            http_method: &effective_method(&head.method, &head.headers)?,
+            query: &Parameters::parse(head.uri.query())?,
+            base_url: &context.base_url,
+            principal: None,
+            is_stranger: true,
+            record,
+        };
+        request.call(body).await.map(Routing::Answered)
+    };
+    let answered: Result<Routing, Error> = answered.await;
+    answered.map_err(|error| error.or_refusal(&AccessError::CredentialsMissing))
+}
+
 /// Where a path leads.
 enum Destination<'a> {
     /// To the discovery service.
@@ -210,10 +249,21 @@ fn access_to(destination: &Destination<'_>, query: Option<&Parameters>) -> Acces
     }
 }
 
+/// Returns how the length of the body is known.
+fn framing_of(head: &Parts, body: Option<&RequestBody>) -> Result<Framing, ProtocolError> {
+    let empty = body.is_none_or(|body| body.end_flag().is_set());
+    Framing::of(head.version, &head.headers, empty)
+}
+
 /// No method has a path that is not UTF-8; a 404 would mean that the resource does not exist.
 fn check_path(path: &str) -> Result<(), ProtocolError> {
     let decoded = percent_decode_str(path).decode_utf8();
     decoded.map(drop).map_err(|_| ProtocolError::PathNotUtf8)
+}
+
+/// Whether requests with this HTTP method read alone.
+fn reads(method: &HttpMethod) -> bool {
+    [HttpMethod::GET, HttpMethod::HEAD].contains(method)
 }
 
 /// Whether requests with this HTTP method may carry media.
@@ -247,14 +297,39 @@ struct Routed<'a> {
     query: &'a Parameters,
     base_url: &'a str,
     principal: Option<&'a Principal>,
+    /// Whether it has no credentials although the server demands some.
+    is_stranger: bool,
     record: &'a RequestRecord,
 }
 
 impl Routed<'_> {
     /// Refuses a call that the principal may not make.
     async fn authorize(&self, method: &Method) -> Result<(), AccessError> {
+        if self.is_stranger {
+            return Err(AccessError::CredentialsMissing);
+        }
         let authorize = &self.server.authorize;
         authorize.authorize(self.principal, method).await
+    }
+
+    /// As [`Routed::authorize`], for a call. Returns the refusal of a call that reads by a method which
+    /// its handler guards: the handler refuses what is not public.
+    async fn authorize_call(
+        &self,
+        ServedMethod { served, method }: ServedMethod<'_>,
+    ) -> Result<Option<AccessError>, AccessError> {
+        // What belongs to one principal is public to nobody else.
+        let is_shared = served.api.settings().access == ApiAccess::Shared;
+        let is_guarded = is_shared && reads(self.http_method) && served.handler.guards(method);
+        match self.authorize(method).await {
+            Ok(()) => Ok(None),
+            Err(refusal @ (AccessError::CredentialsMissing | AccessError::Forbidden { .. }))
+                if is_guarded =>
+            {
+                Ok(Some(refusal))
+            }
+            Err(refusal) => Err(refusal),
+        }
     }
 
     fn discovery(&self, request: &DiscoveryRequest<'_>) -> Result<Reply, Error> {
@@ -315,28 +390,37 @@ impl Routed<'_> {
             Found::Nothing => return Err(no_such(asked)),
         };
         self.record.method(&method.id);
-        self.authorize(method).await?;
-        check_parameters(method, &parameters, self.query)?;
-        let for_media = match target {
-            Target::Download => Some(for_media(self.head.uri.query())?),
-            Target::Plain | Target::Upload => None,
+        let served = self.virtual_host.of(method);
+        let refusal = self.authorize_call(served).await?;
+        let answered = async {
+            check_parameters(method, &parameters, self.query)?;
+            let for_media = match target {
+                Target::Download => Some(for_media(self.head.uri.query())?),
+                Target::Plain | Target::Upload => None,
+            };
+            let head = CallHead {
+                method: served,
+                raw_path: path,
+                path: &parameters,
+                query: for_media.as_ref().unwrap_or(self.query),
+                http_method: self.http_method,
+                headers: &self.head.headers,
+                version: self.head.version,
+                base_url: self.base_url,
+                principal: self.principal,
+                refusal: refusal.as_ref(),
+                in_batch: batch::is_inside(self.head),
+                uri: &self.head.uri,
+                media_only: self.media_only,
+            };
+            let body = body.as_mut().expect("nobody has taken the body yet");
+            call(self.server, head, body).await
         };
-        let head = CallHead {
-            method: self.virtual_host.of(method),
-            raw_path: path,
-            path: &parameters,
-            query: for_media.as_ref().unwrap_or(self.query),
-            http_method: self.http_method,
-            headers: &self.head.headers,
-            version: self.head.version,
-            base_url: self.base_url,
-            principal: self.principal,
-            in_batch: batch::is_inside(self.head),
-            uri: &self.head.uri,
-            media_only: self.media_only,
-        };
-        let body = body.as_mut().expect("nobody has taken the body yet");
-        call(self.server, head, body).await
+        let answered: Result<Reply, Error> = answered.await;
+        match &refusal {
+            Some(refusal) => answered.map_err(|error| error.or_refusal(refusal)),
+            None => answered,
+        }
     }
 
     async fn upload(

@@ -326,6 +326,7 @@ impl<'a> CallParts<'a> {
             fresh_id: &self.fresh_id,
             base_url: &start_request.base_url,
             principal: start_request.principal.as_ref(),
+            refusal: None,
             separate_owner: self.separate_owner,
             lookup: StoreReader::new(&server.store_handles, &self.namespace),
             conditions: Conditions::of(&self.conditions.0, &self.conditions.1),
