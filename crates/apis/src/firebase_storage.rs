@@ -8,7 +8,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
-use windlass_discovery::Api;
+use sha2::{Digest as _, Sha256};
+use windlass_discovery::{Api, Method};
 use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_server::{AccessError, ServedApi, patched_fields};
 use windlass_store::{Resource, ResourceChange};
@@ -30,6 +31,7 @@ pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     from_document: |api, _| ServedApi::with_default_handler(api),
 };
 
+const GET: &str = "firebasestorage.objects.get";
 const INSERT: &str = "firebasestorage.objects.insert";
 
 /// Maximum length of the name of an object in bytes, as in the service.
@@ -58,8 +60,8 @@ impl ApiHandler for FirebaseStorage {
     async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
         match (call.method.id.as_str(), media) {
             (INSERT, Some(media)) => insert(call, media).await,
-            ("firebasestorage.objects.get", _) => {
-                let object = named(call).await?;
+            (GET, _) => {
+                let object = readable(call).await?;
                 call.check_conditions(&etag(&object))?;
                 Ok(Answer::of(show(call, &object)))
             }
@@ -80,19 +82,13 @@ impl ApiHandler for FirebaseStorage {
         }
     }
 
-    /// The media of an object. A token of a download URL must be right; who may read without one is
-    /// not the handler's to say.
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
-        let object = named(call).await?;
-        let fields = fields_of(&object);
-        match call.query.first("token") {
-            Some(token) if text(&fields, "downloadTokens") != Some(token) => {
-                Err(Rejection::Access(AccessError::Forbidden {
-                    problem: "the token of the download URL is not that of the object".to_owned(),
-                }))
-            }
-            _ => Ok(object),
-        }
+        readable(call).await
+    }
+
+    /// The token of a download URL is a credential of its own.
+    fn guards(&self, method: &Method) -> bool {
+        method.id == GET
     }
 
     fn lock_key(&self, call: &Call<'_>) -> Option<String> {
@@ -254,6 +250,24 @@ async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
         changes: vec![replacing(object.clone())],
         ..Answer::of(show(call, &object))
     })
+}
+
+/// Returns the object that is read. The token of a download URL must be right. Without one, and without
+/// credentials where the server demands some, nothing is read.
+async fn readable(call: &Call<'_>) -> Result<Resource, Rejection> {
+    let object = named(call).await?;
+    // Hashes are compared: how long a comparison takes says nothing about the token.
+    let hash = |token: &str| <[u8; 32]>::from(Sha256::digest(token));
+    let token = call.query.first("token").map(hash);
+    let fields = fields_of(&object);
+    let right = text(&fields, "downloadTokens").map(hash);
+    call.check_public(token.is_some() && token == right)?;
+    if token.is_some() && token != right {
+        return Err(Rejection::Access(AccessError::Forbidden {
+            problem: "the token of the download URL is not that of the object".to_owned(),
+        }));
+    }
+    Ok(object)
 }
 
 async fn named(call: &Call<'_>) -> Result<Resource, Rejection> {
