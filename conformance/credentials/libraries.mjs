@@ -21,6 +21,11 @@ const calls = {
     const [back] = await file.download();
     return back.toString("base64");
   },
+  async publish({name, public: isPublic}) {
+    const storage = new Storage({apiEndpoint: rootUrl, projectId: "farm", useAuthWithCustomEndpoint: true});
+    const file = storage.bucket("barn").file(name);
+    await (isPublic ? file.makePublic() : file.makePrivate());
+  },
   // A client with the token of a user, which the library gets for a refresh token.
   async list({user}) {
     const client = new OAuth2Client({clientId: "id", clientSecret: "secret", endpoints: {oauth2TokenUrl: `${rootUrl}/token`}});

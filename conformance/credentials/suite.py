@@ -10,6 +10,8 @@ import os
 import pathlib
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 
 import googleapiclient
 import googleapiclient.errors as errors
@@ -70,6 +72,15 @@ def drive_client(server, credentials):
     return build("drive", "v3", credentials=credentials, discoveryServiceUrl=document, static_discovery=False)
 
 
+def read_as_stranger(server, name, bucket="barn"):
+    """The media of an object, or the status of the refusal."""
+    try:
+        with urllib.request.urlopen(f"{server.url}/{bucket}/{name}") as reply:
+            return reply.read()
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
 def round_trip(client, name):
     blob = client.bucket("barn").blob(name, chunk_size=CHUNK)
     blob.upload_from_file(io.BytesIO(LARGE), content_type="video/mp4")
@@ -94,6 +105,27 @@ def python(report, server, scratch):
         server.kill()
         server.start()
         round_trip(client, "goat")
+
+    def public_object():
+        """Everybody reads an object that the library has made public, until it is private again."""
+        blob = client.bucket("barn").blob("calf")
+        blob.upload_from_string(b"moo")
+        assert read_as_stranger(server, "calf") == 401
+        blob.make_public()
+        assert read_as_stranger(server, "calf") == b"moo", "it is not public"
+        assert "READER" in blob.acl.all().get_roles()
+        assert read_as_stranger(server, "cow") == 401
+        blob.make_private()
+        assert read_as_stranger(server, "calf") == 401
+
+    def public_bucket():
+        """So are the objects that are uploaded later, and their list."""
+        bucket = client.create_bucket("meadow")
+        bucket.make_public(future=True)
+        bucket.blob("lamb").upload_from_string(b"baa")
+        assert read_as_stranger(server, "lamb", "meadow") == b"baa", "it is not public"
+        with urllib.request.urlopen(f"{server.url}/storage/v1/b/meadow/o") as reply:
+            assert json.load(reply)["items"][0]["name"] == "lamb"
 
     def refused(credentials):
         """On a 401 the library refreshes its credentials, and says that it cannot."""
@@ -120,6 +152,8 @@ def python(report, server, scratch):
     report.case("python: a service account uploads and downloads", service_account_uploads)
     report.case("python: application default credentials", default_credentials)
     report.case("python: a token that the server has forgotten is refreshed", forgotten_token)
+    report.case("python: an object is made public and private", public_object)
+    report.case("python: a bucket is made public", public_bucket)
     report.case("python: without credentials", refused(AnonymousCredentials()))
     report.case("python: a wrong token", refused(UserCredentials("wrong")))
     report.case("python: users by refresh tokens, and in whose name a service account acts", users)
@@ -176,7 +210,14 @@ def javascript(report, server, scratch):
         assert "hay" in libraries.ask(call="list", user="dave")
 
     report.case("javascript: application default credentials", default_credentials)
+    def public_object():
+        libraries.ask(call="publish", name="sheep", public=True)
+        assert read_as_stranger(server, "sheep") == LARGE, "it is not public"
+        libraries.ask(call="publish", name="sheep", public=False)
+        assert read_as_stranger(server, "sheep") == 401
+
     report.case("javascript: a user by a refresh token", user)
+    report.case("javascript: an object is made public and private", public_object)
     libraries.close()
 
 

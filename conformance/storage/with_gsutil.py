@@ -226,6 +226,22 @@ def objects(report, gsutil):
             data = (back / "herd" / "north" / f"{n}.bin").read_bytes()
             assert data == media(1000 + n, seed=n), "other bytes came back"
 
+    def access_control():
+        cow = "gs://barn/stall/cow"
+        gsutil.run("acl", "ch", "-u", "AllUsers:R", cow)
+        assert '"allUsers"' in gsutil.run("acl", "get", cow)
+        gsutil.run("acl", "ch", "-d", "AllUsers", cow)
+        assert '"allUsers"' not in gsutil.run("acl", "get", cow)
+        gsutil.run("acl", "ch", "-u", "AllAuthenticatedUsers:R", cow)
+        assert '"allAuthenticatedUsers"' in gsutil.run("acl", "get", cow)
+        gsutil.run("acl", "ch", "-u", "ann@example.com:W", "gs://barn")
+        assert '"user-ann@example.com"' in gsutil.run("acl", "get", "gs://barn")
+        gsutil.run("defacl", "ch", "-u", "AllUsers:R", "gs://barn")
+        assert '"allUsers"' in gsutil.run("defacl", "get", "gs://barn")
+        gsutil.run("defacl", "ch", "-d", "AllUsers", "gs://barn")
+        gsutil.run("cp", "-a", "public-read", cow, "gs://barn/stall/bull")
+        assert '"allUsers"' in gsutil.run("acl", "get", "gs://barn/stall/bull")
+
     def composed():
         for n in range(3):
             gsutil.run("cp", "-", f"gs://barn/parts/{n}", stdin=media(MB + n, seed=n))
@@ -261,6 +277,7 @@ def objects(report, gsutil):
     report.case("gsutil setmeta", changed)
     report.case("gsutil cp and mv inside", copied)
     report.case("gsutil -m cp and rsync of folders", several)
+    report.case("gsutil acl and defacl", access_control)
     report.case("gsutil compose", composed)
     report.case("gsutil cp, 40 MB in parallel parts", in_parallel)
     gsutil_folders.run(report, gsutil)

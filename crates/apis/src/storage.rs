@@ -3,30 +3,35 @@
 //! | module | content |
 //! |---|---|
 //! | `buckets`, `objects`, `compose`, `listing` | the methods; pages of lists |
-//! | `bucket`, `object` | rows, names and JSON of each |
+//! | `access_controls` | the methods on access control lists |
+//! | `projection` | the JSON of replies, with lists or without |
+//! | `bucket`, `object`, `acl` | rows, names and JSON of each; lists |
 //!
 //! The preconditions of all of them, `ifGenerationMatch` and the like, are here.
 //!
-//! Only the live generation of an object exists. Methods on permissions, notifications, folders and
+//! Only the live generation of an object exists. Methods on policies, notifications, folders and
 //! versions are refused as not implemented.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::HeaderMap;
-use windlass_discovery::Api;
+use windlass_discovery::{Api, Method};
 use windlass_server::ServedApi;
 use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_store::Resource;
 
 use crate::{ApiProvider, description};
 
+mod access_controls;
+mod acl;
 mod bucket;
 mod buckets;
 mod compose;
 mod listing;
 mod object;
 mod objects;
+mod projection;
 
 use object::Object;
 
@@ -78,6 +83,7 @@ impl ApiHandler for StorageKind {
             "storage.objects.patch" => objects::patch(call).await,
             "storage.objects.rewrite" => objects::rewrite(call).await,
             "storage.objects.update" => objects::update(call).await,
+            id if access_controls::has(id) => access_controls::run(call).await,
             other => Err(Rejection::NotImplemented {
                 method: other.to_owned(),
             }),
@@ -90,6 +96,11 @@ impl ApiHandler for StorageKind {
 
     fn lock_key(&self, call: &Call<'_>) -> Option<String> {
         objects::turn(call)
+    }
+
+    /// What an access control list makes public.
+    fn guards(&self, method: &Method) -> bool {
+        ["storage.objects.get", "storage.objects.list"].contains(&method.id.as_str())
     }
 
     /// `/BUCKET/OBJECT`, at which the libraries for Go and restic read media. The rest of the XML API

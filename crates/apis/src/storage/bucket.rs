@@ -8,6 +8,7 @@ use windlass_server::handler::{Call, Rejection, first_version};
 use windlass_store::{Expected, Resource, ResourceChange};
 
 use super::Versions;
+use super::acl::Acl;
 use crate::record::{Fields, rfc3339};
 
 /// Collection of the buckets, by name.
@@ -48,6 +49,19 @@ pub(super) struct Bucket {
 struct Record {
     metageneration: u64,
     fields: Fields,
+    #[serde(default, flatten)]
+    lists: Lists,
+}
+
+/// The access control lists of a bucket. One that is not there is as [`Acl::default`].
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Lists {
+    /// Of the bucket itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) acl: Option<Acl>,
+    /// Of objects that come without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) default_object_acl: Option<Acl>,
 }
 
 impl Bucket {
@@ -67,10 +81,11 @@ impl Bucket {
     }
 
     /// Returns a new bucket.
-    pub(super) fn make(call: &Call<'_>, name: BucketName, fields: Fields) -> Self {
+    pub(super) fn make(call: &Call<'_>, name: BucketName, fields: Fields, lists: Lists) -> Self {
         let record = Record {
             metageneration: 1,
             fields,
+            lists,
         };
         let resource = Resource {
             collection: COLLECTION.to_owned(),
@@ -85,11 +100,17 @@ impl Bucket {
         Self { resource, record }
     }
 
-    /// Returns the bucket with other fields, and the change that writes it.
-    pub(super) fn changed(self, call: &Call<'_>, fields: Fields) -> (Self, ResourceChange) {
+    /// Returns the bucket with other fields and lists, and the change that writes it.
+    pub(super) fn changed(
+        self,
+        call: &Call<'_>,
+        fields: Fields,
+        lists: Lists,
+    ) -> (Self, ResourceChange) {
         let record = Record {
             metageneration: self.record.metageneration + 1,
             fields,
+            lists,
         };
         let expected = self.resource.version;
         let resource = Resource {
@@ -132,6 +153,43 @@ impl Bucket {
         &self.record.fields
     }
 
+    pub(super) fn lists(&self) -> &Lists {
+        &self.record.lists
+    }
+
+    /// Returns the access control list of the bucket.
+    pub(super) fn acl(&self) -> Option<&Acl> {
+        self.record.lists.acl.as_ref()
+    }
+
+    /// Returns the access control list of objects that come without one.
+    pub(super) fn default_object_acl(&self) -> Option<&Acl> {
+        self.record.lists.default_object_acl.as_ref()
+    }
+
+    /// Whether the lists of the bucket and of its objects are switched off.
+    pub(super) fn is_uniform(&self) -> bool {
+        is_uniform(&self.record.fields)
+    }
+
+    /// Refuses a call on lists that are switched off.
+    pub(super) fn check_has_lists(&self) -> Result<(), Rejection> {
+        if self.is_uniform() {
+            return Err(no_lists());
+        }
+        Ok(())
+    }
+
+    /// Refuses a call that authorization does not allow, unless this list of the bucket or of an object
+    /// in it makes public what it reads.
+    pub(super) fn check_public(&self, call: &Call<'_>, acl: Option<&Acl>) -> Result<(), Rejection> {
+        let iam = self.record.fields.get("iamConfiguration");
+        let prevention = iam.and_then(|iam| iam.get("publicAccessPrevention"));
+        let is_prevented = prevention.and_then(Value::as_str) == Some("enforced");
+        let is_listed = acl.is_some_and(|acl| acl.is_public(call.principal.is_some()));
+        call.check_public(is_listed && !is_prevented && !self.is_uniform())
+    }
+
     /// Returns the default storage class of objects.
     pub(super) fn storage_class(&self) -> &str {
         let class = self.record.fields.get("storageClass");
@@ -169,6 +227,27 @@ impl Bucket {
         set("storageClass", "STANDARD".to_owned());
         shown.extend(self.record.fields.clone());
         shown
+    }
+}
+
+/// Whether the fields of a bucket switch lists off: uniform bucket-level access, by its name of today
+/// or by its first one.
+pub(super) fn is_uniform(fields: &Fields) -> bool {
+    let iam = fields.get("iamConfiguration");
+    let is_enabled = |name: &str| {
+        let enabled = iam.and_then(|iam| iam.get(name)?.get("enabled"));
+        enabled == Some(&Value::Bool(true))
+    };
+    is_enabled("uniformBucketLevelAccess") || is_enabled("bucketPolicyOnly")
+}
+
+/// Returns the rejection of a call on lists that are switched off.
+pub(super) fn no_lists() -> Rejection {
+    Rejection::InvalidArgument {
+        problem:
+            "the bucket has no access control lists, because its uniform bucket-level access is \
+                  enabled; disable it first"
+                .to_owned(),
     }
 }
 

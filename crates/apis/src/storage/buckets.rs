@@ -4,7 +4,9 @@ use serde_json::{Map, Value, json};
 use windlass_server::handler::{Answer, Call, Rejection};
 use windlass_server::patched_fields;
 
-use super::bucket::{Bucket, BucketName, COLLECTION};
+use super::acl::{Acl, Kind};
+use super::bucket::{Bucket, BucketName, COLLECTION, Lists};
+use super::projection::{self, Projection};
 use super::{Access, Preconditions};
 use super::{bucket, listing, object};
 use crate::listing::{Cursor, PAGE_BYTES, PAGE_ROWS, Rows};
@@ -17,7 +19,8 @@ pub(super) async fn insert(call: &Call<'_>) -> Result<Answer, Rejection> {
     })?;
     let name = BucketName::parse(name)?;
     let fields = patched_fields(Map::new(), bucket::parse_fields(call.metadata)?);
-    let bucket = Bucket::make(call, name, fields);
+    let lists = lists(call, Lists::default(), &fields)?;
+    let bucket = Bucket::make(call, name, fields, lists);
     if call
         .lookup
         .resource(COLLECTION, bucket.name())
@@ -31,9 +34,10 @@ pub(super) async fn insert(call: &Call<'_>) -> Result<Answer, Rejection> {
             ),
         });
     }
+    let shown = projection::bucket(call, &bucket, Projection::of_new(call.metadata))?;
     Ok(Answer {
         changes: vec![bucket.insert()],
-        body: Some(bucket.show(call.base_url).into()),
+        body: Some(shown.into()),
         ..Answer::default()
     })
 }
@@ -41,7 +45,8 @@ pub(super) async fn insert(call: &Call<'_>) -> Result<Answer, Rejection> {
 /// `buckets.get`.
 pub(super) async fn show(call: &Call<'_>) -> Result<Answer, Rejection> {
     let bucket = find(call, Access::Read).await?;
-    Ok(Answer::of(bucket.show(call.base_url)))
+    let shown = projection::bucket(call, &bucket, Projection::NoAcl)?;
+    Ok(Answer::of(shown))
 }
 
 /// `buckets.getStorageLayout`: where a bucket is, and that it has no folders.
@@ -67,14 +72,14 @@ pub(super) async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
         bucket::parse_fields(call.metadata)?,
     );
     bucket::check_field(&fields)?;
-    Ok(change(call, bucket, fields))
+    change(call, bucket, fields)
 }
 
 /// `buckets.update`.
 pub(super) async fn update(call: &Call<'_>) -> Result<Answer, Rejection> {
     let bucket = find(call, Access::Write).await?;
     let fields = patched_fields(Map::new(), bucket::parse_fields(call.metadata)?);
-    Ok(change(call, bucket, fields))
+    change(call, bucket, fields)
 }
 
 /// `buckets.delete`. An object that is inserted meanwhile refuses the deletion; otherwise it would
@@ -118,7 +123,9 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
             break;
         }
         bytes += row.body.len();
-        items.push(Value::Object(Bucket::read(row).show(call.base_url)));
+        let bucket = Bucket::read(row);
+        let shown = projection::bucket(call, &bucket, Projection::NoAcl)?;
+        items.push(Value::Object(shown));
     }
     body.insert("items".into(), items.into());
     Ok(Answer::of(body))
@@ -132,11 +139,45 @@ async fn find(call: &Call<'_>, access: Access) -> Result<Bucket, Rejection> {
     Ok(bucket)
 }
 
-fn change(call: &Call<'_>, bucket: Bucket, fields: Map<String, Value>) -> Answer {
-    let (bucket, change) = bucket.changed(call, fields);
-    Answer {
+fn change(
+    call: &Call<'_>,
+    bucket: Bucket,
+    fields: Map<String, Value>,
+) -> Result<Answer, Rejection> {
+    let lists = lists(call, bucket.lists().clone(), &fields)?;
+    let (bucket, change) = bucket.changed(call, fields, lists);
+    let shown = projection::bucket(call, &bucket, Projection::Full)?;
+    Ok(Answer {
         changes: vec![change],
-        body: Some(bucket.show(call.base_url).into()),
+        body: Some(shown.into()),
         ..Answer::default()
-    }
+    })
+}
+
+/// Returns the lists of a bucket with these fields: predefined ones, those of the metadata, or the
+/// `current` ones.
+fn lists(call: &Call<'_>, current: Lists, fields: &Map<String, Value>) -> Result<Lists, Rejection> {
+    let given = |kind, parameter, field| {
+        let name = call.query.first(parameter).filter(|name| !name.is_empty());
+        let acl = match (name, call.metadata.get(field)) {
+            (Some(name), _) => Acl::predefined(kind, parameter, name)?,
+            (None, Some(list)) => Acl::parse(kind, field, list)?,
+            (None, None) => return Ok(None),
+        };
+        // An empty list asks for nothing.
+        if bucket::is_uniform(fields) && acl != Acl::private() {
+            return Err(bucket::no_lists());
+        }
+        Ok(Some(acl))
+    };
+    let acl = given(Kind::Bucket, "predefinedAcl", "acl")?;
+    let default_object_acl = given(
+        Kind::Object,
+        "predefinedDefaultObjectAcl",
+        "defaultObjectAcl",
+    )?;
+    Ok(Lists {
+        acl: acl.or(current.acl),
+        default_object_acl: default_object_acl.or(current.default_object_acl),
+    })
 }

@@ -15,7 +15,7 @@ use windlass_store::ResourceChange;
 
 use super::bucket::Bucket;
 use super::object::{Change, Object, ObjectName};
-use super::objects::{in_generation, live, value};
+use super::objects::{in_generation, live, new_acl, value};
 use super::{Access, Condition, Preconditions, number};
 use crate::record::retyped;
 
@@ -43,6 +43,12 @@ pub(super) async fn compose(call: &Call<'_>, media: Option<Uploaded>) -> Result<
             ..Answer::default()
         });
     };
+    let acl = new_acl(
+        call,
+        &bucket,
+        "destinationPredefinedAcl",
+        request.destination.acl.clone(),
+    )?;
     let media = retyped(media, request.destination.content_type.clone());
     let mut fields = request.destination.into_fields();
     fields
@@ -53,7 +59,8 @@ pub(super) async fn compose(call: &Call<'_>, media: Option<Uploaded>) -> Result<
         .map(|source| source.components().unwrap_or(1));
     let components = components.fold(0, i32::saturating_add);
     let object = Object::make(call, (&bucket, &name), media, fields, current.as_ref())
-        .with_components(Some(components));
+        .with_components(Some(components))
+        .with_acl(acl);
     let mut changes = vec![object.put(current.as_ref())];
     if request.delete_sources {
         changes.extend(deletions(&sources, &object));

@@ -5,6 +5,7 @@ use windlass_server::handler::{Answer, Call, Rejection};
 
 use super::bucket::Bucket;
 use super::object::{Object, collection};
+use super::projection::{self, Projection};
 use crate::listing::{Cursor, NameFilter, Page, Rows};
 
 /// Maximum and default number of items of a page.
@@ -14,6 +15,8 @@ const LARGEST_PAGE: usize = 1000;
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     refuse_unknown(call)?;
     let bucket = Bucket::find(call, call.path.value("bucket").unwrap_or_default()).await?;
+    bucket.check_public(call, bucket.acl())?;
+    let is_full = Projection::NoAcl.is_full(call)?;
     let query = ListQuery::parse(call)?;
     let page = if query.only_deleted {
         Page::default()
@@ -21,7 +24,13 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
         let rows = Rows::new(call, collection(bucket.name()), query.start);
         query.names.page(rows, call.reply_memory).await?
     };
-    Ok(Answer::of(show(page, call.base_url)))
+    let shown_of = |object: &Object| {
+        if is_full {
+            return projection::object_with_acl(call, object, &bucket);
+        }
+        Ok(object.show(call.base_url))
+    };
+    Ok(Answer::of(show(page, shown_of)?))
 }
 
 /// Refuses unsupported filters: ignoring one would list objects that it excludes.
@@ -67,7 +76,11 @@ impl<'a> ListQuery<'a> {
     }
 }
 
-fn show(page: Page, base_url: &str) -> Map<String, Value> {
+/// Returns the JSON of a page, whose objects are shown by `shown_of`.
+fn show(
+    page: Page,
+    shown_of: impl Fn(&Object) -> Result<Map<String, Value>, Rejection>,
+) -> Result<Map<String, Value>, Rejection> {
     let mut body = Map::new();
     body.insert("kind".into(), "storage#objects".into());
     if let Some(next) = page.next {
@@ -77,9 +90,9 @@ fn show(page: Page, base_url: &str) -> Map<String, Value> {
         body.insert("prefixes".into(), page.prefixes.into());
     }
     let objects = page.rows.into_iter().map(Object::read);
-    let items = objects.map(|object| Value::Object(object.show(base_url)));
-    body.insert("items".into(), items.collect());
-    body
+    let items = objects.map(|object| shown_of(&object).map(Value::Object));
+    body.insert("items".into(), items.collect::<Result<_, _>>()?);
+    Ok(body)
 }
 
 /// Returns the number of items of a page.

@@ -12,6 +12,7 @@ use windlass_server::patched_fields;
 use windlass_store::{Expected, Media, Resource, ResourceChange};
 
 use super::Versions;
+use super::acl::{Acl, Kind};
 use super::bucket::Bucket;
 use crate::record::{Fields, header_fields, retyped, rfc3339};
 
@@ -41,6 +42,9 @@ struct Record {
     /// Number of components of a composite object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     components: Option<i32>,
+    /// Access control list; without one it is as [`Acl::default`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    acl: Option<Acl>,
     fields: Fields,
 }
 
@@ -72,6 +76,7 @@ impl Object {
             generation: generation(call, current),
             metageneration: 1,
             components: None,
+            acl: None,
             fields,
         };
         let resource = Resource {
@@ -90,6 +95,13 @@ impl Object {
     /// Returns the object with this number of components; `None` if it is not a composite object.
     pub(super) fn with_components(mut self, components: Option<i32>) -> Self {
         self.record.components = components;
+        self.resource.body = to_body(&self.record);
+        self
+    }
+
+    /// Returns the object with this access control list.
+    pub(super) fn with_acl(mut self, acl: Option<Acl>) -> Self {
+        self.record.acl = acl;
         self.resource.body = to_body(&self.record);
         self
     }
@@ -183,6 +195,11 @@ impl Object {
     pub(super) fn storage_class(&self) -> &str {
         let class = self.record.fields.get("storageClass");
         class.and_then(Value::as_str).unwrap_or("STANDARD")
+    }
+
+    /// Returns the access control list.
+    pub(super) fn acl(&self) -> Option<&Acl> {
+        self.record.acl.as_ref()
     }
 
     /// Returns the number of components of a composite object.
@@ -288,7 +305,8 @@ impl Object {
         headers
     }
 
-    fn bucket(&self) -> &str {
+    /// Returns the name of the bucket.
+    pub(super) fn bucket(&self) -> &str {
         let collection = self.resource.collection.as_str();
         collection.strip_prefix("storage/b/").unwrap_or(collection)
     }
@@ -353,7 +371,7 @@ impl fmt::Display for ObjectName {
 }
 
 /// Returns a name as one segment of a path.
-fn in_path(name: &str) -> impl fmt::Display {
+pub(super) fn in_path(name: &str) -> impl fmt::Display {
     utf8_percent_encode(name, ALL_BUT_UNRESERVED)
 }
 
@@ -414,6 +432,8 @@ const STORAGE_CLASSES: [&str; 7] = [
 pub(super) struct Change {
     /// Content type of the media; empty to clear it.
     pub(super) content_type: Option<String>,
+    /// Access control list.
+    pub(super) acl: Option<Acl>,
     /// All other fields; null removes one.
     pub(super) fields: Fields,
 }
@@ -435,6 +455,8 @@ impl Change {
         for (name, value) in metadata {
             if name == "contentType" {
                 change.content_type = Some(media_type(value)?);
+            } else if name == "acl" {
+                change.acl = Some(Acl::parse(Kind::Object, name, value)?);
             } else if KEPT.contains(&name.as_str()) {
                 check(name, value)?;
                 change.fields.insert(name.clone(), value.clone());
@@ -443,7 +465,7 @@ impl Change {
         Ok(change)
     }
 
-    /// Returns whether the change is empty.
+    /// Returns whether the change is empty, but for its access control list.
     pub(super) fn is_empty(&self) -> bool {
         self.content_type.is_none() && self.fields.is_empty()
     }

@@ -6,17 +6,19 @@
 
 use serde_json::{Map, Value};
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
-use windlass_store::Expected;
 
-use super::bucket::Bucket;
+use super::acl::{Acl, Kind};
+use super::bucket::{Bucket, no_lists};
 use super::object::{Change, Object, ObjectName, UpdateMode, collection};
+use super::projection::{self, Projection};
 use super::{Access, Preconditions, number};
 use crate::record::retyped;
 
 /// Refuses an upload that cannot become an object, before its media is received.
 pub(super) async fn admit(call: &Call<'_>) -> Result<(), Rejection> {
-    destination(call).await?;
-    upload_fields(call).map(drop)
+    let destination = destination(call).await?;
+    let change = upload_fields(call)?;
+    new_acl(call, &destination.bucket, "predefinedAcl", change.acl).map(drop)
 }
 
 /// `objects.insert`.
@@ -35,6 +37,7 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
     // A type in the metadata is that of the object; that of the request is the fallback.
     let stated = change.content_type.clone().filter(|it| !it.is_empty());
     let media = retyped(media, stated);
+    let acl = new_acl(call, &bucket, "predefinedAcl", change.acl.clone())?;
     let object = Object::make(
         call,
         (&bucket, &name),
@@ -42,10 +45,12 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
         change.into_fields(),
         current.as_ref(),
     );
+    let object = object.with_acl(acl);
+    let shown = shown_in(call, &object, &bucket)?;
     Ok(Answer {
         changes: vec![object.put(current.as_ref())],
         expect: bucket.expected(),
-        body: Some(object.show(call.base_url).into()),
+        body: Some(shown.into()),
         ..Answer::default()
     })
 }
@@ -53,7 +58,8 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
 /// `objects.get`.
 pub(super) async fn show(call: &Call<'_>) -> Result<Answer, Rejection> {
     let object = find(call).await?;
-    Ok(Answer::of(object.show(call.base_url)))
+    let shown = projection::object(call, &object, Projection::NoAcl);
+    Ok(Answer::of(shown.await?))
 }
 
 /// `objects.patch`.
@@ -140,12 +146,72 @@ pub(super) fn value<'a>(call: &Call<'a>, variable: &str) -> Option<&'a str> {
 async fn change(call: &Call<'_>, mode: UpdateMode) -> Result<Answer, Rejection> {
     let change = Change::parse(call.metadata)?;
     let old = named(call, Access::Write).await?;
-    let object = old.clone().changed(call, change, mode)?;
+    let acl = changed_acl(call, &old, change.acl.clone()).await?;
+    let object = old.clone().changed(call, change, mode)?.with_acl(acl);
+    let shown = projection::object(call, &object, Projection::Full);
     Ok(Answer {
+        body: Some(shown.await?.into()),
         changes: vec![object.put(Some(&old))],
-        body: Some(object.show(call.base_url).into()),
         ..Answer::default()
     })
+}
+
+/// Returns the access control list of a changed object: a predefined one, the stated one, or the one
+/// that it has.
+async fn changed_acl(
+    call: &Call<'_>,
+    old: &Object,
+    stated: Option<Acl>,
+) -> Result<Option<Acl>, Rejection> {
+    let given = given_acl(call, "predefinedAcl", stated)?;
+    let Some(acl) = given else {
+        return Ok(old.acl().cloned());
+    };
+    let bucket = Bucket::find(call, old.bucket()).await?;
+    bucket.check_has_lists()?;
+    Ok(Some(acl))
+}
+
+/// Returns the access control list of a new object: the predefined one that the parameter names, the
+/// stated one, or that which the bucket has for its objects.
+pub(super) fn new_acl(
+    call: &Call<'_>,
+    bucket: &Bucket,
+    parameter: &str,
+    stated: Option<Acl>,
+) -> Result<Option<Acl>, Rejection> {
+    let given = given_acl(call, parameter, stated)?;
+    if !bucket.is_uniform() {
+        return Ok(given.or_else(|| bucket.default_object_acl().cloned()));
+    }
+    // An empty list asks for nothing.
+    match given {
+        Some(acl) if acl != Acl::private() => Err(no_lists()),
+        _ => Ok(None),
+    }
+}
+
+fn given_acl(
+    call: &Call<'_>,
+    parameter: &str,
+    stated: Option<Acl>,
+) -> Result<Option<Acl>, Rejection> {
+    match call.query.first(parameter).filter(|it| !it.is_empty()) {
+        Some(name) => Acl::predefined(Kind::Object, parameter, name).map(Some),
+        None => Ok(stated),
+    }
+}
+
+/// Returns the JSON of a new object in its bucket.
+pub(super) fn shown_in(
+    call: &Call<'_>,
+    object: &Object,
+    bucket: &Bucket,
+) -> Result<Map<String, Value>, Rejection> {
+    if Projection::of_new(call.metadata).is_full(call)? {
+        return projection::object_with_acl(call, object, bucket);
+    }
+    Ok(object.show(call.base_url))
 }
 
 /// Returns the object of the path, after the preconditions of the call are checked.
@@ -153,6 +219,10 @@ async fn named(call: &Call<'_>, access: Access) -> Result<Object, Rejection> {
     let bucket = value(call, "bucket").unwrap_or_default();
     let name = value(call, "object").unwrap_or_default();
     let object = existing(call, bucket, name, "generation").await?;
+    if call.refusal.is_some() {
+        let bucket = Bucket::find(call, bucket).await?;
+        bucket.check_public(call, object.acl())?;
+    }
     Preconditions::on_target(call)?.check(Some(object.versions()), access)?;
     call.check_conditions(&object.etag())?;
     Ok(object)
@@ -204,13 +274,13 @@ pub(super) async fn copy(call: &Call<'_>) -> Result<Answer, Rejection> {
     let Copied {
         copy,
         current,
-        expect,
+        bucket,
         ..
     } = copied(call).await?;
     Ok(Answer {
-        body: Some(copy.show(call.base_url).into()),
+        body: Some(shown_in(call, &copy, &bucket)?.into()),
         changes: vec![copy.put(current.as_ref())],
-        expect,
+        expect: bucket.expected(),
         ..Answer::default()
     })
 }
@@ -220,20 +290,21 @@ pub(super) async fn rewrite(call: &Call<'_>) -> Result<Answer, Rejection> {
     let Copied {
         copy,
         current,
-        expect,
+        bucket,
         ..
     } = copied(call).await?;
+    let shown = shown_in(call, &copy, &bucket)?;
     let size = copy.media().map_or(0, |media| media.length).to_string();
     let mut body = Map::new();
     body.insert("kind".into(), "storage#rewriteResponse".into());
     body.insert("totalBytesRewritten".into(), size.clone().into());
     body.insert("objectSize".into(), size.into());
     body.insert("done".into(), true.into());
-    body.insert("resource".into(), Value::Object(copy.show(call.base_url)));
+    body.insert("resource".into(), shown.into());
     Ok(Answer {
         body: Some(body.into()),
         changes: vec![copy.put(current.as_ref())],
-        expect,
+        expect: bucket.expected(),
         ..Answer::default()
     })
 }
@@ -244,7 +315,7 @@ pub(super) async fn rename(call: &Call<'_>) -> Result<Answer, Rejection> {
         source,
         copy,
         current,
-        expect,
+        bucket,
     } = copied(call).await?;
     if copy.is_at(&source) {
         return Err(Rejection::InvalidParameter {
@@ -252,10 +323,13 @@ pub(super) async fn rename(call: &Call<'_>) -> Result<Answer, Rejection> {
             problem: "is the name that the object has".to_owned(),
         });
     }
+    // It is the same object, to the same readers.
+    let acl = source.acl().filter(|_| !bucket.is_uniform());
+    let copy = copy.with_acl(acl.cloned());
     Ok(Answer {
-        body: Some(copy.show(call.base_url).into()),
+        body: Some(shown_in(call, &copy, &bucket)?.into()),
         changes: vec![copy.put(current.as_ref()), source.delete()],
-        expect,
+        expect: bucket.expected(),
         ..Answer::default()
     })
 }
@@ -267,7 +341,7 @@ struct Copied {
     /// The object that the copy replaces.
     current: Option<Object>,
     /// The bucket of the copy.
-    expect: Vec<Expected>,
+    bucket: Bucket,
 }
 
 async fn copied(call: &Call<'_>) -> Result<Copied, Rejection> {
@@ -288,6 +362,12 @@ async fn copied(call: &Call<'_>) -> Result<Copied, Rejection> {
     Preconditions::on_target(call)?.check(versions, Access::Write)?;
 
     let media = retyped(source.existing_media()?, change.content_type.clone());
+    let acl = new_acl(
+        call,
+        &bucket,
+        "destinationPredefinedAcl",
+        change.acl.clone(),
+    )?;
     // The fields of the source, unless the client sends others.
     let fields = if change.is_empty() {
         source.fields().clone()
@@ -299,11 +379,11 @@ async fn copied(call: &Call<'_>) -> Result<Copied, Rejection> {
     let is_same_class = copy.storage_class() == source.storage_class();
     let components = source.components();
     let components = components.map(|count| if is_same_class { count } else { 1 });
-    let copy = copy.with_components(components);
+    let copy = copy.with_components(components).with_acl(acl);
     Ok(Copied {
         source,
         copy,
         current,
-        expect: bucket.expected(),
+        bucket,
     })
 }

@@ -1,5 +1,6 @@
 //! Cloud Storage.
 
+mod access_controls;
 mod buckets;
 mod compose;
 mod copies;

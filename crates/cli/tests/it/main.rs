@@ -39,6 +39,7 @@ mod nonsense;
 mod patience;
 mod photos_library;
 mod preconditions;
+mod public_objects;
 mod query;
 mod restart;
 mod routes;
