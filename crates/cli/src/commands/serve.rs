@@ -8,6 +8,7 @@ mod reload;
 
 use std::io;
 use std::net::SocketAddr;
+#[cfg(feature = "gmail")]
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,6 +117,7 @@ fn read_relay_password(settings: &mut Settings) -> Result<(), Error> {
 }
 
 /// Reads the secret in a file, without the end of its line.
+#[cfg(feature = "gmail")]
 fn read_secret(key: &'static str, path: &Path) -> Result<String, Error> {
     let text = std::fs::read_to_string(path).map_err(|source| Error::Secret {
         key,
@@ -353,6 +355,7 @@ pub(crate) enum Error {
     Cors(#[from] CredentialsForAll),
     #[error(transparent)]
     Certificate(#[from] CertificateError),
+    #[cfg(feature = "gmail")]
     #[error("the secret of {key} cannot be read from {}", path.display())]
     Secret {
         key: &'static str,
@@ -393,8 +396,9 @@ impl Error {
             | Self::Cors(_)
             | Self::Certificate(_)
             | Self::Server(_)
-            | Self::Authentication(_)
-            | Self::Secret { .. } => Code::Usage,
+            | Self::Authentication(_) => Code::Usage,
+            #[cfg(feature = "gmail")]
+            Self::Secret { .. } => Code::Usage,
             Self::Audit(_)
             | Self::Runtime(_)
             | Self::Signals(_)
@@ -425,11 +429,9 @@ impl Error {
             Self::Failpoint(_) => Some("`windlass failpoints` names them".to_owned()),
             Self::Authentication(error) => error.hint().map(str::to_owned),
             Self::Audit(_) => Some("the directory must exist and be writable".to_owned()),
-            Self::Cors(_)
-            | Self::Secret { .. }
-            | Self::Runtime(_)
-            | Self::Signals(_)
-            | Self::Server(_) => None,
+            #[cfg(feature = "gmail")]
+            Self::Secret { .. } => None,
+            Self::Cors(_) | Self::Runtime(_) | Self::Signals(_) | Self::Server(_) => None,
         }
     }
 }
