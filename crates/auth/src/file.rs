@@ -131,7 +131,7 @@ pub struct AuthFile {
     allow: Vec<Grant>,
 }
 
-/// A secret, and who has it.
+/// A secret, and the principal that has it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SecretEntry {

@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use windlass_discovery::MediaRange;
 use windlass_server::{AccessError, AccessRequest, Host, LinkPurpose, LinkTerms, Principal};
 
+use crate::secrets::hexadecimal;
+
 /// The parameter of a URL that makes it a link.
 pub const LINK_PARAMETER: &str = "X-Windlass-Link";
 
@@ -189,17 +191,6 @@ impl FromStr for LinkSecret {
             _ => Err(InvalidSecret),
         }
     }
-}
-
-/// Reads hexadecimal digits; `None` if there are others.
-fn hexadecimal(text: &str) -> Option<Vec<u8>> {
-    let is_hexadecimal = text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !is_hexadecimal || !text.len().is_multiple_of(2) {
-        return None;
-    }
-    let digits = text.as_bytes().chunks(2);
-    let bytes = digits.map(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
-    bytes.collect()
 }
 
 impl TryFrom<String> for LinkSecret {

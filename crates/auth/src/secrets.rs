@@ -39,17 +39,20 @@ impl FromStr for SecretHash {
     type Err = UnreadableHash;
 
     fn from_str(text: &str) -> Result<Self, UnreadableHash> {
-        let mut hash = [0; 32];
-        let is_hexadecimal = text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if text.len() != 2 * hash.len() || !is_hexadecimal {
-            return Err(UnreadableHash);
-        }
-        for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks(2)) {
-            let digits = str::from_utf8(digits).map_err(|_| UnreadableHash)?;
-            *byte = u8::from_str_radix(digits, 16).map_err(|_| UnreadableHash)?;
-        }
-        Ok(Self(hash))
+        let bytes = hexadecimal(text).ok_or(UnreadableHash)?;
+        bytes.try_into().map(Self).map_err(|_| UnreadableHash)
     }
+}
+
+/// Reads hexadecimal digits; `None` if there are others.
+pub(crate) fn hexadecimal(text: &str) -> Option<Vec<u8>> {
+    let is_hexadecimal = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_hexadecimal || !text.len().is_multiple_of(2) {
+        return None;
+    }
+    let digits = text.as_bytes().chunks(2);
+    let bytes = digits.map(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
+    bytes.collect()
 }
 
 impl TryFrom<String> for SecretHash {

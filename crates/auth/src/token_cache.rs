@@ -49,7 +49,7 @@ impl<T: Clone> TokenCache<T> {
         Self::with_bounds(VALID_TOKENS, VALID_BYTES)
     }
 
-    /// Returns a cache of so many tokens and bytes.
+    /// Returns a cache for at most this number of tokens and of bytes.
     pub(crate) fn with_bounds(capacity: usize, bytes: usize) -> Self {
         Self {
             entries: Mutex::new(Entries {

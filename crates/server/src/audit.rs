@@ -1,4 +1,5 @@
-//! The audit log: who has started, finished, cancelled and deleted what, and who was refused.
+//! The audit log: uploads that were started, finished and cancelled, deletions, and refusals, each with
+//! its principal.
 //!
 //! An entry is written where its fact is committed, also when the client has gone, and by
 //! background tasks. What is known of the request alone (its id and the address) comes from a

@@ -34,7 +34,7 @@ pub struct CorsPolicy {
 }
 
 /// Replies with credentials cannot be for every origin: browsers refuse the combination, and any page
-/// could act in the name of whoever visits it.
+/// could act in the name of each user that visits it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("credentials cannot be allowed to the origin *; name the origins")]
 pub struct CredentialsForAll;

@@ -11,9 +11,9 @@ use super::{parse_duration, parse_size, parse_url};
 
 /// Make a signed link for an upload or a download.
 ///
-/// The link is URL with a signature in its query. Whoever has it may upload to this URL, or download
-/// from it, until it expires, without other credentials: with curl, a browser, or `windlass upload`
-/// and `windlass download`. The link is printed on standard output. Its id, by which it can be
+/// The link is the URL with a signature in its query. Everybody with the link may upload to this URL,
+/// or download from it, until it expires, without other credentials: with curl, a browser, or
+/// `windlass upload` and `windlass download`. The link is printed on standard output. Its id, by which it can be
 /// revoked, is printed on standard error.
 ///
 /// The key is the first of `links.keys` in the server's file of credentials. The command does not ask

@@ -108,7 +108,7 @@ fn each_start_finish_cancel_deletion_and_refusal_is_a_line_that_says_who() {
     let started = exchange(address, &bearing(&resumable(), "abc")).expect(200);
     Session::of_reply(address, &started).cancel().expect(499);
     let mut cancel = of_carol("cancel", &insert);
-    // Whoever has the URI can cancel.
+    // Every client with the URI can cancel.
     cancel[2].1 = Value::Null;
     assert_last(&audited, 5, cancel);
 

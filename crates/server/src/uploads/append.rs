@@ -333,7 +333,7 @@ impl Append {
 
     /// Whether a checkpoint would have bytes to commit: bytes that were accepted since the last
     /// checkpoint was scheduled, or those of a running write that a checkpoint is to follow.
-    /// Whoever awaits that write begins the checkpoint. While the client pauses, only
+    /// The call that awaits that write begins the checkpoint. While the client pauses, only
     /// [`checkpoint`](Self::checkpoint) does.
     fn needs_checkpoint(&self) -> bool {
         let is_new =
