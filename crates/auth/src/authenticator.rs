@@ -5,9 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use windlass_discovery::Method;
-use windlass_server::{
-    Access, AccessError, AccessRequest, Authorize, Clock as _, Principal, SystemClock,
-};
+use windlass_server::{AccessError, AccessRequest, Authorize, Clock as _, Principal, SystemClock};
 
 use crate::credentials::Credentials;
 use crate::links::{self, LinkKeys};
@@ -126,14 +124,11 @@ impl Authorize for Authenticator {
             return Ok(Some(principal.clone()));
         }
         let rules = self.rules();
-        match (rules.principal(request).await, request.access) {
+        match rules.principal(request).await {
             // Tokens in queries end up in logs, wherever they are sent.
-            (Err(error @ AccessError::CredentialsMisplaced { .. }), _) => Err(error),
-            (Err(_), Access::Session | Access::Discovery) => Ok(None),
-            (Ok(None), Access::Call) if !rules.policy.has_anonymous() => {
-                Err(AccessError::CredentialsMissing)
-            }
-            (found, _) => found,
+            Err(error @ AccessError::CredentialsMisplaced { .. }) => Err(error),
+            Ok(None) if rules.policy.has_anonymous() => Ok(None),
+            found => request.access.demand(found),
         }
     }
 

@@ -122,6 +122,25 @@ pub enum Access {
     Call,
 }
 
+impl Access {
+    /// Demands credentials of calls: `found` is what those of the request, if there are any, have
+    /// established. Sessions, whose URIs are credentials, and discovery, which Google's Python library
+    /// reads before it has credentials, need none; credentials that are not valid count as none there.
+    ///
+    /// # Errors
+    /// Those of `found`, and [`AccessError::CredentialsMissing`].
+    pub fn demand(
+        self,
+        found: Result<Option<Principal>, AccessError>,
+    ) -> Result<Option<Principal>, AccessError> {
+        match (self, found) {
+            (Self::Call, Ok(None)) => Err(AccessError::CredentialsMissing),
+            (Self::Session | Self::Discovery, Err(_)) => Ok(None),
+            (_, found) => found,
+        }
+    }
+}
+
 /// Why a request or a call is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -218,10 +237,7 @@ impl Authorize for RequirePrincipal {
         &self,
         request: &AccessRequest<'_>,
     ) -> Result<Option<Principal>, AccessError> {
-        match (request.principal, request.access) {
-            (None, Access::Call) => Err(AccessError::CredentialsMissing),
-            (principal, _) => Ok(principal.cloned()),
-        }
+        request.access.demand(Ok(request.principal.cloned()))
     }
 }
 
@@ -290,12 +306,9 @@ impl Authorize for BearerToken {
         if let Some(principal) = request.principal {
             return Ok(Some(principal.clone()));
         }
-        match (self.check(request.headers), request.access) {
-            (Some(Ok(())), _) => Ok(Some(self.principal.clone())),
-            (Some(Err(error)), Access::Call) => Err(error),
-            (None, Access::Call) => Err(AccessError::CredentialsMissing),
-            (_, Access::Session | Access::Discovery) => Ok(None),
-        }
+        let checked = self.check(request.headers).transpose();
+        let found = checked.map(|found| found.map(|()| self.principal.clone()));
+        request.access.demand(found)
     }
 }
 

@@ -2,6 +2,7 @@ use std::net::SocketAddr;
 
 use http::{HeaderMap, Method as HttpMethod};
 use windlass_discovery::Api;
+use windlass_server::Access;
 
 use super::*;
 use crate::policy::Grant;
