@@ -257,8 +257,12 @@ fn small_empty_and_long_media_is_uploaded() {
 fn upload_goes_on_after_a_chunk_that_breaks_off() {
     for_every_library(MEDIA, |upload| {
         let (head, end) = upload.chunk(0);
+        let head = head.header("Content-Length", end);
         let mut peer = RawPeer::connect(farm());
-        peer.send(head.header("Content-Length", end).head_bytes());
+        // The interim reply says that the session has this request: if it came to the session after
+        // the next one, it would take over from that.
+        peer.send(head.header("Expect", "100-continue").head_bytes());
+        assert_eq!(peer.head().expect("an interim reply").status, 100);
         peer.send(MEDIA.bytes(0..end / 2));
         drop(peer);
         let reply = upload.finish(upload.recover(0));

@@ -502,8 +502,10 @@ fn acknowledged_bytes_survive_a_crash_and_a_cut_connection() {
     let mut peer = RawPeer::connect(upload.address);
     let head = upload
         .at("upload, finalize", CHUNK)
-        .header("Content-Length", MEDIA.len() - CHUNK);
+        .header("Content-Length", MEDIA.len() - CHUNK)
+        .header("Expect", "100-continue");
     peer.send(head.head_bytes());
+    assert_eq!(peer.head().expect("an interim reply").status, 100);
     peer.send(MEDIA.bytes(CHUNK..2 * CHUNK));
     drop(peer);
     let query = upload.bare("query");
