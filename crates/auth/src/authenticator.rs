@@ -5,12 +5,15 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use windlass_discovery::Method;
-use windlass_server::{AccessError, AccessRequest, Authorize, Clock as _, Principal, SystemClock};
+use windlass_server::{
+    AccessError, AccessRequest, Authorize, Clock as _, Principal, SessionInfo, SystemClock,
+};
 
 use crate::credentials::Credentials;
 use crate::links::{self, LinkKeys};
 use crate::policy::Policy;
 use crate::proxy::TrustedProxy;
+use crate::revoked_sessions::RevokedSessions;
 use crate::scheme::TokenScheme;
 use crate::secrets::SecretTable;
 
@@ -25,6 +28,8 @@ pub struct Rules {
     pub proxies: Vec<TrustedProxy>,
     /// The keys of signed links. A link counts before all other credentials.
     pub links: LinkKeys,
+    /// The upload sessions that do not go on.
+    pub revoked_sessions: RevokedSessions,
     /// The table of what is allowed.
     pub policy: Policy,
 }
@@ -59,10 +64,15 @@ impl Authenticator {
     }
 
     /// Replaces the rules. Requests that are being authenticated are judged by the old ones. Sessions
-    /// go on, because their URIs are credentials of their own.
+    /// go on, because their URIs are credentials of their own, unless the new rules revoke them.
     pub fn replace(&self, rules: Rules) {
         let rules = Arc::new(rules);
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
+    }
+
+    /// Whether the current rules have a policy, so that valid credentials alone do not suffice.
+    pub fn has_policy(&self) -> bool {
+        !self.rules().policy.is_empty()
     }
 
     fn rules(&self) -> Arc<Rules> {
@@ -153,6 +163,10 @@ impl Authorize for Authenticator {
             Some(scopes) => check_scopes(scopes, method),
             None => Ok(()),
         }
+    }
+
+    fn is_revoked(&self, session: &SessionInfo<'_>) -> bool {
+        self.rules().revoked_sessions.contains(session)
     }
 }
 

@@ -18,6 +18,7 @@ use crate::jwt::key_set::KeySetError;
 use crate::links::{LinkKeys, LinkSecret, Revocation, is_key_id};
 use crate::policy::{Grant, Policy};
 use crate::proxy::TrustedProxy;
+use crate::revoked_sessions::RevokedSession;
 use crate::scheme::TokenScheme;
 use crate::secrets::{SecretHash, SecretTable};
 use issuers::{IntrospectionEntry, IssuerName, JwtEntry};
@@ -42,9 +43,12 @@ pub struct Services<'a> {
     pub outbound: Arc<dyn Outbound>,
     /// Tells the time, by which tokens expire.
     pub clock: Arc<dyn Clock>,
-    /// Reads a file that the file of credentials names: a secret or a set of keys.
-    pub read: &'a (dyn Fn(&Path) -> io::Result<String> + Sync),
+    /// Reads the files that the file of credentials names.
+    pub read: ReadFile<'a>,
 }
+
+/// Reads a file that the file of credentials names, by its path there: a secret or a set of keys.
+pub type ReadFile<'a> = &'a (dyn Fn(&Path) -> io::Result<String> + Sync);
 
 impl Services<'static> {
     /// Returns services that send nothing and read nothing. They suffice for tokens and keys that
@@ -78,6 +82,12 @@ pub enum RulesError {
         /// Cause of the error.
         #[source]
         source: io::Error,
+    },
+    /// A file that it names has no secret of a key of links.
+    #[error("the secret of links in {} is not 32 bytes or more as base64 or hexadecimal digits", path.display())]
+    LinkSecret {
+        /// The file.
+        path: PathBuf,
     },
     /// A file that it names has no set of keys that can be used.
     #[error("{} is no set of keys", path.display())]
@@ -126,6 +136,9 @@ pub struct AuthFile {
     /// Keys of signed links, and revoked links.
     #[serde(default)]
     links: LinksEntry,
+    /// Revoked sessions.
+    #[serde(default)]
+    sessions: SessionsEntry,
     /// The policy.
     #[serde(default)]
     allow: Vec<Grant>,
@@ -162,12 +175,24 @@ struct LinksEntry {
     revoked: Vec<Revocation>,
 }
 
-/// A key: its secret, or the file that has it.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "LinkKeyFields")]
 struct LinkKeyEntry {
     id: String,
-    secret: Result<LinkSecret, PathBuf>,
+    secret: LinkSecretSource,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SessionsEntry {
+    #[serde(default)]
+    revoked: Vec<RevokedSession>,
+}
+
+#[derive(Debug)]
+enum LinkSecretSource {
+    Text(LinkSecret),
+    File(PathBuf),
 }
 
 #[derive(Deserialize)]
@@ -186,8 +211,8 @@ impl TryFrom<LinkKeyFields> for LinkKeyEntry {
             return Err("the id of a key has 1 to 64 letters, digits, - and _");
         }
         let secret = match (fields.secret, fields.secret_file) {
-            (Some(secret), None) => Ok(secret),
-            (None, Some(path)) => Err(path),
+            (Some(secret), None) => LinkSecretSource::Text(secret),
+            (None, Some(path)) => LinkSecretSource::File(path),
             _ => return Err("a key has either secret or secret_file"),
         };
         Ok(Self {
@@ -246,26 +271,12 @@ impl AuthFile {
         })
     }
 
-    /// Reads the secrets of keys of links that are in files of their own, by `read`. Keys whose files
-    /// are not read are left out of the rules.
+    /// Returns the keys of links and the revoked links alone, for programs that make links.
     ///
     /// # Errors
-    /// Those of `read`.
-    pub fn read_secrets<E>(
-        &mut self,
-        read: impl Fn(&Path) -> Result<LinkSecret, E>,
-    ) -> Result<(), E> {
-        for key in &mut self.links.keys {
-            if let Err(path) = &key.secret {
-                key.secret = Ok(read(path)?);
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the keys of links and the revoked links alone, for programs that make links.
-    pub fn into_link_keys(self) -> LinkKeys {
-        link_keys(self.links)
+    /// [`RulesError`] if a file with the secret of a key is not usable.
+    pub fn into_link_keys(self, read: ReadFile<'_>) -> Result<LinkKeys, RulesError> {
+        link_keys(self.links, read)
     }
 
     /// Returns the rules that the file describes.
@@ -303,23 +314,38 @@ impl AuthFile {
             schemes,
             keys: table(self.keys),
             proxies: proxies.collect(),
-            links: link_keys(self.links),
+            links: link_keys(self.links, services.read)?,
+            revoked_sessions: self.sessions.revoked.into_iter().collect(),
             policy,
         })
     }
 }
 
-fn link_keys(entries: LinksEntry) -> LinkKeys {
+fn link_keys(entries: LinksEntry, read: ReadFile<'_>) -> Result<LinkKeys, RulesError> {
     let mut links = LinkKeys::default();
     for key in entries.keys {
-        if let Ok(secret) = key.secret {
-            links.insert(key.id, &secret);
-        }
+        let secret = match key.secret {
+            LinkSecretSource::Text(secret) => secret,
+            LinkSecretSource::File(path) => {
+                let text = read_named("links.keys.secret_file", &path, read)?;
+                text.parse().map_err(|_| RulesError::LinkSecret { path })?
+            }
+        };
+        links.insert(key.id, &secret);
     }
     for revocation in entries.revoked {
         links.revoke(revocation);
     }
-    links
+    Ok(links)
+}
+
+/// Reads the file that a key of the file of credentials names.
+fn read_named(key: &'static str, path: &Path, read: ReadFile<'_>) -> Result<String, RulesError> {
+    read(path).map_err(|source| RulesError::Unreadable {
+        key,
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn first_twice<'a>(mut names: impl Iterator<Item = &'a IssuerName>) -> Option<&'a IssuerName> {
@@ -381,22 +407,26 @@ mod tests {
              [[links.keys]]\nid = 'old'\nsecret = '{HASH}'\n\
              [[links.revoked]]\nid = 'a'\n[[links.revoked]]\nid = 'b'\nexpires = 9\n"
         );
-        let first_key = |file: AuthFile| {
-            let shown = format!("{:?}", file.into_link_keys());
-            assert!(!shown.contains(&HASH[..4]), "{shown}");
-            shown.find("\"new\"").is_some()
-        };
-        let mut file = AuthFile::parse(&text).unwrap();
+        let keys = |read: ReadFile<'_>| AuthFile::parse(&text).unwrap().into_link_keys(read);
         let read = |path: &Path| {
             assert_eq!(path, Path::new("new.key"));
-            HASH.parse::<LinkSecret>()
+            Ok(format!("{HASH}\n"))
         };
-        file.read_secrets(read).unwrap();
-        assert!(first_key(file));
-        // A file that is not read has no secret.
-        assert!(!first_key(AuthFile::parse(&text).unwrap()));
-        let mut file = AuthFile::parse(&text).unwrap();
-        assert_eq!(file.read_secrets(|_| Err("unreadable")), Err("unreadable"));
+        let shown = format!("{:?}", keys(&read).unwrap());
+        assert!(!shown.contains(&HASH[..4]), "{shown}");
+        let at = |id: &str| shown.find(id).expect("it has both keys");
+        assert!(at("\"new\"") < at("\"old\""), "{shown}");
+        for (read, said) in [
+            (
+                &(|_: &Path| Err(io::ErrorKind::NotFound.into())) as ReadFile<'_>,
+                "which links.keys.secret_file names",
+            ),
+            (&|_| Ok("s3cret".to_owned()), "new.key is not 32 bytes"),
+        ] {
+            let error = keys(read).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+            assert!(!error.contains("s3cret"), "{error}");
+        }
     }
 
     #[test]
@@ -435,6 +465,16 @@ mod tests {
         );
         check_error("[[proxies]]\nfrom = ['10.0.0.0/33']\n", 2, "IP address");
         check_error("[[allow]]\nwho = ['alice']\n", 2, "unknown field `who`");
+        for empty in [
+            "principals = []",
+            "groups = []",
+            "claims = {}",
+            "apis = []",
+            "collections = []",
+            "methods = []",
+        ] {
+            check_error(&format!("[[allow]]\n{empty}\n"), 2, "it is empty");
+        }
         for (entry, said) in [
             ("issuer = 'https://a.example'\n", "missing field `audience`"),
             ("issuer = ''\naudience = ['b']\n", "not empty"),

@@ -86,7 +86,7 @@ impl IntrospectionScheme {
         }
     }
 
-    async fn ask(&self, token: &str) -> Result<(Claims, usize), AccessError> {
+    async fn ask(&self, token: &str) -> Result<Claims, AccessError> {
         let answer = self.question(token).await;
         answer.map_err(|error| {
             let cause = std::error::Error::source(&error).map(tracing::field::display);
@@ -95,8 +95,8 @@ impl IntrospectionScheme {
         })
     }
 
-    /// Returns what the issuer says, and the size of its reply.
-    async fn question(&self, token: &str) -> Result<(Claims, usize), QuestionError> {
+    /// Returns what the issuer says.
+    async fn question(&self, token: &str) -> Result<Claims, QuestionError> {
         let permit = tokio::time::timeout(TIMEOUT, self.questions.acquire()).await;
         let _permit = permit
             .ok()
@@ -108,7 +108,7 @@ impl IntrospectionScheme {
         if !claims.get("active").is_some_and(Value::is_boolean) {
             return Err(QuestionError::NotAnAnswer);
         }
-        Ok((claims, reply.len()))
+        Ok(claims)
     }
 
     fn remember_refusal(&self, hash: TokenHash, now: Timestamp) {
@@ -131,10 +131,11 @@ impl TokenScheme for IntrospectionScheme {
         if self.refused.get(&hash, now).is_some() {
             return Err(AccessError::CredentialsInvalid);
         }
-        let (claims, size) = self.ask(token).await?;
+        let claims = self.ask(token).await?;
         let now = self.service.clock.now();
         match self.service.judge(&claims, now) {
             Ok((principal, until)) => {
+                let size = token_cache::size(&principal);
                 self.valid.put(hash, principal.clone(), size, now, until);
                 Ok(Some(principal))
             }

@@ -68,8 +68,13 @@ impl TokenScheme for JwtScheme {
         let now = self.clock.now();
         let (principal, expires) = issuer.verify(token, now).await?;
         let until = expires.min(now.saturating_add(VALID_FOR));
-        self.verified
-            .put(hash, principal.clone(), token.len(), now, until);
+        self.verified.put(
+            hash,
+            principal.clone(),
+            token_cache::size(&principal),
+            now,
+            until,
+        );
         Ok(Some(principal))
     }
 }

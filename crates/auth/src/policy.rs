@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use windlass_discovery::Method;
 use windlass_server::Principal;
@@ -15,24 +15,48 @@ pub struct Policy {
     grants: Vec<Grant>,
 }
 
-/// A row of the table: who may call what. An empty list stands for all.
+/// A row of the table: who may call what. An empty list stands for all. In a file that is a key which
+/// is left out: an empty list there is refused, because who writes one may mean nobody.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Grant {
     /// Ids of principals. With `groups` and `claims` empty as well: everybody with valid credentials.
+    #[serde(deserialize_with = "not_empty")]
     pub principals: Vec<String>,
     /// Groups of principals.
+    #[serde(deserialize_with = "not_empty")]
     pub groups: Vec<String>,
     /// Claims, all of which the credentials must have. An array has the values of its elements.
+    #[serde(deserialize_with = "some_claims")]
     pub claims: Map<String, Value>,
     /// Also for requests without credentials.
     pub anonymous: bool,
     /// Names of APIs, such as `gmail`.
+    #[serde(deserialize_with = "not_empty")]
     pub apis: Vec<String>,
     /// Collections, such as `animals` or `users.messages`.
+    #[serde(deserialize_with = "not_empty")]
     pub collections: Vec<String>,
     /// Methods: their last word, such as `insert`, or their id, such as `farm.animals.insert`.
+    #[serde(deserialize_with = "not_empty")]
     pub methods: Vec<String>,
+}
+
+fn not_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let list = Vec::deserialize(deserializer)?;
+    refuse_empty(list.is_empty()).map(|()| list)
+}
+
+fn some_claims<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
+    let claims = Map::deserialize(deserializer)?;
+    refuse_empty(claims.is_empty()).map(|()| claims)
+}
+
+fn refuse_empty<E: serde::de::Error>(is_empty: bool) -> Result<(), E> {
+    if is_empty {
+        return Err(E::custom("it is empty; leave it out if it does not matter"));
+    }
+    Ok(())
 }
 
 impl Policy {
@@ -48,6 +72,11 @@ impl Policy {
         }
         let mut grants = self.grants.iter();
         grants.any(|grant| grant.is_for(principal) && grant.covers(method))
+    }
+
+    /// Whether it has no grants, so that valid credentials suffice for everything.
+    pub fn is_empty(&self) -> bool {
+        self.grants.is_empty()
     }
 
     /// Returns the names of the claims that the grants are about.

@@ -4,7 +4,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hashlink::LruCache;
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use windlass_server::Principal;
 use windlass_store::Timestamp;
 
 /// The SHA-256 hash of a token. Tokens themselves are not kept.
@@ -23,6 +25,35 @@ const VALID_BYTES: usize = 16 << 20;
 
 /// How long a valid token is remembered, unless it expires before.
 pub(crate) const VALID_FOR: Duration = Duration::from_secs(60);
+
+/// An estimate of what a text or a value takes in memory besides its bytes.
+const OVERHEAD: usize = 64;
+
+/// Returns an estimate of what a principal takes in memory, in bytes. The token, or what its issuer
+/// says of it, can be much shorter: a scope of one letter is a text of its own.
+pub(crate) fn size(principal: &Principal) -> usize {
+    let scopes = principal.scopes().unwrap_or_default();
+    let texts = principal.groups().iter().chain(scopes);
+    let texts = texts.map(|text| OVERHEAD + text.len());
+    let claims = principal.claims().iter();
+    let claims = claims.map(|(name, value)| OVERHEAD + name.len() + size_of_value(value));
+    OVERHEAD + principal.id().len() + texts.chain(claims).sum::<usize>()
+}
+
+fn size_of_value(value: &Value) -> usize {
+    OVERHEAD
+        + match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => text.len(),
+            Value::Array(values) => values.iter().map(size_of_value).sum(),
+            Value::Object(fields) => {
+                let fields = fields.iter();
+                let sizes =
+                    fields.map(|(name, value)| OVERHEAD + name.len() + size_of_value(value));
+                sizes.sum()
+            }
+        }
+}
 
 /// The answers about the most recently used tokens.
 pub(crate) struct TokenCache<T> {
@@ -118,6 +149,8 @@ impl<T> Entries<T> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const fn at(seconds: u64) -> Timestamp {
@@ -138,6 +171,20 @@ mod tests {
             "the clock was set back"
         );
         assert_eq!(cache.entries().bytes, 0);
+    }
+
+    #[test]
+    fn size_counts_each_scope_and_each_value_of_a_claim() {
+        let letters = |count: usize| vec!["a".to_owned(); count];
+        let scoped = Principal::new("alice").with_scopes(letters(1000));
+        assert!(size(&scoped) > 1000 * 24, "{}", size(&scoped));
+        let member = Principal::new("alice").with_groups(letters(1000));
+        assert_eq!(size(&member), size(&scoped));
+        let claims = json!({"roles": letters(1000), "of": {"a": 1, "b": true}});
+        let claims = claims.as_object().expect("it is an object").clone();
+        let claimant = Principal::new("alice").with_claims(claims);
+        assert!(size(&claimant) > size(&scoped), "{}", size(&claimant));
+        assert!(size(&Principal::new("alice")) < 100);
     }
 
     #[test]

@@ -129,8 +129,20 @@ impl Sources {
             let key = Key::of_flag(flag).expect("a test looks every flag up");
             merged.set(key, raw, Origin::Flag(flag), Path::new(""))?;
         }
+        merged.settings.complete();
         merged.check()?;
         Ok(merged)
+    }
+}
+
+impl Settings {
+    /// Sets defaults that depend on other settings.
+    fn complete(&mut self) {
+        let unowned = &mut self.server.unowned_principal;
+        // Of a server with one token, its bearer keeps what was made before.
+        if unowned.is_none() && self.auth_token.is_some() {
+            *unowned = Some(BEARER.to_owned());
+        }
     }
 }
 
@@ -435,6 +447,9 @@ fn raw_value(value: &DeValue<'_>) -> Option<RawValue> {
         DeValue::Datetime(_) | DeValue::Table(_) => None,
     }
 }
+
+/// The principal of requests with the token of `auth.token_file`.
+pub(crate) const BEARER: &str = "token";
 
 /// The variable with the path of the configuration file.
 const CONFIG_VARIABLE: &str = "WINDLASS_CONFIG";

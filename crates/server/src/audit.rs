@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use tokio::task_local;
-use windlass_store::Timestamp;
+use windlass_store::{SessionId, Timestamp};
 
 use crate::context::{Principal, RequestContext, RequestId};
 use crate::identifiers::Clock;
@@ -44,6 +44,8 @@ pub struct AuditEntry<'a> {
     pub path: Option<&'a str>,
     /// Id of the resource that was made, if it has one.
     pub resource: Option<&'a str>,
+    /// Upload session, if it is about one. [`SessionId::abbreviated`] is as the log shows it.
+    pub session: Option<SessionId>,
 }
 
 /// What an entry of the audit log is about.
@@ -145,6 +147,7 @@ impl Audit {
             method: about.method,
             path: about.path,
             resource: about.resource,
+            session: about.session,
         });
     }
 }
@@ -155,6 +158,7 @@ pub(crate) struct About<'a> {
     pub(crate) method: Option<&'a str>,
     pub(crate) path: Option<&'a str>,
     pub(crate) resource: Option<&'a str>,
+    pub(crate) session: Option<SessionId>,
 }
 
 /// Returns work that goes on as that of the current request, in whatever task it is polled.

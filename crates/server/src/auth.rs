@@ -12,6 +12,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, Uri};
 use sha2::{Digest as _, Sha256};
 use windlass_discovery::Method;
+use windlass_store::{SessionId, Timestamp};
 
 use crate::context::Principal;
 
@@ -20,8 +21,9 @@ use crate::context::Principal;
 pub trait Authorize: Send + Sync + 'static {
     /// Establishes who sends a request; `None` if nobody needs to say who they are.
     ///
-    /// A request that continues an upload ([`Access::Session`]) comes without credentials from many
-    /// clients: its URI is the credential.
+    /// A request that continues an upload ([`Access::Session`], [`Access::OwnedSession`]) comes without
+    /// credentials from many clients: its URI is the credential. The server itself demands the owner's
+    /// where it is configured to.
     ///
     /// # Errors
     /// [`AccessError`], by which the request is answered.
@@ -42,6 +44,37 @@ pub trait Authorize: Send + Sync + 'static {
     ) -> Result<(), AccessError> {
         let _ = (principal, method);
         Ok(())
+    }
+
+    /// Whether an upload session has been revoked. It is asked for each request to a session; one that
+    /// has been revoked is answered 404, as one that has expired. A request that is under way goes on.
+    /// Default: none is.
+    fn is_revoked(&self, session: &SessionInfo<'_>) -> bool {
+        let _ = session;
+        false
+    }
+}
+
+/// An upload session, as far as it matters whether it may go on.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct SessionInfo<'a> {
+    /// Id. The session URI cannot be made of it.
+    pub id: SessionId,
+    /// Id of the principal that started it, if that was established.
+    pub principal: Option<&'a str>,
+    /// Time of the start.
+    pub started: Timestamp,
+}
+
+impl<'a> SessionInfo<'a> {
+    /// Returns a session. For tests of an [`Authorize`].
+    pub fn new(id: SessionId, principal: Option<&'a str>, started: Timestamp) -> Self {
+        Self {
+            id,
+            principal,
+            started,
+        }
     }
 }
 
@@ -118,6 +151,10 @@ pub enum Access {
     Discovery,
     /// An upload session, whose URI only the client has that started it.
     Session,
+    /// An upload session on a server whose sessions are for their owners
+    /// ([`SessionAuth::Owner`](crate::SessionAuth)). Of some the owner is not known; so credentials may
+    /// be missing, but must be valid.
+    OwnedSession,
     /// A method of an API, or a path that nothing answers.
     Call,
 }
@@ -125,7 +162,8 @@ pub enum Access {
 impl Access {
     /// Demands credentials of calls: `found` is what those of the request, if there are any, have
     /// established. Sessions, whose URIs are credentials, and discovery, which Google's Python library
-    /// reads before it has credentials, need none; credentials that are not valid count as none there.
+    /// reads before it has credentials, need none. Credentials that are not valid count as none there,
+    /// but for sessions of owners: there the client learns why they do not count.
     ///
     /// # Errors
     /// Those of `found`, and [`AccessError::CredentialsMissing`].
@@ -136,7 +174,7 @@ impl Access {
         match (self, found) {
             (Self::Call, Ok(None)) => Err(AccessError::CredentialsMissing),
             (Self::Session | Self::Discovery, Err(_)) => Ok(None),
-            (_, found) => found,
+            (Self::Call | Self::OwnedSession | Self::Session | Self::Discovery, found) => found,
         }
     }
 }
@@ -347,10 +385,12 @@ mod tests {
             let refused = Err(AccessError::CredentialsInvalid);
             assert_eq!(ask(Access::Call, &[wrong]), refused, "{wrong}");
             assert_eq!(ask(Access::Session, &[wrong]), Ok(None), "{wrong}");
+            assert_eq!(ask(Access::OwnedSession, &[wrong]), refused, "{wrong}");
             assert_eq!(ask(Access::Discovery, &[wrong]), Ok(None), "{wrong}");
         }
         assert_eq!(ask(Access::Call, &[]), Err(AccessError::CredentialsMissing));
         assert_eq!(ask(Access::Session, &[]), Ok(None));
+        assert_eq!(ask(Access::OwnedSession, &[]), Ok(None));
         assert_eq!(ask(Access::Session, &["Bearer s3cret"]), alice);
         let twice = ["Bearer s3cret", "Bearer s3cret"];
         assert_eq!(

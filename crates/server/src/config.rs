@@ -37,8 +37,9 @@ pub struct Settings {
     pub batches: bool,
     /// Id of the principal that owns the resources which were made before there were owners: by requests
     /// without a principal, and through APIs with [`Access::Shared`](windlass_discovery::Access).
-    /// Default: `token`, the principal of the bearer of the token of `windlass serve`.
-    pub unowned_principal: String,
+    /// Default: none; no principal sees them in an API with
+    /// [`Access::Owner`](windlass_discovery::Access).
+    pub unowned_principal: Option<String>,
     /// The origins whose pages may call the APIs from a browser, for APIs without a
     /// [policy of their own](crate::ServedApi::cors) and for paths that belong to no API. Default: none;
     /// preflights are then 405 like other OPTIONS requests, and replies say nothing to browsers.
@@ -241,7 +242,7 @@ impl Default for Settings {
             public_url: None,
             trust_forwarded: false,
             batches: true,
-            unowned_principal: "token".to_owned(),
+            unowned_principal: None,
             cors: None,
             bind_origin: false,
             session_lifetime: Duration::from_secs(7 * 24 * 60 * 60),

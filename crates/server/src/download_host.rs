@@ -57,6 +57,13 @@ pub(crate) fn redirection(
     let mut reply = empty(StatusCode::TEMPORARY_REDIRECT);
     let headers = reply.headers_mut();
     headers.insert(LOCATION, HeaderValue::try_from(location).ok()?);
-    headers.insert(VARY, HeaderValue::from_static("Sec-Fetch-Mode"));
     Some(reply)
+}
+
+/// Tells caches that a reply to a download depends on how a browser will use it, if there is a host for media.
+/// Otherwise a browser could open, as a document of this host, media that a page has fetched before.
+pub(crate) fn vary(settings: &Settings, headers: &mut HeaderMap) {
+    if settings.downloads.host.is_some() {
+        headers.append(VARY, HeaderValue::from_static("Sec-Fetch-Mode"));
+    }
 }

@@ -132,6 +132,7 @@ mod uploads;
 pub use audit::{AuditAction, AuditEntry, AuditLog, AuditOutcome};
 pub use auth::{
     Access, AccessError, AccessRequest, AllowAll, Authorize, BearerToken, RequirePrincipal,
+    SessionInfo,
 };
 pub use capacity::{CONCATENATIONS, Full, LimitedResource, MEDIA_READS, Usage};
 pub use config::Settings;

@@ -47,7 +47,10 @@ pub(crate) fn separate_owner<'a>(
 ) -> Option<&'a Principal> {
     match access {
         Access::Shared => None,
-        Access::Owner => principal.filter(|it| it.id() != settings.unowned_principal),
+        Access::Owner => {
+            let unowned = settings.unowned_principal.as_deref();
+            principal.filter(|it| Some(it.id()) != unowned)
+        }
     }
 }
 

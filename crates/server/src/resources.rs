@@ -258,7 +258,7 @@ fn write_deletion(server: &ServerState, head: &CallHead<'_>, resources: &[Resour
     let about = About {
         method: Some(&head.method.method.id),
         path: Some(head.raw_path),
-        resource: None,
+        ..About::default()
     };
     server.audit.write(
         AuditAction::Delete,
@@ -268,7 +268,24 @@ fn write_deletion(server: &ServerState, head: &CallHead<'_>, resources: &[Resour
     );
 }
 
+/// Answers a download.
 async fn media(server: &ServerState, head: CallHead<'_>) -> Result<Reply, Error> {
+    // A host of its own has the media of those APIs that are on every host. And a signed link counts on the
+    // host for which it was signed.
+    let has_link = head.principal.is_some_and(|it| it.link().is_some());
+    let may_redirect = !head.media_only && !has_link && head.method.served.host.is_none();
+    let mut reply = media_or_redirection(server, head, may_redirect).await?;
+    if may_redirect {
+        download_host::vary(&server.settings, reply.headers_mut());
+    }
+    Ok(reply)
+}
+
+async fn media_or_redirection(
+    server: &ServerState,
+    head: CallHead<'_>,
+    may_redirect: bool,
+) -> Result<Reply, Error> {
     let method = head.method.method;
     if !method.supports_media_download {
         return Err(Error::NotDownload {
@@ -288,13 +305,8 @@ async fn media(server: &ServerState, head: CallHead<'_>) -> Result<Reply, Error>
         attempt += 1;
         let handler = &*head.method.served.handler;
         let resource = handler.find(&call).await?;
-        // Not before, as a stranger must not be sent to media that is not public. A host of its own has the
-        // media of those APIs that are on every host.
-        // And a signed link counts on the host for which it was signed.
-        let has_link = head.principal.is_some_and(|it| it.link().is_some());
-        if !head.media_only
-            && !has_link
-            && head.method.served.host.is_none()
+        // Not before, as a stranger must not be sent to media that is not public.
+        if may_redirect
             && let Some(reply) =
                 download_host::redirection(&server.settings, head.headers, head.base_url, head.uri)
         {

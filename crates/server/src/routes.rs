@@ -24,6 +24,7 @@ use crate::auth::{Access, AccessError, AccessRequest};
 use crate::batch;
 use crate::body::RequestBody;
 use crate::capacity::Full;
+use crate::config::SessionAuth;
 use crate::context::{Principal, RequestContext};
 use crate::download_host;
 use crate::error::Error;
@@ -92,7 +93,11 @@ pub(crate) async fn route(
         _ => {}
     }
     let query = Parameters::parse(head.uri.query());
-    let access = access_to(&destination, query.as_ref().ok());
+    let access = access_to(
+        &destination,
+        query.as_ref().ok(),
+        server.settings.session_auth,
+    );
     let principal = authenticate(server, head, context, stated, access).await;
     let is_read = matches!(destination, Destination::Call) && reads(stated);
     if is_read && principal == Err(AccessError::CredentialsMissing) {
@@ -239,11 +244,18 @@ impl<'a> Destination<'a> {
 
 /// What a request is about, before it is known whether its session exists. A session URI has an
 /// `upload_id` in its query, which is `None` if it cannot be read.
-fn access_to(destination: &Destination<'_>, query: Option<&Parameters>) -> Access {
+fn access_to(
+    destination: &Destination<'_>,
+    query: Option<&Parameters>,
+    session_auth: SessionAuth,
+) -> Access {
     match destination {
         Destination::Discovery(_) => Access::Discovery,
         Destination::Upload { .. } if query.is_some_and(|query| query.upload_id().is_some()) => {
-            Access::Session
+            match session_auth {
+                SessionAuth::Uri => Access::Session,
+                SessionAuth::Owner => Access::OwnedSession,
+            }
         }
         Destination::Upload { .. } | Destination::Call => Access::Call,
     }

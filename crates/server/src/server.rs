@@ -172,6 +172,7 @@ impl ServerBuilder {
                 ledger: Arc::clone(&stores.ledger),
                 registry: Arc::clone(&registry),
                 dialects: Arc::clone(&dialects),
+                authorize: Arc::clone(&self.authorize),
                 guards: Arc::default(),
                 cache: SessionCache::new(),
             },

@@ -119,6 +119,7 @@ impl<C: Clock + Default> World<C> {
 
     fn serving_over(apis: Vec<ServedApi>, stores: Stores) -> Self {
         let mut settings = Settings::default();
+        settings.unowned_principal = Some("token".to_owned());
         settings.public_url = Some(ORIGIN.to_owned());
         // Little media is enough to be in the vault.
         settings.limits.small_media = 512;

@@ -24,6 +24,7 @@ fn rules() -> Rules {
             groups_header: None,
         }],
         links: LinkKeys::default(),
+        revoked_sessions: RevokedSessions::default(),
         policy: Policy::default(),
     }
 }
@@ -59,6 +60,36 @@ async fn credentials_are_demanded_of_calls_alone() {
         let alice = Ok(Some("alice".to_owned()));
         assert_eq!(ask(&authenticator, access, "/a", &[ALICE]).await, alice);
     }
+}
+
+/// An issuer that does not answer.
+struct Silent;
+
+#[async_trait]
+impl TokenScheme for Silent {
+    async fn principal(&self, _: &str) -> Result<Option<Principal>, AccessError> {
+        Err(AccessError::Unverifiable)
+    }
+}
+
+#[tokio::test]
+async fn issuer_that_does_not_answer_stops_no_session_but_those_of_owners() {
+    let mut rules = rules();
+    rules.schemes.push(Arc::new(Silent));
+    let authenticator = Authenticator::new(rules);
+    let unknown = [("authorization", "Bearer unknown")];
+    let unverifiable = Err(AccessError::Unverifiable);
+    for (access, expected) in [
+        (Access::Call, &unverifiable),
+        (Access::OwnedSession, &unverifiable),
+        (Access::Session, &Ok(None)),
+        (Access::Discovery, &Ok(None)),
+    ] {
+        let found = ask(&authenticator, access, "/a", &unknown).await;
+        assert_eq!(found, *expected, "{access:?}");
+    }
+    let none = ask(&authenticator, Access::OwnedSession, "/a", &[]).await;
+    assert_eq!(none, Ok(None));
 }
 
 #[tokio::test]
@@ -103,7 +134,12 @@ async fn key_is_ignored_where_no_keys_are_known() {
 #[tokio::test]
 async fn token_in_the_query_is_refused_everywhere() {
     let authenticator = Authenticator::new(rules());
-    for access in [Access::Call, Access::Session, Access::Discovery] {
+    for access in [
+        Access::Call,
+        Access::Session,
+        Access::OwnedSession,
+        Access::Discovery,
+    ] {
         let refused = ask(&authenticator, access, "/a?access_token=alices", &[ALICE]).await;
         assert!(
             matches!(refused, Err(AccessError::CredentialsMisplaced { .. })),

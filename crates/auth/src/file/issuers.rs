@@ -1,7 +1,7 @@
 //! The entries of issuers: `[[jwt]]` and `[introspection]`.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -182,7 +182,7 @@ impl JwtEntry {
 
     fn keys(&self, services: &Services<'_>) -> Result<KeySource, RulesError> {
         if let Some(path) = &self.jwks_file {
-            let json = read("jwks_file", path, services)?;
+            let json = super::read_named("jwks_file", path, services.read)?;
             let set = KeySet::parse(json.as_bytes());
             let path = path.clone();
             let set = set.map_err(|source| RulesError::KeySet { path, source })?;
@@ -218,7 +218,11 @@ impl IntrospectionEntry {
         policy: &Policy,
         services: &Services<'_>,
     ) -> Result<Introspection, RulesError> {
-        let secret = read("client_secret_file", &self.client_secret_file, services)?;
+        let secret = super::read_named(
+            "client_secret_file",
+            &self.client_secret_file,
+            services.read,
+        )?;
         let secret = secret.trim_end_matches(['\r', '\n']);
         let authorization = Introspection::authorization(&self.client_id, secret);
         let id = match self.principal_claim {
@@ -241,12 +245,4 @@ impl IntrospectionEntry {
             clock: Arc::clone(&services.clock),
         })
     }
-}
-
-fn read(key: &'static str, path: &Path, services: &Services<'_>) -> Result<String, RulesError> {
-    (services.read)(path).map_err(|source| RulesError::Unreadable {
-        key,
-        path: path.to_owned(),
-        source,
-    })
 }

@@ -64,7 +64,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("auth.token_file", |all| ValueRef::File(&mut all.auth_token)),
     Key::new("auth.file", |all| ValueRef::File(&mut all.auth_file)),
     Key::new("auth.unowned", |all| {
-        ValueRef::Principal(&mut all.server.unowned_principal)
+        ValueRef::OptionalPrincipal(&mut all.server.unowned_principal)
     }),
     Key::new("audit.file", |all| ValueRef::File(&mut all.audit_file)),
     Key::new("cors.origins", |all| {

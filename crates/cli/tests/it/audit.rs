@@ -11,7 +11,7 @@ use windlass_testkit::raw::{Request, exchange};
 use windlass_testkit::session::Session;
 use windlass_testkit::wait;
 
-use crate::authentication::{CREDENTIALS, bearing};
+use crate::authentication::{CAROL, CREDENTIALS, DAVE, bearing};
 use crate::server::{own, scratch};
 
 const MEDIA: Media = Media::new(63, 300_000);
@@ -88,8 +88,9 @@ fn each_start_finish_cancel_deletion_and_refusal_is_a_line_that_says_who() {
             ("path", ANIMALS.into()),
         ]
     };
-    let started = exchange(address, &bearing(&resumable(), "abc")).expect(200);
-    assert_last(&audited, 1, of_carol("start", &insert));
+    let started = exchange(address, &bearing(&resumable(), CAROL)).expect(200);
+    let start = assert_last(&audited, 1, of_carol("start", &insert));
+    assert_eq!(start["session"].as_str().map(str::len), Some(8), "{start}");
     // The session URI is all that these requests have.
     let session = Session::of_reply(address, &started);
     session.append(MEDIA, 0..262_144).expect(308);
@@ -97,15 +98,17 @@ fn each_start_finish_cancel_deletion_and_refusal_is_a_line_that_says_who() {
     let animal = session.append(MEDIA, 262_144..MEDIA.len()).expect(201);
     let last = assert_last(&audited, 2, of_carol("finish", &insert));
     assert_eq!(last["resource"], farm::id(&animal));
+    assert_eq!(last["session"], start["session"]);
     // A final reply that is repeated is no second finish.
     session.query().expect(201);
 
     let simple = Request::new("POST", format!("{UPLOADS}?uploadType=media"));
     let simple = simple.header("content-type", "image/png").body("a cow");
-    exchange(address, &bearing(&simple, "abc")).expect(200);
-    assert_last(&audited, 3, of_carol("finish", &insert));
+    exchange(address, &bearing(&simple, CAROL)).expect(200);
+    let last = assert_last(&audited, 3, of_carol("finish", &insert));
+    assert_eq!(last["session"], Value::Null);
 
-    let started = exchange(address, &bearing(&resumable(), "abc")).expect(200);
+    let started = exchange(address, &bearing(&resumable(), CAROL)).expect(200);
     Session::of_reply(address, &started).cancel().expect(499);
     let mut cancel = of_carol("cancel", &insert);
     // Every client with the URI can cancel.
@@ -116,7 +119,7 @@ fn each_start_finish_cancel_deletion_and_refusal_is_a_line_that_says_who() {
     let delete = Request::new("DELETE", path.clone());
     let mut expected = of_carol("delete", &"farm.animals.delete".into());
     expected[4].1 = path.clone().into();
-    exchange(address, &bearing(&delete, "abc")).expect(204);
+    exchange(address, &bearing(&delete, CAROL)).expect(204);
     assert_last(&audited, 6, expected.clone());
 
     expected[0].1 = "authorize".into();
@@ -132,14 +135,59 @@ fn each_start_finish_cancel_deletion_and_refusal_is_a_line_that_says_who() {
     assert_eq!(last["status"], 401);
     assert_eq!(audited.ask(&bearing(&delete, "wrong")), 401);
     assert_last(&audited, 8, refused(Value::Null));
-    assert_eq!(audited.ask(&bearing(&delete, "def")), 403);
+    assert_eq!(audited.ask(&bearing(&delete, DAVE)), 403);
     let last = assert_last(&audited, 9, refused("dave".into()));
     assert_eq!(last["status"], 403);
 
     let text = std::fs::read_to_string(audited.log()).expect("it is readable");
-    for secret in ["abc", "def", "wrong", "upload_id", session.upload_id()] {
+    for secret in [CAROL, DAVE, "wrong", "upload_id", session.upload_id()] {
         assert!(!text.contains(secret), "{secret}: {text}");
     }
+}
+
+#[test]
+fn sessions_are_revoked_by_the_id_in_the_log_or_by_their_principal_and_time() {
+    let audited = Audited::new();
+    let address = audited.server.address();
+    let start = || {
+        let started = exchange(address, &bearing(&resumable(), CAROL)).expect(200);
+        let session = Session::of_reply(address, &started);
+        session.append(MEDIA, 0..262_144).expect(308);
+        let entries = entries(&audited.log());
+        (
+            session,
+            entries.last().expect("the start")["session"].clone(),
+        )
+    };
+    let (named, id) = start();
+    let (other, _) = start();
+    let of_dave = exchange(address, &bearing(&resumable(), DAVE)).expect(200);
+    let of_dave = Session::of_reply(address, &of_dave);
+    let revoke = |rows: &str, session: &Session| {
+        let file = audited.directory.path().join("auth.toml");
+        std::fs::write(file, format!("{CREDENTIALS}{rows}")).expect("it is writable");
+        audited.server.hang_up();
+        wait::until("the session has been revoked", || {
+            session.query().status == 404
+        });
+    };
+    revoke(&format!("[[sessions.revoked]]\nsession = {id}\n"), &named);
+    // Found in the cache, and in the ledger.
+    for session in [&other, &of_dave] {
+        session.query().expect(308);
+    }
+    named.append(MEDIA, 262_144..MEDIA.len()).expect(404);
+
+    let before = "before = 9999-01-01T00:00:00Z";
+    let rows = format!("[[sessions.revoked]]\nprincipal = 'carol'\n{before}\n");
+    revoke(&rows, &other);
+    other.append(MEDIA, 262_144..MEDIA.len()).expect(404);
+    other.cancel().expect(404);
+    of_dave.append(MEDIA, 0..MEDIA.len()).expect(201);
+    // The first one is not in the file any more.
+    named.query().expect(404);
+    // Three starts, two times two files that were read again, and a finish.
+    assert_eq!(entries(&audited.log()).len(), 8);
 }
 
 #[test]

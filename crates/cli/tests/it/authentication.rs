@@ -146,19 +146,24 @@ struct Listed {
     _directory: TempDir,
 }
 
+/// The tokens of carol and of dave, and the key of a device. None can be a part of a random id.
+pub(crate) const CAROL: &str = "carols-token";
+pub(crate) const DAVE: &str = "daves-token";
+pub(crate) const DEVICE: &str = "devices-key";
+
 /// Carol may do everything, dave insert alone, and everybody may get.
 pub(crate) const CREDENTIALS: &str = "\
 [[tokens]]
-sha256 = 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad' # abc
+sha256 = '26bf4b15884bb822e9196ca3a07c800bdc523deb8bbf56c1aecbad5ad7f1b3a0'
 principal = 'carol'
 groups = ['staff']
 
 [[tokens]]
-sha256 = 'cb8379ac2098aa165029e3938a51da0bcecfc008fd6795f401178647f96c5b34' # def
+sha256 = '725d0f40ccb1c82d17c7f2d0c01fb47b8cb844905737dd828e92b3488aa10ef3'
 principal = 'dave'
 
 [[keys]]
-sha256 = '50ae61e841fac4e8f9e40baf2ad36ec868922ea48368c18f9535e47db56dd7fb' # ghi
+sha256 = 'e5d56009b4a4d11e53f9f2df7048a0e0c4138f9b22c14e84c6e5bcb14f6c9ac8'
 principal = 'device'
 scopes = ['none']
 
@@ -201,7 +206,7 @@ fn methods_are_allowed_by_the_table_of_the_file() {
     let simple = Request::new("POST", format!("{UPLOADS}?uploadType=media"));
     let insert = simple.header("content-type", "image/png").body("a cow");
     let list = Request::new("GET", ANIMALS);
-    let animal = exchange(listed.server.address(), &bearing(&insert, "abc")).expect(200);
+    let animal = exchange(listed.server.address(), &bearing(&insert, CAROL)).expect(200);
     let get = Request::new("GET", format!("{ANIMALS}/{}", farm::id(&animal)));
     let delete = Request::new("DELETE", format!("{ANIMALS}/{}", farm::id(&animal)));
     for (request, carol, dave, stranger) in [
@@ -218,9 +223,9 @@ fn methods_are_allowed_by_the_table_of_the_file() {
             401,
             "{request:?}"
         );
-        assert_eq!(listed.status(&bearing(request, "def")), dave, "{request:?}");
+        assert_eq!(listed.status(&bearing(request, DAVE)), dave, "{request:?}");
         assert_eq!(
-            listed.status(&bearing(request, "abc")),
+            listed.status(&bearing(request, CAROL)),
             carol,
             "{request:?}"
         );
@@ -235,19 +240,19 @@ fn key_is_a_credential_in_its_header_and_in_the_query() {
         request.header("content-type", "image/png").body("a cow")
     };
     // Farm's methods name no scopes, so that any will do.
-    assert_eq!(listed.status(&insert("&key=ghi")), 200);
-    let in_header = insert("").header("X-Goog-Api-Key", "ghi");
+    assert_eq!(listed.status(&insert(&format!("&key={DEVICE}"))), 200);
+    let in_header = insert("").header("X-Goog-Api-Key", DEVICE);
     assert_eq!(listed.status(&in_header), 200);
     assert_eq!(listed.status(&insert("&key=wrong")), 401);
     // Libraries send the key of a project along with a token.
-    let both = bearing(&insert("&key=wrong"), "abc");
+    let both = bearing(&insert("&key=wrong"), CAROL);
     assert_eq!(listed.status(&both), 200);
 }
 
 #[test]
 fn token_in_the_query_is_refused_with_the_reason() {
     let listed = Listed::new();
-    let request = Request::new("GET", format!("{ANIMALS}?access_token=abc"));
+    let request = Request::new("GET", format!("{ANIMALS}?access_token={CAROL}"));
     let reply = exchange(listed.server.address(), &request).expect(400);
     let message = reply.json()["error"]["message"].to_string();
     assert!(message.contains("would stand in the logs"), "{message}");
@@ -257,9 +262,9 @@ fn token_in_the_query_is_refused_with_the_reason() {
 fn credentials_are_read_again_on_sighup_and_sessions_go_on() {
     let listed = Listed::new();
     let address = listed.server.address();
-    let started = exchange(address, &bearing(&resumable(), "abc")).expect(200);
+    let started = exchange(address, &bearing(&resumable(), CAROL)).expect(200);
     let session = Session::of_reply(address, &started);
-    let list = bearing(&Request::new("GET", ANIMALS), "abc");
+    let list = bearing(&Request::new("GET", ANIMALS), CAROL);
     assert_eq!(listed.status(&list), 200);
 
     std::fs::write(&listed.file, "[[tokens]]\nsecret = 'abc'\n").expect("it is writable");
@@ -269,11 +274,19 @@ fn credentials_are_read_again_on_sighup_and_sessions_go_on() {
     });
     assert_eq!(listed.status(&list), 200);
 
+    // As one that is just being written.
     std::fs::write(&listed.file, "").expect("it is writable");
+    listed.server.hang_up();
+    wait::until("the error is logged", || {
+        listed.server.stderr().contains("has no [[allow]] any more")
+    });
+    assert_eq!(listed.status(&list), 200);
+
+    std::fs::write(&listed.file, "[[allow]]\n").expect("it is writable");
     listed.server.hang_up();
     wait::until("the token counts no more", || listed.status(&list) == 401);
     session.append(MEDIA, 0..MEDIA.len()).expect(201);
-    assert!(!listed.server.stderr().contains("abc"));
+    assert!(!listed.server.stderr().contains(CAROL));
 }
 
 #[test]
@@ -284,7 +297,7 @@ fn session_demands_credentials_of_its_owner_where_that_is_set() {
     let text = "[auth]\nfile = 'auth.toml'\n[sessions]\nauth = 'owner'\n";
     std::fs::write(&config, text).expect("it is writable");
     let server = own(&["--config", config.to_str().expect("it is UTF-8")]);
-    let started = exchange(server.address(), &bearing(&resumable(), "abc")).expect(200);
+    let started = exchange(server.address(), &bearing(&resumable(), CAROL)).expect(200);
     let session = Session::of_reply(server.address(), &started);
     let first = session
         .ranged(&content_range(MEDIA, &(0..262_144)))
@@ -299,12 +312,12 @@ fn session_demands_credentials_of_its_owner_where_that_is_set() {
     for (request, right) in [(&first, 308), (&query, 308), (&last, 201), (&query, 201)] {
         ask(request).expect(401);
         ask(&bearing(request, "wrong")).expect(401);
-        let foreign = ask(&bearing(request, "def")).expect(403);
+        let foreign = ask(&bearing(request, DAVE)).expect(403);
         assert!(foreign.text().contains("another principal"), "{foreign:?}");
-        ask(&bearing(request, "abc")).expect(right);
+        ask(&bearing(request, CAROL)).expect(right);
     }
     ask(&cancel).expect(401);
-    ask(&bearing(&cancel, "def")).expect(403);
+    ask(&bearing(&cancel, DAVE)).expect(403);
 }
 
 #[test]

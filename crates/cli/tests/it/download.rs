@@ -364,13 +364,12 @@ fn document_is_opened_on_the_host_of_downloads() {
     let location = format!("http://{DOCUMENTS}:8080{target}");
     assert_eq!(sent.header("location"), Some(location.as_str()));
     assert_eq!(sent.header("vary"), Some("Sec-Fetch-Mode"));
-    assert_eq!(get(DOCUMENTS, "navigate").expect(200).body.len(), 100);
+    let document = get(DOCUMENTS, "navigate").expect(200);
+    assert_eq!((document.body.len(), document.header("vary")), (100, None));
     for mode in ["no-cors", "cors", "same-origin"] {
-        assert_eq!(
-            get("farm.example", mode).expect(200).body.len(),
-            100,
-            "{mode}"
-        );
+        let media = get("farm.example", mode).expect(200);
+        assert_eq!(media.body.len(), 100, "{mode}");
+        assert_eq!(media.header("vary"), Some("Sec-Fetch-Mode"), "{mode}");
     }
     let library = exchange(server.address(), &farm::download(&animal)).expect(200);
     assert_eq!(library.body.len(), 100);

@@ -10,7 +10,7 @@ use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
 
-use crate::authentication::{CREDENTIALS, bearing};
+use crate::authentication::{CAROL, CREDENTIALS, DAVE, bearing};
 use crate::server::{own, scratch};
 
 const MEDIA: Media = Media::new(63, 100_000);
@@ -65,7 +65,7 @@ impl Guarded {
     }
 
     fn carol(&self, request: &Request) -> Reply {
-        exchange(self.address(), &bearing(request, "abc"))
+        exchange(self.address(), &bearing(request, CAROL))
     }
 
     fn stranger(&self, request: &Request) -> Reply {
@@ -263,7 +263,7 @@ fn public_bucket_is_listed_and_its_objects_stay_private() {
 #[test]
 fn everybody_with_valid_credentials_reads_what_is_public_to_them() {
     let guarded = Guarded::new();
-    let dave = |request: &Request| exchange(guarded.address(), &bearing(request, "def"));
+    let dave = |request: &Request| exchange(guarded.address(), &bearing(request, DAVE));
     for request in reads("cow").iter().chain(&reads("none")) {
         let refused = dave(request).expect(403);
         assert_eq!(refused.header("www-authenticate"), None);
@@ -306,7 +306,7 @@ fn nothing_is_public_of_an_api_that_keeps_principals_apart() {
     closed.publish(COW, "allUsers");
     let get = Request::new("GET", COW);
     closed.assert_refused(&get);
-    exchange(closed.address(), &bearing(&get, "def")).expect(403);
+    exchange(closed.address(), &bearing(&get, DAVE)).expect(403);
     closed.carol(&get).expect(200);
 }
 

@@ -66,6 +66,7 @@ fn every_name_in_changes_is_qualified() {
 fn owner_is_separate_where_access_is_owner_and_resources_without_owner_are_not_theirs() {
     let (alice, token) = (Principal::new("alice"), Principal::new("token"));
     let mut settings = Settings::default();
+    settings.unowned_principal = Some("token".to_owned());
     let table = [
         (Access::Shared, None, None),
         (Access::Shared, Some(&alice), None),
@@ -77,8 +78,12 @@ fn owner_is_separate_where_access_is_owner_and_resources_without_owner_are_not_t
         let owner = separate_owner(access, &settings, principal).map(Principal::id);
         assert_eq!(owner, expected, "{access} {principal:?}");
     }
-    settings.unowned_principal = "alice".to_owned();
-    let owner = |principal| separate_owner(Access::Owner, &settings, Some(principal));
-    assert_eq!(owner(&alice), None);
-    assert_eq!(owner(&token), Some(&token));
+    for (unowned, separate) in [
+        (Some("alice".to_owned()), [None, Some(&token)]),
+        (None, [Some(&alice), Some(&token)]),
+    ] {
+        settings.unowned_principal = unowned;
+        let owner = |principal| separate_owner(Access::Owner, &settings, Some(principal));
+        assert_eq!([owner(&alice), owner(&token)], separate);
+    }
 }

@@ -196,7 +196,7 @@ pub(super) async fn try_finish(
     }
     let about = About {
         resource: made.as_deref(),
-        ..start_request.audited()
+        ..start_request.audited(session_ref.map(|session_ref| session_ref.id))
     };
     server.audit.write(
         AuditAction::Finish,

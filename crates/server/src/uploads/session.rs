@@ -65,7 +65,7 @@ pub(crate) async fn start(
     server.stores.ledger.start(row).await?;
     server.metrics.sessions.started.inc();
     let principal = start_request.principal.as_ref();
-    let (action, about) = (AuditAction::Start, start_request.audited());
+    let (action, about) = (AuditAction::Start, start_request.audited(Some(session.id)));
     server
         .audit
         .write(action, AuditOutcome::Done, principal, about);
@@ -226,7 +226,7 @@ pub(crate) async fn cancel(
                         .end(id, epoch, EndSession::Cancelled)
                         .await?;
                     server.metrics.sessions.cancelled.inc();
-                    let (action, about) = (AuditAction::Cancel, request.audited());
+                    let (action, about) = (AuditAction::Cancel, request.audited(Some(id)));
                     server.audit.write(
                         action,
                         AuditOutcome::Done,

@@ -15,7 +15,7 @@ use super::finish::FinalReply;
 use super::session_cache::{CachedSession, SessionCache};
 use super::sink::VaultMedia;
 use super::start_request::StartRequest;
-use crate::auth::AccessError;
+use crate::auth::{AccessError, Authorize, SessionInfo};
 use crate::body::RequestBody;
 use crate::capacity::Capacity;
 use crate::config::{SessionAuth, Settings};
@@ -39,6 +39,7 @@ pub(crate) struct Sessions {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) dialects: Arc<Dialects>,
+    pub(crate) authorize: Arc<dyn Authorize>,
     /// The guards of sessions.
     pub(crate) guards: Arc<SessionGuards>,
     /// Sessions whose next request is expected soon.
@@ -230,6 +231,11 @@ impl Sessions {
         target: &SessionTarget,
     ) -> bool {
         self.clock.now() < session.expires
+            && !self.authorize.is_revoked(&SessionInfo {
+                id: session.id,
+                principal: session.owner.as_deref(),
+                started: session.created,
+            })
             && start_request.path == target.path
             && self.is_open_to(start_request, target.principal.as_ref())
     }

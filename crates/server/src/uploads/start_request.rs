@@ -12,6 +12,7 @@ use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 use windlass_proto::session::SessionError;
+use windlass_store::SessionId;
 
 use crate::audit::About;
 use crate::context::Principal;
@@ -194,12 +195,13 @@ impl StartRequest {
         &self.method
     }
 
-    /// Returns what the audit log says of the call.
-    pub(crate) fn audited(&self) -> About<'_> {
+    /// Returns what the audit log says of the call, which is part of the session if there is one.
+    pub(crate) fn audited(&self, session: Option<SessionId>) -> About<'_> {
         About {
             method: Some(&self.method),
             path: Some(&self.path),
             resource: None,
+            session,
         }
     }
 

@@ -195,7 +195,7 @@ async fn what_was_made_before_there_were_owners_belongs_to_the_named_principal()
     let registry = Registry::new([farm(Access::Owner)]).expect("there is one API");
     let clock = Arc::default();
     let renamed = World::of_registry(registry, stores.clone(), clock, |settings| {
-        settings.unowned_principal = "carol".to_owned();
+        settings.unowned_principal = Some("carol".to_owned());
     });
     assert_eq!(caller(&renamed, "carol").ids().await, before);
     assert_eq!(caller(&renamed, UNOWNED).ids().await, [""; 0]);

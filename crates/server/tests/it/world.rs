@@ -190,6 +190,7 @@ impl World {
         settings.public_url = Some(Self::ORIGIN.to_owned());
         settings.chunks = ChunkRule::Lenient;
         settings.session_lifetime = LIFETIME;
+        settings.unowned_principal = Some("token".to_owned());
         settings.limits = limits();
         settings.free_space.soft = 0;
         settings.free_space.hard = 0;

@@ -1,15 +1,24 @@
 //! The audit log as a file: one JSON object per line.
+//!
+//! What strangers can make it write is bounded: long paths are cut, and of many refusals in a second only
+//! the first are written, and how many were not.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
-use windlass_server::{AuditEntry, AuditLog, AuditOutcome, Clock as _, SystemClock};
+use windlass_server::{AuditAction, AuditEntry, AuditLog, AuditOutcome, Clock as _, SystemClock};
+
+/// Maximum length of a path in an entry, in characters.
+const MAX_PATH: usize = 512;
+
+/// Maximum number of refusals of credentials that are written in a second.
+const REFUSALS_PER_SECOND: u64 = 100;
 
 /// Appends entries to a file, which is opened again on SIGHUP, so that it can be rotated.
 ///
@@ -18,6 +27,31 @@ use windlass_server::{AuditEntry, AuditLog, AuditOutcome, Clock as _, SystemCloc
 pub(super) struct AuditFile {
     path: PathBuf,
     file: Mutex<File>,
+    refusals: Mutex<Refusals>,
+}
+
+/// The refusals of credentials in the current second.
+#[derive(Debug)]
+struct Refusals {
+    since: Instant,
+    count: u64,
+}
+
+impl Refusals {
+    /// Counts a refusal at `now`. Returns whether it is written, and how many before it were not, once their
+    /// second is over.
+    fn admit(&mut self, now: Instant) -> (bool, u64) {
+        let mut omitted = 0;
+        if now.duration_since(self.since) >= Duration::from_secs(1) {
+            omitted = self.count.saturating_sub(REFUSALS_PER_SECOND);
+            *self = Self {
+                since: now,
+                count: 0,
+            };
+        }
+        self.count += 1;
+        (self.count <= REFUSALS_PER_SECOND, omitted)
+    }
 }
 
 /// The file of the audit log cannot be opened.
@@ -34,6 +68,10 @@ impl AuditFile {
         Ok(Self {
             path: path.to_owned(),
             file: Mutex::new(open(path)?),
+            refusals: Mutex::new(Refusals {
+                since: Instant::now(),
+                count: 0,
+            }),
         })
     }
 
@@ -52,6 +90,22 @@ impl AuditFile {
             "outcome": outcome,
             "resource": what,
         }));
+    }
+
+    /// Whether a refusal of credentials is written. Writes how many were not.
+    fn admits_refusal(&self) -> bool {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let (is_admitted, omitted) = refusals.admit(Instant::now());
+        drop(refusals);
+        if omitted > 0 {
+            self.append(&json!({
+                "time": text(SystemClock.now().as_millis()),
+                "action": AuditAction::Authorize.name(),
+                "outcome": "refused",
+                "omitted": omitted,
+            }));
+        }
+        is_admitted
     }
 
     fn append(&self, entry: &Value) {
@@ -78,6 +132,9 @@ fn open(path: &Path) -> Result<File, AuditFileError> {
 
 impl AuditLog for AuditFile {
     fn write(&self, entry: &AuditEntry<'_>) {
+        if entry.action == AuditAction::Authorize && !self.admits_refusal() {
+            return;
+        }
         let mut line = Map::new();
         line.insert("time".into(), text(entry.time.as_millis()).into());
         line.insert("action".into(), entry.action.name().into());
@@ -91,12 +148,14 @@ impl AuditLog for AuditFile {
             line.insert("status".into(), status.into());
         }
         let address = entry.address.map(|address| address.to_string());
+        let session = entry.session.map(|id| id.abbreviated());
         for (name, value) in [
             ("principal", entry.principal),
             ("address", address.as_deref()),
             ("request", entry.request.as_deref()),
             ("method", entry.method),
-            ("path", entry.path),
+            ("path", entry.path.map(shortened)),
+            ("session", session.as_deref()),
             ("resource", entry.resource),
         ] {
             if let Some(value) = value {
@@ -107,8 +166,44 @@ impl AuditLog for AuditFile {
     }
 }
 
+/// The beginning of a path.
+fn shortened(path: &str) -> &str {
+    let end = path.char_indices().nth(MAX_PATH);
+    end.map_or(path, |(end, _)| &path[..end])
+}
+
 /// A time in milliseconds since the epoch as RFC 3339 writes it, in UTC.
 fn text(millis: u64) -> String {
     let time = UNIX_EPOCH + Duration::from_millis(millis);
     humantime::format_rfc3339_millis(time).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_beyond_the_limit_are_counted_and_not_written() {
+        let start = Instant::now();
+        let mut refusals = Refusals {
+            since: start,
+            count: 0,
+        };
+        for _ in 0..REFUSALS_PER_SECOND {
+            assert_eq!(refusals.admit(start), (true, 0));
+        }
+        for _ in 0..7 {
+            assert_eq!(refusals.admit(start), (false, 0));
+        }
+        let later = start + Duration::from_secs(1);
+        assert_eq!(refusals.admit(later), (true, 7));
+        assert_eq!(refusals.admit(later), (true, 0));
+    }
+
+    #[test]
+    fn long_paths_are_cut() {
+        assert_eq!(shortened("/farm/v1/animals"), "/farm/v1/animals");
+        let long = "/ä".repeat(MAX_PATH);
+        assert_eq!(shortened(&long).chars().count(), MAX_PATH);
+    }
 }

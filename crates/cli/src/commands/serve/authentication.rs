@@ -6,17 +6,13 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use windlass_auth::{
-    AuthFile, AuthFileError, Authenticator, DevTokens, LinkKeys, LinkSecret, Rules, RulesError,
-    SecretHash, SecretTable, Services,
+    AuthFile, AuthFileError, Authenticator, DevTokens, LinkKeys, Rules, RulesError, SecretHash,
+    SecretTable, Services,
 };
 use windlass_server::{Principal, SystemClock};
 
 use super::outbound::HttpOutbound;
-use crate::settings::Settings;
-
-/// The principal of requests with the token of `auth.token_file`. It is the default of `auth.unowned`, so
-/// that what was made before the server had a token is that of its bearer.
-const BEARER: &str = "token";
+use crate::settings::{BEARER, Settings};
 
 /// Credentials that can be replaced while the server runs.
 #[derive(Debug)]
@@ -49,8 +45,6 @@ pub(crate) enum AuthenticationError {
     },
     #[error("the token in {} is empty or has characters that no token has", path.display())]
     Token { path: PathBuf },
-    #[error("the secret of links in {} is not 32 bytes or more as base64 or hexadecimal digits", path.display())]
-    LinkSecret { path: PathBuf },
     #[error("{}", path.display())]
     File {
         path: PathBuf,
@@ -58,6 +52,8 @@ pub(crate) enum AuthenticationError {
     },
     #[error("{}", path.display())]
     Rules { path: PathBuf, source: RulesError },
+    #[error("{} has no [[allow]] any more, so that everybody with valid credentials could do everything", path.display())]
+    PolicyGone { path: PathBuf },
 }
 
 impl Authentication {
@@ -93,9 +89,17 @@ impl Authentication {
         self.sources.dev_tokens.clone()
     }
 
-    /// Reads the files again. After an error the old credentials stay.
+    /// Reads the files again. After an error the old credentials stay. A policy is not replaced by none: a
+    /// file that was cut off, or is being written, would allow everything.
     pub(super) fn reload(&self) -> Result<(), AuthenticationError> {
-        self.authenticator.replace(self.sources.read()?);
+        let rules = self.sources.read()?;
+        if let Some(path) = &self.sources.auth
+            && rules.policy.is_empty()
+            && self.authenticator.has_policy()
+        {
+            return Err(AuthenticationError::PolicyGone { path: path.clone() });
+        }
+        self.authenticator.replace(rules);
         Ok(())
     }
 }
@@ -119,14 +123,12 @@ impl Sources {
     }
 
     fn read_auth_file(&self, path: &Path) -> Result<Rules, AuthenticationError> {
-        let file = read_auth_file("auth.file", path)?;
-        let directory = path.parent().unwrap_or(Path::new(""));
         let services = Services {
             outbound: Arc::clone(&self.outbound) as Arc<_>,
             clock: Arc::new(SystemClock),
-            read: &|path| std::fs::read_to_string(directory.join(path)),
+            read: &|named| read_beside(path, named),
         };
-        let rules = file.into_rules(&services);
+        let rules = read_auth_file("auth.file", path)?.into_rules(&services);
         rules.map_err(|source| AuthenticationError::Rules {
             path: path.to_owned(),
             source,
@@ -134,15 +136,18 @@ impl Sources {
     }
 }
 
+/// Reads a file that the file of credentials at `path` names.
+fn read_beside(path: &Path, named: &Path) -> io::Result<String> {
+    let directory = path.parent().unwrap_or(Path::new(""));
+    std::fs::read_to_string(directory.join(named))
+}
+
 fn read_auth_file(key: &'static str, path: &Path) -> Result<AuthFile, AuthenticationError> {
     let text = read(key, path)?;
-    let mut file = AuthFile::parse(&text).map_err(|source| AuthenticationError::File {
+    AuthFile::parse(&text).map_err(|source| AuthenticationError::File {
         path: path.to_owned(),
         source,
-    })?;
-    let base = path.parent().unwrap_or(Path::new(""));
-    file.read_secrets(|secret| read_link_secret(&base.join(secret)))?;
-    Ok(file)
+    })
 }
 
 /// Reads the keys of links in a file of credentials, which the setting or the flag `key` names.
@@ -150,13 +155,10 @@ pub(in crate::commands) fn read_link_keys(
     key: &'static str,
     path: &Path,
 ) -> Result<LinkKeys, AuthenticationError> {
-    Ok(read_auth_file(key, path)?.into_link_keys())
-}
-
-fn read_link_secret(path: &Path) -> Result<LinkSecret, AuthenticationError> {
-    let text = read("links.keys.secret_file", path)?;
-    text.parse().map_err(|_| AuthenticationError::LinkSecret {
+    let keys = read_auth_file(key, path)?.into_link_keys(&|named| read_beside(path, named));
+    keys.map_err(|source| AuthenticationError::Rules {
         path: path.to_owned(),
+        source,
     })
 }
 
@@ -189,12 +191,16 @@ impl AuthenticationError {
                 "write letters, digits and -._~+/= on one line, for example the output of \
                  `openssl rand -hex 32`",
             ),
-            Self::LinkSecret { .. } => {
-                Some("write the output of `openssl rand -base64 32` on one line")
-            }
+            Self::Rules {
+                source: RulesError::LinkSecret { .. },
+                ..
+            } => Some("write the output of `openssl rand -base64 32` on one line"),
             Self::File { .. } | Self::Rules { .. } => {
                 Some("docs/configuration.md, \"The file of credentials\", has an example")
             }
+            Self::PolicyGone { .. } => Some(
+                "write [[allow]] with nothing below it if that is meant, or start the server again",
+            ),
             Self::Unreadable { source, .. } => (source.kind() == io::ErrorKind::PermissionDenied)
                 .then_some("the user that the server runs as must be able to read it"),
         }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{Request, exchange};
 
-use super::{CREDENTIALS, bearing};
+use super::{CAROL, CREDENTIALS, DAVE, bearing};
 use crate::server::{own, scratch};
 
 const APIS: [&str; 10] = [
@@ -137,7 +137,7 @@ fn every_method_is_refused_without_right_credentials_and_allowed_with_them() {
             401,
             "{id} with wrong credentials: {request:?}"
         );
-        let foreign = status(&bearing(request, "def"));
+        let foreign = status(&bearing(request, DAVE));
         if id == "farm.animals.insert" {
             assert!(
                 !matches!(foreign, 401 | 403),
@@ -149,7 +149,7 @@ fn every_method_is_refused_without_right_credentials_and_allowed_with_them() {
                 "{id} with credentials for another: {request:?}"
             );
         }
-        let right = status(&bearing(request, "abc"));
+        let right = status(&bearing(request, CAROL));
         assert!(!matches!(right, 401 | 403), "{id}: {right}, {request:?}");
     }
 }
