@@ -14,10 +14,9 @@ use crate::source::{Media, SourceError};
 /// [`Client::resume`](crate::Client::resume) has sent, computed while it sends them.
 ///
 /// They are one range of the media, the *covered* range. It begins at the first byte, or, if an
-/// earlier call began the upload, at the offset that was committed when this call began. Bytes that
-/// the earlier call sent may still arrive and be committed during this call. The committed
-/// offset is then beyond the end of the covered range. The range and its checksum are discarded, and a
-/// new range begins at the offset. The bytes before it are read again at the end.
+/// earlier call began the upload, at the offset that was committed when this call began. If a request
+/// begins beyond the end of the range, because bytes that the earlier call had sent were committed
+/// meanwhile, the range starts afresh there. The bytes before it are read again at the end.
 ///
 /// The body of the current request has a clone, which shares the state.
 #[derive(Debug, Clone, Default)]

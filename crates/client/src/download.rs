@@ -217,7 +217,8 @@ impl Run<'_> {
                 Err(AttemptError::Transient { error, retry_after }) => (error, retry_after),
             };
             let received = self.partial.received();
-            // Attempts that begin anew break at other places by chance, which is no progress.
+            // Where an attempt from the first byte on breaks off is chance. It is progress only beyond the
+            // furthest byte so far.
             if received > furthest || self.continues && received > before {
                 backoff.reset();
             }
@@ -337,7 +338,7 @@ impl Run<'_> {
                     self.partial.write(piece).await?;
                 }
                 Some(Err(error)) => break Err(error.into()),
-                None => break self.check_complete(),
+                None => break self.check_complete(end),
             }
         };
         // Also after an error: a later attempt continues after the received bytes.
@@ -356,11 +357,12 @@ impl Run<'_> {
         }
     }
 
-    /// Checks that no bytes are missing after a complete body. A server may send fewer bytes than
-    /// requested; a retry then requests the rest.
-    fn check_complete(&self) -> Result<(), AttemptError> {
+    /// Checks that no bytes are missing after a body whose head states that it ends at offset `end` of the
+    /// media. A server may send fewer bytes than requested, and fewer than it states; a retry then requests the
+    /// rest.
+    fn check_complete(&self, end: Option<u64>) -> Result<(), AttemptError> {
         let received = self.partial.received();
-        match self.partial.total() {
+        match self.partial.total().or(end) {
             Some(expected) if received < expected => {
                 Err(AttemptError::transient(DownloadError::Size {
                     expected,

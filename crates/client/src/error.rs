@@ -172,8 +172,8 @@ impl ErrorCause {
 
 fn kind_of_failure(failure: &Failure) -> Kind {
     match failure {
-        // Of `Client::status` and `Client::cancel`, which do not retry. An upload retries such a reply,
-        // and fails with `GaveUp`.
+        // Only `Client::status` and `Client::cancel` fail with it, because they do not retry. An upload
+        // retries such a reply, and fails with `GaveUp`.
         Failure::Refused(reply) if reply.is_transient() => Kind::Unavailable,
         Failure::Refused(_) => Kind::Refused,
         Failure::Cancelled => Kind::Cancelled,

@@ -328,9 +328,10 @@ impl LockedRecord {
         &self.record
     }
 
-    /// Records the number of committed bytes. Writes it, without a sync, at most once per second.
-    /// Numbers that are skipped are lost, except the latest one if the upload fails. The number is
-    /// for display only, because an upload that continues queries the server.
+    /// Records the number of committed bytes. Writes it, without a sync, at most once per second. A number
+    /// that comes earlier is not written; if the upload fails, [`write_progress`](Self::write_progress)
+    /// writes the latest one. The number is for display only, because an upload that continues queries
+    /// the server.
     pub(crate) fn set_committed(&mut self, offset: u64) -> Result<(), JournalError> {
         self.record.committed = offset;
         self.record.updated = now();

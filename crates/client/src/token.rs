@@ -380,7 +380,8 @@ async fn google(scopes: &[String], cached: &mut Cached) -> Result<String, gcp_au
 /// Maximum length of a command's error message in characters.
 const MAX_MESSAGE_LEN: usize = 200;
 
-/// Runs a command and returns its standard output. Dropping the future kills the command.
+/// Runs a command and returns its standard output. Dropping the future kills the command, but not the
+/// processes that it has started in the background.
 async fn command_output(command: &str) -> Result<String, TokenError> {
     let mut child = Command::new("sh")
         .args(["-c", command])

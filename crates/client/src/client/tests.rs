@@ -135,6 +135,24 @@ async fn committed_bytes_are_not_resent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn success_before_all_media_was_sent_is_none() {
+    static MEDIA: [u8; 200_000] = [7; 200_000];
+    let script = Script::new([
+        started(),
+        Answer::RepliesEarly(201),
+        committed(65_536),
+        finished(r#"{"size":"200000"}"#),
+    ]);
+    let uploaded = run(&script, resumable(), &MEDIA).await;
+    uploaded.expect("the upload succeeds");
+    let seen = script.seen();
+    // In memory the media is one piece. The transport has taken less.
+    assert_eq!(seen[1].body.len(), 65_536);
+    assert_eq!(seen[2].range(), "bytes */200000");
+    assert_eq!(seen[3].range(), "bytes 65536-199999/200000");
+}
+
+#[tokio::test(start_paused = true)]
 async fn lost_session_is_replaced_by_a_new_one() {
     let script = Script::new([started(), replies(404), started(), finished("{}")]);
     let uploaded = run(&script, resumable(), b"Llama")

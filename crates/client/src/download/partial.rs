@@ -49,8 +49,8 @@ pub(super) struct Partial {
     received: u64,
     /// Number of bytes that the sidecar on disk covers.
     recorded: u64,
-    /// Whether the next request is for the whole media, because a request for the rest failed to
-    /// return it.
+    /// Whether the next request is for the whole media, because the last request for the rest did not
+    /// return these bytes.
     request_full: bool,
     /// Received bytes that are not being written yet.
     buffered: Vec<Bytes>,

@@ -183,6 +183,10 @@ impl UploadDriver<'_> {
 
 type MediaStream = BoxStream<'static, io::Result<Bytes>>;
 
+/// Maximum length of a slice of media in bytes. A piece of the media may be all of it, and counts when it is
+/// taken from the stream. So it is split, as the connection takes it slice by slice.
+const MAX_SLICE: usize = 64 << 10;
+
 /// Counts the media that the transport takes from a body, and adds it to a checksum.
 struct BodyObserver {
     /// Offset of the next byte in the media.
@@ -212,6 +216,7 @@ fn observed(
         None => stream,
     };
     stream
+        .flat_map(|bytes| iter(slices(bytes, MAX_SLICE)))
         .inspect(move |bytes| {
             if let Ok(bytes) = bytes {
                 observer.observe(bytes);
@@ -238,17 +243,19 @@ fn limited(stream: MediaStream, limit: RateLimit) -> MediaStream {
 }
 
 /// Splits bytes, without a copy, into slices of at most `max_slice` bytes.
-fn slices(bytes: io::Result<Bytes>, max_slice: usize) -> Vec<io::Result<Bytes>> {
-    let mut bytes = match bytes {
-        Ok(bytes) => bytes,
-        Err(error) => return vec![Err(error)],
-    };
-    let mut slices = Vec::with_capacity(bytes.len().div_ceil(max_slice));
-    while bytes.len() > max_slice {
-        slices.push(Ok(bytes.split_to(max_slice)));
-    }
-    slices.push(Ok(bytes));
-    slices
+fn slices(
+    bytes: io::Result<Bytes>,
+    max_slice: usize,
+) -> impl Iterator<Item = io::Result<Bytes>> + Send {
+    let mut rest = Some(bytes);
+    std::iter::from_fn(move || match rest.take()? {
+        Ok(mut bytes) if bytes.len() > max_slice => {
+            let slice = bytes.split_to(max_slice);
+            rest = Some(Ok(bytes));
+            Some(Ok(slice))
+        }
+        last => Some(last),
+    })
 }
 
 /// Returns a boundary of a multipart body. It has 128 random bits, so that it does not occur in the

@@ -18,6 +18,8 @@ use crate::transport::{Body, Reply, Request, Transport, TransportError};
 pub(super) enum Answer {
     /// Reads the body and replies.
     Replies(u16, Vec<(HeaderName, String)>, &'static str),
+    /// Replies after the first piece of the body.
+    RepliesEarly(u16),
     /// Reads the body and breaks the connection before the reply.
     Breaks,
     /// Never replies.
@@ -102,6 +104,11 @@ impl Script {
         std::mem::take(&mut self.seen.lock().expect("no test panicked"))
     }
 
+    fn replies_early(&self) -> bool {
+        let answers = self.answers.lock().expect("no test panicked");
+        matches!(answers.front(), Some(Answer::RepliesEarly(_)))
+    }
+
     /// Returns the times between consecutive requests.
     pub(super) fn waits(&self) -> Vec<Duration> {
         let times: Vec<Duration> = self.seen().iter().map(|seen| seen.at).collect();
@@ -118,6 +125,10 @@ impl Transport for Script {
         let body = match request.body {
             Body::Empty => Vec::new(),
             Body::Bytes(bytes) => bytes.to_vec(),
+            Body::Stream { mut stream, .. } if self.replies_early() => {
+                let piece = stream.try_next().await.map_err(TransportError::Media)?;
+                piece.unwrap_or_default().to_vec()
+            }
             Body::Stream { length, stream } => {
                 let pieces: Vec<Bytes> =
                     stream.try_collect().await.map_err(TransportError::Media)?;
@@ -134,6 +145,11 @@ impl Transport for Script {
         });
         let answer = self.next();
         match answer.expect("the script has an answer left") {
+            Answer::RepliesEarly(status) => Ok(Reply {
+                status: StatusCode::from_u16(status).expect("it is a status"),
+                headers: HeaderMap::new(),
+                body: Bytes::new(),
+            }),
             Answer::Replies(status, headers, body) => Ok(Reply {
                 status: StatusCode::from_u16(status).expect("it is a status"),
                 headers: headers

@@ -170,9 +170,10 @@ impl Files {
     fn create_sidecar(&self, content: &[u8]) -> io::Result<File> {
         let mut file = NamedTempFile::new_in(self.directory())?;
         file.write_all(content)?;
-        // Before the rename, so that the content is durable if the name is. The directory is not
-        // synced: file systems with a journal make the name durable before any byte that the part
-        // gets afterwards.
+        // Before the rename, so that the content is durable if the name is. The directory is not synced: the
+        // journals of ext4, XFS and Btrfs make the name durable before any later byte of the part. On other
+        // file systems a power cut may leave a part without a sidecar, which is refused
+        // (`DownloadError::UnrelatedFile`) and not overwritten.
         file.as_file().sync_all()?;
         Ok(file.persist(&self.sidecar)?)
     }

@@ -124,6 +124,17 @@ async fn body_longer_than_announced_is_dropped() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn body_shorter_than_its_range_is_continued_although_the_total_is_unknown() {
+    let media = vec![8; 3000];
+    let dir = DownloadDir::new();
+    let server =
+        Server::new(media.clone()).failing([Fault::BreaksWithoutLength(1000), rest("2999/*", 500)]);
+    dir.run(&server).await.unwrap();
+    assert_starts(&server, [None, Some(1000), Some(1500)]);
+    dir.assert_complete(&media);
+}
+
 #[tokio::test]
 async fn range_beyond_the_media_is_not_accepted() {
     let media = vec![7; 3000];

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::StatusCode;
+use http::header::CONTENT_LENGTH;
 
 use super::*;
 use crate::transport::{Reply, TransportError};
@@ -31,6 +32,8 @@ pub(super) enum Fault {
     Unreachable,
     /// The connection breaks after this many bytes of the body.
     BreaksAfter(usize),
+    /// As `BreaksAfter`, and the length of the body is not stated.
+    BreaksWithoutLength(usize),
     /// Responds with this status and these headers.
     Status(u16, Vec<(&'static str, String)>),
     /// The range is ignored.
@@ -143,6 +146,11 @@ impl Transport for Server {
                 });
             }
             Fault::BreaksAfter(len) => broken_after(self.unbroken(&seen), len),
+            Fault::BreaksWithoutLength(len) => {
+                let mut incoming = broken_after(self.unbroken(&seen), len);
+                incoming.headers.remove(CONTENT_LENGTH);
+                incoming
+            }
             Fault::Status(status, headers) => reply(status, headers, &Bytes::new()),
             Fault::Reply(status, headers, body) => reply(status, headers, &body),
             Fault::IgnoresRange => self.media_from(None),

@@ -15,6 +15,9 @@ use tokio::time::{Instant, sleep_until};
 use super::MAX_SLICE;
 use crate::transport::Timeouts;
 
+/// Maximum time between two checks of a request for silence.
+const LONGEST_CHECK: Duration = Duration::from_secs(3600);
+
 /// A request's body. Splits it into slices of at most [`MAX_SLICE`] bytes, without a copy, and
 /// records in [`RequestProgress`] when the connection takes one.
 pub(super) struct OutgoingBody {
@@ -209,11 +212,15 @@ impl RequestProgress {
             let now = Instant::now();
             // The awaited event may change during the sleep. Every limit is at least as long as the
             // sleep, so the new one cannot be exceeded before the next check.
-            let next_check = now + self.timeouts.idle.min(self.timeouts.reply);
+            let shortest = self.timeouts.idle.min(self.timeouts.reply);
+            let until_check = shortest.min(LONGEST_CHECK);
             let wake_at = match limit {
-                Some(limit) if now >= since + limit => return limit,
-                Some(limit) => next_check.min(since + limit),
-                None => next_check,
+                // The elapsed time is compared: a limit may be too long to be added to a time.
+                Some(limit) => match limit.checked_sub(now.duration_since(since)) {
+                    None | Some(Duration::ZERO) => return limit,
+                    Some(rest) => now + rest.min(until_check),
+                },
+                None => now + until_check,
             };
             sleep_until(wake_at).await;
         }
@@ -227,11 +234,11 @@ impl RequestProgress {
             reply,
         } = self.timeouts;
         match awaited {
-            Awaited::Connection => Some(connect + idle),
+            Awaited::Connection => Some(connect.saturating_add(idle)),
             Awaited::Stream => None,
             Awaited::Write => Some(idle),
             Awaited::Reply => Some(reply),
-            Awaited::ConnectionAndReply => Some(connect + reply),
+            Awaited::ConnectionAndReply => Some(connect.saturating_add(reply)),
         }
     }
 
@@ -305,6 +312,20 @@ mod tests {
     async fn reply_has_a_longer_limit_than_a_piece() {
         let silent = silent_after(&progress(true), &[(SECOND, Awaited::Reply)]).await;
         assert_eq!(silent, (SECOND * 6, SECOND * 5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn limits_may_be_as_long_as_a_duration_can_be() {
+        let timeouts = Timeouts {
+            connect: Duration::MAX,
+            idle: Duration::MAX,
+            reply: Duration::MAX,
+        };
+        for has_body in [false, true] {
+            let progress = RequestProgress::new(timeouts.clone(), has_body);
+            let silence = tokio::time::timeout(SECOND * 100_000, progress.silence());
+            assert!(silence.await.is_err());
+        }
     }
 
     #[tokio::test(start_paused = true)]
