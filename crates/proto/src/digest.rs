@@ -177,6 +177,12 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// Whether no digest is selected.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        !self.md5 && !self.sha256
+    }
+
     /// Returns the digests that either selection has.
     #[must_use]
     pub fn union(self, other: Self) -> Self {

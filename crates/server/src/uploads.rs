@@ -21,6 +21,8 @@
 //!
 //! Words that these modules use:
 //!
+//! - A *signed link* is a URL that allows uploads or downloads of one kind without credentials
+//!   ([`LinkTerms`](crate::LinkTerms)).
 //! - A *request* is an HTTP request. The *start request*
 //!   ([`StartRequest`](start_request::StartRequest)) is what the server keeps of the request that
 //!   started an upload. Later requests append to the upload, unless one request is all
@@ -39,8 +41,8 @@
 //!   other request of this process can take a lease. A request that holds both is the *writer* of
 //!   the session. A `MediaWriter` is something else: it writes the bytes of one media to the vault.
 //! - The newest request that needs the lease wins. It *takes over* the session: it asks the writer to
-//!   stop and waits for the guard. A query needs no lease, unless all bytes are committed and the
-//!   dialect has it finish the upload. The older request is *superseded*: it
+//!   stop and waits for the guard. A query needs no lease, unless all bytes are committed and a query
+//!   of its dialect then finishes the upload. The older request is *superseded*: it
 //!   commits the bytes that it has received, except those of an incomplete gzip body, and releases
 //!   the guard. An older request that has not got the guard yet gives up waiting for it.
 //! - A request is *fenced* if the ledger refuses its change of a session, because its epoch is not
@@ -186,8 +188,8 @@ impl ServerState {
         ReplyMemoryPermit::new(&self.capacity)
     }
 
-    /// Returns the principal whose resources a call of the API sees apart from those of others, and the
-    /// namespace of the call.
+    /// Returns the owner to whose resources a call of the API is limited (`None`: it sees all), and the
+    /// namespace of the call. A call of a handler that limits its calls itself is in the root namespace.
     pub(crate) fn ownership<'a>(
         &self,
         served_api: &ServedApi,

@@ -17,8 +17,8 @@
 //! * **Media**: the bytes of an upload. *Small media* is in the ledger, all other media is in the
 //!   vault. A session or a resource *references* media. Media that loses its last reference is
 //!   *released*: small media is deleted, and other media goes to the **garbage list** until the
-//!   vault has deleted its file. Media is *unknown* if it has no reference and is not on the list: in
-//!   the vault it is an orphan.
+//!   vault has deleted its file. The id of media is *unknown* if nothing references it and it is not on
+//!   the list. A file in the vault whose id is unknown is an *orphan*.
 //! * **Writer**: the thread that makes all changes ([`writer`]). Its [`committer`] owns the
 //!   connection.
 //! * **Change**: a queued modification of the database ([`Change`]). A *refused* change leaves no
@@ -32,7 +32,7 @@
 //! * **Fault**: a failure after which nothing is promised about the database, such as a failed
 //!   sync. The first fault is recorded ([`FailStop`]). From then on every call fails with
 //!   [`LedgerError::Fault`]. Lack of space, a lock that another connection holds, and an unreadable
-//!   row are no faults. If [`Ledger::space`] cannot measure the file system, that is not recorded,
+//!   row are no faults. (An exhausted quota is one: SQLite does not tell it from other I/O errors.) If [`Ledger::space`] cannot measure the file system, that is not recorded,
 //!   either: only that call returns [`LedgerError::Fault`].
 //! * **Stopped file system**: one that could not write its own journal and has shut down. From then
 //!   on it refuses all changes, but a sync may still succeed, although the bytes are lost. So the

@@ -34,8 +34,9 @@ const BLOCK_LEN: u64 = 4096;
 /// What the reserve is released for. The later one may use more of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Purpose {
-    /// To finish uploads, which may take more space than it frees. May use half of the reserve.
-    Finish,
+    /// To commit offsets of uploads and to finish them, which may take more space than it frees. May use
+    /// half of the reserve.
+    Uploads,
     /// To make space or to end sessions. May use three quarters. The rest is for the next opening.
     MakeSpace,
 }
@@ -44,7 +45,7 @@ impl Purpose {
     /// Returns the number of steps that it must leave.
     fn leaves(self) -> u64 {
         match self {
-            Self::Finish => STEPS / 2,
+            Self::Uploads => STEPS / 2,
             Self::MakeSpace => FOR_OPENING,
         }
     }
@@ -273,8 +274,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("reserve");
         let reserve = held_in(&path);
-        assert_eq!(steps_for(&reserve, Purpose::Finish), 4);
-        assert_eq!(steps_for(&reserve, Purpose::Finish), 0);
+        assert_eq!(steps_for(&reserve, Purpose::Uploads), 4);
+        assert_eq!(steps_for(&reserve, Purpose::Uploads), 0);
         assert_eq!(steps_for(&reserve, Purpose::MakeSpace), 2);
         let left = 2 * reserve.step;
         assert_eq!(path.metadata().unwrap().len(), left);

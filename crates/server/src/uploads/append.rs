@@ -236,7 +236,7 @@ impl Append {
         if let Stop::Refused(error) = &stop
             && error.ends_session()
         {
-            let error = self.start_request.explain(*error);
+            let error = self.start_request.name_link_limit(*error);
             return Err(self.fail(error).await);
         }
         let stop = match stop {
@@ -332,9 +332,9 @@ impl Append {
     }
 
     /// Whether a checkpoint would have bytes to commit: bytes that were accepted since the last
-    /// checkpoint was scheduled, or those of a running write that a checkpoint is to follow.
-    /// The call that awaits that write begins the checkpoint. While the client pauses, only
-    /// [`checkpoint`](Self::checkpoint) does.
+    /// checkpoint was scheduled, or those of a running write whose checkpoint has not begun. It begins
+    /// when somebody awaits that write; while the client pauses, only [`checkpoint`](Self::checkpoint)
+    /// awaits it.
     fn needs_checkpoint(&self) -> bool {
         let is_new =
             self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_progress();
@@ -448,7 +448,7 @@ impl Append {
         let offset = session.progress.offset;
         server.sessions.cache.put(CachedSession {
             session,
-            request: start_request,
+            start_request,
             media: sink.into_vault_media(),
             since: server.clock.now(),
         });

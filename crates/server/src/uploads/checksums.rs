@@ -50,7 +50,7 @@ pub(super) enum BackgroundHasher {
 impl BackgroundHasher {
     /// Starts at the first byte of the media.
     pub(super) fn new(wanted: Wanted) -> Self {
-        if wanted == Wanted::default() {
+        if wanted.is_none() {
             Self::Off
         } else {
             Self::Idle(Box::new(Md5Sha256Hasher::new(wanted)))
@@ -61,7 +61,7 @@ impl BackgroundHasher {
     pub(super) fn restore(wanted: Wanted, saved: &[u8]) -> Self {
         match Md5Sha256Hasher::restore(saved) {
             Ok(hasher) => Self::Idle(Box::new(hasher)),
-            Err(_) if wanted == Wanted::default() => Self::Off,
+            Err(_) if wanted.is_none() => Self::Off,
             // `saved` is damaged, or an earlier request did not want the digests and saved no
             // state.
             Err(_) => Self::Unknown,

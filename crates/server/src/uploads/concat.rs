@@ -53,8 +53,8 @@ pub(crate) async fn concatenate(
 struct Concat<'a> {
     server: &'a ServerState,
     start_request: StartRequest,
-    /// Counts against the limit on these calls. Their copies share few threads, so more of them would
-    /// only hold what other uploads need.
+    /// Counts against the limit on these calls. Their copies share few threads, so more of them would only
+    /// occupy upload permits and memory while they wait for a thread.
     _turn: Permit,
     /// Counts against the limit on running uploads.
     _permit: Permit,

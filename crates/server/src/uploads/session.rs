@@ -2,6 +2,7 @@
 
 use std::future::ready;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, TryFutureExt as _};
@@ -41,7 +42,7 @@ pub(crate) async fn start(
     if let (Some(limit), Some(declared)) = (limit, declared)
         && declared > limit
     {
-        return Err(start_request.explain(SessionError::TooLarge { limit }));
+        return Err(start_request.name_link_limit(SessionError::TooLarge { limit }));
     }
     admit(server, &start_request).await?;
     let created = server.clock.now();
@@ -74,7 +75,7 @@ pub(crate) async fn start(
     start_request.drop_metadata();
     server.sessions.cache.put(CachedSession {
         session: session.into(),
-        request: start_request,
+        start_request,
         media: None,
         since: created,
     });
@@ -96,7 +97,7 @@ pub(crate) async fn continue_session(
             .sessions
             .appends_to_cached(cached, &target, &head.request);
         if appends_to_cached {
-            record.method(cached.request.method_id());
+            record.method(cached.start_request.method_id());
         }
         appends_to_cached
     });
@@ -124,11 +125,11 @@ pub(crate) async fn continue_session(
         .lifecycle
         .run_to_completion(Box::pin(async move {
             let (server, locked, head, body) = take_lease.await;
-            let first = head.request.first();
+            let first_offset = head.request.first();
             let action = match locked {
                 Ok(locked) => begin_action(server, locked, &head, body)?,
                 Err(Error::Superseded) => async move {
-                    let reply = server.sessions.yield_to_newer(id, first, body).await;
+                    let reply = server.sessions.yield_to_newer(id, first_offset, body).await;
                     reply.map(SessionReply::Final)
                 }
                 .boxed(),
@@ -150,9 +151,9 @@ async fn answer_without_lease(
     body: &mut Option<RequestBody>,
     record: &RequestRecord,
 ) -> Result<Option<SessionReply>, Error> {
-    let (session, request) = server.sessions.read_session(id, target).await?;
-    record.method(request.method_id());
-    let rules = server.sessions.rules(&session, &request)?;
+    let (session, start_request) = server.sessions.read_session(id, target).await?;
+    record.method(start_request.method_id());
+    let rules = server.sessions.rules(&session, &start_request)?;
     let is_foreign = session.dialect != target.dialect;
     // If a finish states no offset, it refers to the bytes that are committed now. The offset is filled
     // in before the takeover: the takeover makes a running request commit more bytes, of which this
@@ -257,8 +258,12 @@ fn already_cancelled(error: Error) -> Error {
     }
 }
 
+/// How long after its expiry a session in the state *finishing* is still finished after errors that may
+/// pass, such as a lack of space: all of its bytes are acknowledged.
+const FINISH_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Finishes a session that was left in the state *finishing*, for example by a crash. Ends it as
-/// failed after an error that the upload itself causes, and after any error if it has expired.
+/// failed after an error that the upload itself causes, and after any error if it expired a day ago.
 pub(crate) async fn finish_interrupted_upload(
     server: &Arc<ServerState>,
     id: SessionId,
@@ -284,12 +289,13 @@ pub(crate) async fn finish_interrupted_upload(
             if session.state != SessionState::Finishing {
                 return Ok(());
             }
-            let (epoch, is_expired) = (session.epoch, server.clock.now() >= session.expires);
+            let given_up = session.expires.saturating_add(FINISH_GRACE);
+            let (epoch, is_given_up) = (session.epoch, server.clock.now() >= given_up);
             let start_request = match start_request {
                 // The start request in the row cannot be read, for example because a newer version
-                // of the server has written it. Until the session expires it is kept, because that
-                // version can still finish it.
-                Err(error) if is_expired => {
+                // of the server has written it. Until then it is kept, because that version can still
+                // finish it.
+                Err(error) if is_given_up => {
                     server.sessions.fail(id, epoch).await;
                     return Err(error);
                 }
@@ -303,7 +309,7 @@ pub(crate) async fn finish_interrupted_upload(
             });
             Failpoint::LeftOverLeased.reach();
             match resume_finish(Arc::clone(&server), locked).await {
-                Err(error) if is_expired => {
+                Err(error) if is_given_up => {
                     server.sessions.fail(id, epoch).await;
                     Err(error)
                 }
@@ -372,7 +378,7 @@ async fn refuse(
     error: SessionError,
     mut body: RequestBody,
 ) -> Result<SessionReply, Error> {
-    let mut answer = locked.start_request.explain(error);
+    let mut answer = locked.start_request.name_link_limit(error);
     if error.ends_session() {
         let failed = server
             .sessions

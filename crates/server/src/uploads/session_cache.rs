@@ -42,10 +42,10 @@ pub(crate) struct SessionCache(Mutex<LruCache<SessionId, CachedSession>>);
 /// A session as its last request left it: active, with all written bytes committed.
 #[derive(Debug)]
 pub(crate) struct CachedSession {
-    /// Row of the session, with its lease and an empty `context`; see `request`.
+    /// Row of the session, with its lease and an empty `context`; see `start_request`.
     pub(crate) session: Session,
     /// The start request of the session.
-    pub(crate) request: StartRequest,
+    pub(crate) start_request: StartRequest,
     /// The open media, if it is in the vault.
     pub(crate) media: Option<VaultMedia>,
     /// When the entry was put into the cache.
@@ -59,7 +59,7 @@ impl SessionCache {
 
     /// Caches a session. The caller has just started it or holds its guard.
     pub(crate) fn put(&self, cached: CachedSession) {
-        if cached.request.memory() <= MAX_START_REQUEST {
+        if cached.start_request.memory() <= MAX_START_REQUEST {
             let mut map = self.map();
             let oldest = (map.len() == CAPACITY).then(|| map.remove_lru());
             let before = map.insert(cached.session.id, cached);
@@ -126,7 +126,7 @@ mod tests {
                 owner: None,
                 dialect: "google".to_owned(),
             },
-            request: StartRequest::example(),
+            start_request: StartRequest::example(),
             media: None,
             since: Timestamp::from_millis(since),
         }

@@ -90,21 +90,23 @@ impl Sessions {
         request: &SessionRequest,
     ) -> bool {
         let session = &cached.session;
-        self.lives_at(session, &cached.request, target)
+        self.exists_for(session, &cached.start_request, target)
             && self
-                .check_principal(session, &cached.request, target)
+                .check_principal(session, &cached.start_request, target)
                 .is_ok()
-            && self.is_of_origin(&cached.request, target)
+            && self.is_of_origin(&cached.start_request, target)
             && session.dialect == target.dialect
-            && self.rules(session, &cached.request).is_ok_and(|rules| {
-                match step(&snapshot(session), &rules, request) {
-                    // A chunk without new bytes makes no commit. If it used the cache, it would not
-                    // ask the ledger at all, which alone knows whether another process has taken over
-                    // or ended the session, and the reply would state an outdated offset.
-                    Ok(Step::Append(body_filter)) => body_filter.commits(),
-                    _ => false,
-                }
-            })
+            && self
+                .rules(session, &cached.start_request)
+                .is_ok_and(|rules| {
+                    match step(&snapshot(session), &rules, request) {
+                        // A chunk without new bytes makes no commit. If it used the cache, it would not
+                        // ask the ledger at all, which alone knows whether another process has taken over
+                        // or ended the session, and the reply would state an outdated offset.
+                        Ok(Step::Append(body_filter)) => body_filter.commits(),
+                        _ => false,
+                    }
+                })
     }
 
     /// Reads the start request of a session from the ledger, with its metadata.
@@ -160,7 +162,7 @@ impl Sessions {
         match cached.filter(|cached| self.appends_to_cached(cached, target, request)) {
             Some(cached) => Ok(Box::new(LockedSession {
                 session: cached.session,
-                start_request: cached.request,
+                start_request: cached.start_request,
                 media: cached.media,
                 guard,
             })),
@@ -222,9 +224,9 @@ impl Sessions {
         self.check(self.ledger.session(id).await?, target)
     }
 
-    /// Whether the session has not expired, was started under this path, and belongs to no other
-    /// principal.
-    fn lives_at(
+    /// Whether the session has neither expired nor been revoked, was started under this path, and belongs to
+    /// no other principal.
+    fn exists_for(
         &self,
         session: &Session,
         start_request: &StartRequest,
@@ -243,12 +245,13 @@ impl Sessions {
     /// Whether the principal may use the session. It may not if the API keeps owners apart and another
     /// principal has started the session. Without a principal the URI is the credential.
     fn is_open_to(&self, start_request: &StartRequest, principal: Option<&Principal>) -> bool {
-        // The URI of a session that a link has started is a credential of its own, and what continues
-        // it has the link no more.
+        // A session that was started by a signed link is continued by its URI alone: later requests do not
+        // carry the link.
         if start_request.link.is_some() {
             return true;
         }
-        // Of an API that is not served any more nothing is known, and nothing is made.
+        // If the API is not served any more, its access setting is unknown. To let the request pass does no
+        // harm: no resource can be made.
         let (Some(_), Ok(method)) = (principal, start_request.method(&self.registry)) else {
             return true;
         };
@@ -279,7 +282,7 @@ impl Sessions {
         // is no path to compare. The reply is the same for every path.
         self.refuse_ended(&session)?;
         let start_request = start_request_of(&session)?;
-        if !self.lives_at(&session, &start_request, target) {
+        if !self.exists_for(&session, &start_request, target) {
             return Err(Error::SessionNotFound);
         }
         self.check_principal(&session, &start_request, target)?;
@@ -313,8 +316,8 @@ impl Sessions {
         }
     }
 
-    /// Whether a page that sends a request is of the origin at which the session was started. A request
-    /// without an origin is of no page of another origin: the session URI alone admits it.
+    /// Whether a page that sends a request is of the origin at which the session was started. True also for
+    /// a request without an origin: it comes from no page of another origin.
     fn is_of_origin(&self, start_request: &StartRequest, target: &SessionTarget) -> bool {
         let bound = start_request.origin.as_ref();
         let bound = bound.filter(|_| self.settings.bind_origin);

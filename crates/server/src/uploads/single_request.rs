@@ -213,7 +213,7 @@ impl<'a> SingleRequestUpload<'a> {
         let max_size = server.sessions.max_size(&start_request)?;
         Ok(Self {
             body_filter: BodyFilter::single_request(max_size, length)
-                .map_err(|error| start_request.explain(error))?,
+                .map_err(|error| start_request.name_link_limit(error))?,
             sink,
             last_write: Instant::now(),
             server,
@@ -337,7 +337,7 @@ impl<'a> SingleRequestUpload<'a> {
 
     /// Discards the media of a failed upload. Returns the error for the reply.
     async fn give_up(&mut self, error: Error) -> Error {
-        let error = self.start_request.explain(error);
+        let error = self.start_request.name_link_limit(error);
         // After a fault of the ledger it is unknown whether the resource was committed with this
         // media. So the media is not deleted here; if no row names it, the sweep deletes it a day
         // later.

@@ -278,12 +278,15 @@ impl MediaSink {
     /// Waits for the running write, then writes the buffer: pooled bytes in a task, others before
     /// it returns.
     ///
-    /// With `wants_progress`, the progress after this write is returned once the write has ended: by
-    /// this call if the bytes are unpooled, and otherwise by the next call of `write` or
-    /// [`MediaSink::await_write`]. So a call may return the progress of the previous write, or
-    /// none. If the buffer is empty, all accepted bytes are written already, and this call returns the
-    /// progress after them. A [flush](MediaSink::flush_and_sync) does not return the progress of a
-    /// write separately: its own covers those bytes.
+    /// With `wants_progress`, the progress after this write is returned
+    ///
+    /// * by this call, if the bytes are unpooled;
+    /// * by the next call of `write` or [`MediaSink::await_write`], if they are pooled: the write goes on in
+    ///   its task, and this call returns the progress of the write before it, if that is still owed;
+    /// * by this call, if the buffer is empty: all accepted bytes are written already.
+    ///
+    /// A [flush](MediaSink::flush_and_sync) does not return the progress of a write separately: its own
+    /// covers those bytes.
     pub(crate) async fn write(
         &mut self,
         wants_progress: bool,
@@ -373,7 +376,7 @@ impl MediaSink {
     ) -> Result<Digests, Error> {
         let (md5, sha256) = match self.background_hasher.take_hasher().await {
             Some(hasher) if hasher.wanted().contains(wanted) => hasher.finish(),
-            _ if wanted == Wanted::default() => (None, None),
+            _ if wanted.is_none() => (None, None),
             _ => self.hash_flushed(wanted, flushed).await?.finish(),
         };
         Ok(Digests {

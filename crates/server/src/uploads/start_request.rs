@@ -304,8 +304,9 @@ impl StartRequest {
         self.link.as_ref().and_then(LinkTerms::max_size)
     }
 
-    /// Returns the error for the reply: a limit that the signed link sets is called so.
-    pub(crate) fn explain(&self, error: impl Into<Error>) -> Error {
+    /// Replaces an error about the size of the media by [`Error::LinkMediaSize`] if it was the signed link
+    /// that has set the limit.
+    pub(crate) fn name_link_limit(&self, error: impl Into<Error>) -> Error {
         match error.into() {
             Error::Protocol(ProtocolError::Session(SessionError::TooLarge { limit }))
                 if self.link_max_size() == Some(limit) =>

@@ -132,10 +132,10 @@ impl Change {
                 Some(Purpose::MakeSpace)
             }
             Self::Apply(changes) if changes.makes_space() => Some(Purpose::MakeSpace),
-            Self::Apply(changes) if changes.finish.is_some() => Some(Purpose::Finish),
+            Self::Apply(changes) if changes.finish.is_some() => Some(Purpose::Uploads),
             // It brings no media into the database.
             Self::OffsetCommit { commit, .. } if commit.small_media.is_none() => {
-                Some(Purpose::Finish)
+                Some(Purpose::Uploads)
             }
             // Shrinking takes space in the WAL now, and frees space on the disk only with the next
             // complete checkpoint.

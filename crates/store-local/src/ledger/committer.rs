@@ -185,10 +185,10 @@ impl Committer {
         if self.try_lacking_space(changes, &mut outcomes, None)? && self.checkpoint_completely() {
             self.try_lacking_space(changes, &mut outcomes, None)?;
         }
-        for purpose in [Purpose::Finish, Purpose::MakeSpace] {
-            // For each purpose, the changes that may use the reserve are first tried without those that
-            // may not, with the reserve as it is: they may find space then. Then the reserve is shortened by one small step at
-            // a time: other programs may take the space that is left over.
+        for purpose in [Purpose::Uploads, Purpose::MakeSpace] {
+            // First these changes are tried alone, with the reserve untouched: without the others there may
+            // be enough space. Then the reserve is shortened by one small step at a time: other programs may
+            // take the space that is left over.
             while self.try_lacking_space(changes, &mut outcomes, Some(purpose))?
                 && self.shared.reserve.shorten(purpose)
             {}

@@ -173,8 +173,8 @@ pub(super) fn open_writer(
     // checkpoint is due on large disks. Otherwise the file would keep its greatest length forever.
     let limit = 2 * CHECKPOINT_PAGES * PAGE_LEN;
     connection.pragma_update(None, "journal_size_limit", limit.cast_signed())?;
-    // Closing the connection may checkpoint only if there was no fault. `Committer::close` turns
-    // this setting off again if there was none.
+    // After a fault, closing the connection must not checkpoint. So checkpoints on close are forbidden
+    // here, and `Committer::close` allows them if there was no fault.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     make_tables(&mut connection, identity)?;
     Ok(connection)

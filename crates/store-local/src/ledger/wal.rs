@@ -98,7 +98,8 @@ impl Wal {
     /// SQLite does not report restarts of the WAL. This method infers a restart if the WAL has
     /// fewer pages than were copied from it, and sets the number of copied pages to 0. If the WAL
     /// has already grown beyond that number when the method is called, the restart goes unnoticed
-    /// until the next checkpoint. Until then the result is too low by that number.
+    /// until the next checkpoint. Until then the result is too low by the pages that were copied before
+    /// the restart.
     pub(super) fn count_pending_pages(&self) -> i64 {
         let pages = self.lengths.pages.load(Ordering::Relaxed);
         if pages < self.lengths.copied.load(Ordering::Relaxed) {
@@ -145,6 +146,8 @@ impl Wal {
 }
 
 /// Returns whether an error means that the database, its WAL or the WAL's index has no space.
+///
+/// An exhausted quota is none: SQLite reports it as an I/O error like any other, which is a fault.
 pub(super) fn is_full_error(error: &rusqlite::Error) -> bool {
     // The index is a file that is grown and mapped. SQLite reports a lack of space for it as an
     // I/O error of its own kind.
@@ -180,8 +183,8 @@ pub(super) struct CheckpointThread {
     /// The database file, if it is to be synced: with
     /// [`Durability::Disk`](crate::Durability::Disk).
     ///
-    /// Closing it drops all POSIX locks that the process has on the file, so another owner must
-    /// keep it open until all connections are closed.
+    /// Closing it drops all POSIX locks that the process has on the file, so
+    /// [`Committer`](super::committer::Committer) keeps a clone, which it drops after the connections.
     pub(super) database_file: Option<Arc<File>>,
     pub(super) fail_stop: FailStop,
 }

@@ -80,7 +80,7 @@ async fn reserve_is_shortened_only_as_far_as_needed() {
 async fn each_purpose_leaves_its_part_of_the_reserve() {
     let disk = FullDisk::new();
     let (half, quarter) = (disk.whole / 2, disk.whole / 4);
-    assert!(!disk.finds_space(Some(Purpose::Finish), half - 1).await);
+    assert!(!disk.finds_space(Some(Purpose::Uploads), half - 1).await);
     assert_eq!(disk.reserve_len(), half);
     assert!(
         !disk
@@ -101,7 +101,7 @@ async fn change_without_space_does_not_affect_others_of_its_commit() {
     let calls = vec![
         call(None, 0),
         call(Some(Purpose::MakeSpace), disk.whole),
-        call(Some(Purpose::Finish), 0),
+        call(Some(Purpose::Uploads), 0),
     ];
     let done = disk.test.queue(calls).await;
     assert!(matches!(done[0], Err(LedgerError::NoSpace)), "{done:?}");
@@ -151,8 +151,8 @@ fn purpose_of_each_change() {
     let cases = [
         (Change::Start(new_session(1)), None),
         (commit(Some(Bytes::from_static(b"a"))), None),
-        (commit(None), Some(Purpose::Finish)),
-        (Change::Apply(finish), Some(Purpose::Finish)),
+        (commit(None), Some(Purpose::Uploads)),
+        (Change::Apply(finish), Some(Purpose::Uploads)),
         (Change::Apply(ChangeSet::default()), None),
         (apply(vec![deletion(1)]), Some(Purpose::MakeSpace)),
         (Change::End { id, epoch, end }, Some(Purpose::MakeSpace)),
