@@ -23,7 +23,7 @@ use windlass_discovery::byte_size::ByteSizeError;
 use crate::settings::RawValue;
 
 pub(crate) use client::{
-    CancelArgs, ConnectionArgs, DownloadArgs, JournalArgs, ResumeArgs, StatusArgs, TokenArgs,
+    CancelArgs, ConnectionArgs, CredentialArgs, DownloadArgs, JournalArgs, ResumeArgs, StatusArgs,
     UploadArgs, UploadsArgs, VerbosityArgs,
 };
 pub(crate) use sign::{SignArgs, SignedMethod};

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::fmt::{Debug, Write as _};
 use std::future::Future;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use thiserror::Error as ThisError;
@@ -27,15 +27,16 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use windlass_client::{
-    Client, InvalidTokenSource, JournalError, RecordId, RetryPolicy, Settings, TokenSource, Upload,
+    Client, ClientIdentity, InvalidIdentity, InvalidTokenSource, JournalError, RecordId,
+    RetryPolicy, Settings, TokenSource, Upload,
 };
 use windlass_store_local::backup::BackupError;
 use windlass_store_local::verify::VerifyError;
 
-use crate::args::{Command, ConnectionArgs, TokenArgs};
+use crate::args::{Command, ConnectionArgs, CredentialArgs};
 use crate::display::Display;
 use crate::exit::Code;
-use crate::settings::{TOKEN_VARIABLE, client_variable};
+use crate::settings::{CLIENT_CERT_VARIABLE, CLIENT_KEY_VARIABLE, TOKEN_VARIABLE, client_variable};
 use crate::{exit, output, settings};
 
 /// Runs a command and returns its exit code.
@@ -92,6 +93,15 @@ pub(crate) enum Error {
     Client(#[from] windlass_client::Error),
     #[error(transparent)]
     Token(#[from] InvalidTokenSource),
+    #[error("cannot read {}", path.display())]
+    IdentityFile { path: PathBuf, source: io::Error },
+    #[error("the client certificate in {} cannot be used", path.display())]
+    Identity {
+        path: PathBuf,
+        source: InvalidIdentity,
+    },
+    #[error("--client-key is without its certificate")]
+    KeyWithoutCertificate,
     #[error("`{variable}` is not Unicode")]
     NotUnicode { variable: &'static str },
     #[error("there is no home directory for the journal of unfinished uploads")]
@@ -140,6 +150,8 @@ impl Error {
             Self::Sign(_)
             | Self::Settings(_)
             | Self::Token(_)
+            | Self::Identity { .. }
+            | Self::KeyWithoutCertificate
             | Self::NotUnicode { .. }
             | Self::MetadataNotJson(_)
             | Self::StdinTwice
@@ -153,6 +165,7 @@ impl Error {
             | Self::Signals(_)
             | Self::NoHome
             | Self::Journal(_)
+            | Self::IdentityFile { .. }
             | Self::MetadataFile { .. }
             | Self::Damaged { .. }
             | Self::Write { .. } => Code::CannotBegin,
@@ -184,10 +197,15 @@ impl Error {
                 "output cannot be withdrawn when its checksum proves wrong; use -o FILE"
             }
             Self::NoName => "give a file name with -o FILE",
+            Self::Identity { .. } | Self::KeyWithoutCertificate => {
+                "--client-cert takes a file with the certificate in PEM, --client-key one with its key; \
+                 an encrypted key is decrypted by `openssl pkey -in FILE`"
+            }
             Self::Runtime(_)
             | Self::Signals(_)
             | Self::Token(_)
             | Self::NotUnicode { .. }
+            | Self::IdentityFile { .. }
             | Self::MetadataFile { .. }
             | Self::StdinTwice
             | Self::ChunkOfStdin
@@ -215,10 +233,12 @@ fn block_on<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T, Err
 }
 
 /// Builds a client, and tells whether it has a token.
-fn client(args: &TokenArgs) -> Result<(Client, bool), Error> {
+fn client(args: &CredentialArgs) -> Result<(Client, bool), Error> {
     let token = token(args)?;
     let has_token = token.is_some();
-    let settings = Settings::default().with_token(token);
+    let settings = Settings::default()
+        .with_token(token)
+        .with_identity(identity(args)?);
     Ok((Client::new(settings)?, has_token))
 }
 
@@ -240,7 +260,7 @@ fn retry_policy(args: &ConnectionArgs) -> RetryPolicy {
     policy
 }
 
-fn token(args: &TokenArgs) -> Result<Option<TokenSource>, Error> {
+fn token(args: &CredentialArgs) -> Result<Option<TokenSource>, Error> {
     let text = match &args.token {
         Some(text) => Some(text.clone()),
         None => client_variable(TOKEN_VARIABLE)
@@ -253,6 +273,34 @@ fn token(args: &TokenArgs) -> Result<Option<TokenSource>, Error> {
     };
     let source = text.map(|text| TokenSource::parse(&text)).transpose()?;
     Ok(source)
+}
+
+/// Reads the client's certificate and its key, if there are any.
+fn identity(args: &CredentialArgs) -> Result<Option<ClientIdentity>, Error> {
+    let named = |flag: &Option<PathBuf>, variable| {
+        flag.clone()
+            .or_else(|| client_variable(variable).map(PathBuf::from))
+    };
+    let key = named(&args.client_key, CLIENT_KEY_VARIABLE);
+    let Some(chain) = named(&args.client_cert, CLIENT_CERT_VARIABLE) else {
+        return match key {
+            Some(_) => Err(Error::KeyWithoutCertificate),
+            None => Ok(None),
+        };
+    };
+    let read = |path: &Path| {
+        std::fs::read(path).map_err(|source| Error::IdentityFile {
+            path: path.to_owned(),
+            source,
+        })
+    };
+    let key = read(key.as_ref().unwrap_or(&chain))?;
+    let identity = ClientIdentity::from_pem(&read(&chain)?, &key);
+    let identity = identity.map_err(|source| Error::Identity {
+        path: chain,
+        source,
+    })?;
+    Ok(Some(identity))
 }
 
 /// Makes a write beyond the file size limit fail with an error, as on a full disk. By default

@@ -457,6 +457,12 @@ const CONFIG_VARIABLE: &str = "WINDLASS_CONFIG";
 /// The variable with the source of the client's bearer token, as `--token`.
 pub(crate) const TOKEN_VARIABLE: &str = "WINDLASS_TOKEN";
 
+/// The variable with the file of the client's certificate, as `--client-cert`.
+pub(crate) const CLIENT_CERT_VARIABLE: &str = "WINDLASS_CLIENT_CERT";
+
+/// The variable with the file of the certificate's key, as `--client-key`.
+pub(crate) const CLIENT_KEY_VARIABLE: &str = "WINDLASS_CLIENT_KEY";
+
 /// The variable with the directory of the client's journal, as `--journal`.
 pub(crate) const JOURNAL_VARIABLE: &str = "WINDLASS_JOURNAL";
 
@@ -468,6 +474,8 @@ pub(crate) const FAILPOINT_VARIABLE: &str = "WINDLASS_FAILPOINT";
 const OTHERS: &[&str] = &[
     CONFIG_VARIABLE,
     TOKEN_VARIABLE,
+    CLIENT_CERT_VARIABLE,
+    CLIENT_KEY_VARIABLE,
     JOURNAL_VARIABLE,
     #[cfg(feature = "failpoints")]
     FAILPOINT_VARIABLE,

@@ -12,6 +12,7 @@ use windlass_proto::upload_type::UploadType;
 
 use crate::download::{Download, DownloadProgress, Downloaded};
 use crate::error::{Error, ErrorCause};
+use crate::identity::ClientIdentity;
 use crate::journal::{Journal, JournalError, LockedRecord, Record};
 use crate::session_uri::SessionUri;
 use crate::source::{Media, Source};
@@ -42,6 +43,10 @@ pub struct Settings {
     /// requests to it have no token. [`SessionUri`] says when [`status`](Client::status) and
     /// [`cancel`](Client::cancel) send one.
     pub token: Option<TokenSource>,
+    /// Certificate for servers that ask for one. By default none is presented.
+    ///
+    /// It is presented to the origin that may receive a token, and to no other.
+    pub identity: Option<ClientIdentity>,
 }
 
 impl Settings {
@@ -56,6 +61,15 @@ impl Settings {
     pub fn with_token(self, token: impl Into<Option<TokenSource>>) -> Self {
         Self {
             token: token.into(),
+            ..self
+        }
+    }
+
+    /// Sets [`identity`](Self::identity).
+    #[must_use]
+    pub fn with_identity(self, identity: impl Into<Option<ClientIdentity>>) -> Self {
+        Self {
+            identity: identity.into(),
             ..self
         }
     }
@@ -90,7 +104,7 @@ impl Client {
     ///
     /// The HTTP client cannot be set up. This is not known to happen.
     pub fn new(settings: Settings) -> Result<Self, Error> {
-        let transport = HttpTransport::new(settings.timeouts)?;
+        let transport = HttpTransport::new(settings.timeouts, settings.identity.as_ref())?;
         Ok(Self::with_transport(Arc::new(transport), settings.token))
     }
 
@@ -272,6 +286,7 @@ impl Client {
             url: session.url().clone(),
             headers,
             body: Body::Empty,
+            may_receive_credentials: session.may_receive_token(),
         };
         let sent = self.0.transport().send(request).await;
         Ok(sent.map_err(ErrorCause::Transport)?)

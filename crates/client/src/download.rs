@@ -297,12 +297,17 @@ impl Run<'_> {
             url: url.clone(),
             headers,
             body: Body::Empty,
+            may_receive_credentials: self.is_own_origin(url),
         })
     }
 
     fn token_for(&self, url: &Url) -> Option<&TokenSource> {
-        self.token
-            .filter(|_| url.origin() == self.download.url.origin())
+        self.token.filter(|_| self.is_own_origin(url))
+    }
+
+    /// Whether the user named the origin of `url`, so that it may receive credentials.
+    fn is_own_origin(&self, url: &Url) -> bool {
+        url.origin() == self.download.url.origin()
     }
 
     /// Refreshes the token if it is sent to `url` and may be refreshed. Returns whether there is a

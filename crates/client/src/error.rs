@@ -132,14 +132,17 @@ pub(crate) enum ErrorCause {
 }
 
 impl ErrorCause {
-    /// Returns whether the server's certificate is invalid.
+    /// Returns whether the server's certificate is invalid, or the server has refused the client's.
     fn is_untrusted(&self) -> bool {
         let transport_error = match self {
             Self::Transport(error) => Some(error),
             Self::Download(DownloadError::Connection(error)) => error.downcast_ref(),
             _ => None,
         };
-        matches!(transport_error, Some(TransportError::Untrusted { .. }))
+        matches!(
+            transport_error,
+            Some(TransportError::Untrusted { .. } | TransportError::CertificateRefused { .. })
+        )
     }
 
     fn kind(&self) -> Kind {
@@ -274,7 +277,7 @@ impl Error {
     }
 
     /// Returns whether the same call may succeed later, without a change of arguments, files or
-    /// tokens. `false` for an invalid certificate.
+    /// tokens. `false` for an invalid certificate, and for one of the client that is missing or refused.
     pub fn is_retryable(&self) -> bool {
         match self.kind() {
             Kind::Connection if self.0.cause.is_untrusted() => false,
@@ -344,8 +347,16 @@ mod tests {
             host: "farm".to_owned(),
             source: "unknown issuer".into(),
         };
+        let refused = TransportError::CertificateRefused {
+            host: "farm".to_owned(),
+            source: "certificate required".into(),
+        };
         let download = DownloadError::Connection(untrusted().into());
-        for error in [Error::new(untrusted()), Error::new(download)] {
+        for error in [
+            Error::new(untrusted()),
+            Error::new(refused),
+            Error::new(download),
+        ] {
             assert_eq!(error.kind(), Kind::Connection, "{error:?}");
             assert!(!error.is_retryable(), "{error:?}");
         }

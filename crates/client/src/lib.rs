@@ -43,6 +43,7 @@ mod checksum;
 mod client;
 mod download;
 mod error;
+mod identity;
 mod journal;
 mod progress;
 mod session_uri;
@@ -56,6 +57,7 @@ pub use checksum::{Mismatch, Verified};
 pub use client::{Client, Settings, Status};
 pub use download::{Download, DownloadError, DownloadProgress, Downloaded};
 pub use error::{Error, Kind};
+pub use identity::{ClientIdentity, InvalidIdentity};
 pub use journal::{
     Damage, Entry, InvalidRecordId, Journal, JournalError, LockedRecord, NewRecord, Record,
     RecordId, UploadKey,

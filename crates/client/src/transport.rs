@@ -34,6 +34,9 @@ pub struct Request {
     pub headers: HeaderMap,
     /// Body.
     pub body: Body,
+    /// Whether the user named the origin of the URL, so that it may receive credentials. A client
+    /// certificate is presented there alone.
+    pub may_receive_credentials: bool,
 }
 
 /// The body of a request.
@@ -97,6 +100,16 @@ pub enum TransportError {
     /// [`Error::is_retryable`](crate::Error::is_retryable) returns `false`.
     #[error("{host} is not trusted")]
     Untrusted {
+        /// Host and port.
+        host: String,
+        /// Cause of the error.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The server demands a certificate of the client, or refuses the one that it got. No request was
+    /// carried out. A retry does not help.
+    #[error("{host} demands a client certificate, or refuses the one that it got")]
+    CertificateRefused {
         /// Host and port.
         host: String,
         /// Cause of the error.

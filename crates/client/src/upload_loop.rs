@@ -229,7 +229,10 @@ impl<'a> UploadDriver<'a> {
                 self.media.check_unchanged().await?;
                 Err(self.media.cannot_read(error).into())
             }
-            Err(fatal @ TransportError::Untrusted { .. }) => Err(fatal.into()),
+            Err(
+                fatal @ (TransportError::Untrusted { .. }
+                | TransportError::CertificateRefused { .. }),
+            ) => Err(fatal.into()),
             Err(last_error) => {
                 tracing::debug!(error = %last_error, "a request broke");
                 self.last_error = Some(last_error);

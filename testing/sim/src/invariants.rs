@@ -162,6 +162,7 @@ async fn send(wire: &Wire, method: Method, url: &str, headers: HeaderMap) -> Res
         url: Url::parse(url).expect("the server's URLs are URLs"),
         headers,
         body: Body::Empty,
+        may_receive_credentials: true,
     };
     wire.send(request).await.map_err(|_| NotNow)
 }

@@ -18,7 +18,7 @@ use crate::output::escaped;
 /// Authentication.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Reaching the server")]
-pub(crate) struct TokenArgs {
+pub(crate) struct CredentialArgs {
     /// The source of the bearer token: `env:NAME`, `file:PATH`, `cmd:COMMAND` or `google`; also
     /// `WINDLASS_TOKEN`
     ///
@@ -28,6 +28,19 @@ pub(crate) struct TokenArgs {
     /// accepted here, because other users of the machine can read command lines.
     #[arg(long, value_name = "SOURCE")]
     pub(crate) token: Option<String>,
+
+    /// The client's certificate chain in PEM, for servers that ask for one; also
+    /// `WINDLASS_CLIENT_CERT`
+    ///
+    /// The client's own certificate comes first, then the intermediate certificates. Like a token it
+    /// is presented only to the server of the URL.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) client_cert: Option<PathBuf>,
+
+    /// The private key of the certificate in PEM, not encrypted; also `WINDLASS_CLIENT_KEY`
+    /// [default: the file of the certificate]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) client_key: Option<PathBuf>,
 }
 
 /// Authentication, retries and timeout.
@@ -35,7 +48,7 @@ pub(crate) struct TokenArgs {
 #[command(next_help_heading = "Reaching the server")]
 pub(crate) struct ConnectionArgs {
     #[command(flatten)]
-    pub(crate) token: TokenArgs,
+    pub(crate) credentials: CredentialArgs,
 
     /// How many times in a row to wait and retry after a failure [default: 5]
     ///
@@ -385,7 +398,7 @@ pub(crate) struct StatusArgs {
     pub(crate) journal: JournalArgs,
 
     #[command(flatten)]
-    pub(crate) token: TokenArgs,
+    pub(crate) credentials: CredentialArgs,
 }
 
 const STATUS_EXAMPLES: &str = "\
@@ -415,7 +428,7 @@ pub(crate) struct CancelArgs {
     pub(crate) journal: JournalArgs,
 
     #[command(flatten)]
-    pub(crate) token: TokenArgs,
+    pub(crate) credentials: CredentialArgs,
 }
 
 const CANCEL_EXAMPLES: &str = "\

@@ -23,7 +23,7 @@ pub(super) async fn run(args: DownloadArgs) -> Result<Code, Error> {
     let display = Display::new(args.verbosity);
     super::print_warnings_on(&display);
     let target = target(&args)?;
-    let (client, has_token) = super::client(&args.connection.token)?;
+    let (client, has_token) = super::client(&args.connection.credentials)?;
     let url = if args.exact_url {
         args.url.clone()
     } else {

@@ -76,8 +76,15 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
+/// What to do where one side does not trust the certificate of the other.
+const CERTIFICATES: &str = "--client-cert has the client's own certificate; SSL_CERT_FILE names the \
+                            authorities that servers' certificates must come from";
+
 /// Returns a hint for the user.
 pub(super) fn hint(error: &Error, context: HintContext) -> Option<String> {
+    if error.kind() == Kind::Connection && !error.is_retryable() {
+        return Some(CERTIFICATES.to_owned());
+    }
     let status = error.status().map(|status| status.as_u16());
     let failed = Failure {
         kind: error.kind(),

@@ -255,7 +255,7 @@ pub(super) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
 /// Prints the committed offsets of uploads, which it asks their servers for.
 pub(super) async fn run_status(args: StatusArgs) -> Result<Code, Error> {
     super::print_warnings();
-    let (client, has_token) = super::client(&args.token)?;
+    let (client, has_token) = super::client(&args.credentials)?;
     let mut worst = Code::Success;
     let asked = match &args.target {
         Some(Target::Session(session)) => vec![StatusQuery::of_session(session)],
@@ -382,7 +382,7 @@ pub(super) async fn run_cancel(args: CancelArgs) -> Result<Code, Error> {
     if args.forget {
         return forget(&journal, &args.target);
     }
-    let (client, _) = super::client(&args.token)?;
+    let (client, _) = super::client(&args.credentials)?;
     match &args.target {
         Target::Id(id) => {
             let record = named(&journal, id)?;

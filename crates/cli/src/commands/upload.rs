@@ -36,7 +36,7 @@ pub(super) async fn run_upload(args: UploadArgs) -> Result<Code, Error> {
     let display = Display::new(args.verbosity);
     super::print_warnings_on(&display);
     check_stdin(&args)?;
-    let (client, has_token) = super::client(&args.connection.token)?;
+    let (client, has_token) = super::client(&args.connection.credentials)?;
     let journal = journal(&args, &display)?;
     let plan = Plan::new(&args, client.clone(), journal.clone(), display.clone())?;
     let planned = tokio::select! {
@@ -507,7 +507,7 @@ pub(super) async fn run_resume(args: ResumeArgs) -> Result<Code, Error> {
     let signals = Signals::catch().map_err(Error::Signals)?;
     let display = Display::new(args.verbosity);
     super::print_warnings_on(&display);
-    let (client, has_token) = super::client(&args.connection.token)?;
+    let (client, has_token) = super::client(&args.connection.credentials)?;
     let journal = journal::open(&args.journal)?;
     let found = wanted(&args, &journal)?;
     found.warn(|what, hint| output::warning(what, hint));

@@ -20,13 +20,14 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use http::HeaderValue;
 use http::header::CONTENT_LENGTH;
-use rustls::client::WantsClientCert;
+use rustls::client::{Resumption, WantsClientCert};
 use rustls::crypto::ring;
-use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
+use rustls::{AlertDescription, ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::time::timeout;
 
 use super::{Body, Incoming, Reply, Request, Timeouts, Transport, TransportError, host_and_port};
+use crate::identity::ClientIdentity;
 use body::{OutgoingBody, RequestProgress, StopOnDrop};
 
 mod body;
@@ -43,7 +44,12 @@ const USER_AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
 /// Sends requests by HTTP/1.1, or by HTTP/2 where a server offers it under TLS. Connections are
 /// reused. Proxies are taken from the environment, root certificates from the system.
 #[derive(Debug)]
-pub(crate) struct HttpTransport(Arc<Connections>);
+pub(crate) struct HttpTransport {
+    anonymous: Arc<Connections>,
+    /// Connections on which the client presents its certificate, if it has one. They are apart, because
+    /// it is not meant for every server.
+    identified: Option<Arc<Connections>>,
+}
 
 /// The connection pool and its settings.
 #[derive(Debug)]
@@ -60,24 +66,46 @@ impl HttpTransport {
     /// # Errors
     ///
     /// [`TransportError::SetUp`]: the HTTP client cannot be created. This is not known to happen.
-    pub(crate) fn new(timeouts: Timeouts) -> Result<Self, TransportError> {
-        Self::with_tls(timeouts, tls_with_system_roots())
+    pub(crate) fn new(
+        timeouts: Timeouts,
+        identity: Option<&ClientIdentity>,
+    ) -> Result<Self, TransportError> {
+        Self::with_tls(timeouts, tls_with_system_roots(), identity)
     }
 
-    fn with_tls(timeouts: Timeouts, tls: ClientConfig) -> Result<Self, TransportError> {
-        let client = client(timeouts, tls.clone())
-            .map_err(|error| TransportError::SetUp(error.without_url().into()))?;
-        Ok(Self(Arc::new(Connections {
-            timeouts,
-            tls,
-            client: Mutex::new(client),
-        })))
+    fn with_tls(
+        timeouts: Timeouts,
+        tls: ClientConfig,
+        identity: Option<&ClientIdentity>,
+    ) -> Result<Self, TransportError> {
+        let identified = identity.map(|identity| {
+            let mut tls = tls.clone();
+            tls.client_auth_cert_resolver = identity.resolver();
+            // Of its own: a TLS session that began with the certificate must not go on without it.
+            tls.resumption = Resumption::default();
+            Connections::new(timeouts, tls)
+        });
+        Ok(Self {
+            anonymous: Arc::new(Connections::new(timeouts, tls)?),
+            identified: identified.transpose()?.map(Arc::new),
+        })
+    }
+
+    fn connections_for(&self, request: &Request) -> &Arc<Connections> {
+        let identified = self.identified.as_ref();
+        identified
+            .filter(|_| request.may_receive_credentials)
+            .unwrap_or(&self.anonymous)
     }
 
     /// Creates a transport that trusts only these root certificates.
     #[cfg(test)]
-    pub(crate) fn trusting(timeouts: Timeouts, roots: rustls::RootCertStore) -> Self {
-        Self::with_tls(timeouts, tls_with_roots(roots)).expect("the settings are good")
+    pub(crate) fn trusting(
+        timeouts: Timeouts,
+        roots: rustls::RootCertStore,
+        identity: Option<&ClientIdentity>,
+    ) -> Self {
+        Self::with_tls(timeouts, tls_with_roots(roots), identity).expect("the settings are good")
     }
 }
 
@@ -88,7 +116,7 @@ impl Transport for HttpTransport {
     }
 
     async fn open(&self, request: Request) -> Result<Incoming, TransportError> {
-        let connections = &self.0;
+        let connections = self.connections_for(&request);
         let host = host_and_port(&request.url);
         let has_body = request.body.length() > 0;
         let progress = Arc::new(RequestProgress::new(connections.timeouts, has_body));
@@ -124,6 +152,16 @@ enum ExchangeError {
 }
 
 impl Connections {
+    fn new(timeouts: Timeouts, tls: ClientConfig) -> Result<Self, TransportError> {
+        let client = client(timeouts, tls.clone())
+            .map_err(|error| TransportError::SetUp(error.without_url().into()))?;
+        Ok(Self {
+            timeouts,
+            tls,
+            client: Mutex::new(client),
+        })
+    }
+
     fn client(&self) -> reqwest::Client {
         self.client
             .lock()
@@ -150,7 +188,11 @@ impl Connections {
             return self.silent(host, self.timeouts.idle);
         }
         let is_certificate_error = is_certificate_error(&error);
+        let is_refused = is_certificate_refused(&error);
         let source = error.without_url().into();
+        if is_refused {
+            return TransportError::CertificateRefused { host, source };
+        }
         match (is_certificate_error, connected) {
             (true, _) => TransportError::Untrusted { host, source },
             (false, true) => TransportError::Broken { host, source },
@@ -243,6 +285,30 @@ fn is_certificate_error(error: &(dyn StdError + 'static)) -> bool {
     let inside = error.downcast_ref().and_then(io::Error::get_ref);
     inside.is_some_and(|inside| is_certificate_error(inside))
         || error.source().is_some_and(is_certificate_error)
+}
+
+/// The alerts by which a server refuses a client's certificate, or demands one (RFC 8446, section 6.2).
+const REFUSALS: [AlertDescription; 8] = [
+    AlertDescription::AccessDenied,
+    AlertDescription::BadCertificate,
+    AlertDescription::CertificateExpired,
+    AlertDescription::CertificateRequired,
+    AlertDescription::CertificateRevoked,
+    AlertDescription::CertificateUnknown,
+    AlertDescription::UnknownCA,
+    AlertDescription::UnsupportedCertificate,
+];
+
+/// Returns whether an error means that the server refuses the client's certificate, or demands one.
+///
+/// In TLS 1.3 the alert arrives after the handshake, when HTTP reads from the connection. The texts are
+/// compared, because `h2` keeps nothing else of an error of the connection.
+fn is_certificate_refused(error: &(dyn StdError + 'static)) -> bool {
+    let text = error.to_string();
+    let says = |alert: &AlertDescription| {
+        text.ends_with(&rustls::Error::AlertReceived(*alert).to_string())
+    };
+    REFUSALS.iter().any(says) || error.source().is_some_and(is_certificate_refused)
 }
 
 /// Returns whether the operating system closed the connection because the peer acknowledged no data

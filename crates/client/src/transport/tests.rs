@@ -34,7 +34,7 @@ fn long_timeouts() -> Timeouts {
 }
 
 fn transport(timeouts: Timeouts) -> HttpTransport {
-    HttpTransport::trusting(timeouts, rustls::RootCertStore::empty())
+    HttpTransport::trusting(timeouts, rustls::RootCertStore::empty(), None)
 }
 
 async fn listen() -> (TcpListener, Url) {
@@ -54,6 +54,7 @@ fn put(url: &Url, body: Body) -> Request {
         url: url.clone(),
         headers: HeaderMap::new(),
         body,
+        may_receive_credentials: true,
     }
 }
 

@@ -91,11 +91,13 @@ impl UploadDriver<'_> {
             transfer::Request::Query { .. } => (Method::PUT, Body::Empty),
             transfer::Request::Data(chunk) => (Method::PUT, self.chunk_body(*chunk)),
         };
+        let may_receive_credentials = url.origin() == self.upload.url.origin();
         Ok(Request {
             method,
             url,
             headers,
             body,
+            may_receive_credentials,
         })
     }
 

@@ -33,7 +33,7 @@ async fn broken_download_continues_with_a_range_request() {
         assert!(head.contains("\r\nif-range: \"v1\"\r\n"), "{head}");
     };
     let dir = DownloadDir::new();
-    let transport = HttpTransport::new(Timeouts::default()).unwrap();
+    let transport = HttpTransport::new(Timeouts::default(), None).unwrap();
     let url = format!("http://{address}/animals/17?alt=media");
     let download = Download::new(url.parse().unwrap(), dir.target());
     let broken = download.clone().schedule(no_waits());

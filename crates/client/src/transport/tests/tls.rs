@@ -11,11 +11,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::RootCertStore;
-use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::*;
+use crate::identity::ClientIdentity;
 
 /// A server with a certificate for 127.0.0.1 from its own authority.
 pub(super) struct TlsServer {
@@ -27,6 +30,14 @@ pub(super) struct TlsServer {
 
 impl TlsServer {
     pub(super) async fn with_alpn(alpn: &str) -> Self {
+        Self::asking(alpn, |_| WebPkiClientVerifier::no_client_auth()).await
+    }
+
+    /// A server that asks clients for certificates; `clients` gets the certificate of the authority.
+    async fn asking(
+        alpn: &str,
+        clients: impl FnOnce(&CertificateDer<'static>) -> Arc<dyn ClientCertVerifier>,
+    ) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -40,7 +51,7 @@ impl TlsServer {
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_no_client_auth()
+            .with_client_cert_verifier(clients(issuer.der()))
             .with_single_cert(vec![certificate.der().clone()], key)
             .unwrap();
         config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
@@ -61,6 +72,15 @@ impl TlsServer {
         roots
     }
 
+    /// A certificate of the authority for a client.
+    fn identity(&self) -> ClientIdentity {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["camera-7".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let key = key.serialize_pem();
+        ClientIdentity::from_pem(certificate.pem().as_bytes(), key.as_bytes()).unwrap()
+    }
+
     pub(super) async fn accept(&self) -> io::Result<TlsStream<TcpStream>> {
         self.acceptor.accept(accept(&self.listener).await).await
     }
@@ -77,7 +97,7 @@ async fn http_1_is_used_where_the_server_offers_it() {
         stream.read_exact(&mut received).await.unwrap();
         write(&mut stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
     };
-    let transport = HttpTransport::trusting(long_timeouts(), server.roots());
+    let transport = HttpTransport::trusting(long_timeouts(), server.roots(), None);
     let reply = send_and(&transport, put(&server.url, media(length as u64)), peer).await;
     assert_eq!(reply.unwrap().status, StatusCode::OK);
 }
@@ -101,7 +121,7 @@ async fn http_2_is_used_where_the_server_offers_it() {
             .serve_connection(stream, service_fn(reply_with_the_length))
             .await
     };
-    let transport = HttpTransport::trusting(long_timeouts(), server.roots());
+    let transport = HttpTransport::trusting(long_timeouts(), server.roots(), None);
     let exchanges = async {
         for length in [0, 5, (3 << 20) + 7] {
             let reply = transport.send(put(&server.url, media(length))).await;
@@ -138,7 +158,7 @@ async fn silent_http_2_connection_is_not_reused() {
         idle: SHORT,
         ..long_timeouts()
     };
-    let transport = HttpTransport::trusting(timeouts, server.roots());
+    let transport = HttpTransport::trusting(timeouts, server.roots(), None);
     let exchanges = async {
         let error = transport.send(put(&server.url, media(1 << 30))).await;
         let error = error.unwrap_err();
@@ -171,4 +191,66 @@ async fn server_with_an_unknown_authority_gets_no_request() {
         "{error:?}"
     );
     assert!(shown(&error).contains("UnknownIssuer"), "{}", shown(&error));
+}
+
+/// Returns a verifier that demands certificates of this authority, or asks for them.
+fn verifier(authority: &CertificateDer<'static>, is_demanded: bool) -> Arc<dyn ClientCertVerifier> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let builder = if is_demanded {
+        builder
+    } else {
+        builder.allow_unauthenticated()
+    };
+    builder.build().unwrap()
+}
+
+#[tokio::test]
+async fn certificate_is_presented_where_credentials_may_go_and_nowhere_else() {
+    let server = TlsServer::asking("http/1.1", |authority| verifier(authority, false)).await;
+    let identity = server.identity();
+    let transport = HttpTransport::trusting(long_timeouts(), server.roots(), Some(&identity));
+    for may_receive_credentials in [true, false, true] {
+        let peer = async {
+            let mut stream = server.accept().await.unwrap();
+            read_head(&mut stream).await;
+            let presented = stream.get_ref().1.peer_certificates().is_some();
+            assert_eq!(presented, may_receive_credentials);
+            write(
+                &mut stream,
+                "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            )
+            .await;
+        };
+        let request = Request {
+            may_receive_credentials,
+            ..put(&server.url, Body::Empty)
+        };
+        let reply = send_and(&transport, request, peer).await;
+        assert_eq!(reply.unwrap().status, StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn demand_of_a_certificate_is_an_error_that_no_retry_helps() {
+    for alpn in ["http/1.1", "h2"] {
+        let server = TlsServer::asking(alpn, |authority| verifier(authority, true)).await;
+        let transport = HttpTransport::trusting(long_timeouts(), server.roots(), None);
+        let peer = async {
+            let accept = server.acceptor.accept(accept(&server.listener).await);
+            let (_, mut stream) = accept.into_fallible().await.unwrap_err();
+            // A reset could discard the alert.
+            tokio::io::copy(&mut stream, &mut tokio::io::sink())
+                .await
+                .ok();
+        };
+        let error = send_and(&transport, put(&server.url, media(5)), peer).await;
+        let error = error.unwrap_err();
+        assert!(
+            matches!(error, TransportError::CertificateRefused { .. }),
+            "{alpn}: {error:?}"
+        );
+    }
 }
