@@ -9,6 +9,7 @@ use windlass_server::{
     AccessError, AccessRequest, Authorize, Clock as _, Principal, SessionInfo, SystemClock,
 };
 
+use crate::certificates::CertificateTable;
 use crate::credentials::Credentials;
 use crate::links::{self, LinkKeys};
 use crate::policy::Policy;
@@ -24,7 +25,10 @@ pub struct Rules {
     pub schemes: Vec<Arc<dyn TokenScheme>>,
     /// The API keys. One counts if there is no bearer token.
     pub keys: SecretTable,
-    /// The proxies whose headers are believed. They are asked if the request has no credentials.
+    /// The client certificates. One counts if there is neither a bearer token nor a key; one that is
+    /// that of no principal counts as none.
+    pub certificates: CertificateTable,
+    /// The proxies whose headers are believed. They are asked if the request has no other credentials.
     pub proxies: Vec<TrustedProxy>,
     /// The keys of signed links. A link counts before all other credentials.
     pub links: LinkKeys,
@@ -104,6 +108,11 @@ impl Rules {
                 return found.map(Some).ok_or(AccessError::CredentialsInvalid);
             }
             None => {}
+        }
+        // Before the proxies: the proxy's own certificate, which is that of no principal, passes.
+        let certificate = request.certificate;
+        if let Some(principal) = certificate.and_then(|it| self.certificates.find(it)) {
+            return Ok(Some(principal));
         }
         let peer = request.peer.map(|address| address.ip());
         for proxy in &self.proxies {

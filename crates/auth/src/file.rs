@@ -12,6 +12,7 @@ use windlass_server::outbound::{NoOutbound, Outbound};
 use windlass_server::{Clock, Principal, SystemClock};
 
 use crate::authenticator::Rules;
+use crate::certificates::{CertificateName, CertificateTable, Fingerprint};
 use crate::introspection::IntrospectionScheme;
 use crate::jwt::JwtScheme;
 use crate::jwt::key_set::KeySetError;
@@ -104,6 +105,12 @@ pub enum RulesError {
         /// The issuer.
         issuer: String,
     },
+    /// Two entries of `[[certificates]]` are for the same certificates.
+    #[error("the certificate {certificate} has two entries")]
+    CertificateTwice {
+        /// The name or the fingerprint.
+        certificate: String,
+    },
     /// An issuer's name is not its URL, so that its keys have to be looked for elsewhere.
     #[error("the issuer {issuer} is not a URL; say where its keys are with jwks_uri or jwks_file")]
     NoKeys {
@@ -125,6 +132,12 @@ pub struct AuthFile {
     /// API keys.
     #[serde(default)]
     keys: Vec<SecretEntry>,
+    /// Client certificates.
+    #[serde(default)]
+    certificates: Vec<CertificateEntry>,
+    /// Whether other certificates are principals by their names.
+    #[serde(default)]
+    certificates_as_principals: bool,
     /// Proxies that authenticate users.
     #[serde(default)]
     proxies: Vec<ProxyEntry>,
@@ -154,6 +167,41 @@ struct SecretEntry {
     groups: Vec<String>,
     /// Not limited by default.
     scopes: Option<Vec<String>>,
+}
+
+/// Certificates, and the principal that has them.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "CertificateFields")]
+struct CertificateEntry {
+    certificate: Result<Fingerprint, CertificateName>,
+    principal: Principal,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CertificateFields {
+    name: Option<CertificateName>,
+    sha256: Option<Fingerprint>,
+    principal: PrincipalId,
+    #[serde(default)]
+    groups: Vec<String>,
+    scopes: Option<Vec<String>>,
+}
+
+impl TryFrom<CertificateFields> for CertificateEntry {
+    type Error = &'static str;
+
+    fn try_from(fields: CertificateFields) -> Result<Self, &'static str> {
+        let certificate = match (fields.sha256, fields.name) {
+            (Some(fingerprint), None) => Ok(fingerprint),
+            (None, Some(name)) => Err(name),
+            _ => return Err("a certificate has either name or sha256"),
+        };
+        Ok(Self {
+            certificate,
+            principal: principal(fields.principal, fields.groups, fields.scopes),
+        })
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -313,6 +361,7 @@ impl AuthFile {
         Ok(Rules {
             schemes,
             keys: table(self.keys),
+            certificates: certificates(self.certificates, self.certificates_as_principals)?,
             proxies: proxies.collect(),
             links: link_keys(self.links, services.read)?,
             revoked_sessions: self.sessions.revoked.into_iter().collect(),
@@ -360,18 +409,49 @@ fn first_twice<'a>(mut names: impl Iterator<Item = &'a IssuerName>) -> Option<&'
 fn table(entries: Vec<SecretEntry>) -> SecretTable {
     let mut table = SecretTable::default();
     for entry in entries {
-        let principal = Principal::new(entry.principal.0).with_groups(entry.groups);
-        let principal = match entry.scopes {
-            Some(scopes) => principal.with_scopes(scopes),
-            None => principal,
-        };
+        let principal = principal(entry.principal, entry.groups, entry.scopes);
         table.insert(entry.sha256, principal);
     }
     table
 }
 
+fn certificates(
+    entries: Vec<CertificateEntry>,
+    names_are_principals: bool,
+) -> Result<CertificateTable, RulesError> {
+    let mut table = CertificateTable::default().with_names_as_principals(names_are_principals);
+    for CertificateEntry {
+        certificate,
+        principal,
+    } in entries
+    {
+        let shown = match &certificate {
+            Ok(fingerprint) => fingerprint.to_string(),
+            Err(name) => name.to_string(),
+        };
+        let replaced = match certificate {
+            Ok(fingerprint) => table.insert_fingerprint(fingerprint, principal),
+            Err(name) => table.insert_name(name, principal),
+        };
+        if replaced.is_some() {
+            return Err(RulesError::CertificateTwice { certificate: shown });
+        }
+    }
+    Ok(table)
+}
+
+fn principal(id: PrincipalId, groups: Vec<String>, scopes: Option<Vec<String>>) -> Principal {
+    let principal = Principal::new(id.0).with_groups(groups);
+    match scopes {
+        Some(scopes) => principal.with_scopes(scopes),
+        None => principal,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use windlass_server::ClientCertificate;
+
     use super::*;
 
     const HASH: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -507,6 +587,53 @@ mod tests {
             ..Services::none()
         };
         AuthFile::parse(text).unwrap().into_rules(&services)
+    }
+
+    #[test]
+    fn certificates_have_principals_by_name_or_fingerprint() {
+        let text = format!(
+            "certificates_as_principals = true\n\
+             [[certificates]]\nname = 'A.example'\nprincipal = 'alice'\nscopes = ['read']\n\
+             [[certificates]]\nsha256 = '{}'\nprincipal = 'bob'\ngroups = ['staff']\n",
+            vec!["0B"; 32].join(":"),
+        );
+        let certificates = rules(&text).unwrap().certificates;
+        let find = |name: &str, byte| {
+            let certificate = ClientCertificate::new([name.to_owned()], [byte; 32]);
+            certificates.find(&certificate).expect("there is one")
+        };
+        let alice = find("a.example", 0);
+        let scopes = alice.scopes().map(<[_]>::to_vec);
+        assert_eq!(
+            (alice.id(), scopes),
+            ("alice", Some(vec!["read".to_owned()]))
+        );
+        let bob = find("a.example", 11);
+        assert_eq!((bob.id(), bob.groups()), ("bob", &["staff".to_owned()][..]));
+        assert_eq!(find("b.example", 0).id(), "b.example");
+        let other = ClientCertificate::new(["b.example".to_owned()], [0; 32]);
+        assert_eq!(rules("").unwrap().certificates.find(&other), None);
+    }
+
+    #[test]
+    fn certificates_that_cannot_be_told_apart_are_refused() {
+        let entry = |rest: &str| format!("[[certificates]]\n{rest}principal = 'a'\n");
+        check_error(&entry(""), 1, "either name or sha256");
+        let both = format!("name = 'a.example'\nsha256 = '{HASH}'\n");
+        check_error(&entry(&both), 1, "either name or sha256");
+        check_error(&entry("name = '*.example'\n"), 2, "without a wildcard");
+        check_error(&entry("sha256 = 'abc'\n"), 2, "64 hexadecimal digits");
+        check_error(&entry("cn = 'a'\n"), 2, "unknown field `cn`");
+        for twice in [
+            [entry("name = 'a.example'\n"), entry("name = 'A.Example'\n")],
+            [
+                entry(&format!("sha256 = '{HASH}'\n")),
+                entry(&format!("sha256 = '{HASH}'\n")),
+            ],
+        ] {
+            let error = rules(&twice.concat()).unwrap_err().to_string();
+            assert!(error.contains("has two entries"), "{error}");
+        }
     }
 
     #[test]

@@ -38,6 +38,7 @@
 //! | `token_cache` | what is known of tokens that were checked a moment ago |
 //! | `signatures` | verification by ring |
 //! | `service_url` | URLs of issuers, and what is fetched from them |
+//! | `certificates` | client certificates, by name or by fingerprint |
 //! | `proxy` | principals that a proxy in front has established |
 //! | `links` | signed links: making them, and checking them |
 //! | `policy` | the table of what is allowed |
@@ -53,6 +54,7 @@
 //! [`Authorize`]: windlass_server::Authorize
 
 mod authenticator;
+mod certificates;
 mod claims;
 mod credentials;
 mod dev_tokens;
@@ -72,6 +74,9 @@ mod test_issuer;
 mod token_cache;
 
 pub use authenticator::{Authenticator, Rules};
+pub use certificates::{
+    CertificateName, CertificateTable, Fingerprint, NotACertificateName, UnreadableFingerprint,
+};
 pub use dev_tokens::{DevTokenService, DevTokens};
 pub use file::{AuthFile, AuthFileError, ReadFile, RulesError, Services};
 pub use introspection::INTROSPECTIONS;

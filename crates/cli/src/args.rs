@@ -142,7 +142,7 @@ pub(crate) struct ServeArgs {
     ///
     /// Everybody who can reach the address can then upload, read and delete. For a network that only
     /// trusted clients reach, or behind a proxy that authenticates. By default the server refuses to
-    /// start there unless `auth.file` or `auth.token_file` is set.
+    /// start there unless it demands credentials or client certificates.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     allow_unauthenticated: Option<String>,
 

@@ -42,6 +42,12 @@ pub(crate) struct Settings {
     pub(crate) tls_cert: Option<PathBuf>,
     /// The file with the private key.
     pub(crate) tls_key: Option<PathBuf>,
+    /// The file with the authorities of client certificates.
+    pub(crate) tls_client_ca: Option<PathBuf>,
+    /// Whether clients may do without a certificate.
+    pub(crate) tls_client_certificates: ClientCertificates,
+    /// The file with the revocation lists of those authorities.
+    pub(crate) tls_client_crl: Option<PathBuf>,
     /// The data directory.
     pub(crate) data: PathBuf,
     /// The APIs to serve.
@@ -75,6 +81,16 @@ pub(crate) struct Settings {
     pub(crate) store: windlass_store_local::Options,
     /// The server's own settings.
     pub(crate) server: windlass_server::Settings,
+}
+
+/// Whether clients may do without a certificate, where the server asks for one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum ClientCertificates {
+    /// They may.
+    #[default]
+    Optional,
+    /// Their handshake is refused.
+    Required,
 }
 
 /// The source of a setting.
@@ -220,6 +236,9 @@ impl Default for Settings {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             tls_cert: None,
             tls_key: None,
+            tls_client_ca: None,
+            tls_client_certificates: ClientCertificates::default(),
+            tls_client_crl: None,
             data: PathBuf::from("./windlass-data"),
             apis: vec![ApiSource::BuiltIn("farm").into()],
             created_status: Vec::new(),

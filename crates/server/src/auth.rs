@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use windlass_discovery::Method;
 use windlass_store::{SessionId, Timestamp};
 
+use crate::client_certificate::ClientCertificate;
 use crate::context::Principal;
 
 /// Decides who may send requests and call methods.
@@ -92,6 +93,9 @@ pub struct AccessRequest<'a> {
     pub headers: &'a HeaderMap,
     /// Address of the client's end of the connection, if it is known.
     pub peer: Option<SocketAddr>,
+    /// Certificate that the client has presented when it opened the connection, and that was accepted.
+    /// [`ClientCertificate`] says where it is left out.
+    pub certificate: Option<&'a ClientCertificate>,
     /// URL under which the client reached the server, as session URIs begin with, without a slash at
     /// its end. Empty if it is not known.
     pub base_url: &'a str,
@@ -100,7 +104,7 @@ pub struct AccessRequest<'a> {
 }
 
 impl<'a> AccessRequest<'a> {
-    /// Returns a request from an unknown address, without a principal. For tests of an [`Authorize`].
+    /// Returns a request from an unknown address, without a certificate and a principal. For tests of an [`Authorize`].
     pub fn new(
         access: Access,
         http_method: &'a HttpMethod,
@@ -113,6 +117,7 @@ impl<'a> AccessRequest<'a> {
             uri,
             headers,
             peer: None,
+            certificate: None,
             base_url: "",
             principal: None,
         }
@@ -123,6 +128,15 @@ impl<'a> AccessRequest<'a> {
     pub fn from_peer(self, peer: SocketAddr) -> Self {
         Self {
             peer: Some(peer),
+            ..self
+        }
+    }
+
+    /// Sets the certificate that the client has presented.
+    #[must_use]
+    pub fn with_certificate(self, certificate: &'a ClientCertificate) -> Self {
+        Self {
+            certificate: Some(certificate),
             ..self
         }
     }

@@ -22,7 +22,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
@@ -32,6 +32,7 @@ use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
 use crate::capacity::{Permit, Pool};
+use crate::client_certificate::ClientCertificate;
 use crate::config::Limits;
 use crate::context::{LocalAddress, PeerAddress, Scheme};
 use crate::reply::ReplyBody;
@@ -148,6 +149,7 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             shutdown: self.shutdown.clone(),
             local: local.map(|address| LocalAddress { address, scheme }),
             peer: peer.map(PeerAddress),
+            certificate: None,
             deadline: Instant::now() + self.limits.head_timeout,
         };
         // A box of its own, freed when the protocol is known: the task of a slow connection would
@@ -170,6 +172,8 @@ struct Connection<S> {
     shutdown: CancellationToken,
     local: Option<LocalAddress>,
     peer: Option<PeerAddress>,
+    /// The certificate of the client, once the TLS handshake has verified one.
+    certificate: Option<ClientCertificate>,
     /// When the client must have completed the TLS handshake and sent the first bytes of a request.
     deadline: Instant,
 }
@@ -177,7 +181,11 @@ struct Connection<S> {
 impl<S: HttpService<Request<Incoming>>> Connection<S> {
     /// Performs the TLS handshake, if any, and detects the version of HTTP. Returns the future that
     /// serves the connection; `None` if the connection has ended.
-    async fn begin<T>(self, stream: T, tls: Option<TlsAcceptor>) -> Option<BoxFuture<'static, ()>>
+    async fn begin<T>(
+        mut self,
+        stream: T,
+        tls: Option<TlsAcceptor>,
+    ) -> Option<BoxFuture<'static, ()>>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -185,6 +193,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
             None => self.serve(stream).await,
             Some(tls) => {
                 let stream = Box::pin(self.tls_handshake(tls, stream)).await?;
+                self.certificate = ClientCertificate::of(stream.get_ref().1);
                 self.serve(stream).await
             }
         }
@@ -195,8 +204,31 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
     where
         T: AsyncRead + AsyncWrite + Unpin,
     {
-        self.within_deadline("the TLS handshake", tls.accept(stream))
-            .await
+        let mut refused = None;
+        let handshake = tls.accept(stream).into_fallible();
+        let handshake = handshake.map_err(|(error, stream)| {
+            refused = Some(stream);
+            error
+        });
+        let accepted = self.within_deadline("the TLS handshake", handshake).await;
+        if let Some(stream) = refused {
+            self.close(stream).await;
+        }
+        accepted
+    }
+
+    /// Closes a connection whose TLS handshake has failed. In TLS 1.3 the client may have sent its
+    /// request already, and a reset would keep the alert from it.
+    async fn close<T: AsyncRead + AsyncWrite + Unpin>(&self, stream: T) {
+        let mut stream = LingeringStream::new(stream, self.timeouts(), self.shutdown.clone());
+        stream.shutdown().await.ok();
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        Timeouts {
+            unread: self.limits.body_timeout,
+            linger: self.limits.linger,
+        }
     }
 
     /// Detects the version of HTTP; see [`Connection::begin`].
@@ -205,17 +237,13 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let limits = &self.limits;
-        let timeouts = Timeouts {
-            unread: limits.body_timeout,
-            linger: limits.linger,
-        };
-        let stream = LingeringStream::new(stream, timeouts, self.shutdown.clone());
+        let stream = LingeringStream::new(stream, self.timeouts(), self.shutdown.clone());
         // Detected before hyper begins: each version has its own connection type and its own
         // graceful shutdown.
         let mut stream = RewindStream::new(stream);
         let begins = stream.starts_with(H2_PREFACE);
         let is_http2 = self.within_deadline("the first request", begins).await?;
-        let (local, peer) = (self.local, self.peer);
+        let (local, peer, certificate) = (self.local, self.peer, self.certificate.clone());
         let service = TowerToHyperService::new(self.service.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
             // hyper calls this on the connection's task. Over HTTP/2 the returned future runs on the
@@ -230,6 +258,9 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
             }
             if let Some(peer) = peer {
                 request.extensions_mut().insert(peer);
+            }
+            if let Some(certificate) = &certificate {
+                request.extensions_mut().insert(certificate.clone());
             }
             let watch = if is_http2 {
                 http2::watch
@@ -336,8 +367,11 @@ fn http1(limits: &Limits) -> http1::Builder {
 /// implementation of [`Accept`] is given.
 pub struct Listener<A = TcpListener> {
     sockets: A,
-    tls: Option<TlsAcceptor>,
+    /// Returns the configuration of the next TLS connection.
+    tls: Option<Box<TlsConfig>>,
 }
+
+type TlsConfig = dyn Fn() -> Arc<ServerConfig> + Send + Sync;
 
 /// Accepts connections.
 pub trait Accept: Send + Sync {
@@ -387,11 +421,23 @@ impl<A: Accept> Listener<A> {
     /// Returns a listener for HTTP over TLS.
     ///
     /// The ALPN protocols of `config` decide which versions of HTTP are offered; the server speaks
-    /// `h2` and `http/1.1`.
+    /// `h2` and `http/1.1`. If it asks clients for certificates, each request has the one that was
+    /// accepted as a [`ClientCertificate`]. A resumed connection has that of the first one, which is not
+    /// verified again: a configuration whose trust is replaced, or whose certificates expire, should
+    /// resume none ([`ServerConfig::session_storage`]).
     pub fn tls(sockets: A, config: Arc<ServerConfig>) -> Self {
+        Self::tls_with(sockets, move || Arc::clone(&config))
+    }
+
+    /// Returns a listener for HTTP over TLS whose configuration can be replaced: `config` is called for
+    /// each connection. See [`Listener::tls`].
+    pub fn tls_with(
+        sockets: A,
+        config: impl Fn() -> Arc<ServerConfig> + Send + Sync + 'static,
+    ) -> Self {
         Self {
             sockets,
-            tls: Some(TlsAcceptor::from(config)),
+            tls: Some(Box::new(config)),
         }
     }
 
@@ -399,7 +445,9 @@ impl<A: Accept> Listener<A> {
     async fn accept(&self) -> io::Result<(Accepted<A::Stream>, Option<TlsAcceptor>)> {
         // The TLS handshake comes later, on the connection's task: a slow client must not keep
         // others from being accepted.
-        Ok((self.sockets.accept().await?, self.tls.clone()))
+        let accepted = self.sockets.accept().await?;
+        let config = self.tls.as_ref().map(|config| config());
+        Ok((accepted, config.map(TlsAcceptor::from)))
     }
 }
 

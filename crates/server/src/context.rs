@@ -14,6 +14,7 @@ use http::uri::Authority;
 use http::{Extensions, HeaderMap, Uri};
 use serde_json::{Map, Value};
 
+use crate::client_certificate::ClientCertificate;
 use crate::config::Settings;
 use crate::host::Host;
 use crate::identifiers::random_number;
@@ -202,6 +203,8 @@ pub(crate) struct RequestContext {
     pub(crate) id: RequestId,
     /// Address of the client's end of the connection, if it is known.
     pub(crate) peer: Option<SocketAddr>,
+    /// Certificate of the client, if it has presented one.
+    pub(crate) certificate: Option<ClientCertificate>,
     /// Host that the client asked for, if it named a valid one.
     pub(crate) host: Option<Host>,
     /// URL under which the client reached the server, without a slash at its end.
@@ -222,6 +225,7 @@ impl RequestContext {
         Self {
             id: id.unwrap_or_else(|| ids.next()),
             peer: extensions.get().map(|PeerAddress(address)| *address),
+            certificate: extensions.get().cloned(),
             host,
             base_url,
             principal: extensions.get().cloned(),

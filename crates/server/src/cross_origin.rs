@@ -13,12 +13,14 @@ use http::header::{
     ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
 };
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode, Uri};
 use windlass_discovery::Method;
 use windlass_proto::command::effective_method;
 use windlass_proto::parameters::Parameters;
 
 use crate::batch;
+use crate::client_certificate::ClientCertificate;
+use crate::context::RequestContext;
 use crate::cors::CorsPolicy;
 use crate::error::Error;
 use crate::host::Host;
@@ -50,6 +52,9 @@ const EXPOSED: &str = "Accept-Ranges, Allow, Content-Disposition, Content-Encodi
                        X-Goog-Stored-Content-Length, X-Goog-Upload-Chunk-Granularity, X-Goog-Upload-Control-URL, \
                        X-Goog-Upload-Size-Received, X-Goog-Upload-Status, X-Goog-Upload-URL, \
                        X-HTTP-Status-Code-Override";
+
+/// In which relation the page is to the server that has a browser send a request (Fetch Metadata).
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Names beginning with this say who may read the reply; they are not for the page.
 const OWN_PREFIX: &str = "access-control-";
@@ -247,7 +252,43 @@ fn requested_headers(headers: &HeaderMap) -> Result<Option<HeaderValue>, Error> 
     Ok(text.and_then(|text| HeaderValue::try_from(text).ok()))
 }
 
+/// Whether a page of another origin than that of `base_url` had a browser send the request, which may
+/// change something.
+fn is_foreign_change(head: &Parts, base_url: &str) -> bool {
+    // Reading changes nothing, and its reply is hidden from the page.
+    let called = effective_method(&head.method, &head.headers);
+    if called.is_ok_and(|called| called.is_safe()) {
+        return false;
+    }
+    let Some(origin) = head.headers.get(ORIGIN) else {
+        let site = head.headers.get(SEC_FETCH_SITE);
+        return site.is_some_and(|site| site == "cross-site" || site == "same-site");
+    };
+    own_origin(base_url).is_none_or(|own| *origin != own)
+}
+
+/// Returns the origin of a base URL, as browsers write it.
+fn own_origin(base_url: &str) -> Option<String> {
+    let url: Uri = base_url.parse().ok()?;
+    Some(format!("{}://{}", url.scheme_str()?, url.authority()?))
+}
+
 impl Marks {
+    /// Takes the client's certificate away from a change that a page of another origin had a browser
+    /// send, unless that origin may send credentials: the browser would have sent the certificate
+    /// without a preflight, as it sends cookies (cross-site request forgery).
+    pub(crate) fn hide_certificate(&self, head: &mut Parts, context: &mut RequestContext) {
+        // The calls of a batch have what is left to the batch.
+        if context.certificate.is_some()
+            && !self.credentials
+            && !batch::is_inside(head)
+            && is_foreign_change(head, &context.base_url)
+        {
+            context.certificate = None;
+            head.extensions.remove::<ClientCertificate>();
+        }
+    }
+
     /// Adds the headers to a reply.
     pub(crate) fn add_to(self, reply: &mut Reply) {
         let headers = reply.headers_mut();
@@ -280,4 +321,47 @@ fn exposed(headers: &HeaderMap) -> HeaderValue {
     }
     let all = format!("{EXPOSED}, {}", others.join(", "));
     HeaderValue::try_from(all).unwrap_or(HeaderValue::from_static(EXPOSED))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn check(method: &str, headers: &[(&'static str, &'static str)], expected: bool) {
+        let mut request = Request::builder().method(method);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        let found = is_foreign_change(&head, "https://up.example.com:8443/media");
+        assert_eq!(found, expected, "{method} {headers:?}");
+    }
+
+    #[test]
+    fn changes_that_pages_of_other_origins_send_are_foreign() {
+        let own = ("origin", "https://up.example.com:8443");
+        for method in ["POST", "PUT", "PATCH", "DELETE"] {
+            check(method, &[], false);
+            check(method, &[own], false);
+            check(method, &[("sec-fetch-site", "none")], false);
+            check(method, &[("sec-fetch-site", "same-origin")], false);
+            check(method, &[("sec-fetch-site", "cross-site")], true);
+            check(method, &[("sec-fetch-site", "same-site")], true);
+            check(method, &[("origin", "null")], true);
+            check(method, &[("origin", "https://up.example.com")], true);
+            check(method, &[("origin", "http://up.example.com:8443")], true);
+        }
+        let foreign = ("origin", "https://app.example");
+        check("GET", &[foreign], false);
+        check("HEAD", &[foreign], false);
+        check("POST", &[foreign, ("x-http-method-override", "get")], false);
+        check("POST", &[foreign, ("x-http-method-override", "()")], true);
+        check(
+            "GET",
+            &[foreign, ("x-http-method-override", "DELETE")],
+            false,
+        );
+    }
 }

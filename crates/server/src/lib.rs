@@ -97,6 +97,7 @@ mod background;
 mod batch;
 mod body;
 mod capacity;
+mod client_certificate;
 pub mod config;
 mod connections;
 mod context;
@@ -135,6 +136,7 @@ pub use auth::{
     SessionInfo,
 };
 pub use capacity::{CONCATENATIONS, Full, LimitedResource, MEDIA_READS, Usage};
+pub use client_certificate::ClientCertificate;
 pub use config::Settings;
 pub use connections::{Accept, Accepted, HttpService, Listener};
 pub use context::{LocalAddress, PeerAddress, Principal, RequestId, Scheme};

@@ -185,6 +185,7 @@ async fn authenticate(
         uri: &head.uri,
         headers: &head.headers,
         peer: context.peer,
+        certificate: context.certificate.as_ref(),
         base_url: &context.base_url,
         principal: context.principal.as_ref(),
     };

@@ -313,7 +313,8 @@ impl Server {
     ///
     /// Layers of `tower` may be put around it. It reads these extensions of a request, if they are
     /// there: [`Principal`](crate::Principal), [`RequestId`](crate::RequestId),
-    /// [`PeerAddress`](crate::PeerAddress) and [`LocalAddress`](crate::LocalAddress).
+    /// [`PeerAddress`](crate::PeerAddress), [`LocalAddress`](crate::LocalAddress) and
+    /// [`ClientCertificate`](crate::ClientCertificate).
     pub fn service(&self) -> UploadService {
         UploadService::new(&self.inner.state)
     }

@@ -155,6 +155,7 @@ where
     let mut dialect = server.dialects.default();
     let running = server.lifecycle.begin_request();
     let (early, marks) = cross_origin::examine(&server, &mut head, context.host.as_ref());
+    marks.hide_certificate(&mut head, &mut context);
     let audit = server.audit.clone();
     let sender = Sender::of(&context);
     let answered = async move {

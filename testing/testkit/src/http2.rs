@@ -6,7 +6,10 @@
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use rustls::ClientConfig;
 
 use crate::raw::{RawPeer, Reply};
 use crate::wait::PATIENCE;
@@ -29,7 +32,7 @@ const END_HEADERS: u8 = 4;
 /// The longest frame that a server takes unless it says something else.
 const FRAME_LEN: usize = 16 * 1024;
 
-/// One connection over HTTP/2 in the clear.
+/// One connection over HTTP/2.
 #[derive(Debug)]
 pub struct Http2Peer {
     peer: RawPeer,
@@ -72,7 +75,17 @@ impl Http2Peer {
     /// may send `window` bytes before it is allowed more.
     #[track_caller]
     pub fn connect(address: SocketAddr, window: u32) -> Self {
-        let mut raw = RawPeer::connect(address);
+        Self::over(RawPeer::connect(address), window)
+    }
+
+    /// Connects under TLS; see [`Http2Peer::connect`].
+    #[track_caller]
+    pub fn connect_tls(address: SocketAddr, config: &Arc<ClientConfig>, window: u32) -> Self {
+        Self::over(RawPeer::connect_tls(address, config), window)
+    }
+
+    #[track_caller]
+    fn over(mut raw: RawPeer, window: u32) -> Self {
         // SETTINGS_HEADER_TABLE_SIZE, and SETTINGS_INITIAL_WINDOW_SIZE.
         let mut settings = vec![0, 1, 0, 0, 0, 0, 0, 4];
         settings.extend(window.to_be_bytes());

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
-use rustls::{ClientConfig, ClientConnection};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind};
 
 use rustix::net::sockopt::set_socket_linger;
 
@@ -95,6 +95,12 @@ impl RawPeer {
     /// The protocol that was chosen in the handshake (ALPN), if it was any.
     pub fn alpn(&self) -> Option<&[u8]> {
         self.tls.as_ref()?.alpn_protocol()
+    }
+
+    /// Whether the TLS handshake continued an earlier connection, so that no certificate was sent.
+    pub fn is_resumed(&self) -> bool {
+        let kind = self.tls.as_ref().and_then(|tls| tls.handshake_kind());
+        kind == Some(HandshakeKind::Resumed)
     }
 
     /// The server's own certificate.

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 
 use http::{HeaderMap, Method as HttpMethod};
 use windlass_discovery::Api;
-use windlass_server::Access;
+use windlass_server::{Access, ClientCertificate};
 
 use super::*;
 use crate::policy::Grant;
@@ -23,6 +23,7 @@ fn rules() -> Rules {
             principal_header: http::HeaderName::from_static("x-forwarded-user"),
             groups_header: None,
         }],
+        certificates: CertificateTable::default(),
         links: LinkKeys::default(),
         revoked_sessions: RevokedSessions::default(),
         policy: Policy::default(),
@@ -115,6 +116,52 @@ async fn principal_is_that_of_the_token_then_the_key_then_the_proxy() {
         let expected = expected.map(|id: &str| Some(id.to_owned()));
         let found = ask(&authenticator, Access::Call, target, headers).await;
         assert_eq!(found, expected, "{target} {headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn certificate_counts_after_token_and_key_and_before_the_proxy() {
+    let mut rules = rules();
+    let name = "camera-7.example.com";
+    let camera = Principal::new("camera-7").with_scopes(["read".to_owned()]);
+    rules
+        .certificates
+        .insert_name(name.parse().unwrap(), camera);
+    let authenticator = Authenticator::new(rules);
+    let (known, unknown) = (name.to_owned(), "a.example".to_owned());
+    let (known, unknown) = (
+        ClientCertificate::new([known], [0; 32]),
+        ClientCertificate::new([unknown], [0; 32]),
+    );
+    let proxy = ("x-forwarded-user", "bob");
+    let wrong = ("authorization", "Bearer wrong");
+    let (invalid, missing) = (
+        Err(AccessError::CredentialsInvalid),
+        Err(AccessError::CredentialsMissing),
+    );
+    for (certificate, target, headers, expected) in [
+        (&known, "/a", &[][..], Ok("camera-7")),
+        (&known, "/a", &[proxy], Ok("camera-7")),
+        (&known, "/a", &[ALICE], Ok("alice")),
+        (&known, "/a?key=key", &[], Ok("web")),
+        (&known, "/a", &[wrong], invalid.clone()),
+        (&known, "/a?key=wrong", &[], invalid.clone()),
+        (&unknown, "/a", &[proxy], Ok("bob")),
+        (&unknown, "/a", &[ALICE], Ok("alice")),
+        (&unknown, "/a", &[], missing),
+    ] {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
+        }
+        let uri = target.parse().unwrap();
+        let request = AccessRequest::new(Access::Call, &HttpMethod::POST, &uri, &map)
+            .from_peer(SocketAddr::from(([10, 0, 0, 1], 80)))
+            .with_certificate(certificate);
+        let found = authenticator.authenticate(&request).await;
+        let found = found.map(|found| found.map(|principal| principal.id().to_owned()));
+        let expected = expected.map(|id: &str| Some(id.to_owned()));
+        assert_eq!(found, expected, "{certificate:?} {target} {headers:?}");
     }
 }
 

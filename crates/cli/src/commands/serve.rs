@@ -3,6 +3,7 @@
 mod audit;
 mod authentication;
 mod certificate;
+mod client_trust;
 mod outbound;
 mod reload;
 
@@ -38,6 +39,7 @@ use crate::settings::{FAILPOINT_VARIABLE, client_variable};
 use audit::AuditFile;
 use authentication::Authentication;
 use certificate::Certificate;
+use client_trust::ClientTrust;
 use outbound::HttpOutbound;
 use reload::Reloadable;
 
@@ -45,6 +47,7 @@ pub(crate) use audit::AuditFileError;
 pub(crate) use authentication::AuthenticationError;
 pub(super) use authentication::read_link_keys;
 pub(crate) use certificate::CertificateError;
+pub(crate) use client_trust::ClientTrustError;
 
 /// The time limit for closing the store.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -83,6 +86,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     let apis = settings::load(apis, options, &by_name)?;
     merged.settings.server.cors = cors.policy()?;
     let certificate = load_certificate(&merged.settings)?;
+    let client_trust = ClientTrust::load(&merged.settings, certificate.as_ref())?;
     if args.check_config {
         output::data(merged.to_toml());
         return Ok(());
@@ -96,6 +100,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     let audit = merged.settings.audit_file.as_deref().map(AuditFile::open);
     let reloadable = Reloadable {
         certificate,
+        client_trust: client_trust.map(Arc::new),
         authentication,
         audit: audit.transpose()?.map(Arc::new),
     };
@@ -199,10 +204,7 @@ async fn serve(settings: Settings, apis: Registry, reloadable: Reloadable) -> Re
     }
     let server = builder.build()?;
     let metrics = Arc::new(metrics);
-    let listener = match &reloadable.certificate {
-        None => Listener::plain(listener),
-        Some(certificate) => Listener::tls(listener, certificate.config()),
-    };
+    let listener = secured(listener, &reloadable);
     reloadable.reload_on_sighup().map_err(Error::Signals)?;
     output::announce(format_args!(
         "listening on {}://{address}",
@@ -236,6 +238,18 @@ async fn serve(settings: Settings, apis: Registry, reloadable: Reloadable) -> Re
             // Closing the store would block on the disk that failed.
             std::mem::forget(server);
             Err(Error::StorageFailed)
+        }
+    }
+}
+
+/// Returns the listener for the certificate and the trust that there are.
+fn secured(listener: TcpListener, reloadable: &Reloadable) -> Listener {
+    match (&reloadable.certificate, &reloadable.client_trust) {
+        (None, _) => Listener::plain(listener),
+        (Some(certificate), None) => Listener::tls(listener, certificate.config()),
+        (Some(_), Some(trust)) => {
+            let trust = Arc::clone(trust);
+            Listener::tls_with(listener, move || trust.config())
         }
     }
 }
@@ -355,6 +369,8 @@ pub(crate) enum Error {
     Cors(#[from] CredentialsForAll),
     #[error(transparent)]
     Certificate(#[from] CertificateError),
+    #[error(transparent)]
+    ClientTrust(#[from] ClientTrustError),
     #[cfg(feature = "gmail")]
     #[error("the secret of {key} cannot be read from {}", path.display())]
     Secret {
@@ -395,6 +411,7 @@ impl Error {
             | Self::Api(_)
             | Self::Cors(_)
             | Self::Certificate(_)
+            | Self::ClientTrust(_)
             | Self::Server(_)
             | Self::Authentication(_) => Code::Usage,
             #[cfg(feature = "gmail")]
@@ -416,6 +433,7 @@ impl Error {
             Self::Settings(error) => error.hint(),
             Self::Api(error) => error.hint().map(str::to_owned),
             Self::Certificate(error) => error.hint().map(str::to_owned),
+            Self::ClientTrust(error) => error.hint().map(str::to_owned),
             Self::Listen {
                 setting, source, ..
             } => listen_hint(setting, source),

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use super::Settings;
 use super::value::{RawValue, ValueError, ValueRef};
+use super::{ClientCertificates, Settings};
 
 /// The prefix of all environment variables.
 pub(super) const PREFIX: &str = "WINDLASS_";
@@ -30,6 +30,15 @@ pub(super) const KEYS: &[Key] = &[
         ValueRef::File(&mut all.tls_cert)
     }),
     Key::with_flag("tls_key", "tls-key", |all| ValueRef::File(&mut all.tls_key)),
+    Key::new("tls_client_ca", |all| {
+        ValueRef::File(&mut all.tls_client_ca)
+    }),
+    Key::new("tls_client_certificates", |all| {
+        ValueRef::ClientCertificates(&mut all.tls_client_certificates)
+    }),
+    Key::new("tls_client_crl", |all| {
+        ValueRef::File(&mut all.tls_client_crl)
+    }),
     Key::with_flag("data", "data", |all| ValueRef::Directory(&mut all.data)),
     Key::with_flag("apis", "api", |all| ValueRef::Apis(&mut all.apis)),
     Key::new("created_status", |all| {
@@ -284,11 +293,13 @@ const RULES: &[Rule] = &[
     Rule {
         key: "listen",
         requirement: "is not a loopback address, and everybody who can reach it could read and delete \
-                      everything; set auth.file or auth.token_file, or accept it with \
-                      --allow-unauthenticated",
+                      everything; set auth.file or auth.token_file, demand client certificates \
+                      (tls_client_certificates), or accept it with --allow-unauthenticated",
         holds: |all| {
             let asks = all.auth_token.is_some() || all.auth_file.is_some();
-            asks || all.allow_unauthenticated || all.listen.ip().to_canonical().is_loopback()
+            asks || demands_certificates(all)
+                || all.allow_unauthenticated
+                || all.listen.ip().to_canonical().is_loopback()
         },
     },
     Rule {
@@ -300,6 +311,32 @@ const RULES: &[Rule] = &[
         key: "tls_key",
         requirement: "requires tls_cert",
         holds: |all| all.tls_key.is_none() || all.tls_cert.is_some(),
+    },
+    Rule {
+        key: "tls_client_ca",
+        requirement: "requires tls_cert and tls_key: without TLS there are no certificates",
+        holds: |all| all.tls_client_ca.is_none() || all.tls_cert.is_some(),
+    },
+    Rule {
+        key: "tls_client_ca",
+        requirement: "requires auth.file, which says whose certificates they are, or \
+                      tls_client_certificates = \"required\"",
+        holds: |all| {
+            all.tls_client_ca.is_none() || all.auth_file.is_some() || demands_certificates(all)
+        },
+    },
+    Rule {
+        key: "tls_client_certificates",
+        requirement: "requires tls_client_ca, the authorities that certificates must come from",
+        holds: |all| {
+            let required = all.tls_client_certificates == ClientCertificates::Required;
+            !required || all.tls_client_ca.is_some()
+        },
+    },
+    Rule {
+        key: "tls_client_crl",
+        requirement: "requires tls_client_ca, whose certificates it revokes",
+        holds: |all| all.tls_client_crl.is_none() || all.tls_client_ca.is_some(),
     },
     Rule {
         key: "apis",
@@ -459,6 +496,12 @@ const RULES: &[Rule] = &[
         holds: |all| all.server.free_space.hard <= all.server.free_space.soft,
     },
 ];
+
+/// Whether nobody without a certificate can open a connection.
+fn demands_certificates(settings: &Settings) -> bool {
+    settings.tls_client_ca.is_some()
+        && settings.tls_client_certificates == ClientCertificates::Required
+}
 
 /// Returns the first violated rule.
 pub(super) fn first_violated(settings: &Settings) -> Option<&'static Rule> {

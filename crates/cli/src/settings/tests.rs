@@ -251,6 +251,9 @@ fn the_printed_configuration_tells_the_origins_and_reads_back_as_the_same() {
 listen = "127.0.0.1:8080"               # default
 # tls_cert is not set                   # default
 # tls_key is not set                    # default
+# tls_client_ca is not set              # default
+tls_client_certificates = "optional"    # default
+# tls_client_crl is not set             # default
 data = "/var/lib/windlass"              # flag --data
 apis = ["farm", "/etc/pond.toml"]       # env WINDLASS_APIS
 # created_status is not set             # default

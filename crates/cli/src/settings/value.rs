@@ -23,6 +23,7 @@ use windlass_server::config::{ChunkRule, NotAResourcePolicy, ResourcePolicy, Ses
 use windlass_server::{AllowedOrigin, Host, NotAHost, NotAnOrigin};
 use windlass_store_local::Durability;
 
+use super::ClientCertificates;
 use super::api::{ApiEntry, ApiEntryError};
 use super::cors::{ApiOrigins, ApiOriginsError};
 use super::for_api::{ForApi, NotForApi};
@@ -37,6 +38,10 @@ const SWITCH: Choices<bool> = [("true", true), ("false", false)];
 const DURABILITIES: Choices<Durability> = [("disk", Durability::Disk), ("os", Durability::Os)];
 const SESSION_AUTHS: Choices<SessionAuth> =
     [("uri", SessionAuth::Uri), ("owner", SessionAuth::Owner)];
+const CLIENT_CERTIFICATES: Choices<ClientCertificates> = [
+    ("optional", ClientCertificates::Optional),
+    ("required", ClientCertificates::Required),
+];
 const CHUNK_RULES: Choices<ChunkRule> = [
     ("strict", ChunkRule::Strict),
     ("lenient", ChunkRule::Lenient),
@@ -72,6 +77,7 @@ pub(super) enum ValueRef<'a> {
     Durability(&'a mut Durability),
     Chunks(&'a mut ChunkRule),
     SessionAuth(&'a mut SessionAuth),
+    ClientCertificates(&'a mut ClientCertificates),
     Span(&'a mut Duration),
     OptionalSpan(&'a mut Option<Duration>),
     Size(&'a mut u64),
@@ -185,6 +191,9 @@ impl ValueRef<'_> {
             ValueRef::Durability(durability) => *durability = parse_choice(text?, DURABILITIES)?,
             ValueRef::Chunks(chunks) => *chunks = parse_choice(text?, CHUNK_RULES)?,
             ValueRef::SessionAuth(auth) => *auth = parse_choice(text?, SESSION_AUTHS)?,
+            ValueRef::ClientCertificates(demand) => {
+                *demand = parse_choice(text?, CLIENT_CERTIFICATES)?;
+            }
             ValueRef::Span(span) => *span = parse_span(text?)?,
             ValueRef::OptionalSpan(span) => *span = Some(parse_span(text?)?),
             ValueRef::Size(size) => *size = parse_size(text?)?,
@@ -226,6 +235,9 @@ impl ValueRef<'_> {
             ValueRef::Durability(durability) => text(&name_of_choice(*durability, DURABILITIES)),
             ValueRef::Chunks(chunks) => text(&name_of_choice(*chunks, CHUNK_RULES)),
             ValueRef::SessionAuth(auth) => text(&name_of_choice(*auth, SESSION_AUTHS)),
+            ValueRef::ClientCertificates(demand) => {
+                text(&name_of_choice(*demand, CLIENT_CERTIFICATES))
+            }
             ValueRef::Span(span) => text(&humantime::format_duration(*span)),
             ValueRef::OptionalSpan(span) => text(&humantime::format_duration((*span)?)),
             ValueRef::Size(size) => text(&ByteSize::from_bytes(*size)),

@@ -15,6 +15,7 @@ mod cancel;
 mod checksums;
 mod chunk_size;
 mod client;
+mod client_certificates;
 mod compose;
 mod content_range;
 mod contract;

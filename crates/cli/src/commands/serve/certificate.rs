@@ -8,7 +8,8 @@ use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use thiserror::Error;
 
@@ -74,15 +75,23 @@ impl Certificate {
     }
 
     /// Returns a configuration for TLS 1.2 and 1.3 that uses the current certificate for each new
-    /// connection.
+    /// connection, and asks clients for none.
     pub(super) fn config(self: &Arc<Self>) -> Arc<ServerConfig> {
+        Arc::new(self.config_for(WebPkiClientVerifier::no_client_auth()))
+    }
+
+    /// Returns such a configuration that asks for the certificates of clients as `clients` says.
+    pub(super) fn config_for(
+        self: &Arc<Self>,
+        clients: Arc<dyn ClientCertVerifier>,
+    ) -> ServerConfig {
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .expect("ring knows both versions")
-            .with_no_client_auth()
+            .with_client_cert_verifier(clients)
             .with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-        Arc::new(config)
+        config
     }
 }
 
@@ -124,7 +133,8 @@ impl Files {
     }
 }
 
-fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+/// Reads the certificates in a PEM file, of which there is at least one.
+pub(super) fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let text = read(path)?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let path = path.to_owned();
@@ -145,14 +155,15 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> {
     })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
     fs::read(path).map_err(|source| CertificateError::Unreadable {
         path: path.to_owned(),
         source,
     })
 }
 
-fn provider() -> Arc<CryptoProvider> {
+/// Returns the cryptography of all connections.
+pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 

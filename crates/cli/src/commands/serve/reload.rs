@@ -1,4 +1,4 @@
-//! What is read again on SIGHUP: the certificate and the credentials.
+//! What is read again on SIGHUP: the certificate, the trust in those of clients, and the credentials.
 
 use std::error::Error;
 use std::io;
@@ -11,11 +11,14 @@ use windlass_server::{AllowAll, Authorize};
 use super::audit::AuditFile;
 use super::authentication::Authentication;
 use super::certificate::Certificate;
+use super::client_trust::ClientTrust;
 
 /// The parts of the configuration that can be replaced while the server runs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reloadable {
     pub(super) certificate: Option<Arc<Certificate>>,
+    /// Only with a certificate.
+    pub(super) client_trust: Option<Arc<ClientTrust>>,
     pub(super) authentication: Option<Arc<Authentication>>,
     pub(super) audit: Option<Arc<AuditFile>>,
 }
@@ -60,6 +63,9 @@ impl Reloadable {
         }
         if let Some(certificate) = &self.certificate {
             self.tell("the certificate", certificate.reload());
+        }
+        if let Some(trust) = &self.client_trust {
+            self.tell("the trust in client certificates", trust.reload());
         }
         if let Some(authentication) = &self.authentication {
             self.tell("the file of credentials", authentication.reload());

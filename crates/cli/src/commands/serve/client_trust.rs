@@ -1,0 +1,169 @@
+//! Which certificates of clients are accepted: the authorities that they must come from and the
+//! revocation lists, read from files and reloaded on SIGHUP.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::pki_types::CertificateRevocationListDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
+use thiserror::Error;
+
+use super::certificate::{self, Certificate, CertificateError};
+use crate::settings::{ClientCertificates, Settings};
+
+/// The trust in certificates of clients, which can be replaced while the server runs. An open connection
+/// keeps the certificate that was accepted when it was opened.
+pub(super) struct ClientTrust {
+    sources: Sources,
+    /// The server's own certificate.
+    certificate: Arc<Certificate>,
+    current: RwLock<Arc<ServerConfig>>,
+}
+
+#[derive(Debug, Clone)]
+struct Sources {
+    /// The PEM file with the certificates of the authorities.
+    authorities: PathBuf,
+    /// The PEM file with the revocation lists of the authorities.
+    revoked: Option<PathBuf>,
+    demand: ClientCertificates,
+}
+
+/// Errors of the files.
+#[derive(Debug, Error)]
+pub(crate) enum ClientTrustError {
+    #[error(transparent)]
+    File(#[from] CertificateError),
+    #[error("a certificate in {} cannot be that of an authority", path.display())]
+    Authority {
+        path: PathBuf,
+        source: rustls::Error,
+    },
+    #[error("{} is damaged: it is not PEM throughout", path.display())]
+    Damaged { path: PathBuf },
+    #[error("{} holds no revocation list in PEM", path.display())]
+    NoList { path: PathBuf },
+    #[error("the revocation lists in {} cannot be used", path.display())]
+    List {
+        path: PathBuf,
+        source: VerifierBuilderError,
+    },
+}
+
+impl ClientTrust {
+    /// Reads the files; `None` if the settings ask no client for a certificate. The server has this
+    /// certificate itself; without one there is no TLS.
+    pub(super) fn load(
+        settings: &Settings,
+        certificate: Option<&Arc<Certificate>>,
+    ) -> Result<Option<Self>, ClientTrustError> {
+        let (Some(authorities), Some(certificate)) = (&settings.tls_client_ca, certificate) else {
+            return Ok(None);
+        };
+        let sources = Sources {
+            authorities: authorities.clone(),
+            revoked: settings.tls_client_crl.clone(),
+            demand: settings.tls_client_certificates,
+        };
+        let current = RwLock::new(sources.config(certificate)?);
+        Ok(Some(Self {
+            sources,
+            certificate: Arc::clone(certificate),
+            current,
+        }))
+    }
+
+    /// Returns the configuration for the next connection.
+    pub(super) fn config(&self) -> Arc<ServerConfig> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&current)
+    }
+
+    /// Reads the files again. After an error the old ones stay.
+    pub(super) fn reload(&self) -> Result<(), ClientTrustError> {
+        let fresh = self.sources.config(&self.certificate)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ClientTrust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.sources.fmt(f)
+    }
+}
+
+impl Sources {
+    fn config(
+        &self,
+        certificate: &Arc<Certificate>,
+    ) -> Result<Arc<ServerConfig>, ClientTrustError> {
+        let mut config = certificate.config_for(self.verifier()?);
+        // A resumed connection has the certificate of the first one without another look at it: it
+        // would outlive its expiry, its revocation and the trust in its authority.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(Arc::new(config))
+    }
+
+    fn verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, ClientTrustError> {
+        let roots = Arc::new(self.roots()?);
+        let builder = WebPkiClientVerifier::builder_with_provider(roots, certificate::provider());
+        let builder = match self.demand {
+            ClientCertificates::Optional => builder.allow_unauthenticated(),
+            ClientCertificates::Required => builder,
+        };
+        let Some(path) = &self.revoked else {
+            return builder.build().map_err(|source| self.unusable(source));
+        };
+        let builder = builder.with_crls(read_lists(path)?);
+        builder.build().map_err(|source| self.unusable(source))
+    }
+
+    fn roots(&self) -> Result<RootCertStore, ClientTrustError> {
+        let mut roots = RootCertStore::empty();
+        for authority in certificate::read_chain(&self.authorities)? {
+            let added = roots.add(authority);
+            added.map_err(|source| ClientTrustError::Authority {
+                path: self.authorities.clone(),
+                source,
+            })?;
+        }
+        Ok(roots)
+    }
+
+    /// Only a list can be unusable here: there is an authority.
+    fn unusable(&self, source: VerifierBuilderError) -> ClientTrustError {
+        let path = self.revoked.as_ref().unwrap_or(&self.authorities).clone();
+        ClientTrustError::List { path, source }
+    }
+}
+
+fn read_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, ClientTrustError> {
+    let text = certificate::read(path)?;
+    let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&text).collect();
+    let path = path.to_owned();
+    match lists {
+        Ok(lists) if lists.is_empty() => Err(ClientTrustError::NoList { path }),
+        Ok(lists) => Ok(lists),
+        Err(_) => Err(ClientTrustError::Damaged { path }),
+    }
+}
+
+impl ClientTrustError {
+    /// Returns a hint for the user.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::File(error) => error.hint(),
+            Self::NoList { .. } => Some(
+                "a list begins with `-----BEGIN X509 CRL-----`; from DER it is made by \
+                 `openssl crl -inform der -in FILE`",
+            ),
+            Self::Authority { .. } | Self::Damaged { .. } | Self::List { .. } => None,
+        }
+    }
+}
