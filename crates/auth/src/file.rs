@@ -173,8 +173,14 @@ struct SecretEntry {
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "CertificateFields")]
 struct CertificateEntry {
-    certificate: Result<Fingerprint, CertificateName>,
+    certificate: CertificateKey,
     principal: Principal,
+}
+
+#[derive(Debug)]
+enum CertificateKey {
+    Fingerprint(Fingerprint),
+    Name(CertificateName),
 }
 
 #[derive(Deserialize)]
@@ -193,8 +199,8 @@ impl TryFrom<CertificateFields> for CertificateEntry {
 
     fn try_from(fields: CertificateFields) -> Result<Self, &'static str> {
         let certificate = match (fields.sha256, fields.name) {
-            (Some(fingerprint), None) => Ok(fingerprint),
-            (None, Some(name)) => Err(name),
+            (Some(fingerprint), None) => CertificateKey::Fingerprint(fingerprint),
+            (None, Some(name)) => CertificateKey::Name(name),
             _ => return Err("a certificate has either name or sha256"),
         };
         Ok(Self {
@@ -425,13 +431,12 @@ fn certificates(
         principal,
     } in entries
     {
-        let shown = match &certificate {
-            Ok(fingerprint) => fingerprint.to_string(),
-            Err(name) => name.to_string(),
-        };
-        let replaced = match certificate {
-            Ok(fingerprint) => table.insert_fingerprint(fingerprint, principal),
-            Err(name) => table.insert_name(name, principal),
+        let (shown, replaced) = match certificate {
+            CertificateKey::Fingerprint(fingerprint) => (
+                fingerprint.to_string(),
+                table.insert_fingerprint(fingerprint, principal),
+            ),
+            CertificateKey::Name(name) => (name.to_string(), table.insert_name(name, principal)),
         };
         if replaced.is_some() {
             return Err(RulesError::CertificateTwice { certificate: shown });

@@ -14,6 +14,7 @@ use windlass_testkit::http2::{Event, Http2Peer};
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{RawPeer, Reply, Request};
 use windlass_testkit::tls::{Authority, Identity};
+use windlass_testkit::wait;
 
 use crate::authentication::bearing;
 use crate::server::{own, program, scratch};
@@ -87,11 +88,7 @@ impl Mutual {
     fn reload(&self, said: &str) {
         let before = self.server.stderr().matches(said).count();
         self.server.hang_up();
-        let has_read = (0..10_000).any(|_| {
-            self.status(None);
-            self.server.stderr().matches(said).count() > before
-        });
-        assert!(has_read, "{}", self.server.stderr());
+        wait::until(said, || self.server.stderr().matches(said).count() > before);
     }
 
     /// The principals in the audit log.
@@ -232,8 +229,11 @@ fn refused_handshake_is_logged_with_its_reason_and_without_the_certificate() {
     let mutual = Mutual::new(Authority::new(scratch()), CAMERA, settings);
     let expired = mutual.authority.expired_identity("secret-name.example.com");
     mutual.refusal(Some(&expired));
+    // The client may see the alert before the line is written.
+    wait::until("the refusal is logged", || {
+        mutual.server.stderr().contains("the TLS handshake failed")
+    });
     let stderr = mutual.server.stderr();
-    assert!(stderr.contains("the TLS handshake failed"), "{stderr}");
     assert!(stderr.contains("certificate expired"), "{stderr}");
     assert!(!stderr.contains("secret-name"), "{stderr}");
 }
@@ -245,6 +245,17 @@ fn required_certificate_is_demanded_of_every_connection() {
     assert!(mutual.refusal(None).contains("CertificateRequired"));
     let anyone = mutual.authority.identity("anyone.example.com");
     assert_eq!(mutual.status(Some(&anyone)), 200);
+}
+
+#[test]
+fn client_that_still_sends_sees_why_it_is_refused() {
+    let required = "tls_client_certificates = 'required'";
+    let mutual = Mutual::new(Authority::new(scratch()), "", required);
+    let upload = Request::new("POST", format!("{UPLOADS}?uploadType=media"));
+    let upload = upload.body(vec![0; 8 << 20]);
+    let tried = mutual.try_exchange(&mutual.client(None), &upload);
+    let told = tried.expect_err("it is refused").to_string();
+    assert!(told.contains("CertificateRequired"), "{told}");
 }
 
 #[test]
