@@ -136,14 +136,26 @@ pub(crate) async fn route(
         Destination::Upload { .. } if batch::is_inside(head) => return Err(Error::MediaInBatch),
         Destination::Upload { plain } => plain,
     };
+    route_upload(request, dialect, framing, plain, body).await
+}
+
+/// As [`route`], for a request to the upload path of `plain`.
+async fn route_upload(
+    request: Routed<'_>,
+    dialect: &Arc<dyn Dialect>,
+    framing: Framing,
+    plain: &str,
+    body: &mut Option<RequestBody>,
+) -> Result<Routing, Error> {
+    let headers = &request.head.headers;
     let upload_head = RequestHead {
         http_method: request.http_method,
-        parameters: &query,
-        headers: &head.headers,
+        parameters: request.query,
+        headers,
         framing,
     };
     // A session is found by its `upload_id` alone, whether its method is still served or not.
-    let method = match query.upload_id() {
+    let method = match request.query.upload_id() {
         Some(_) => None,
         None => Some(request.upload_method(plain).await?),
     };
@@ -151,13 +163,13 @@ pub(crate) async fn route(
         let target = SessionTarget {
             path: plain.to_owned(),
             dialect: dialect.name(),
-            principal: context.principal.clone(),
-            origin: head.headers.get(ORIGIN).cloned(),
+            principal: request.principal.cloned(),
+            origin: headers.get(ORIGIN).cloned(),
         };
         Ok(Routing::Session(SessionCall { target, call }))
     };
     let command = dialect.command(&upload_head)?;
-    record.upload_type(UploadType::of(&command));
+    request.record.upload_type(UploadType::of(&command));
     let upload = match command {
         Command::Session(session) => return call(Call::Continue(Box::new(session))),
         Command::Cancel { upload_id } => return call(Call::Cancel(upload_id)),

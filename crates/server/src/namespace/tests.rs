@@ -65,8 +65,11 @@ fn every_name_in_changes_is_qualified() {
 #[test]
 fn owner_is_separate_where_access_is_owner_and_resources_without_owner_are_not_theirs() {
     let (alice, token) = (Principal::new("alice"), Principal::new("token"));
-    let mut settings = Settings::default();
-    settings.unowned_principal = Some("token".to_owned());
+    let unowned_by = |id: Option<&str>| Settings {
+        unowned_principal: id.map(str::to_owned),
+        ..Settings::default()
+    };
+    let settings = unowned_by(Some("token"));
     let table = [
         (Access::Shared, None, None),
         (Access::Shared, Some(&alice), None),
@@ -79,10 +82,10 @@ fn owner_is_separate_where_access_is_owner_and_resources_without_owner_are_not_t
         assert_eq!(owner, expected, "{access} {principal:?}");
     }
     for (unowned, separate) in [
-        (Some("alice".to_owned()), [None, Some(&token)]),
+        (Some("alice"), [None, Some(&token)]),
         (None, [Some(&alice), Some(&token)]),
     ] {
-        settings.unowned_principal = unowned;
+        let settings = unowned_by(unowned);
         let owner = |principal| separate_owner(Access::Owner, &settings, Some(principal));
         assert_eq!([owner(&alice), owner(&token)], separate);
     }

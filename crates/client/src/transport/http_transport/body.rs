@@ -322,7 +322,7 @@ mod tests {
             reply: Duration::MAX,
         };
         for has_body in [false, true] {
-            let progress = RequestProgress::new(timeouts.clone(), has_body);
+            let progress = RequestProgress::new(timeouts, has_body);
             let silence = tokio::time::timeout(SECOND * 100_000, progress.silence());
             assert!(silence.await.is_err());
         }
