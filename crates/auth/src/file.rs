@@ -1,5 +1,6 @@
 //! The file that credentials and the policy are read from.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -320,7 +321,7 @@ impl AuthFile {
             let before = text.as_bytes().iter().take(at);
             AuthFileError {
                 line: 1 + before.filter(|byte| **byte == b'\n').count(),
-                message: error.message().replace('\n', ", "),
+                message: without_value(error.message()).replace('\n', ", "),
             }
         })
     }
@@ -373,6 +374,21 @@ impl AuthFile {
             revoked_sessions: self.sessions.revoked.into_iter().collect(),
             policy,
         })
+    }
+}
+
+/// The message of a value that is of another type or form, without the value: serde repeats it, and a
+/// secret at a wrong place is a secret. Other messages have names of keys alone.
+fn without_value(message: &str) -> Cow<'_, str> {
+    let is_about_value = ["invalid type: ", "invalid value: "]
+        .iter()
+        .any(|beginning| message.starts_with(beginning));
+    let value = message.find(['"', '`']);
+    match (value, message.rfind(", expected ")) {
+        (Some(from), Some(to)) if is_about_value && from < to => {
+            Cow::Owned(format!("{}{}", message[..from].trim_end(), &message[to..]))
+        }
+        _ => Cow::Borrowed(message),
     }
 }
 
@@ -577,6 +593,44 @@ mod tests {
         }
         let error = AuthFile::parse("[[tokens]]\nsha256 = 's3cret'\n").unwrap_err();
         assert!(!error.to_string().contains("s3cret"), "{error}");
+    }
+
+    #[test]
+    fn value_of_another_type_is_not_repeated() {
+        for (text, line, said) in [
+            (
+                "tokens = 's3cret'\n",
+                1,
+                "invalid type: string, expected a sequence",
+            ),
+            (
+                "\ntokens = ['s3cret']\n",
+                2,
+                "invalid type: string, expected struct SecretEntry",
+            ),
+            (
+                "[links]\nkeys = ['s3\"cret, expected ']\n",
+                2,
+                "invalid type: string, expected",
+            ),
+            (
+                "[[tokens]]\nsha256 = 53\n",
+                2,
+                "invalid type: integer, expected a",
+            ),
+            (
+                "introspection = 's3cret'\n",
+                1,
+                "invalid type: string, expected struct",
+            ),
+        ] {
+            check_error(text, line, said);
+            let message = AuthFile::parse(text).unwrap_err().to_string();
+            assert!(
+                !message.contains("s3") && !message.contains("53"),
+                "{message}"
+            );
+        }
     }
 
     /// Makes the rules of a text. The file `keys` has an empty set, `text` and `lines` have
