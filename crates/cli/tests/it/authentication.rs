@@ -1,5 +1,6 @@
 //! A server that demands a token: who gets in, by which routes, and what the others are told.
 
+mod expired;
 mod table;
 
 use std::path::PathBuf;

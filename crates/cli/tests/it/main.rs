@@ -20,6 +20,7 @@ mod compose;
 mod content_range;
 mod contract;
 mod cors;
+mod credentials;
 mod cut;
 mod discovery;
 mod download;

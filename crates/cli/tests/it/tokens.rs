@@ -6,18 +6,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::rand::SystemRandom;
-use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use windlass_server::{Clock as _, SystemClock};
 use windlass_testkit::farm::{ANIMALS, UPLOADS};
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{Reply, Request, exchange};
 
 use crate::authentication::bearing;
+use crate::credentials::{Signer, now};
 use crate::server::{own, scratch};
 
 const SECRET: &str = "introspection-s3cret";
@@ -25,19 +21,17 @@ const SECRET: &str = "introspection-s3cret";
 /// An issuer on this machine. It answers until the process ends.
 struct Issuer {
     address: SocketAddr,
-    key: Ed25519KeyPair,
+    signer: Signer,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Issuer {
     fn new() -> Self {
-        let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("it is random");
-        let key = Ed25519KeyPair::from_pkcs8(document.as_ref()).expect("it was made now");
+        let signer = Signer::new();
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let address = listener.local_addr().expect("it is bound");
         let asked = Arc::<Mutex<Vec<String>>>::default();
-        let x = URL_SAFE_NO_PAD.encode(key.public_key().as_ref());
-        let keys = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "k1", "x": x}]});
+        let keys = signer.keys();
         let log = Arc::clone(&asked);
         thread::spawn(move || {
             for connection in listener.incoming() {
@@ -47,7 +41,7 @@ impl Issuer {
         });
         Self {
             address,
-            key,
+            signer,
             asked,
         }
     }
@@ -58,7 +52,7 @@ impl Issuer {
 
     /// A token with the claims of a good one, but for the changes.
     fn token(&self, header: &Value, changes: &Value) -> String {
-        let now = SystemClock.now().as_millis() / 1000;
+        let now = now();
         let mut claims = json!({
             "iss": self.name(), "aud": "windlass", "sub": "alice", "iat": now, "exp": now + 600,
         });
@@ -67,10 +61,7 @@ impl Issuer {
             .as_object_mut()
             .expect("it is an object")
             .extend(changes);
-        let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let message = format!("{}.{}", encode(header), encode(&claims));
-        let signature = self.key.sign(message.as_bytes());
-        format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+        self.signer.token(header, &claims)
     }
 
     fn asked(&self, path: &str) -> usize {

@@ -1,5 +1,5 @@
 //! Every method of every built-in API, by every type of upload and in both dialects, with every kind
-//! of credentials.
+//! of credentials. Those that have expired are in `expired`.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use windlass_testkit::raw::{Request, exchange};
 use super::{CAROL, CREDENTIALS, DAVE, bearing};
 use crate::server::{own, scratch};
 
-const APIS: [&str; 10] = [
+pub(super) const APIS: [&str; 10] = [
     "farm",
     "gmail",
     "dfareporting",
@@ -40,7 +40,7 @@ fn guarded() -> (TempDir, ServerProcess) {
 }
 
 /// All requests that call a method, and its id.
-fn requests_of(address: SocketAddr) -> Vec<(String, Request)> {
+pub(super) fn requests_of(address: SocketAddr) -> Vec<(String, Request)> {
     let directory = exchange(address, &Request::new("GET", "/discovery/v1/apis")).expect(200);
     let listed = directory.json()["items"].as_array().cloned();
     let mut requests = Vec::new();
