@@ -36,6 +36,7 @@ const FRAME_LEN: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct Http2Peer {
     peer: RawPeer,
+    scheme: &'static str,
     next_stream: u32,
     patience: Duration,
 }
@@ -71,27 +72,30 @@ pub enum Event {
 }
 
 impl Http2Peer {
-    /// Connects, and waits until the server has said how much it takes, which is more than usual. On each stream the server
-    /// may send `window` bytes before it is allowed more.
+    /// Connects in the clear, and waits until the server has said how much it takes, which is more than usual. On each
+    /// stream the server may send `window` bytes before it is allowed more.
     #[track_caller]
     pub fn connect(address: SocketAddr, window: u32) -> Self {
-        Self::over(RawPeer::connect(address), window)
+        Self::over(RawPeer::connect(address), "http", window)
     }
 
-    /// Connects under TLS; see [`Http2Peer::connect`].
+    /// As [`Http2Peer::connect`], under TLS. The client offers `h2` (ALPN), which the server must choose.
     #[track_caller]
-    pub fn connect_tls(address: SocketAddr, config: &Arc<ClientConfig>, window: u32) -> Self {
-        Self::over(RawPeer::connect_tls(address, config), window)
+    pub fn connect_tls(address: SocketAddr, client: &Arc<ClientConfig>, window: u32) -> Self {
+        let raw = RawPeer::connect_tls(address, client);
+        assert_eq!(raw.alpn(), Some(&b"h2"[..]), "another protocol");
+        Self::over(raw, "https", window)
     }
 
     #[track_caller]
-    fn over(mut raw: RawPeer, window: u32) -> Self {
+    fn over(mut raw: RawPeer, scheme: &'static str, window: u32) -> Self {
         // SETTINGS_HEADER_TABLE_SIZE, and SETTINGS_INITIAL_WINDOW_SIZE.
         let mut settings = vec![0, 1, 0, 0, 0, 0, 0, 4];
         settings.extend(window.to_be_bytes());
         raw.send([PREFACE, &frame(SETTINGS, 0, 0, &settings)].concat());
         let mut peer = Self {
             peer: raw,
+            scheme,
             next_stream: 1,
             patience: PATIENCE,
         };
@@ -117,7 +121,7 @@ impl Http2Peer {
         let mut block = Vec::new();
         let pseudo = [
             (":method", method),
-            (":scheme", "http"),
+            (":scheme", self.scheme),
             (":path", path),
             (":authority", "farm.example"),
         ];

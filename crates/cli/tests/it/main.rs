@@ -43,6 +43,7 @@ mod photos_library;
 mod preconditions;
 mod public_objects;
 mod query;
+mod reload;
 mod restart;
 mod routes;
 mod secrets;
