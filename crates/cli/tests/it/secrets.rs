@@ -1,16 +1,23 @@
-//! Secrets stay secret: no token, key or session URI is in the log at `trace`, the audit log, the
-//! metrics or a reply that did not have to contain it.
+//! Secrets stay secret: no token, key, signed link or session URI is in the log at `trace`, the audit
+//! log, the metrics or a reply that did not have to contain it.
+//!
+//! Not here: the secret of introspection (`tokens`), tokens for tests (`authentication`), keys of
+//! certificates (`tls`), what the client prints (`client`), secrets inside media and metadata, download
+//! URLs of Firebase, and HTTP/2.
 
 use std::path::PathBuf;
 
+use serde_json::json;
 use tempfile::TempDir;
 use windlass_testkit::farm::{self, ANIMALS, UPLOADS};
 use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{Reply, Request, exchange};
-use windlass_testkit::session::Session;
+use windlass_testkit::session::{Session, content_range, target_in};
+use windlass_testkit::wait;
 
 use crate::authentication::bearing;
+use crate::credentials::{LINK_SECRET, Signer, link, now};
 use crate::server::{own, scratch};
 
 const MEDIA: Media = Media::new(64, 600_000);
@@ -59,11 +66,23 @@ impl Watched {
 
     fn ask(&mut self, request: &Request) -> Reply {
         let reply = exchange(self.server.address(), request);
+        self.note(&reply, &[]);
+        reply
+    }
+
+    /// Sends a request to a session. The client has its id, which these headers have to contain.
+    fn ask_session(&mut self, request: &Request) -> Reply {
+        let reply = exchange(self.server.address(), request);
+        self.note(&reply, &["x-guploader-uploadid"]);
+        reply
+    }
+
+    fn note(&mut self, reply: &Reply, but: &[&str]) {
         self.said += reply.text();
-        for (_, value) in &reply.headers {
+        let headers = reply.headers.iter();
+        for (_, value) in headers.filter(|(name, _)| !but.contains(&&*name.to_lowercase())) {
             self.said += value;
         }
-        reply
     }
 
     /// Sends every kind of request with this parameter, if it is not empty, and this header.
@@ -90,7 +109,15 @@ impl Watched {
         ] {
             requests.push(Request::new(http_method, target(path)).body(""));
         }
-        let batch = "--b\r\ncontent-type: application/http\r\n\r\nGET /farm/v1/animals\r\n--b--";
+        let batch = format!(
+            "--b\r\ncontent-type: application/http\r\n\r\nGET {}\r\n{}\r\n\r\n--b--",
+            target(ANIMALS),
+            if name == "Authorization" {
+                format!("{name}: {value}")
+            } else {
+                String::new()
+            },
+        );
         let post = Request::new("POST", target("/batch"));
         requests.push(
             post.header("content-type", "multipart/mixed; boundary=b")
@@ -110,14 +137,57 @@ impl Watched {
     }
 }
 
+/// Checks that none of these is told anywhere.
+#[track_caller]
+fn check_untold(everything: &str, secrets: &[&str]) {
+    for secret in secrets {
+        let at = everything.find(secret);
+        let around = at.map(|at| {
+            let from = (at.saturating_sub(300)..at).find(|from| everything.is_char_boundary(*from));
+            &everything[from.unwrap_or(at)..at + secret.len()]
+        });
+        assert_eq!(around, None, "{secret} is told");
+    }
+}
+
+/// The claims and the signature of a token or a link, each of which lets nobody in, and tells enough.
+fn parts(credential: &str) -> impl Iterator<Item = &str> {
+    credential.split('.').filter(|part| part.len() > 40)
+}
+
+fn credentials(signer_keys: &TempDir) -> String {
+    format!(
+        "[[tokens]]\nsha256 = '{}'\nprincipal = 'alice'\n\
+         [[keys]]\nsha256 = '{}'\nprincipal = 'web'\n\
+         [[jwt]]\nissuer = 'issuer'\naudience = ['windlass']\njwks_file = '{}/keys.json'\n\
+         [[links.keys]]\nid = 'k'\nsecret = '{LINK_SECRET}'\n",
+        HASHES[0],
+        HASHES[1],
+        signer_keys.path().display()
+    )
+}
+
+/// A token of the issuer in [`credentials`]: a good one, one that has expired and a forged one.
+fn tokens(signer: &Signer) -> [String; 3] {
+    let header = json!({"alg": "EdDSA", "kid": "k1"});
+    let claims = |expires: u64| json!({"iss": "issuer", "aud": "windlass", "sub": "alice", "exp": expires, "jti": TOKEN});
+    [
+        signer.token(&header, &claims(now() + 600)),
+        signer.token(&header, &claims(1)),
+        Signer::new().token(&header, &claims(now() + 600)),
+    ]
+}
+
 #[test]
 fn secrets_are_in_no_log_no_metric_and_no_reply() {
-    let lines = format!(
-        "[[tokens]]\nsha256 = '{}'\nprincipal = 'alice'\n[[keys]]\nsha256 = '{}'\nprincipal = 'web'\n",
-        HASHES[0], HASHES[1]
-    );
-    let mut watched = Watched::new(&lines);
-    for secret in [TOKEN, KEY, WRONG] {
+    let (signer, keys) = (Signer::new(), TempDir::new_in(scratch()).expect("writable"));
+    std::fs::write(keys.path().join("keys.json"), signer.keys().to_string()).expect("writable");
+    let mut watched = Watched::new(&credentials(&keys));
+    let jwts = tokens(&signer);
+    for secret in [TOKEN, KEY, WRONG]
+        .into_iter()
+        .chain(jwts.iter().map(String::as_str))
+    {
         watched.exercise("", ("Authorization", &format!("Bearer {secret}")));
         watched.exercise("", ("Authorization", secret));
         watched.exercise("", ("X-Goog-Api-Key", secret));
@@ -125,31 +195,181 @@ fn secrets_are_in_no_log_no_metric_and_no_reply() {
             watched.exercise(&format!("{name}={secret}"), ("x-other", "none"));
         }
     }
-    let start = Request::new("POST", format!("{UPLOADS}?uploadType=resumable"));
-    let start = bearing(&start.header("content-length", 0), TOKEN);
-    // This reply has to contain the session URI.
-    let started = exchange(watched.server.address(), &start).expect(200);
-    let session = Session::of_reply(watched.server.address(), &started);
-    session.append(MEDIA, 0..262_144).expect(308);
-    session.query().expect(308);
-    let animal = session.append(MEDIA, 262_144..MEDIA.len()).expect(201);
-    let download = bearing(&farm::download(&farm::id(&animal)), TOKEN);
-    exchange(watched.server.address(), &download).expect(200);
-    session.cancel();
-    let started = exchange(watched.server.address(), &start).expect(200);
-    let ended = Session::of_reply(watched.server.address(), &started);
-    ended.put("nonsense", b"ab").expect(400);
-    ended.query().expect(410);
-    let ids = [session.upload_id(), ended.upload_id()];
-    let secrets = [TOKEN, KEY, WRONG, ids[0], ids[1], HASHES[0]].map(str::to_owned);
+    let sessions = sessions(&mut watched, |start| bearing(start, TOKEN));
     let everything = watched.everything();
     assert!(everything.len() > 100_000, "the log is not that of `trace`");
     for part in ["windlass_requests", r#""action":"finish""#, "DEBUG"] {
         assert!(everything.contains(part), "{part} is missing");
     }
-    for secret in secrets {
-        let at = everything.find(&secret);
-        let around = at.map(|at| &everything[at.saturating_sub(300)..at + secret.len()]);
-        assert_eq!(around, None, "{secret} is told");
+    check_untold(&everything, &[TOKEN, KEY, WRONG, HASHES[0], HASHES[1]]);
+    for jwt in &jwts {
+        check_untold(&everything, &parts(jwt).collect::<Vec<_>>());
     }
+    check_untold(
+        &everything,
+        &sessions.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn signed_links_are_in_no_log_no_metric_and_no_reply() {
+    let keys = TempDir::new_in(scratch()).expect("it is writable");
+    std::fs::write(
+        keys.path().join("keys.json"),
+        Signer::new().keys().to_string(),
+    )
+    .expect("it is writable");
+    let mut watched = Watched::new(&credentials(&keys));
+    let good = link("POST", UPLOADS, now() + 600);
+    let download = link("GET", "/farm/v1/animals/1", now() + 600);
+    let expired = link("POST", UPLOADS, 1);
+    let altered = good.replacen("1.k.e", "1.k.f", 1);
+    let unknown = good.replacen("1.k.", "1.other.", 1);
+    let links = [good, download, expired, altered, unknown];
+    for link in &links {
+        for name in [
+            "X-Windlass-Link",
+            "x-windlass-link",
+            "X-Windlass-Link=&X-Windlass-Link",
+        ] {
+            watched.exercise(&format!("{name}={link}"), ("x-other", "none"));
+        }
+        watched.exercise("", ("Authorization", &format!("Bearer {link}")));
+        watched.exercise("", ("X-Windlass-Link", link));
+        watched.exercise(
+            "",
+            (
+                "Referer",
+                &format!("https://a.example/?X-Windlass-Link={link}"),
+            ),
+        );
+    }
+    let link_of = |start: &Request| {
+        let head = String::from_utf8(start.head_bytes()).expect("it is ASCII");
+        let sign = if head.contains("?uploadType") {
+            '&'
+        } else {
+            '?'
+        };
+        let line = head.replacen(
+            " HTTP/1.1",
+            &format!("{sign}X-Windlass-Link={} HTTP/1.1", links[0]),
+            1,
+        );
+        let target = line.split(' ').nth(1).expect("a target").to_owned();
+        let mut linked = Request::new("POST", target);
+        for line in head.lines().skip(2).take_while(|line| !line.is_empty()) {
+            let (name, value) = line.split_once(": ").expect("a header");
+            linked = linked.header(name, value);
+        }
+        linked
+    };
+    let sessions = sessions(&mut watched, link_of);
+    let everything = watched.everything();
+    for part in [
+        "link:an-id",
+        "has expired",
+        "has been altered",
+        "several signed links",
+    ] {
+        assert!(everything.contains(part), "{part} is missing");
+    }
+    for link in &links {
+        check_untold(&everything, &parts(link).collect::<Vec<_>>());
+    }
+    check_untold(&everything, &[LINK_SECRET, "X-Windlass-Link="]);
+    check_untold(
+        &everything,
+        &sessions.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+}
+
+/// Uploads in both dialects, also with errors. Returns the ids of the sessions.
+fn sessions(watched: &mut Watched, credentials: impl Fn(&Request) -> Request) -> Vec<String> {
+    let address = watched.server.address();
+    let start = Request::new("POST", format!("{UPLOADS}?uploadType=resumable"));
+    let start = credentials(&start.header("content-length", 0));
+    // This reply has to contain the session URI, as that of the other dialect.
+    let begin = || Session::of_reply(address, &exchange(address, &start).expect(200));
+    let (session, ended) = (begin(), begin());
+    let put = |range: std::ops::Range<u64>| {
+        let put = session.ranged(&content_range(MEDIA, &range));
+        put.body(MEDIA.bytes(range))
+    };
+    let query = session.ranged("bytes */*").body("");
+    watched.ask_session(&put(0..262_144)).expect(308);
+    watched.ask_session(&query).expect(308);
+    let animal = watched.ask_session(&put(262_144..MEDIA.len())).expect(201);
+    watched.ask_session(&query).expect(201);
+    watched.ask_session(&put(0..262_144));
+    let download = bearing(&farm::download(&farm::id(&animal)), TOKEN);
+    exchange(address, &download).expect(200);
+    watched.ask_session(&session.request("DELETE").body(""));
+    watched
+        .ask_session(&ended.ranged("nonsense").body("ab"))
+        .expect(400);
+    watched
+        .ask_session(&ended.ranged("bytes */*").body(""))
+        .expect(410);
+    watched.ask_session(&ended.request("GET").body(""));
+    let other = Request::new("POST", UPLOADS)
+        .header("X-Goog-Upload-Protocol", "resumable")
+        .header("X-Goog-Upload-Command", "start")
+        .header("content-length", 0);
+    let started = exchange(address, &credentials(&other)).expect(200);
+    let target = target_in(&started, "x-goog-upload-url").expect("a session URI");
+    let other = Session::at(address, &target);
+    for (command, offset) in [
+        ("query", 0),
+        ("upload", 5),
+        ("nonsense", 0),
+        ("upload, finalize", 0),
+    ] {
+        let post = other
+            .request("POST")
+            .header("X-Goog-Upload-Command", command);
+        watched.ask_session(&post.header("X-Goog-Upload-Offset", offset).body("a cow"));
+    }
+    let sessions = [&session, &ended, &other];
+    sessions
+        .map(|session| session.upload_id().to_owned())
+        .into()
+}
+
+#[test]
+fn file_of_credentials_that_cannot_be_read_is_reported_without_what_is_in_it() {
+    let mut watched = Watched::new("");
+    for (count, lines) in [
+        format!("tokens = ['{TOKEN}']"),
+        format!("[[tokens]]\nsha256 = '{TOKEN}'\nprincipal = 'a'"),
+        format!("[[tokens]]\nsha256 = ['{TOKEN}']\nprincipal = 'a'"),
+        format!("[[keys]]\nprincipal = 'a'\nsecret = '{KEY}'"),
+        format!("[links]\nkeys = ['{LINK_SECRET}']"),
+        format!("[links]\nkeys = '{LINK_SECRET}'"),
+        format!("[[links.keys]]\nid = 'k'\nsecret = '{LINK_SECRET}' {LINK_SECRET}"),
+        format!("[[links.keys]]\nid = 'k'\nsecret = '{LINK_SECRET}0'"),
+        format!("[[links.keys]]\nid = '{LINK_SECRET}{LINK_SECRET}'\nsecret = '{LINK_SECRET}'"),
+        format!("introspection = '{WRONG}'"),
+        format!(
+            "[introspection]\nurl = 'https://a.example'\nclient_id = 'a'\nclient_secret = '{WRONG}'"
+        ),
+        WRONG.to_owned(),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        std::fs::write(watched.directory.path().join("auth.toml"), &lines).expect("writable");
+        watched.server.hang_up();
+        let refused = || {
+            watched
+                .server
+                .stderr()
+                .matches("the old one stays in use")
+                .count()
+        };
+        wait::until("the error is logged", || refused() > count);
+        assert_eq!(refused(), count + 1, "{lines}");
+    }
+    let everything = watched.everything();
+    check_untold(&everything, &[TOKEN, KEY, WRONG, LINK_SECRET]);
 }
