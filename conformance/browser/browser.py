@@ -1,4 +1,4 @@
-"""A browser against a windlass server: uploads by pages of other origins, and media that wants to act."""
+"""A browser against a windlass server: uploads by pages of other origins, with signed links too, and media that wants to act."""
 
 import hashlib
 import http.client
@@ -10,6 +10,7 @@ import urllib.request
 
 from chromium import Chromium, Failed
 from faults import CUT, FaultProxy
+from links import call, links
 from pages import Site
 from report import Report
 from server import Server
@@ -31,6 +32,7 @@ def main(binary):
     try:
         uploads(report, chromium, allowed, saving)
         origins(report, chromium, (allowed, other, forbidden), saving)
+        links(report, chromium, (allowed, other, forbidden), binary, shelf)
         documents(report, chromium, beacon, allowed, saving, showing)
         apart(report, chromium, binary)
         embedded(report, chromium, beacon, allowed, saving, showing)
@@ -41,10 +43,6 @@ def main(binary):
         for site in sites:
             site.close()
     return report.end()
-
-
-def call(function, *arguments):
-    return f"{function}({', '.join(map(json.dumps, arguments))})"
 
 
 def check(server, made):

@@ -13,9 +13,7 @@ function media(length) {
 
 async function made(reply, bytes, more = {}) {
   if (!reply.ok) throw new Error(`${reply.status}: ${await reply.text()}`);
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
-  const sha256 = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  return { id: (await reply.json()).id, sha256, ...more };
+  return { id: (await reply.json()).id, sha256: await sha256(bytes), ...more };
 }
 
 async function simple(base, length) {
@@ -115,4 +113,65 @@ function embed(name, source, attributes = {}) {
     element.src = source;
     document.body.append(element);
   });
+}
+
+// What the server says of an upload or a download that it refuses, in JSON.
+class Refused extends Error {
+  constructor(status, body) {
+    super(`${status}: ${body}`);
+    this.said = { status, message: JSON.parse(body).error.message };
+  }
+}
+
+async function accepted(reply, statuses = [200, 201]) {
+  if (!statuses.includes(reply.status)) throw new Refused(reply.status, await reply.text());
+  return reply;
+}
+
+async function sha256(bytes) {
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function typed(link, type) {
+  const url = new URL(link);
+  url.searchParams.set("uploadType", type);
+  return url;
+}
+
+async function simpleByLink(link, contentType, length) {
+  const bytes = media(length);
+  const reply = await fetch(typed(link, "media"), { method: "POST", headers: { "Content-Type": contentType }, body: bytes });
+  return made(await accepted(reply), bytes);
+}
+
+// What follows the start has the session URI alone.
+async function resumableByLink(link, contentType, length, chunk) {
+  const bytes = media(length);
+  const headers = { "X-Upload-Content-Type": contentType, "X-Upload-Content-Length": String(length) };
+  const started = await accepted(await fetch(typed(link, "resumable"), { method: "POST", headers }));
+  const uri = started.headers.get("Location");
+  for (let at = 0, chunks = 1; ; chunks++) {
+    const end = Math.min(at + chunk, length);
+    const range = { "Content-Range": `bytes ${at}-${end - 1}/${length}` };
+    const reply = await accepted(await fetch(uri, { method: "PUT", headers: range, body: bytes.slice(at, end) }), [200, 201, 308]);
+    if (reply.status !== 308) return made(reply, bytes, { uri, chunks });
+    at = committed(reply);
+  }
+}
+
+async function downloadByLink(link) {
+  const reply = await accepted(await fetch(link));
+  return { status: reply.status, sha256: await sha256(await reply.arrayBuffer()) };
+}
+
+// What is said to a function that must be refused.
+async function refusal(name, ...rest) {
+  try {
+    const done = await { simpleByLink, resumableByLink, downloadByLink }[name](...rest);
+    throw new Error(`it was not refused: ${JSON.stringify(done)}`);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    return error.said;
+  }
 }
