@@ -2,6 +2,7 @@
 
 mod http2;
 mod streams;
+mod tls;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -25,7 +26,6 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -39,6 +39,7 @@ use crate::reply::ReplyBody;
 
 use http2::Streams;
 use streams::{LingeringStream, RewindStream, Timeouts};
+use tls::Tls;
 
 // hyper begins with 8 KiB and grows the buffer for a client that fills it. An upload that outpaces
 // the disk holds two such buffers; docs/adr/0002 compares sizes.
@@ -128,13 +129,8 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
         self.tasks.wait().await;
     }
 
-    fn serve<T>(
-        &self,
-        accepted: Accepted<T>,
-        tls: Option<TlsAcceptor>,
-        scheme: Scheme,
-        permit: Permit,
-    ) where
+    fn serve<T>(&self, accepted: Accepted<T>, tls: Option<Tls>, scheme: Scheme, permit: Permit)
+    where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Accepted {
@@ -181,11 +177,7 @@ struct Connection<S> {
 impl<S: HttpService<Request<Incoming>>> Connection<S> {
     /// Performs the TLS handshake, if any, and detects the version of HTTP. Returns the future that
     /// serves the connection; `None` if the connection has ended.
-    async fn begin<T>(
-        mut self,
-        stream: T,
-        tls: Option<TlsAcceptor>,
-    ) -> Option<BoxFuture<'static, ()>>
+    async fn begin<T>(mut self, stream: T, tls: Option<Tls>) -> Option<BoxFuture<'static, ()>>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -199,22 +191,21 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         }
     }
 
-    /// Returns the stream inside TLS.
-    async fn tls_handshake<T>(&self, tls: TlsAcceptor, stream: T) -> Option<TlsStream<T>>
+    /// Returns the stream inside TLS; `None` if the connection has ended.
+    async fn tls_handshake<T>(&self, tls: Tls, stream: T) -> Option<TlsStream<T>>
     where
         T: AsyncRead + AsyncWrite + Unpin,
     {
         let mut refused = None;
-        let handshake = tls.accept(stream).into_fallible();
-        let handshake = handshake.map_err(|(error, stream)| {
-            refused = Some(stream);
+        let handshake = tls.accept(stream).map_err(|(error, stream)| {
+            refused = stream;
             error
         });
         let accepted = self.within_deadline("the TLS handshake", handshake).await;
         if let Some(stream) = refused {
             self.close(stream).await;
         }
-        accepted
+        accepted.flatten()
     }
 
     /// Closes a connection whose TLS handshake has failed. In TLS 1.3 the client may have sent its
@@ -367,11 +358,8 @@ fn http1(limits: &Limits) -> http1::Builder {
 /// implementation of [`Accept`] is given.
 pub struct Listener<A = TcpListener> {
     sockets: A,
-    /// Returns the configuration of the next TLS connection.
-    tls: Option<Box<TlsConfig>>,
+    tls: Option<Tls>,
 }
-
-type TlsConfig = dyn Fn() -> Arc<ServerConfig> + Send + Sync;
 
 /// Accepts connections.
 pub trait Accept: Send + Sync {
@@ -437,17 +425,30 @@ impl<A: Accept> Listener<A> {
     ) -> Self {
         Self {
             sockets,
-            tls: Some(Box::new(config)),
+            tls: Some(Tls::new(config)),
+        }
+    }
+
+    /// Answers connections whose client offers the ALPN protocol `acme-tls/1`, and no other one, with
+    /// the certificates of `config`: an authority of certificates validates by them that this server
+    /// has the names that it wants a certificate for (the challenge `tls-alpn-01` of RFC 8737).
+    ///
+    /// Such a connection ends after its handshake. `config` has to name the protocol in its
+    /// `alpn_protocols`; where it knows no certificate for the client, the handshake fails. Without
+    /// TLS this does nothing.
+    #[must_use]
+    pub fn answer_challenges(self, config: Arc<ServerConfig>) -> Self {
+        Self {
+            tls: self.tls.map(|tls| tls.with_challenges(config)),
+            ..self
         }
     }
 
     /// Waits for a connection. Returns it with what performs its TLS handshake, if there is one.
-    async fn accept(&self) -> io::Result<(Accepted<A::Stream>, Option<TlsAcceptor>)> {
+    async fn accept(&self) -> io::Result<(Accepted<A::Stream>, Option<Tls>)> {
         // The TLS handshake comes later, on the connection's task: a slow client must not keep
         // others from being accepted.
-        let accepted = self.sockets.accept().await?;
-        let config = self.tls.as_ref().map(|config| config());
-        Ok((accepted, config.map(TlsAcceptor::from)))
+        Ok((self.sockets.accept().await?, self.tls.clone()))
     }
 }
 
