@@ -15,6 +15,9 @@ class Server:
     Settings are those of docs/configuration.md, with `_` for the dot: sessions_lifetime="1s".
     """
 
+    # Where the log goes; `None` for that of the suite.
+    log = None
+
     def __init__(self, binary, *options, **settings):
         self.binary, self.options = binary, options
         # The library answers a broken connection by sending a head without its body; nobody wants to
@@ -32,7 +35,7 @@ class Server:
 
     def start(self):
         environment = {**os.environ, **self.settings}
-        self.process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, text=True, env=environment)
+        self.process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=self.log, text=True, env=environment)
         line = self.process.stdout.readline()
         if not line.startswith(("listening on http://", "listening on https://")):
             raise RuntimeError(f"the server did not start: {line!r}")

@@ -5,6 +5,7 @@
 //! rules. The configuration file is TOML; the environment variables begin with `WINDLASS_`. The module
 //! opens only the configuration file and, on demand, API descriptions.
 
+mod acme;
 mod api;
 mod cors;
 mod for_api;
@@ -23,6 +24,7 @@ use toml::Spanned;
 use toml::de::{self, DeTable, DeValue};
 use windlass_discovery::{Access, CreatedStatus};
 
+pub(crate) use acme::{AcmeSettings, Contact, DirectoryUrl, Domain};
 pub(crate) use api::{ApiAccess, ApiEntry, SettingsByName, load};
 pub(crate) use api::{ApiError, ApiSource, UnknownApi};
 pub(crate) use cors::CorsSettings;
@@ -48,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) tls_client_certificates: ClientCertificates,
     /// The file with the revocation lists of those authorities.
     pub(crate) tls_client_crl: Option<PathBuf>,
+    /// What a certificate is ordered with.
+    pub(crate) acme: AcmeSettings,
     /// The data directory.
     pub(crate) data: PathBuf,
     /// The APIs to serve.
@@ -239,6 +243,7 @@ impl Default for Settings {
             tls_client_ca: None,
             tls_client_certificates: ClientCertificates::default(),
             tls_client_crl: None,
+            acme: AcmeSettings::default(),
             data: PathBuf::from("./windlass-data"),
             apis: vec![ApiSource::BuiltIn("farm").into()],
             created_status: Vec::new(),

@@ -1,5 +1,6 @@
 //! `windlass serve`: a server of its own process, over a store on the local disk.
 
+mod acme;
 mod audit;
 mod authentication;
 mod certificate;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry as MetricsRegistry;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustls::server::{ResolvesServerCert, WebPkiClientVerifier};
 use thiserror::Error as ThisError;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -36,13 +38,15 @@ use crate::output;
 use crate::settings::{self, ApiAccess, ApiError, Environment, Settings, SettingsByName, Sources};
 #[cfg(feature = "failpoints")]
 use crate::settings::{FAILPOINT_VARIABLE, client_variable};
+use acme::{Acme, AcmeMetrics};
 use audit::AuditFile;
 use authentication::Authentication;
-use certificate::Certificate;
+use certificate::{Certificate, server_config};
 use client_trust::ClientTrust;
 use outbound::HttpOutbound;
 use reload::Reloadable;
 
+pub(crate) use acme::AcmeError;
 pub(crate) use audit::AuditFileError;
 pub(crate) use authentication::AuthenticationError;
 pub(super) use authentication::read_link_keys;
@@ -74,6 +78,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         ..
     } = &merged.settings;
     let outbound = Arc::new(HttpOutbound::default());
+    let acme = Acme::load(&merged.settings, &outbound)?;
     let authentication = Authentication::load(&merged.settings, outbound)?.map(Arc::new);
     let by_name = SettingsByName {
         created_status,
@@ -86,7 +91,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     let apis = settings::load(apis, options, &by_name)?;
     merged.settings.server.cors = cors.policy()?;
     let certificate = load_certificate(&merged.settings)?;
-    let client_trust = ClientTrust::load(&merged.settings, certificate.as_ref())?;
+    let client_trust = ClientTrust::load(
+        &merged.settings,
+        certificates(certificate.as_ref(), acme.as_ref()).as_ref(),
+    )?;
     if args.check_config {
         output::data(merged.to_toml());
         return Ok(());
@@ -103,8 +111,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         client_trust: client_trust.map(Arc::new),
         authentication,
         audit: audit.transpose()?.map(Arc::new),
+        orders_certificate: acme.is_some(),
     };
-    let result = runtime.block_on(serve(merged.settings, apis, reloadable));
+    let result = runtime.block_on(serve(merged.settings, apis, reloadable, acme));
     // Remaining tasks wait for a disk or a client that may never answer.
     runtime.shutdown_background();
     result
@@ -173,7 +182,12 @@ fn load_certificate(settings: &Settings) -> Result<Option<Arc<Certificate>>, Cer
     Ok(certificate.transpose()?.map(Arc::new))
 }
 
-async fn serve(settings: Settings, apis: Registry, reloadable: Reloadable) -> Result<(), Error> {
+async fn serve(
+    settings: Settings,
+    apis: Registry,
+    reloadable: Reloadable,
+    acme: Option<Acme>,
+) -> Result<(), Error> {
     let signals = Signals::catch().map_err(Error::Signals)?;
     ignore_file_size_signal().map_err(Error::Signals)?;
     let (listener, address) = listen(settings.listen, "--listen").await?;
@@ -184,6 +198,8 @@ async fn serve(settings: Settings, apis: Registry, reloadable: Reloadable) -> Re
     let mut metrics = MetricsRegistry::default();
     let store_metrics = StoreMetrics::default();
     store_metrics.register(&mut metrics);
+    let acme_metrics = AcmeMetrics::default();
+    acme_metrics.register(&mut metrics);
     let store_options = settings.store.clone().metrics(store_metrics);
     // Opening blocks this thread, but no other task runs yet.
     let store = LocalStore::open(&settings.data, store_options)?;
@@ -204,7 +220,9 @@ async fn serve(settings: Settings, apis: Registry, reloadable: Reloadable) -> Re
     }
     let server = builder.build()?;
     let metrics = Arc::new(metrics);
-    let listener = secured(listener, &reloadable);
+    let listener = secured(listener, &reloadable, acme.as_ref());
+    // Ends with this function, before the data directory is free for another process.
+    let _renewal = acme.map(|acme| acme.start(&settings.data, acme_metrics));
     reloadable.reload_on_sighup().map_err(Error::Signals)?;
     output::announce(format_args!(
         "listening on {}://{address}",
@@ -242,15 +260,34 @@ async fn serve(settings: Settings, apis: Registry, reloadable: Reloadable) -> Re
     }
 }
 
-/// Returns the listener for the certificate and the trust that there are.
-fn secured(listener: TcpListener, reloadable: &Reloadable) -> Listener {
-    match (&reloadable.certificate, &reloadable.client_trust) {
+/// Returns the server's own certificates, if it has any: those of files, or those that it orders.
+fn certificates(
+    certificate: Option<&Arc<Certificate>>,
+    acme: Option<&Acme>,
+) -> Option<Arc<dyn ResolvesServerCert>> {
+    let of_files = certificate.map(|certificate| Arc::clone(certificate) as Arc<_>);
+    of_files.or_else(|| acme.map(Acme::certificates))
+}
+
+/// Returns the listener for the certificates and the trust that there are.
+fn secured(listener: TcpListener, reloadable: &Reloadable, acme: Option<&Acme>) -> Listener {
+    let listener = match (
+        certificates(reloadable.certificate.as_ref(), acme),
+        &reloadable.client_trust,
+    ) {
         (None, _) => Listener::plain(listener),
-        (Some(certificate), None) => Listener::tls(listener, certificate.config()),
+        (Some(certificates), None) => {
+            let config = server_config(certificates, WebPkiClientVerifier::no_client_auth());
+            Listener::tls(listener, Arc::new(config))
+        }
         (Some(_), Some(trust)) => {
             let trust = Arc::clone(trust);
             Listener::tls_with(listener, move || trust.config())
         }
+    };
+    match acme {
+        Some(acme) => listener.answer_challenges(acme.challenges()),
+        None => listener,
     }
 }
 
@@ -368,6 +405,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Cors(#[from] CredentialsForAll),
     #[error(transparent)]
+    Acme(#[from] AcmeError),
+    #[error(transparent)]
     Certificate(#[from] CertificateError),
     #[error(transparent)]
     ClientTrust(#[from] ClientTrustError),
@@ -410,6 +449,7 @@ impl Error {
             Self::Settings(_)
             | Self::Api(_)
             | Self::Cors(_)
+            | Self::Acme(_)
             | Self::Certificate(_)
             | Self::ClientTrust(_)
             | Self::Server(_)
@@ -432,6 +472,7 @@ impl Error {
         match self {
             Self::Settings(error) => error.hint(),
             Self::Api(error) => error.hint().map(str::to_owned),
+            Self::Acme(error) => error.hint().map(str::to_owned),
             Self::Certificate(error) => error.hint().map(str::to_owned),
             Self::ClientTrust(error) => error.hint().map(str::to_owned),
             Self::Listen {

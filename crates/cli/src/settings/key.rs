@@ -70,6 +70,21 @@ pub(super) const KEYS: &[Key] = &[
     Key::with_flag("dev_tokens", "dev-tokens", |all| {
         ValueRef::Switch(&mut all.dev_tokens)
     }),
+    Key::new("acme.domains", |all| {
+        ValueRef::AcmeDomains(&mut all.acme.domains)
+    }),
+    Key::new("acme.contact", |all| {
+        ValueRef::AcmeContacts(&mut all.acme.contact)
+    }),
+    Key::new("acme.agree_to_terms", |all| {
+        ValueRef::Switch(&mut all.acme.agree_to_terms)
+    }),
+    Key::new("acme.directory", |all| {
+        ValueRef::AcmeDirectory(&mut all.acme.directory)
+    }),
+    Key::new("acme.root_file", |all| {
+        ValueRef::File(&mut all.acme.root_file)
+    }),
     Key::new("auth.token_file", |all| ValueRef::File(&mut all.auth_token)),
     Key::new("auth.file", |all| ValueRef::File(&mut all.auth_file)),
     Key::new("auth.unowned", |all| {
@@ -314,8 +329,9 @@ const RULES: &[Rule] = &[
     },
     Rule {
         key: "tls_client_ca",
-        requirement: "requires tls_cert and tls_key: without TLS there are no certificates",
-        holds: |all| all.tls_client_ca.is_none() || all.tls_cert.is_some(),
+        requirement: "requires tls_cert and tls_key, or acme.domains: without TLS there are no \
+                      certificates",
+        holds: |all| all.tls_client_ca.is_none() || all.tls_cert.is_some() || all.acme.is_wanted(),
     },
     Rule {
         key: "tls_client_ca",
@@ -337,6 +353,36 @@ const RULES: &[Rule] = &[
         key: "tls_client_crl",
         requirement: "requires tls_client_ca, whose certificates it revokes",
         holds: |all| all.tls_client_crl.is_none() || all.tls_client_ca.is_some(),
+    },
+    Rule {
+        key: "acme.domains",
+        requirement: "must not be set with tls_cert: the server takes its certificate from the one or the other",
+        holds: |all| !all.acme.is_wanted() || all.tls_cert.is_none(),
+    },
+    Rule {
+        key: "acme.contact",
+        requirement: "requires acme.domains",
+        holds: |all| all.acme.contact.is_empty() || all.acme.is_wanted(),
+    },
+    Rule {
+        key: "acme.root_file",
+        requirement: "requires acme.domains",
+        holds: |all| all.acme.root_file.is_none() || all.acme.is_wanted(),
+    },
+    Rule {
+        key: "acme.agree_to_terms",
+        requirement: "must be true: Let's Encrypt issues certificates to those who agree to its terms; \
+                      read them at https://letsencrypt.org/repository/",
+        holds: |all| {
+            let acme = &all.acme;
+            !acme.is_wanted() || acme.agree_to_terms || !acme.directory.is_lets_encrypt()
+        },
+    },
+    Rule {
+        key: "acme.agree_to_terms",
+        requirement: "must be true: an authority issues certificates to those who agree to its terms; \
+                      their address is `termsOfService` in the document at acme.directory",
+        holds: |all| !all.acme.is_wanted() || all.acme.agree_to_terms,
     },
     Rule {
         key: "apis",

@@ -175,6 +175,31 @@ fn violated_rules_are_errors() {
         ),
         ("tls_cert = 'a'\ntls_key = 'b'", ""),
         (
+            "tls_cert = 'a'\ntls_key = 'b'\n[acme]\ndomains = ['a.example']\nagree_to_terms = true",
+            "acme.domains (file windlass.toml:4): must not be set with tls_cert: the server takes its \
+             certificate from the one or the other",
+        ),
+        (
+            "[acme]\ndomains = ['a.example']",
+            "acme.agree_to_terms (default): must be true: Let's Encrypt issues certificates to those who \
+             agree to its terms; read them at https://letsencrypt.org/repository/",
+        ),
+        (
+            "[acme]\ndomains = ['a.example']\ndirectory = 'https://ca.example/dir'\nagree_to_terms = false",
+            "acme.agree_to_terms (file windlass.toml:4): must be true: an authority issues certificates to \
+             those who agree to its terms; their address is `termsOfService` in the document at \
+             acme.directory",
+        ),
+        (
+            "[acme]\ncontact = ['ops@a.example']",
+            "acme.contact (file windlass.toml:2): requires acme.domains",
+        ),
+        (
+            "[acme]\nroot_file = 'root.pem'",
+            "acme.root_file (file windlass.toml:2): requires acme.domains",
+        ),
+        ("[acme]\ndomains = ['a.example']\nagree_to_terms = true", ""),
+        (
             "sessions.idle = '8d'",
             "sessions.idle (file windlass.toml:1): must not be longer than sessions.lifetime, which \
              ends a session anyway",
@@ -285,6 +310,7 @@ fn every_variable_finds_its_key_and_the_keys_of_a_table_stand_together() {
         .collect();
     let expected = [
         None,
+        Some("acme"),
         Some("auth"),
         Some("audit"),
         Some("cors"),

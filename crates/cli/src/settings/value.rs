@@ -24,6 +24,7 @@ use windlass_server::{AllowedOrigin, Host, NotAHost, NotAnOrigin};
 use windlass_store_local::Durability;
 
 use super::ClientCertificates;
+use super::acme::{Contact, DirectoryUrl, Domain, NotAContact, NotADirectoryUrl, NotADomain};
 use super::api::{ApiEntry, ApiEntryError};
 use super::cors::{ApiOrigins, ApiOriginsError};
 use super::for_api::{ForApi, NotForApi};
@@ -62,6 +63,9 @@ pub(super) enum ValueRef<'a> {
     OptionalAddress(&'a mut Option<SocketAddr>),
     Directory(&'a mut PathBuf),
     File(&'a mut Option<PathBuf>),
+    AcmeDomains(&'a mut Vec<Domain>),
+    AcmeContacts(&'a mut Vec<Contact>),
+    AcmeDirectory(&'a mut DirectoryUrl),
     Apis(&'a mut Vec<ApiEntry>),
     CreatedStatuses(&'a mut Vec<ForApi<CreatedStatus>>),
     Accesses(&'a mut Vec<ForApi<Access>>),
@@ -118,6 +122,12 @@ pub(crate) enum ValueError {
     #[error("`{text}` is not a whole number")]
     Number { text: String, source: ParseIntError },
     #[error(transparent)]
+    AcmeDomain(#[from] NotADomain),
+    #[error(transparent)]
+    AcmeContact(#[from] NotAContact),
+    #[error(transparent)]
+    AcmeDirectory(#[from] NotADirectoryUrl),
+    #[error(transparent)]
     Api(#[from] ApiEntryError),
     #[error(transparent)]
     ForApi(#[from] NotForApi),
@@ -172,6 +182,9 @@ impl ValueRef<'_> {
     pub(super) fn read(self, raw: &RawValue, base: &Path) -> Result<(), ValueError> {
         let text = raw.text();
         match self {
+            ValueRef::AcmeDomains(domains) => *domains = parse_all(raw)?,
+            ValueRef::AcmeContacts(contacts) => *contacts = parse_all(raw)?,
+            ValueRef::AcmeDirectory(url) => *url = text?.parse()?,
             ValueRef::Apis(apis) => *apis = parse_apis(&raw.texts(), base)?,
             ValueRef::CreatedStatuses(statuses) => *statuses = parse_all(raw)?,
             ValueRef::Accesses(accesses) => *accesses = parse_all(raw)?,
@@ -214,6 +227,11 @@ impl ValueRef<'_> {
     pub(super) fn write(self) -> Option<String> {
         let text = |text: &dyn Display| Some(Value::String(text.to_string()).to_string());
         match self {
+            ValueRef::AcmeDomains(domains) => (!domains.is_empty()).then(|| write_list(domains)),
+            ValueRef::AcmeContacts(contacts) => {
+                (!contacts.is_empty()).then(|| write_list(contacts))
+            }
+            ValueRef::AcmeDirectory(url) => text(url),
             ValueRef::Apis(apis) => Some(write_list(apis)),
             ValueRef::CreatedStatuses(statuses) => {
                 (!statuses.is_empty()).then(|| write_list(statuses))

@@ -48,7 +48,9 @@ impl Tls {
     {
         let config = (self.config)();
         let Some(challenges) = self.challenges else {
-            return finish(TlsAcceptor::from(config).accept(stream)).await.map(Some);
+            return finish(TlsAcceptor::from(config).accept(stream))
+                .await
+                .map(Some);
         };
         let mut acceptor = LazyConfigAcceptor::new(Acceptor::default(), stream);
         let start = match (&mut acceptor).await {

@@ -9,7 +9,7 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use thiserror::Error;
 
@@ -73,26 +73,21 @@ impl Certificate {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
     }
+}
 
-    /// Returns a configuration for TLS 1.2 and 1.3 that uses the current certificate for each new
-    /// connection, and asks clients for none.
-    pub(super) fn config(self: &Arc<Self>) -> Arc<ServerConfig> {
-        Arc::new(self.config_for(WebPkiClientVerifier::no_client_auth()))
-    }
-
-    /// Returns such a configuration that asks for the certificates of clients as `clients` says.
-    pub(super) fn config_for(
-        self: &Arc<Self>,
-        clients: Arc<dyn ClientCertVerifier>,
-    ) -> ServerConfig {
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .expect("ring knows both versions")
-            .with_client_cert_verifier(clients)
-            .with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
-        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-        config
-    }
+/// Returns a configuration for TLS 1.2 and 1.3, and for the versions of HTTP that are served. Clients are
+/// asked for a certificate as `clients` says.
+pub(super) fn server_config(
+    certificates: Arc<dyn ResolvesServerCert>,
+    clients: Arc<dyn ClientCertVerifier>,
+) -> ServerConfig {
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .expect("ring knows both versions")
+        .with_client_cert_verifier(clients)
+        .with_cert_resolver(certificates);
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    config
 }
 
 impl ResolvesServerCert for Certificate {

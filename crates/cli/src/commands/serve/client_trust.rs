@@ -8,19 +8,21 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rustls::pki_types::CertificateRevocationListDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier};
+use rustls::server::{
+    NoServerSessionStorage, ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier,
+};
 use rustls::{RootCertStore, ServerConfig};
 use thiserror::Error;
 
-use super::certificate::{self, Certificate, CertificateError};
+use super::certificate::{self, CertificateError, server_config};
 use crate::settings::{ClientCertificates, Settings};
 
 /// The trust in certificates of clients, which can be replaced while the server runs. An open connection
 /// keeps the certificate that was accepted when it was opened.
 pub(super) struct ClientTrust {
     sources: Sources,
-    /// The server's own certificate.
-    certificate: Arc<Certificate>,
+    /// The server's own certificates.
+    certificates: Arc<dyn ResolvesServerCert>,
     current: RwLock<Arc<ServerConfig>>,
 }
 
@@ -55,13 +57,14 @@ pub(crate) enum ClientTrustError {
 }
 
 impl ClientTrust {
-    /// Reads the files; `None` if the settings ask no client for a certificate. The server has this
-    /// certificate itself; without one there is no TLS.
+    /// Reads the files; `None` if the settings ask no client for a certificate. The server has these
+    /// certificates itself; without any there is no TLS.
     pub(super) fn load(
         settings: &Settings,
-        certificate: Option<&Arc<Certificate>>,
+        certificates: Option<&Arc<dyn ResolvesServerCert>>,
     ) -> Result<Option<Self>, ClientTrustError> {
-        let (Some(authorities), Some(certificate)) = (&settings.tls_client_ca, certificate) else {
+        let (Some(authorities), Some(certificates)) = (&settings.tls_client_ca, certificates)
+        else {
             return Ok(None);
         };
         let sources = Sources {
@@ -69,10 +72,10 @@ impl ClientTrust {
             revoked: settings.tls_client_crl.clone(),
             demand: settings.tls_client_certificates,
         };
-        let current = RwLock::new(sources.config(certificate)?);
+        let current = RwLock::new(sources.config(certificates)?);
         Ok(Some(Self {
             sources,
-            certificate: Arc::clone(certificate),
+            certificates: Arc::clone(certificates),
             current,
         }))
     }
@@ -85,7 +88,7 @@ impl ClientTrust {
 
     /// Reads the files again. After an error the old ones stay.
     pub(super) fn reload(&self) -> Result<(), ClientTrustError> {
-        let fresh = self.sources.config(&self.certificate)?;
+        let fresh = self.sources.config(&self.certificates)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
     }
@@ -100,9 +103,9 @@ impl fmt::Debug for ClientTrust {
 impl Sources {
     fn config(
         &self,
-        certificate: &Arc<Certificate>,
+        certificates: &Arc<dyn ResolvesServerCert>,
     ) -> Result<Arc<ServerConfig>, ClientTrustError> {
-        let mut config = certificate.config_for(self.verifier()?);
+        let mut config = server_config(Arc::clone(certificates), self.verifier()?);
         // A resumed connection has the certificate of the first one without another look at it: it
         // would outlive its expiry, its revocation and the trust in its authority.
         config.session_storage = Arc::new(NoServerSessionStorage {});

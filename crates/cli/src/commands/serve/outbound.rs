@@ -33,7 +33,11 @@ const USER_AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
 
 /// Sends the requests of the server. It is set up for the first of them.
 #[derive(Default)]
-pub(super) struct HttpOutbound(OnceLock<Option<Clients>>);
+pub(super) struct HttpOutbound {
+    clients: OnceLock<Option<Clients>>,
+    /// What is trusted instead of the system's root certificates.
+    roots: Option<Arc<RootCertStore>>,
+}
 
 struct Clients {
     any: reqwest::Client,
@@ -41,8 +45,17 @@ struct Clients {
 }
 
 impl HttpOutbound {
+    /// Sends requests to HTTPS servers that these roots vouch for, and to no others.
+    pub(super) fn trusting(roots: RootCertStore) -> Self {
+        Self {
+            clients: OnceLock::new(),
+            roots: Some(Arc::new(roots)),
+        }
+    }
+
     fn client(&self, addresses: OutboundAddresses) -> Result<&reqwest::Client, OutboundError> {
-        let clients = self.0.get_or_init(|| Clients::new().ok());
+        let tls = || tls(self.roots.clone());
+        let clients = self.clients.get_or_init(|| Clients::new(tls()).ok());
         let clients = clients.as_ref().ok_or(OutboundError::Unsupported {
             problem: "the HTTP client cannot be set up",
         })?;
@@ -54,8 +67,7 @@ impl HttpOutbound {
 }
 
 impl Clients {
-    fn new() -> reqwest::Result<Self> {
-        let tls = tls();
+    fn new(tls: ClientConfig) -> reqwest::Result<Self> {
         let public = builder(tls.clone())
             .no_proxy()
             .dns_resolver(Arc::new(PublicResolver));
@@ -78,18 +90,21 @@ fn builder(tls: ClientConfig) -> reqwest::ClientBuilder {
         .pool_max_idle_per_host(POOL_SIZE)
 }
 
-/// Returns a TLS configuration that trusts the system's root certificates. On Linux,
-/// `SSL_CERT_FILE` and `SSL_CERT_DIR` select them.
-fn tls() -> ClientConfig {
+/// Returns a TLS configuration that trusts these roots, or else the system's root certificates. On
+/// Linux, `SSL_CERT_FILE` and `SSL_CERT_DIR` select the latter.
+fn tls(roots: Option<Arc<RootCertStore>>) -> ClientConfig {
     let builder = || {
         ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("ring offers the cipher suites of TLS 1.2 and 1.3")
     };
-    let verified = builder().with_platform_verifier().unwrap_or_else(|error| {
-        tracing::warn!(%error, "no HTTPS server will be trusted, because the system's root certificates cannot be loaded");
-        builder().with_root_certificates(RootCertStore::empty())
-    });
+    let verified = match roots {
+        Some(roots) => builder().with_root_certificates(roots),
+        None => builder().with_platform_verifier().unwrap_or_else(|error| {
+            tracing::warn!(%error, "no HTTPS server will be trusted, because the system's root certificates cannot be loaded");
+            builder().with_root_certificates(RootCertStore::empty())
+        }),
+    };
     let mut config = verified.with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config

@@ -21,6 +21,8 @@ pub(super) struct Reloadable {
     pub(super) client_trust: Option<Arc<ClientTrust>>,
     pub(super) authentication: Option<Arc<Authentication>>,
     pub(super) audit: Option<Arc<AuditFile>>,
+    /// Whether the certificate is one that the server orders by itself, and that nobody replaces.
+    pub(super) orders_certificate: bool,
 }
 
 impl Reloadable {
@@ -38,11 +40,12 @@ impl Reloadable {
     }
 
     /// Starts a task that reads them again at each SIGHUP, as long as the process runs. With nothing
-    /// to read again, a SIGHUP ends the process as usual: its terminal has been closed.
+    /// to read again, a SIGHUP ends the process as usual: its terminal has been closed. A server that
+    /// orders its certificate goes on: whoever takes care of its certificates may send one.
     pub(super) fn reload_on_sighup(self) -> io::Result<()> {
         let has_parts =
             self.certificate.is_some() || self.authentication.is_some() || self.audit.is_some();
-        if !has_parts {
+        if !has_parts && !self.orders_certificate {
             return Ok(());
         }
         let mut hangups = signal(SignalKind::hangup())?;
