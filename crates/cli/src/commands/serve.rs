@@ -221,8 +221,7 @@ async fn serve(
     let server = builder.build()?;
     let metrics = Arc::new(metrics);
     let listener = secured(listener, &reloadable, acme.as_ref());
-    // Ends with this function, before the data directory is free for another process.
-    let _renewal = acme.map(|acme| acme.start(&settings.data, acme_metrics));
+    let renewal = acme.map(|acme| acme.start(&settings.data, acme_metrics));
     reloadable.reload_on_sighup().map_err(Error::Signals)?;
     output::announce(format_args!(
         "listening on {}://{address}",
@@ -237,14 +236,20 @@ async fn serve(
     }
 
     let stop = Arc::new(Notify::new());
-    tokio::spawn(stop_server(signals, Arc::clone(&stop)));
+    let stopped = Arc::clone(&stop);
+    tokio::spawn(stop_server(signals, stop));
+    let stopped = async move {
+        stopped.notified().await;
+        // Nobody could answer a challenge any more, and the data directory will be another process's.
+        drop(renewal);
+    };
     let service = DevTokenService::new(dev_tokens, server.service());
     // On other addresses everybody could read them.
     let ended = if !has_own_listener && address.ip().to_canonical().is_loopback() {
         let service = MetricsService::new(metrics, service);
-        server.run_with(service, listener, stop.notified()).await
+        server.run_with(service, listener, stopped).await
     } else {
-        server.run_with(service, listener, stop.notified()).await
+        server.run_with(service, listener, stopped).await
     };
     match ended {
         Ended::Drained => {

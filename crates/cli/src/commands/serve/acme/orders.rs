@@ -323,3 +323,6 @@ impl Exchange {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
