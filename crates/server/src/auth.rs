@@ -166,7 +166,7 @@ pub enum Access {
     /// An upload session, whose URI only the client has that started it.
     Session,
     /// An upload session on a server whose sessions are for their owners
-    /// ([`SessionAuth::Owner`](crate::SessionAuth)). Of some the owner is not known; so credentials may
+    /// ([`SessionAuth::Owner`](crate::config::SessionAuth)). Of some the owner is not known; so credentials may
     /// be missing, but must be valid.
     OwnedSession,
     /// A method of an API, or a path that nothing answers.
