@@ -84,11 +84,12 @@ Examples:
 pub(crate) struct ServeArgs {
     /// The IP address and port to listen on [default: 127.0.0.1:8080]
     ///
-    /// With port 0 the system chooses a free port. On an address other than a loopback one the
+    /// A port alone, such as 8080, is on 127.0.0.1, and so are `:8080` and `localhost:8080`. With port
+    /// 0 the system chooses a free port. On an address other than a loopback one the
     /// server has to know who may use it: see the keys `auth.file` and `auth.token_file`, or the flag
     /// --allow-unauthenticated. On a loopback address /metrics shows the server's metrics; the key
     /// metrics.listen moves them to another one.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, visible_alias = "port", value_name = "ADDRESS")]
     listen: Option<String>,
 
     /// The server's certificate chain in PEM; the server then speaks only HTTPS (TLS 1.2 and 1.3)

@@ -104,6 +104,12 @@ fn a_flag_gives_its_text_and_api_may_be_repeated() {
 }
 
 #[test]
+fn port_is_another_name_of_listen() {
+    let args = serve("windlass serve --port 8080");
+    assert_eq!(args.raw_values(), [("listen", text("8080"))]);
+}
+
+#[test]
 fn a_switch_needs_no_value_and_can_be_switched_off() {
     let cases = [
         ("windlass serve --trust-forwarded --data d", "true"),

@@ -40,6 +40,12 @@ fn merge_file(text: &str) -> Result<Merged, (String, Option<String>)> {
 }
 
 #[test]
+fn a_port_in_the_file_may_be_a_number() {
+    let merged = merge_file("listen = 8081").expect("good settings");
+    assert_eq!(merged.settings.listen, ([127, 0, 0, 1], 8081).into());
+}
+
+#[test]
 fn flags_override_environment_file_and_defaults_in_this_order() {
     let (_dir, path) = config("listen = '127.0.0.1:3'");
     let from_file = format!("file {}:1", path.display());

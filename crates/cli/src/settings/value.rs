@@ -1,7 +1,7 @@
 //! The kinds of values that a setting can have: how each is read from text and written as TOML.
 
 use std::fmt::{self, Display};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::ParseIntError;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -99,7 +99,10 @@ pub(super) enum ValueRef<'a> {
 /// A text that is not a valid value of a setting.
 #[derive(Debug, Error)]
 pub(crate) enum ValueError {
-    #[error("`{text}` is not an IP address and a port, such as 127.0.0.1:8080 or [::]:8080")]
+    #[error(
+        "`{text}` is neither an IP address and a port, such as 127.0.0.1:8080 or [::]:8080, nor a \
+         port, such as 8080"
+    )]
     Address { text: String },
     #[error("`{text}` is not a URL such as https://up.example.com")]
     Url { text: String },
@@ -303,7 +306,19 @@ fn write_list<T: Display>(values: &[T]) -> String {
     Value::Array(values.collect()).to_string()
 }
 
+/// Parses an address and a port. A port alone, `:PORT` and `localhost:PORT` are on 127.0.0.1: whoever
+/// leaves the address out has not decided to open the server to others.
 fn parse_address(text: &str) -> Result<SocketAddr, ValueError> {
+    let port = text
+        .strip_prefix("localhost:")
+        .or_else(|| text.strip_prefix(':'))
+        .unwrap_or(text);
+    // Numbers may also be parsed with a sign.
+    if port.bytes().all(|byte| byte.is_ascii_digit())
+        && let Ok(port) = port.parse()
+    {
+        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    }
     text.parse().map_err(|_| ValueError::Address {
         text: text.to_owned(),
     })

@@ -18,6 +18,10 @@ fn set(key: &str, text: &str) -> Result<Option<String>, ValueError> {
 fn values_of_every_kind_are_read_and_written() {
     let cases = [
         ("listen", "[::]:0", r#""[::]:0""#),
+        ("listen", "8080", r#""127.0.0.1:8080""#),
+        ("listen", ":8080", r#""127.0.0.1:8080""#),
+        ("listen", "localhost:8080", r#""127.0.0.1:8080""#),
+        ("metrics.listen", "9090", r#""127.0.0.1:9090""#),
         ("data", "media", r#""conf/media""#),
         ("tls_cert", "cert.pem", r#""conf/cert.pem""#),
         ("tls_key", "/etc/key.pem", r#""/etc/key.pem""#),
@@ -64,7 +68,12 @@ fn values_of_every_kind_are_read_and_written() {
 #[test]
 fn what_does_not_fit_is_refused_with_its_reason() {
     let cases = [
-        ("listen", "localhost:8080", "not an IP address and a port"),
+        ("listen", "farm.example:8080", "neither an IP address and a"),
+        ("listen", "127.0.0.1", "nor a port, such as 8080"),
+        ("listen", "localhost", "neither an IP address and a port"),
+        ("listen", ":", "neither an IP address and a port"),
+        ("listen", ":+80", "neither an IP address and a port"),
+        ("listen", "65536", "neither an IP address and a port"),
         ("listen", "", "empty"),
         (
             "created_status",
