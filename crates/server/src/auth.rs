@@ -161,7 +161,8 @@ impl<'a> AccessRequest<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
-    /// The discovery service, from which client libraries read the descriptions of APIs.
+    /// The discovery service, from which client libraries read the descriptions of APIs, and the page
+    /// at `/`, which shows people the same APIs.
     Discovery,
     /// An upload session, whose URI only the client has that started it.
     Session,

@@ -112,6 +112,7 @@ mod error;
 pub mod handler;
 mod host;
 mod identifiers;
+mod index_page;
 mod lifecycle;
 mod link_terms;
 mod link_uses;

@@ -450,10 +450,16 @@ fn directory_item(api: &Api, base_url: &str) -> Value {
         "version": version,
         "title": document.title,
         "description": document.description,
-        "discoveryRestUrl": format!("{base_url}/discovery/v1/apis/{name}/{version}/rest"),
+        "discoveryRestUrl": document_url(api, base_url),
         "documentationLink": document.documentation_link,
         "preferred": true,
     })
+}
+
+/// Returns the URL of an API's description.
+pub(crate) fn document_url(api: &Api, base_url: &str) -> String {
+    let (name, version) = (api.name(), api.version());
+    format!("{base_url}/discovery/v1/apis/{name}/{version}/rest")
 }
 
 #[cfg(test)]

@@ -36,7 +36,8 @@ pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json;
 /// Maximum length in bytes of the message of an error, as it is written in JSON.
 const MAX_MESSAGE_LEN: usize = 1024;
 
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+/// The type of plain text.
+pub(crate) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// Returns a complete body.
 pub(crate) fn full(bytes: impl Into<Bytes>) -> ReplyBody {

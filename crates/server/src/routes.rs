@@ -28,6 +28,7 @@ use crate::config::SessionAuth;
 use crate::context::{Principal, RequestContext};
 use crate::download_host;
 use crate::error::Error;
+use crate::index_page;
 use crate::link_terms::LinkPurpose;
 use crate::metrics::{RequestRecord, UploadType};
 use crate::registry::{DiscoveryRequest, ServedMethod, VirtualHost};
@@ -79,7 +80,13 @@ pub(crate) async fn route(
     let http_method = effective_method(&head.method, &head.headers);
     let stated = http_method.as_ref().unwrap_or(&head.method);
     let path = head.uri.path();
+    let host = context.host.as_ref();
+    let media_only = download_host::is_asked(&server.settings, host);
+    let virtual_host = server.registry.on(host);
     let mut destination = Destination::of(path);
+    if !media_only && index_page::is_asked(virtual_host, stated, path) {
+        destination = Destination::Index;
+    }
     // First of all, so that every error has its reply in the dialect of the request.
     match (&destination, server.dialects.claiming(&head.headers)) {
         (Destination::Upload { .. }, Some(claiming)) => *dialect = claiming,
@@ -109,8 +116,6 @@ pub(crate) async fn route(
     let query = query?;
     let host = context.host.as_ref();
     download_host::check_method(&server.settings, host, &head.method)?;
-    let media_only = download_host::is_asked(&server.settings, host);
-    let virtual_host = server.registry.on(host);
     let request = Routed {
         server,
         virtual_host,
@@ -130,6 +135,10 @@ pub(crate) async fn route(
         Destination::Discovery(wanted) => {
             record.discovery();
             return request.discovery(&wanted).map(Routing::Answered);
+        }
+        Destination::Index => {
+            record.discovery();
+            return request.index().map(Routing::Answered);
         }
         Destination::Call if !media_only && request.is_batch()? => return Ok(Routing::Batch),
         Destination::Call => return Box::pin(request.call(body)).await.map(Routing::Answered),
@@ -240,6 +249,8 @@ async fn answer_stranger(
 enum Destination<'a> {
     /// To the discovery service.
     Discovery(DiscoveryRequest<'a>),
+    /// To the page for people.
+    Index,
     /// To an upload into the resource at this path.
     Upload { plain: &'a str },
     /// To a method of an API, or nowhere.
@@ -263,7 +274,7 @@ fn access_to(
     session_auth: SessionAuth,
 ) -> Access {
     match destination {
-        Destination::Discovery(_) => Access::Discovery,
+        Destination::Discovery(_) | Destination::Index => Access::Discovery,
         Destination::Upload { .. } if query.is_some_and(|query| query.upload_id().is_some()) => {
             match session_auth {
                 SessionAuth::Uri => Access::Session,
@@ -369,6 +380,13 @@ impl Routed<'_> {
             .ok_or_else(|| no_such(self.head.uri.path()))?;
         let text = self.server.capacity.reply(json_bytes(&document, true))?;
         Ok(stored_json(StatusCode::OK, text))
+    }
+
+    fn index(&self) -> Result<Reply, Error> {
+        let headers = &self.head.headers;
+        let (content_type, page) = index_page::page(self.virtual_host, self.base_url, headers);
+        let page = self.server.capacity.reply(page)?;
+        Ok(index_page::reply((content_type, page)))
     }
 
     /// Whether the request is a batch.

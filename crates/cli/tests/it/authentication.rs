@@ -58,7 +58,8 @@ fn routes() -> Vec<Request> {
         Request::new("GET", format!("{ANIMALS}/1?alt=media")),
         Request::new("DELETE", format!("{ANIMALS}/1")),
         Request::new("GET", "/no/such/path"),
-        Request::new("GET", "/"),
+        Request::new("GET", "//"),
+        Request::new("POST", "/"),
         Request::new("POST", "/upload"),
     ]
 }

@@ -386,6 +386,7 @@ fn host_of_downloads_has_nothing_else() {
         Request::new("GET", farm::animal(&animal)),
         Request::new("DELETE", farm::animal(&animal)),
         Request::new("GET", "/discovery/v1/apis"),
+        Request::new("GET", "/"),
         Request::new("POST", "/batch"),
         Request::new("GET", "/batch"),
         farm::simple(Media::new(9, 1)),

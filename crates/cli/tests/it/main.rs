@@ -33,6 +33,7 @@ mod gzip;
 mod held;
 mod hosts;
 mod http2;
+mod index_page;
 mod kill;
 mod memory;
 mod metrics;

@@ -231,7 +231,7 @@ fn paths_of_no_method_refuse_an_expired_token_and_what_is_open_takes_it_as_none(
     let guarded = Guarded::new("", &[]);
     let expired = guarded.expired();
     for (verb, path) in [
-        ("GET", "/"),
+        ("POST", "/"),
         ("GET", "/no/such/path"),
         ("OPTIONS", ANIMALS),
         ("POST", "/batch"),
@@ -244,6 +244,7 @@ fn paths_of_no_method_refuse_an_expired_token_and_what_is_open_takes_it_as_none(
         );
     }
     for path in [
+        "/",
         "/healthz",
         "/readyz",
         "/metrics",

@@ -158,7 +158,7 @@ fn every_method_is_refused_without_right_credentials_and_allowed_with_them() {
 fn paths_of_no_method_tell_strangers_nothing() {
     let (_directory, server) = guarded();
     for (http_method, path) in [
-        ("GET", "/"),
+        ("POST", "/"),
         ("GET", "/no/such/path"),
         ("OPTIONS", "/farm/v1/animals"),
         ("POST", "/batch"),
@@ -173,7 +173,7 @@ fn paths_of_no_method_tell_strangers_nothing() {
         exchange(server.address(), &request).expect(401);
         exchange(server.address(), &bearing(&request, "wrong")).expect(401);
     }
-    for path in ["/healthz", "/readyz", "/discovery/v1/apis", "/metrics"] {
+    for path in ["/", "/healthz", "/readyz", "/discovery/v1/apis", "/metrics"] {
         let request = Request::new("GET", path);
         exchange(server.address(), &request).expect(200);
         exchange(server.address(), &bearing(&request, "wrong")).expect(200);

@@ -1,0 +1,330 @@
+//! The page at `/`, for people who open the server in a browser: the APIs of the host, their upload URLs,
+//! and for each API a command line that uploads something.
+//!
+//! It says nothing that the discovery service does not say, and to nobody else. An API with a method at `/`
+//! keeps the path, and the host of media has no page.
+//!
+//! Browsers get HTML, clients that ask for `application/json` JSON, all others text. The HTML has no
+//! script, and its style is the only thing that its policy lets a browser load.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT, CONTENT_SECURITY_POLICY, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
+use serde::Serialize;
+use serde_json::json;
+use windlass_discovery::{Api, Location, Method};
+
+use crate::registry::{VirtualHost, document_url};
+use crate::reply::{self, Reply};
+
+const PATH: &str = "/";
+
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+
+const STYLE: &str = "body{max-width:60rem;margin:2rem auto;padding:0 1rem;font-family:sans-serif;line-height:1.5}\
+                     pre{padding:.75rem;white-space:pre-wrap;overflow-wrap:anywhere;background:#eef0f3;color:#111}\
+                     td{padding-right:1.5rem}small{color:#666}";
+
+/// Allows the style above, by its SHA-256, and nothing else.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'sha256-EvxpkMuolRSydibCU1dka+D6pl59srh4Pl+FfcXzsak='; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'",
+);
+
+/// What the command lines leave open.
+const HINT: &str = "Replace what is in braces. If the server demands credentials, add \
+                    -H 'Authorization: Bearer TOKEN' to the command line.";
+
+/// Whether a request is for the page.
+pub(crate) fn is_asked(virtual_host: &VirtualHost, http_method: &HttpMethod, path: &str) -> bool {
+    path == PATH
+        && [HttpMethod::GET, HttpMethod::HEAD].contains(http_method)
+        && virtual_host.table.methods_at(PATH).next().is_none()
+        && virtual_host.alias(PATH).is_none()
+}
+
+/// Returns the page in the form that a client prefers, with its type.
+pub(crate) fn page(
+    virtual_host: &VirtualHost,
+    base_url: &str,
+    headers: &HeaderMap,
+) -> (HeaderValue, Bytes) {
+    let apis: Vec<_> = virtual_host
+        .apis()
+        .map(|api| Entry::new(api, base_url))
+        .collect();
+    match Form::preferred(headers) {
+        Form::Html => (HTML, html(&apis).into()),
+        Form::Json => (reply::JSON, reply::json_bytes(&json!({"apis": apis}), true)),
+        Form::Text => (reply::TEXT, text(&apis).into()),
+    }
+}
+
+/// Returns the reply with a page.
+pub(crate) fn reply((content_type, page): (HeaderValue, Bytes)) -> Reply {
+    let mut reply = reply::reply(StatusCode::OK, content_type, page);
+    let headers = reply.headers_mut();
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CONTENT_SECURITY_POLICY, POLICY);
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    reply
+}
+
+/// The forms of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Html,
+    Json,
+    Text,
+}
+
+impl Form {
+    const NAMED: [(&'static str, Self); 3] = [
+        ("text/html", Self::Html),
+        ("application/json", Self::Json),
+        ("text/plain", Self::Text),
+    ];
+
+    /// Returns the form with the highest quality among those that `Accept` names, and of equals the
+    /// first; text if it names none, since command lines send `*/*`.
+    fn preferred(headers: &HeaderMap) -> Self {
+        let values = headers.get_all(ACCEPT).iter();
+        let texts = values.filter_map(|value| value.to_str().ok());
+        let ranges: Vec<_> = texts.flat_map(|text| text.split(',').map(range)).collect();
+        let mut best = (0.0, Self::Text);
+        for (name, form) in Self::NAMED {
+            let mut named = ranges.iter();
+            let found = named.find(|(range, _)| range.eq_ignore_ascii_case(name));
+            if let Some((_, quality)) = found
+                && *quality > best.0
+            {
+                best = (*quality, form);
+            }
+        }
+        best.1
+    }
+}
+
+/// Returns the media range of an element of `Accept`, and its quality (RFC 9110, 12.4.2).
+fn range(element: &str) -> (&str, f32) {
+    let mut parts = element.split(';').map(str::trim);
+    let range = parts.next().unwrap_or_default();
+    let quality =
+        parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+    let quality = quality.map_or(Ok(1.0), str::parse);
+    (range, quality.unwrap_or_default())
+}
+
+/// An API on the page.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry<'a> {
+    name: &'a str,
+    version: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    discovery_rest_url: String,
+    uploads: Vec<Upload<'a>>,
+    /// A command line that uploads something; `None` for an API without uploads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    example: Option<String>,
+}
+
+/// A method that takes media.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Upload<'a> {
+    id: &'a str,
+    http_method: &'a str,
+    url: String,
+}
+
+impl<'a> Entry<'a> {
+    fn new(api: &'a Api, base_url: &str) -> Self {
+        let document = api.document();
+        let takes_media = |method: &&Method| method.upload.is_some();
+        let methods = || api.methods().iter().map(|method| &**method);
+        let uploads = methods().filter(takes_media);
+        // One that can be typed as it is, if there is one.
+        let simplest = uploads
+            .clone()
+            .min_by_key(|method| method.template.variables().count() + query(method).count());
+        Self {
+            name: api.name(),
+            version: api.version(),
+            title: document.title.as_deref(),
+            description: document.description.as_deref(),
+            discovery_rest_url: document_url(api, base_url),
+            example: simplest.map(|method| command_line(method, base_url)),
+            uploads: uploads
+                .map(|method| Upload::new(method, base_url))
+                .collect(),
+        }
+    }
+
+    /// The title, or the name.
+    fn heading(&self) -> &str {
+        self.title
+            .filter(|title| !title.is_empty())
+            .unwrap_or(self.name)
+    }
+}
+
+impl<'a> Upload<'a> {
+    fn new(method: &'a Method, base_url: &str) -> Self {
+        Self {
+            id: &method.id,
+            http_method: method.http_method.as_str(),
+            url: upload_url(method, base_url),
+        }
+    }
+}
+
+/// Returns the URL of uploads, with the variables of its path in braces.
+fn upload_url(method: &Method, base_url: &str) -> String {
+    format!("{base_url}/upload/{}", method.template.as_str())
+}
+
+/// Returns the command line by which curl uploads a file.
+fn command_line(method: &Method, base_url: &str) -> String {
+    let mut url = format!("{}?uploadType=media", upload_url(method, base_url));
+    for name in query(method) {
+        let _ = write!(url, "&{name}={{{name}}}");
+    }
+    let (file, content_type) = sample(method);
+    format!(
+        "curl -X {} -T {file} -H {} {}",
+        method.http_method,
+        quoted(&format!("Content-Type: {content_type}")),
+        quoted(&url)
+    )
+}
+
+/// Returns the names of the parameters that an upload of media alone needs in its query: the required
+/// ones, and a name, which otherwise would be in the metadata.
+fn query(method: &Method) -> impl Iterator<Item = &str> {
+    let parameters = method.parameters.iter();
+    let parameters = parameters.filter(|parameter| parameter.location == Location::Query);
+    parameters
+        .filter(|parameter| parameter.required || parameter.name == "name")
+        .map(|parameter| parameter.name.as_str())
+}
+
+/// Returns the name of a file that the method takes, and its media type.
+fn sample(method: &Method) -> (&'static str, String) {
+    const SAMPLES: [(&str, &str); 6] = [
+        ("cow.jpg", "image/jpeg"),
+        ("cow.png", "image/png"),
+        ("cow.mp4", "video/mp4"),
+        ("cow.mp3", "audio/mpeg"),
+        ("cow.txt", "text/plain"),
+        ("cow.eml", "message/rfc822"),
+    ];
+    let Some(upload) = &method.upload else {
+        return ("FILE", "application/octet-stream".to_owned());
+    };
+    let known = SAMPLES
+        .iter()
+        .find(|(_, content_type)| upload.accepts(content_type));
+    if let Some((file, content_type)) = known {
+        return (file, (*content_type).to_owned());
+    }
+    let first = upload.accept.first().map(ToString::to_string);
+    let any = || "application/octet-stream".to_owned();
+    ("FILE", first.unwrap_or_else(any))
+}
+
+/// Returns one word of a shell's command line.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Returns text in which nothing is markup, also not within a quoted attribute.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+fn html(apis: &[Entry<'_>]) -> String {
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>Windlass</title>\n\
+         <style>{STYLE}</style>\n<h1>Windlass</h1>\n\
+         <p>An upload server. These APIs are served here:</p>\n"
+    );
+    for api in apis {
+        add_section(&mut page, api);
+    }
+    let _ = writeln!(page, "<p><small>{}</small></p>", escaped(HINT));
+    page
+}
+
+// Writing to a string cannot fail.
+fn add_section(page: &mut String, api: &Entry<'_>) {
+    let (name, version) = (escaped(api.name), escaped(api.version));
+    let heading = escaped(api.heading());
+    let _ = writeln!(page, "<h2>{heading} <small>{name} {version}</small></h2>");
+    if let Some(description) = api.description {
+        let _ = writeln!(page, "<p>{}</p>", escaped(description));
+    }
+    if api.uploads.is_empty() {
+        page.push_str("<p>No method takes media.</p>\n");
+    } else {
+        page.push_str("<table>\n");
+    }
+    for Upload {
+        id,
+        http_method,
+        url,
+    } in &api.uploads
+    {
+        let (id, url) = (escaped(id), escaped(url));
+        let _ = writeln!(page, "<tr><td>{id}<td><code>{http_method} {url}</code>");
+    }
+    if let Some(example) = &api.example {
+        let _ = writeln!(page, "</table>\n<pre>{}</pre>", escaped(example));
+    }
+    let url = escaped(&api.discovery_rest_url);
+    let _ = writeln!(page, "<p><a href=\"{url}\">Discovery document</a></p>");
+}
+
+fn text(apis: &[Entry<'_>]) -> String {
+    let mut page = "Windlass, an upload server. These APIs are served here:\n".to_owned();
+    for api in apis {
+        let (name, version) = (api.name, api.version);
+        let _ = writeln!(page, "\n{} ({name} {version})", api.heading());
+        for upload in &api.uploads {
+            let _ = writeln!(
+                page,
+                "  {}: {} {}",
+                upload.id, upload.http_method, upload.url
+            );
+        }
+        if let Some(example) = &api.example {
+            let _ = writeln!(page, "  {example}");
+        }
+        let _ = writeln!(page, "  {}", api.discovery_rest_url);
+    }
+    let _ = writeln!(page, "\n{HINT}");
+    page
+}
+
+#[cfg(test)]
+mod tests;
