@@ -15,9 +15,10 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::{Ready, ready};
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::Either;
@@ -249,6 +250,7 @@ impl ServerMetrics {
         self.live.0.set(sources).ok();
         let mut recorder = Recorder {
             methods: Vec::new(),
+            names: Vec::new(),
             by_id: HashMap::new(),
             durations: UploadType::ALL.map(|upload_type| {
                 let upload_type = upload_type.label();
@@ -263,6 +265,7 @@ impl ServerMetrics {
             // A request to a session that does not exist belongs to no method.
             let counters = self.of_method(name, name == NOT_METHODS[OTHER]);
             recorder.methods.push(counters);
+            recorder.names.push(name.to_owned());
         }
         for method in apis.served().flat_map(|served| served.api.methods()) {
             // Hosts and versions of an API may have methods of the same id, which are one series.
@@ -271,6 +274,7 @@ impl ServerMetrics {
                 recorder.by_id.insert(method.id.clone(), index);
                 let counters = self.of_method(&method.id, method.upload.is_some());
                 recorder.methods.push(counters);
+                recorder.names.push(method.id.clone());
             }
         }
         recorder
@@ -302,6 +306,8 @@ impl ServerMetrics {
 pub(crate) struct Recorder {
     /// The counters of each value of the label `method`, as [`ServerMetrics::of_method`] orders them.
     methods: Vec<Vec<Counter>>,
+    /// The values of the label `method`.
+    names: Vec<String>,
     by_id: HashMap<String, MethodIndex>,
     /// By the number of the type of upload.
     durations: [Histogram; UploadType::ALL.len()],
@@ -320,17 +326,21 @@ pub(crate) struct RequestRecord {
     method: AtomicUsize,
     upload_type: AtomicU8,
     status: usize,
+    /// The bytes of its body, if its reply will be logged: the body shares the counter.
+    logged_bytes: Option<Arc<AtomicU64>>,
 }
 
 impl RequestRecord {
-    /// Begins to count a request that belongs to no method as yet.
-    pub(crate) fn begin(recorder: &Arc<Recorder>) -> Self {
+    /// Begins to count a request that belongs to no method as yet. `is_logged` is whether its reply will
+    /// be logged: only then it counts its own bytes, for which it allocates.
+    pub(crate) fn begin(recorder: &Arc<Recorder>, is_logged: bool) -> Self {
         Self {
             recorder: Arc::clone(recorder),
             begun: Instant::now(),
             method: AtomicUsize::new(OTHER),
             upload_type: AtomicU8::new(UploadType::None as u8),
             status: ABORTED,
+            logged_bytes: is_logged.then(Arc::default),
         }
     }
 
@@ -340,11 +350,31 @@ impl RequestRecord {
         body: B,
     ) -> InspectFrame<B, impl FnMut(&http_body::Frame<Bytes>) + Send + use<B>> {
         let counter = self.recorder.received_bytes.clone();
+        let logged_bytes = self.logged_bytes.clone();
         body.inspect_frame(move |frame| {
             if let Some(data) = frame.data_ref() {
                 counter.inc_by(data.len() as u64);
+                if let Some(bytes) = &logged_bytes {
+                    bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+                }
             }
         })
+    }
+
+    /// Returns the value of the label `method`: the id of a method, or what else is asked for.
+    pub(crate) fn method_name(&self) -> &str {
+        &self.recorder.names[self.method.load(Ordering::Relaxed)]
+    }
+
+    /// Returns the bytes of the body that have arrived, if they are logged.
+    pub(crate) fn received_bytes(&self) -> Option<u64> {
+        let bytes = self.logged_bytes.as_ref()?;
+        Some(bytes.load(Ordering::Relaxed))
+    }
+
+    /// Returns the time since the head of the request.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
     }
 
     /// Records the id of the method that the request calls.

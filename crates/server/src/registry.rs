@@ -70,6 +70,17 @@ impl ServedApi {
     }
 }
 
+impl fmt::Display for ServedApi {
+    /// Writes what people read: `farm v1`, or `farm v1 on farm.example`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.api.name(), self.api.version())?;
+        match &self.host {
+            Some(host) => write!(f, " on {host}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl fmt::Debug for ServedApi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ServedApi({}:{}", self.api.name(), self.api.version())?;
@@ -206,6 +217,17 @@ impl Registry {
         let served = self.on(host).api(name, version)?;
         let method = served.api.method(id)?;
         (served.host.as_ref() == host).then_some(ServedMethod { served, method })
+    }
+}
+
+impl fmt::Display for Registry {
+    /// Writes the APIs, separated by commas.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, served) in self.served().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{served}")?;
+        }
+        Ok(())
     }
 }
 

@@ -11,6 +11,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{Request, Response, StatusCode, Version};
+use http_body::Body as _;
 use http_body_util::Full;
 use tower_service::Service;
 use windlass_proto::dialect::{Dialect, Google};
@@ -92,7 +93,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (head, body) = request.into_parts();
-    let record = RequestRecord::begin(&server.metrics);
+    let record = begin_record(&server);
     let body = record.received(body);
     let sent_bytes = server.metrics.sent_bytes.clone();
     let exchange = exchange(server, head, body, record);
@@ -108,7 +109,7 @@ fn answer_call(
     head: Parts,
     call: Result<Bytes, Error>,
 ) -> BoxFuture<'static, Reply> {
-    let record = RequestRecord::begin(&server.metrics);
+    let record = begin_record(&server);
     match call {
         Ok(body) => {
             let exchange = exchange(server, head, Full::new(body), record);
@@ -119,6 +120,7 @@ fn answer_call(
                 id: context_of(&server, &head).id,
                 principal: None,
                 dialect: &Google,
+                record: &record,
             };
             let reply = reply_to(&head, &about, &server, Err(error), true);
             record.answered(reply.status());
@@ -199,6 +201,7 @@ where
             id,
             principal,
             dialect: &*dialect,
+            record: &record,
         };
         let mut reply = reply_to(&head, &about, &server, result, read_to_end.is_set());
         marks.add_to(&mut reply);
@@ -227,6 +230,11 @@ struct About<'a> {
     id: RequestId,
     principal: Option<Principal>,
     dialect: &'a dyn Dialect,
+    record: &'a RequestRecord,
+}
+
+fn begin_record(server: &ServerState) -> RequestRecord {
+    RequestRecord::begin(&server.metrics, tracing::enabled!(tracing::Level::INFO))
 }
 
 /// Writes into the audit log that a request is refused because of its credentials.
@@ -273,13 +281,23 @@ fn reply_to(
     if is_last && head.version < Version::HTTP_2 {
         reply::close(&mut reply);
     }
+    log(head, about, &reply);
+    reply
+}
+
+/// Writes the line of a request. The path is without its query, which may have the URI of a session or
+/// a token; the bytes and the time are those until the head of the reply.
+fn log(head: &Parts, about: &About<'_>, reply: &Reply) {
     tracing::info!(
         id = %about.id,
         principal = about.principal.as_ref().map(Principal::id),
-        method = %head.method,
+        http_method = %head.method,
         path = head.uri.path(),
+        method = about.record.method_name(),
         status = reply.status().as_u16(),
+        received = about.record.received_bytes(),
+        sent = reply.body().size_hint().exact(),
+        ms = (about.record.elapsed().as_secs_f64() * 1e6).round() / 1e3,
         "answered"
     );
-    reply
 }

@@ -203,7 +203,8 @@ async fn serve(
     let store_options = settings.store.clone().metrics(store_metrics);
     // Opening blocks this thread, but no other task runs yet.
     let store = LocalStore::open(&settings.data, store_options)?;
-    log_start(&settings, &apis);
+    warn_of_dangers(&settings);
+    let names = apis.to_string();
     let authorize = reloadable.authorize();
     let dev_tokens = reloadable.dev_tokens();
     let stores = Stores {
@@ -221,12 +222,16 @@ async fn serve(
     let server = builder.build()?;
     let metrics = Arc::new(metrics);
     let listener = secured(listener, &reloadable, acme.as_ref());
+    let data = settings.data.display();
+    let version = env!("CARGO_PKG_VERSION");
+    let scheme = listener.scheme();
+    tracing::info!(
+        version,
+        "serving {names} at {scheme}://{address}, with the data in {data}"
+    );
     let renewal = acme.map(|acme| acme.start(&settings.data, acme_metrics));
     reloadable.reload_on_sighup().map_err(Error::Signals)?;
-    output::announce(format_args!(
-        "listening on {}://{address}",
-        listener.scheme()
-    ));
+    output::announce(format_args!("listening on {scheme}://{address}"));
     let has_own_listener = own_listener.is_some();
     if let Some((listener, address)) = own_listener {
         output::announce(format_args!("metrics on http://{address}/metrics"));
@@ -327,9 +332,7 @@ async fn listen(
     Ok((listener, chosen))
 }
 
-fn log_start(settings: &Settings, apis: &Registry) {
-    let data = settings.data.display();
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), ?apis, %data, "serving");
+fn warn_of_dangers(settings: &Settings) {
     if settings.dev_tokens {
         tracing::warn!("tokens for tests are given to everybody who asks, at /token");
     }

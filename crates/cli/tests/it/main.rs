@@ -35,6 +35,7 @@ mod hosts;
 mod http2;
 mod index_page;
 mod kill;
+mod log;
 mod memory;
 mod metrics;
 mod multipart;
