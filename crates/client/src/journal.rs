@@ -329,10 +329,13 @@ impl LockedRecord {
     }
 
     /// Records the number of committed bytes. Writes it, without a sync, at most once per second. A number
-    /// that comes earlier is not written; if the upload fails, [`write_progress`](Self::write_progress)
-    /// writes the latest one. The number is for display only, because an upload that continues queries
+    /// that comes earlier is not written; if the upload fails, the latest one is. The number is for display only, because an upload that continues queries
     /// the server.
-    pub(crate) fn set_committed(&mut self, offset: u64) -> Result<(), JournalError> {
+    ///
+    /// # Errors
+    ///
+    /// The file of the progress cannot be written.
+    pub fn set_committed(&mut self, offset: u64) -> Result<(), JournalError> {
         self.record.committed = offset;
         self.record.updated = now();
         let due = |progress_written: Instant| progress_written.elapsed() >= PROGRESS_INTERVAL;

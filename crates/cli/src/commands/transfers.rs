@@ -2,6 +2,7 @@
 //! of each.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::time::Duration;
@@ -31,7 +32,43 @@ pub(super) struct Job {
 pub(super) type Work = Pin<Box<dyn Future<Output = Result<Uploaded, Error>> + Send>>;
 
 /// Committed bytes, by the id of the upload.
-type Committed = HashMap<String, u64>;
+type Committed = HashMap<RecordId, u64>;
+
+/// How many uploads have ended in which way.
+#[derive(Debug, Default)]
+struct Tally {
+    all: usize,
+    uploaded: usize,
+    failed: usize,
+}
+
+impl Tally {
+    fn add(&mut self, result: &Result<Uploaded, Error>) {
+        match result {
+            Ok(_) => self.uploaded += 1,
+            Err(_) => self.failed += 1,
+        }
+    }
+}
+
+impl fmt::Display for Tally {
+    /// Writes `18 of 20 uploaded, 2 failed`. Uploads that have not ended were stopped.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            all,
+            uploaded,
+            failed,
+        } = self;
+        write!(f, "{uploaded} of {all} uploaded")?;
+        if *failed > 0 {
+            write!(f, ", {failed} failed")?;
+        }
+        match all - uploaded - failed {
+            0 => Ok(()),
+            stopped => write!(f, ", {stopped} stopped"),
+        }
+    }
+}
 
 /// The context for reports about uploads.
 #[derive(Debug)]
@@ -45,12 +82,30 @@ pub(super) struct Transfers {
 }
 
 impl Transfers {
-    /// Runs all jobs, at most `at_once` at a time. Returns the exit code of the worst.
+    /// Runs all jobs, at most `at_once` at a time, and sums up several. Returns the exit code of the worst.
     pub(super) async fn run(
         &self,
         jobs: Vec<Job>,
         at_once: NonZeroUsize,
+        signals: Signals,
+    ) -> Code {
+        let mut tally = Tally {
+            all: jobs.len(),
+            ..Tally::default()
+        };
+        let worst = self.run_all(jobs, at_once, signals, &mut tally).await;
+        if tally.all > 1 {
+            self.display.note(&tally.to_string());
+        }
+        worst
+    }
+
+    async fn run_all(
+        &self,
+        jobs: Vec<Job>,
+        at_once: NonZeroUsize,
         mut signals: Signals,
+        tally: &mut Tally,
     ) -> Code {
         let handles: Vec<_> = jobs.iter().map(|job| job.handle.clone()).collect();
         let mut unfinished: Vec<_> = handles.iter().map(|_| true).collect();
@@ -77,6 +132,7 @@ impl Transfers {
                 None => return worst,
                 Some(Ok((index, result))) => {
                     unfinished[index] = false;
+                    tally.add(&result);
                     worst = worst.max(self.ended(&handles[index], result));
                 }
                 Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
@@ -166,7 +222,7 @@ impl Transfers {
         let (message, hint) = match (handle.last(), &upload) {
             (None, _) => ("not begun".to_owned(), None),
             (Some(view), Some(id)) => {
-                let committed = committed.get(&id.to_string()).copied();
+                let committed = committed.get(id).copied();
                 let much = display::committed(committed.unwrap_or(view.committed), view.total);
                 let hint = self
                     .resume_command(id)
@@ -191,8 +247,8 @@ impl Transfers {
     }
 
     /// Returns the committed bytes of these uploads, as far as the servers reply within the time
-    /// limit. They also commit bytes that arrived before the connections were cut. All servers are
-    /// queried at once.
+    /// limit, and writes them into the journal. Servers also commit bytes that arrived before the
+    /// connections were cut. All are queried at once.
     async fn committed(&self, handles: &[&ProgressHandle]) -> Committed {
         let mut asked = JoinSet::new();
         for (id, session) in self.sessions(handles) {
@@ -203,14 +259,29 @@ impl Transfers {
         let mut committed = Committed::new();
         while let Ok(Some(answer)) = timeout_at(deadline, asked.join_next()).await {
             if let Ok((id, Ok(Status::Active { committed: bytes }))) = answer {
+                self.record(&id, bytes);
                 committed.insert(id, bytes);
             }
         }
         committed
     }
 
+    /// Writes the committed bytes of an upload into the journal, so that later commands show the same
+    /// number as this one. They are for display, so an error is only logged.
+    fn record(&self, id: &RecordId, committed: u64) {
+        let Some((journal, _)) = &self.journal else {
+            return;
+        };
+        let written = journal
+            .lock(id)
+            .and_then(|mut locked| locked.set_committed(committed));
+        if let Err(error) = written {
+            tracing::debug!(%id, %error, "the committed bytes are not in the journal");
+        }
+    }
+
     /// Returns the sessions of these uploads.
-    fn sessions(&self, handles: &[&ProgressHandle]) -> Vec<(String, SessionUri)> {
+    fn sessions(&self, handles: &[&ProgressHandle]) -> Vec<(RecordId, SessionUri)> {
         let ids: HashSet<_> = handles
             .iter()
             .filter_map(|handle| handle.upload())
@@ -221,9 +292,7 @@ impl Transfers {
         let found = super::journal::unfinished(journal).unwrap_or_default();
         let records = found.records.into_iter();
         let records = records.filter(|record| ids.contains(&record.id));
-        records
-            .map(|record| (record.id.to_string(), record.session))
-            .collect()
+        records.map(|record| (record.id, record.session)).collect()
     }
 }
 
@@ -231,4 +300,26 @@ impl Transfers {
 pub(super) fn with_progress(upload: Upload, handle: &ProgressHandle) -> Upload {
     let handle = handle.clone();
     upload.on_progress(move |progress| handle.show(&View::from(progress)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tally_names_what_has_failed_and_what_was_stopped() {
+        for (all, uploaded, failed, expected) in [
+            (2, 2, 0, "2 of 2 uploaded"),
+            (20, 18, 2, "18 of 20 uploaded, 2 failed"),
+            (20, 3, 1, "3 of 20 uploaded, 1 failed, 16 stopped"),
+            (2, 1, 0, "1 of 2 uploaded, 1 stopped"),
+        ] {
+            let tally = Tally {
+                all,
+                uploaded,
+                failed,
+            };
+            assert_eq!(tally.to_string(), expected);
+        }
+    }
 }

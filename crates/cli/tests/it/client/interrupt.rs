@@ -33,6 +33,11 @@ fn an_interrupt_leaves_the_upload_and_says_how_to_carry_on() {
     let id = failed["upload"].as_str().expect("an id");
     ran.says(&format!("hint: `windlass resume {id}` carries on"));
     ran.says("film.mp4: stopped; ");
+    // What the server said is what later commands say.
+    let (_, stopped) = ran.stderr.split_once("stopped; ").expect("it was said");
+    let (much, _) = stopped.split_once(" committed").expect("it was said");
+    let listed = client_dir.run(&["uploads"]).expect(0).stdout;
+    assert!(listed.contains(much), "{much}: {listed}");
     let resumed = client_dir.run(&["resume", id]).expect(0);
     assert_media(farm(), &resumed.json(), MEDIA);
 }

@@ -194,6 +194,22 @@ fn several_sources_go_at_once_and_all_are_tried() {
 }
 
 #[test]
+fn several_sources_are_summed_up_for_people() {
+    let client_dir = ClientDir::new();
+    client_dir.media("0.jpg", Media::new(11, 100));
+    let url = uploads(farm());
+    let words = ["upload", "0.jpg", "none.jpg", &url];
+    let ran = client_dir.run(&words).expect(3);
+    assert!(
+        ran.stderr.ends_with("1 of 2 uploaded, 1 failed\n"),
+        "{}",
+        ran.stderr
+    );
+    let alone = client_dir.run(&["upload", "0.jpg", &url]).expect(0);
+    assert!(!alone.stderr.contains(" of 1 "), "{}", alone.stderr);
+}
+
+#[test]
 fn progress_events_have_their_fields_and_never_go_back() {
     let client_dir = ClientDir::new();
     client_dir.media("film.mp4", LARGE);
