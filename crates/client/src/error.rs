@@ -132,16 +132,24 @@ pub(crate) enum ErrorCause {
 }
 
 impl ErrorCause {
-    /// Returns whether the server's certificate is invalid, or the server has refused the client's.
-    fn is_untrusted(&self) -> bool {
-        let transport_error = match self {
+    fn transport_error(&self) -> Option<&TransportError> {
+        match self {
             Self::Transport(error) => Some(error),
             Self::Download(DownloadError::Connection(error)) => error.downcast_ref(),
             _ => None,
-        };
+        }
+    }
+
+    /// Returns whether each connection will fail in the same way: the server's certificate is invalid,
+    /// the server has refused the client's, or it does not speak TLS.
+    fn is_permanent(&self) -> bool {
         matches!(
-            transport_error,
-            Some(TransportError::Untrusted { .. } | TransportError::CertificateRefused { .. })
+            self.transport_error(),
+            Some(
+                TransportError::Untrusted { .. }
+                    | TransportError::NotTls { .. }
+                    | TransportError::CertificateRefused { .. }
+            )
         )
     }
 
@@ -277,10 +285,11 @@ impl Error {
     }
 
     /// Returns whether the same call may succeed later, without a change of arguments, files or
-    /// tokens. `false` for an invalid certificate, and for one of the client that is missing or refused.
+    /// tokens. `false` for an invalid certificate, for one of the client that is missing or refused, and
+    /// for a server that does not speak TLS.
     pub fn is_retryable(&self) -> bool {
         match self.kind() {
-            Kind::Connection if self.0.cause.is_untrusted() => false,
+            Kind::Connection if self.0.cause.is_permanent() => false,
             Kind::Connection
             | Kind::Unavailable
             | Kind::Timeout
@@ -297,6 +306,12 @@ impl Error {
             | Kind::Mismatch
             | Kind::Target => false,
         }
+    }
+
+    /// Returns whether the server at an `https` URL replied without TLS.
+    pub fn is_not_tls(&self) -> bool {
+        let error = self.0.cause.transport_error();
+        matches!(error, Some(TransportError::NotTls { .. }))
     }
 
     /// Returns the session in which a later attempt can continue, if any. It is a credential.
@@ -351,9 +366,14 @@ mod tests {
             host: "farm".to_owned(),
             source: "certificate required".into(),
         };
+        let not_tls = TransportError::NotTls {
+            host: "farm".to_owned(),
+            source: "corrupt message".into(),
+        };
         let download = DownloadError::Connection(untrusted().into());
         for error in [
             Error::new(untrusted()),
+            Error::new(not_tls),
             Error::new(refused),
             Error::new(download),
         ] {

@@ -106,6 +106,15 @@ pub enum TransportError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The server at an `https` URL replies without TLS. No request was sent. A retry does not help.
+    #[error("{host} does not speak TLS")]
+    NotTls {
+        /// Host and port.
+        host: String,
+        /// Cause of the error.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The server demands a certificate of the client, or refuses the one that it got. No request was
     /// carried out. A retry does not help.
     #[error("{host} demands a client certificate, or refuses the one that it got")]

@@ -231,6 +231,7 @@ impl<'a> UploadDriver<'a> {
             }
             Err(
                 fatal @ (TransportError::Untrusted { .. }
+                | TransportError::NotTls { .. }
                 | TransportError::CertificateRefused { .. }),
             ) => Err(fatal.into()),
             Err(last_error) => {

@@ -82,6 +82,9 @@ const CERTIFICATES: &str = "--client-cert has the client's own certificate; SSL_
 
 /// Returns a hint for the user.
 pub(super) fn hint(error: &Error, context: HintContext) -> Option<String> {
+    if error.is_not_tls() {
+        return Some("use an http:// URL, or the port at which the server speaks TLS".to_owned());
+    }
     if error.kind() == Kind::Connection && !error.is_retryable() {
         return Some(CERTIFICATES.to_owned());
     }

@@ -262,6 +262,7 @@ impl From<TransportError> for AttemptError {
             | TransportError::Silent { .. } => Self::transient(DownloadError::connection(error)),
             TransportError::SetUp(_)
             | TransportError::Untrusted { .. }
+            | TransportError::NotTls { .. }
             | TransportError::CertificateRefused { .. }
             | TransportError::Media(_)
             | TransportError::ReplyTooLong { .. } => {

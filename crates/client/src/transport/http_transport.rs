@@ -22,7 +22,9 @@ use http::HeaderValue;
 use http::header::CONTENT_LENGTH;
 use rustls::client::{Resumption, WantsClientCert};
 use rustls::crypto::ring;
-use rustls::{AlertDescription, ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
+use rustls::{
+    AlertDescription, ClientConfig, ConfigBuilder, InvalidMessage, RootCertStore, WantsVerifier,
+};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::time::timeout;
 
@@ -189,9 +191,13 @@ impl Connections {
         }
         let is_certificate_error = is_certificate_error(&error);
         let is_refused = is_certificate_refused(&error);
+        let is_not_tls = is_not_tls(&error);
         let source = error.without_url().into();
         if is_refused {
             return TransportError::CertificateRefused { host, source };
+        }
+        if is_not_tls {
+            return TransportError::NotTls { host, source };
         }
         match (is_certificate_error, connected) {
             (true, _) => TransportError::Untrusted { host, source },
@@ -277,14 +283,33 @@ fn outgoing(request: Request, progress: &Arc<RequestProgress>) -> reqwest::Reque
 
 /// Returns whether an error means that the server's certificate is invalid.
 fn is_certificate_error(error: &(dyn StdError + 'static)) -> bool {
+    has_tls_error(error, |error| {
+        matches!(error, rustls::Error::InvalidCertificate(_))
+    })
+}
+
+/// Returns whether an error means that the server replied without TLS: what it sent does not begin as
+/// TLS records do.
+fn is_not_tls(error: &(dyn StdError + 'static)) -> bool {
+    let not_tls = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);
+    has_tls_error(error, |error| *error == not_tls)
+}
+
+/// Returns whether an error, or one of its causes, is an error of TLS that is wanted.
+fn has_tls_error(
+    error: &(dyn StdError + 'static),
+    is_wanted: impl Fn(&rustls::Error) -> bool + Copy,
+) -> bool {
     if let Some(error) = error.downcast_ref::<rustls::Error>() {
-        return matches!(error, rustls::Error::InvalidCertificate(_));
+        return is_wanted(error);
     }
     // `io::Error::source` skips the error inside and returns the source of that error, so the error
     // inside is examined separately.
     let inside = error.downcast_ref().and_then(io::Error::get_ref);
-    inside.is_some_and(|inside| is_certificate_error(inside))
-        || error.source().is_some_and(is_certificate_error)
+    inside.is_some_and(|inside| has_tls_error(inside, is_wanted))
+        || error
+            .source()
+            .is_some_and(|source| has_tls_error(source, is_wanted))
 }
 
 /// The alerts by which a server refuses a client's certificate, or demands one (RFC 8446, section 6.2).

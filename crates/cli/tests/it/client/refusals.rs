@@ -198,3 +198,18 @@ fn reply_of_an_ordinary_call_is_not_an_upload() {
         ran.says(text);
     }
 }
+
+#[test]
+fn https_url_of_a_port_without_tls_ends_at_once_with_a_hint() {
+    let client_dir = ClientDir::new();
+    client_dir.media("cow.jpg", Media::new(66, 6 << 20));
+    let secure = uploads(farm()).replace("http://", "https://");
+    let download = ["download", &secure, "-o", "copy.jpg"];
+    for words in [&["upload", "cow.jpg", &secure][..], &download] {
+        let ran = client_dir.run(words).expect(4);
+        ran.says("does not speak TLS");
+        ran.says("hint: use an http:// URL");
+        assert!(!ran.stderr.contains("waiting"), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("given up"), "{}", ran.stderr);
+    }
+}
