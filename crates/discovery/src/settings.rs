@@ -22,6 +22,9 @@ pub struct Settings {
     /// Whether a multipart upload may have a third part: a JSON object of checksums of the media, as
     /// Cloud Storage takes it. Default: no, two parts only.
     pub checksum_part: bool,
+    /// Whether writes must fit the schemas: required fields and bounds. Default: no, because published
+    /// documents say less than their services accept. The short form sets it.
+    pub enforce_schemas: bool,
     /// The digests that resources show beyond CRC32C, by collection (`animals`), or by the id of a
     /// method (`gmail.users.messages.send`), which wins.
     pub digests: BTreeMap<String, Vec<Digest>>,

@@ -88,6 +88,7 @@ impl ShortForm {
             created_status: self.created_status,
             access: self.access,
             checksum_part: self.checksum_part,
+            enforce_schemas: true,
             digests: of_collections.chain(of_methods).collect(),
         }
     }

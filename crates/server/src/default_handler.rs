@@ -8,6 +8,7 @@
 //! the request schema (`schema_validation`). A reply has the form of the response schema
 //! (`response_shape`), with the fields that the server fills in (`fields`).
 
+mod enforcement;
 mod fields;
 mod operation;
 mod response_shape;
@@ -22,6 +23,7 @@ use windlass_store::{Media, Resource, ResourceChange};
 
 use crate::handler::{Answer, ApiHandler, Call, Rejection, Uploaded, first_version};
 
+use enforcement::{check_new, check_replaced};
 use fields::{UpdateMask, client_fields, etag, fields_of, fields_to_bytes, updated};
 use operation::{
     CallContext, Operation, ResourceKey, chosen_id, is_query_parameter, not_implemented,
@@ -42,11 +44,25 @@ impl ApiHandler for DefaultHandler {
         client_fields(call)?;
         UpdateMask::of(call)?;
         match Operation::of(call)? {
-            Operation::Update(named) | Operation::Patch(named) => {
-                find_existing(call, &[named]).await.map(drop)
+            Operation::Update(named) => {
+                let old = find_existing(call, &[named]).await?;
+                replaced(call, old, Upload::Started, fields::updated).map(drop)
             }
-            Operation::Insert(collection) => available_id(call, &collection).await.map(drop),
-            _ => Ok(()),
+            Operation::Patch(named) => {
+                let old = find_existing(call, &[named]).await?;
+                replaced(call, old, Upload::Started, fields::patched).map(drop)
+            }
+            Operation::Insert(collection) => {
+                let id = available_id(call, &collection).await?;
+                inserted(call, collection, id, None).map(drop)
+            }
+            Operation::Attach(named) => {
+                match call.lookup.resource(&named.collection, &named.id).await? {
+                    None => inserted(call, named.collection, named.id, None).map(drop),
+                    Some(old) => replaced(call, old, Upload::Started, fields::patched).map(drop),
+                }
+            }
+            Operation::Get(_) | Operation::List(_) | Operation::Delete(_) => Ok(()),
         }
     }
 
@@ -133,6 +149,17 @@ fn insert(
     id: String,
     media: Option<Media>,
 ) -> Result<Answer, Rejection> {
+    let resource = inserted(call, collection, id, media)?;
+    Ok(changed(call, ResourceChange::Insert(resource)))
+}
+
+/// Returns the new resource of an insertion.
+fn inserted(
+    call: &Call<'_>,
+    collection: String,
+    id: String,
+    media: Option<Media>,
+) -> Result<Resource, Rejection> {
     let own = updated(Map::new(), client_fields(call)?);
     let resource = Resource {
         collection,
@@ -144,7 +171,8 @@ fn insert(
         updated: call.now,
         owner: None,
     };
-    Ok(changed(call, ResourceChange::Insert(resource)))
+    check_new(call, &resource, &own)?;
+    Ok(resource)
 }
 
 /// Attaches media to a resource, and creates the resource if it does not exist.
@@ -170,25 +198,52 @@ fn replace(
     change: Fields,
 ) -> Result<Answer, Rejection> {
     let expected = old.version;
-    let mask = UpdateMask::of(call)?;
-    // Media alone says nothing about the fields.
-    let only_media = media.is_some() && call.metadata.is_empty();
-    let body = match mask {
-        Some(mask) => fields_to_bytes(&mask.apply(fields_of(&old), client_fields(call)?)),
-        None if only_media => old.body,
-        None => fields_to_bytes(&change(fields_of(&old), client_fields(call)?)),
-    };
-    let resource = Resource {
-        version: expected + 1,
-        body,
-        media: media.or(old.media),
-        updated: call.now,
-        ..old
-    };
+    let upload = media.map_or(Upload::None, Upload::Finished);
+    let resource = replaced(call, old, upload, change)?;
     Ok(changed(
         call,
         ResourceChange::Replace { resource, expected },
     ))
+}
+
+/// The media of a change.
+enum Upload {
+    /// The change has none.
+    None,
+    /// It is still to come.
+    Started,
+    Finished(Media),
+}
+
+/// Returns the resource after a change of its fields, its media, or both.
+fn replaced(
+    call: &Call<'_>,
+    old: Resource,
+    upload: Upload,
+    change: Fields,
+) -> Result<Resource, Rejection> {
+    let mask = UpdateMask::of(call)?;
+    // Media alone says nothing about the fields.
+    let only_media = !matches!(upload, Upload::None) && call.metadata.is_empty();
+    let fields = match mask {
+        Some(mask) => Some(mask.apply(fields_of(&old), client_fields(call)?)),
+        None if only_media => None,
+        None => Some(change(fields_of(&old), client_fields(call)?)),
+    };
+    if let Some(fields) = &fields {
+        check_replaced(call, &old, fields)?;
+    }
+    let media = match upload {
+        Upload::Finished(media) => Some(media),
+        Upload::None | Upload::Started => old.media,
+    };
+    Ok(Resource {
+        version: old.version + 1,
+        body: fields.map_or(old.body, |fields| fields_to_bytes(&fields)),
+        media,
+        updated: call.now,
+        ..old
+    })
 }
 
 fn delete(call: &Call<'_>, resource: Resource) -> Answer {

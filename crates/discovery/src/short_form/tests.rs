@@ -402,3 +402,11 @@ fn what_only_the_document_shows_is_checked_there() {
         "name: `a/b` is not a name of letters, digits, `.`, `_` and `-` that begins with a letter or digit"
     );
 }
+
+#[test]
+fn schemas_of_the_short_form_are_enforced_and_those_of_documents_are_not() {
+    let own = Api::from_toml(FARM).unwrap();
+    assert!(own.settings().enforce_schemas);
+    let published = Api::from_document(own.document().clone()).unwrap();
+    assert!(!published.settings().enforce_schemas);
+}

@@ -269,7 +269,9 @@ pub(super) fn response_schema<'a>(call: &Call<'a>) -> Option<&'a Schema> {
     call.api.schema(call.method.response.as_deref()?)
 }
 
-/// Fills in required fields that have no value.
+/// Fills in required fields that have no value, for APIs whose writes need not have them: typed clients
+/// of published APIs fail on a reply without them. Where writes must have them, a value that nobody
+/// sent would be made up.
 ///
 /// Fields of a time get `now`.
 pub(super) fn add_required(
@@ -278,6 +280,9 @@ pub(super) fn add_required(
     shown: &mut Map<String, Value>,
     now: Timestamp,
 ) {
+    if call.api.settings().enforce_schemas {
+        return;
+    }
     for (name, property) in required(call, schema) {
         if !shown.contains_key(name) {
             let value = Placeholder { call, now }.value(property, 0);

@@ -33,7 +33,7 @@ pub(super) struct SchemaValidation<'a> {
 
 /// The path of a value in the JSON.
 #[derive(Clone, Copy)]
-enum Path<'a> {
+pub(super) enum Path<'a> {
     Root,
     Field(&'a Path<'a>, &'a str),
     Element(&'a Path<'a>, usize),

@@ -4,6 +4,7 @@ mod batches;
 mod concatenations;
 mod dialects;
 mod embedding;
+mod enforced;
 mod failures;
 mod faults;
 mod fenced;
