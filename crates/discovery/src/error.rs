@@ -254,6 +254,16 @@ pub enum ShortFormError {
         /// The line of the method, counted from 1.
         line: usize,
     },
+    /// A bound of a field does not suit its type, contradicts another one, or is no bound.
+    #[error("line {line}: `{key}`: {problem}")]
+    Field {
+        /// The key, e.g. `schemas.Message.raw`.
+        key: String,
+        /// The mistake.
+        problem: String,
+        /// The line of the field, counted from 1.
+        line: usize,
+    },
     /// A field, a request or a response is of a schema that is not there.
     #[error("line {line}: `{key}`: there is no schema `{schema}`")]
     UnknownSchema {

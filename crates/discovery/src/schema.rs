@@ -4,6 +4,7 @@
 //! against a schema here: it tells which fields a resource has, what they look like, and which
 //! `kind` a resource is.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -133,6 +134,51 @@ impl Schema {
             .fits(text)
     }
 
+    /// Returns the rule that a value breaks, such as `must be at most 8`, among `minimum`, `maximum`,
+    /// `minLength`, `maxLength` (in characters), `minItems` and `maxItems`; `None` if it breaks none.
+    pub fn broken_bound(&self, value: &Value) -> Option<String> {
+        if self.extra.is_empty() {
+            return None;
+        }
+        let number = match value {
+            Value::Number(number) => Some(number.to_string()),
+            Value::String(text) => Some(text.clone()),
+            _ => None,
+        };
+        let number = number.and_then(|number| {
+            let broken = |name, wrong| self.exceeds(name, &number, wrong);
+            broken("minimum", Ordering::Less).or_else(|| broken("maximum", Ordering::Greater))
+        });
+        number.or_else(|| match value {
+            Value::String(text) => self.broken_length(text.chars().count(), "Length", "characters"),
+            Value::Array(elements) => self.broken_length(elements.len(), "Items", "items"),
+            _ => None,
+        })
+    }
+
+    fn exceeds(&self, name: &str, number: &str, wrong: Ordering) -> Option<String> {
+        let bound = match self.extra.get(name)? {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let word = if wrong == Ordering::Less {
+            "least"
+        } else {
+            "most"
+        };
+        (compare(number, &bound)? == wrong).then(|| format!("must be at {word} {bound}"))
+    }
+
+    fn broken_length(&self, length: usize, what: &str, unit: &str) -> Option<String> {
+        let length = u64::try_from(length).ok()?;
+        let bound = |side| self.extra.get(&format!("{side}{what}"))?.as_u64();
+        match (bound("min"), bound("max")) {
+            (Some(min), _) if length < min => Some(format!("must have at least {min} {unit}")),
+            (_, Some(max)) if length > max => Some(format!("must have at most {max} {unit}")),
+            _ => None,
+        }
+    }
+
     /// The property of this name.
     pub fn property(&self, name: &str) -> Option<&Schema> {
         self.properties.get(name)
@@ -144,6 +190,15 @@ impl Schema {
     pub fn kind(&self) -> Option<&str> {
         self.property("kind")?.default.as_ref()?.as_str()
     }
+}
+
+/// Whole numbers are compared exactly: 64 bits do not fit a float.
+fn compare(number: &str, bound: &str) -> Option<Ordering> {
+    if let (Ok(number), Ok(bound)) = (number.parse::<i128>(), bound.parse::<i128>()) {
+        return Some(number.cmp(&bound));
+    }
+    let number: f64 = number.parse().ok()?;
+    number.partial_cmp(&bound.parse().ok()?)
 }
 
 /// A pattern that is compiled when it is first needed. It follows from the schema and is no part of

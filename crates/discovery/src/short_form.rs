@@ -15,6 +15,7 @@
 //!
 //! Unknown keys are errors. Errors show the line and the key.
 
+mod bounds;
 mod collection;
 mod fields;
 mod method;
@@ -320,7 +321,7 @@ impl ShortForm {
     }
 }
 
-/// Checks that the schemas that fields refer to exist.
+/// Checks that the schemas that fields refer to exist, and that bounds suit their fields.
 struct References<'a> {
     known: HashSet<String>,
     text: &'a str,
@@ -333,6 +334,13 @@ impl References<'_> {
         fields: &Fields<N>,
     ) -> Result<(), ShortFormError> {
         fields.iter().try_for_each(|(name, field)| {
+            if let Some(problem) = field.get_ref().problem() {
+                return Err(ShortFormError::Field {
+                    key: format!("{key}.{name}"),
+                    problem,
+                    line: line_of(field, self.text),
+                });
+            }
             let Some(schema) = field.get_ref().reference() else {
                 return Ok(());
             };

@@ -12,6 +12,8 @@ use thiserror::Error;
 use crate::document::ParameterDescription;
 use crate::schema::{Annotations, Schema};
 
+use super::bounds::{Bounds, Container};
+
 /// The types of JSON.
 const JSON_TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "object", "any"];
 
@@ -32,6 +34,12 @@ struct FieldTable {
     #[serde(default, rename = "enum")]
     allowed_values: Vec<String>,
     pattern: Option<String>,
+    #[serde(default, deserialize_with = "scalar")]
+    min: Option<String>,
+    #[serde(default, deserialize_with = "scalar")]
+    max: Option<String>,
+    min_length: Option<u64>,
+    max_length: Option<u64>,
     #[serde(default, deserialize_with = "scalar")]
     default: Option<String>,
     #[serde(default)]
@@ -57,12 +65,6 @@ enum Element {
     Schema(SchemaName),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Container {
-    Array,
-    Map,
-}
-
 #[derive(Debug, Error)]
 #[error(
     "`{written}` is not a type; use string, integer, number, boolean, object, any or the name of a schema, \
@@ -80,13 +82,15 @@ impl Field {
             format: table.format.clone(),
             allowed_values: table.allowed_values.clone(),
             pattern: table.pattern.clone(),
+            extra: self.bounds().of_value(),
             ..table.field_type.element.schema()
         };
         let containers = table.field_type.containers.iter();
-        let whole = containers.fold(element, |inner, container| match container {
+        let mut whole = containers.fold(element, |inner, container| match container {
             Container::Array => Schema::array_of(inner),
             Container::Map => Schema::map_of(inner),
         });
+        whole.extra.extend(self.bounds().of_length());
         Schema {
             description: table.description.clone(),
             default: table.default.clone().map(Value::String),
@@ -94,6 +98,28 @@ impl Field {
             required: table.required,
             annotations: table.annotations(api_name),
             ..whole
+        }
+    }
+
+    /// The mistake in the bounds, if there is one.
+    pub(super) fn problem(&self) -> Option<String> {
+        self.bounds().problem()
+    }
+
+    fn bounds(&self) -> Bounds<'_> {
+        let Self(table) = self;
+        Bounds {
+            json_type: match &table.field_type.element {
+                Element::Json(json_type) => Some(json_type),
+                Element::Schema(_) => None,
+            },
+            format: table.format.as_deref(),
+            container: table.field_type.containers.last().copied(),
+            min: table.min.as_deref(),
+            max: table.max.as_deref(),
+            min_length: table.min_length,
+            max_length: table.max_length,
+            pattern: table.pattern.as_deref(),
         }
     }
 

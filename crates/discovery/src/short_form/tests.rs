@@ -354,8 +354,8 @@ fn errors_show_the_line_and_the_key() {
         &["line 4", "`text` is not a type"],
     );
     check_refused(
-        "[collections.a.schema.x]\ntype = \"any\"\nmin = 1",
-        &["line 5", "min"],
+        "[collections.a.schema.x]\ntype = \"any\"\nleast = 1",
+        &["line 5", "least"],
     );
     check_refused(
         "[collections.a.schema]\nsize = \"integer\"",
@@ -409,4 +409,49 @@ fn schemas_of_the_short_form_are_enforced_and_those_of_documents_are_not() {
     assert!(own.settings().enforce_schemas);
     let published = Api::from_document(own.document().clone()).unwrap();
     assert!(!published.settings().enforce_schemas);
+}
+
+#[test]
+fn bounds_of_fields_are_in_the_document() {
+    let shown = document(&with_head(
+        "[collections.a.schema]\n\
+         legs = { type = \"integer\", min = 0, max = 8 }\n\
+         names = { type = \"string[]\", max_length = 3, pattern = \"[a-z]+\" }\n\
+         code = { type = \"string\", min_length = 2 }",
+    ));
+    let fields = &shown["schemas"]["A"]["properties"];
+    assert_eq!(
+        fields["legs"],
+        json!({"type": "integer", "minimum": "0", "maximum": "8"})
+    );
+    let element = json!({"type": "string", "pattern": "[a-z]+"});
+    assert_eq!(
+        fields["names"],
+        json!({"type": "array", "items": element, "maxItems": 3})
+    );
+    assert_eq!(fields["code"], json!({"type": "string", "minLength": 2}));
+}
+
+#[test]
+fn bounds_must_suit_their_field() {
+    let cases = [
+        ("integer\", min = 2, max = 1", "`min` is greater than `max`"),
+        ("integer\", min = \"x\"", "`x` is not a number"),
+        ("string\", max = 1", "are for numbers"),
+        ("integer\", min_length = 1", "for strings and arrays"),
+        ("string{}\", min_length = 1", "for strings and arrays"),
+        (
+            "string\", min_length = 2, max_length = 1",
+            "is greater than",
+        ),
+        ("integer\", pattern = \"a\"", "`pattern` is for strings"),
+        (
+            "string\", pattern = \"(\"",
+            "the pattern `(` cannot be checked",
+        ),
+    ];
+    for (declared, problem) in cases {
+        let lines = format!("[collections.a.schema]\nx = {{ type = \"{declared} }}");
+        check_refused(&lines, &["line 4", "`collections.a.schema.x`", problem]);
+    }
 }

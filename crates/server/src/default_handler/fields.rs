@@ -26,6 +26,7 @@ pub(super) fn client_fields(call: &Call<'_>) -> Result<Map<String, Value>, Rejec
     let validation = SchemaValidation {
         document: call.api.document(),
         purpose: Purpose::Input,
+        enforced: call.api.settings().enforce_schemas,
     };
     let mut own = validation.fields(schema, call.metadata)?;
     if let Some(inside) = resource_inside(call, schema, &mut own) {

@@ -146,6 +146,7 @@ impl<'a> ResponseShape<'a> {
         let validation = SchemaValidation {
             document: self.call().api.document(),
             purpose: Purpose::Output,
+            enforced: false,
         };
         let others = schema.additional_properties.as_deref();
         for (name, value) in &self.fields {

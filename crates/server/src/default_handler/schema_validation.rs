@@ -29,6 +29,8 @@ pub(super) enum Purpose {
 pub(super) struct SchemaValidation<'a> {
     pub(super) document: &'a Document,
     pub(super) purpose: Purpose,
+    /// Whether bounds of values are checked.
+    pub(super) enforced: bool,
 }
 
 /// The path of a value in the JSON.
@@ -62,6 +64,21 @@ impl SchemaValidation<'_> {
         let Some(resolve) = resolve(self.document, schema) else {
             return Ok(value.clone());
         };
+        let admitted = self.admit_type(schema, resolve, value, path)?;
+        match resolve.broken_bound(&admitted).filter(|_| self.enforced) {
+            Some(problem) => Err(invalid(path, problem)),
+            None => Ok(admitted),
+        }
+    }
+
+    /// Returns the value in the form of `resolve`, to which `schema` may refer.
+    fn admit_type(
+        &self,
+        schema: &Schema,
+        resolve: &Schema,
+        value: &Value,
+        path: Path<'_>,
+    ) -> Result<Value, Rejection> {
         match (resolve.json_type.as_deref(), value) {
             (_, Value::Null) if self.purpose == Purpose::Input => Ok(Value::Null),
             (Some("object"), Value::Object(fields)) => {

@@ -178,3 +178,33 @@ async fn rows_from_before_the_field_was_required_are_read_and_media_replaced() {
     ok(&zoo.send("PUT", &media, &headers, b"hay".to_vec()).await);
     ok(&zoo.json("PATCH", &io, &json!({"name": "Io"})).await);
 }
+
+#[tokio::test]
+async fn bounds_are_held_at_writes() {
+    let bounded = r#"
+legs = { type = "integer", min = 0, max = 8 }
+names = { type = "string[]", min_length = 1, pattern = "[a-z]+" }
+code = { type = "string", max_length = 2 }
+big = { type = "string", format = "int64", max = 9007199254740993 }
+"#;
+    let head = "name = \"zoo\"\nversion = \"v1\"\n[collections.animals.schema]";
+    let zoo = zoo_of(&format!("{head}{bounded}"), stores());
+    let fits =
+        json!({"legs": 8, "names": ["io"], "code": "\u{e4}\u{f6}", "big": "9007199254740993"});
+    let io = animal(&zoo, &fits).await;
+    for (fields, says) in [
+        (json!({"legs": 9}), "legs: must be at most 8"),
+        (json!({"legs": -1}), "legs: must be at least 0"),
+        (json!({"names": []}), "names: must have at least 1 items"),
+        (json!({"names": ["io", "i0"]}), "names[1]: must match"),
+        (
+            json!({"code": "abc"}),
+            "code: must have at most 2 characters",
+        ),
+        (json!({"big": "9007199254740994"}), "big: must be at most"),
+    ] {
+        refused(&zoo.json("POST", PLAIN, &fields).await, "invalid", says);
+        refused(&zoo.json("PATCH", &io, &fields).await, "invalid", says);
+    }
+    assert_eq!(ok(&zoo.get(&io).await)["legs"], 8);
+}

@@ -233,8 +233,8 @@ fn errors_of_schemas_and_methods_show_the_line_and_the_key() {
         &["line 7", "`string[][][][]` is not a type"],
     );
     refused(
-        "[schemas.Frog]\nx = { type = \"any\", min = 1 }",
-        &["line 7", "unknown field `min`"],
+        "[schemas.Frog]\nx = { type = \"any\", least = 1 }",
+        &["line 7", "unknown field `least`"],
     );
     refused(
         "[schemas.Frog]\n\"x y\" = \"any\"",
