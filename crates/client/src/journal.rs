@@ -328,9 +328,9 @@ impl LockedRecord {
         &self.record
     }
 
-    /// Records the number of committed bytes. Writes it, without a sync, at most once per second. A number
-    /// that comes earlier is not written; if the upload fails, the latest one is. The number is for display only, because an upload that continues queries
-    /// the server.
+    /// Records the number of committed bytes. It is written, without a sync, at most once per second, and
+    /// once more when the upload fails. The number is for display only, because an upload that continues
+    /// queries the server.
     ///
     /// # Errors
     ///

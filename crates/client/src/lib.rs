@@ -71,7 +71,7 @@ pub use upload::{HttpMethod, Upload, Uploaded};
 pub use windlass_proto::backoff::Schedule;
 pub use windlass_proto::digest::Crc32c;
 pub use windlass_proto::transfer::{
-    Cause, ChunkSize, Chunking, ErrorReply, Failure, RetryPolicy, Wait,
+    Cause, ChunkSize, Chunking, ErrorReply, Failure, RetryPolicy, Wait, retry_after,
 };
 pub use windlass_proto::upload_type::UploadType;
 

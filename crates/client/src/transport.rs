@@ -24,6 +24,9 @@ pub(crate) use http_transport::HttpTransport;
 /// Maximum size of a reply's body in bytes.
 const MAX_REPLY: u64 = 4 << 20;
 
+/// Maximum size in bytes of the slices in which a body is given to the connection.
+pub(crate) const MAX_SLICE: usize = 64 << 10;
+
 /// An HTTP request.
 pub struct Request {
     /// HTTP method.

@@ -49,7 +49,7 @@ pub trait Authorize: Send + Sync + 'static {
 
     /// Whether an upload session has been revoked. It is asked for each request to a session; one that
     /// has been revoked is answered 404, as one that has expired. A request that is under way goes on.
-    /// Default: none is.
+    /// It is called under a lock, so it must answer from memory, without waiting. Default: none is.
     fn is_revoked(&self, session: &SessionInfo<'_>) -> bool {
         let _ = session;
         false

@@ -23,7 +23,7 @@ use windlass_store::{Media, Resource, ResourceChange};
 
 use crate::handler::{Answer, ApiHandler, Call, Rejection, Uploaded, first_version};
 
-use enforcement::{check_new, check_replaced};
+use enforcement::check_required;
 use fields::{UpdateMask, client_fields, etag, fields_of, fields_to_bytes, updated};
 use operation::{
     CallContext, Operation, ResourceKey, chosen_id, is_query_parameter, not_implemented,
@@ -171,7 +171,7 @@ fn inserted(
         updated: call.now,
         owner: None,
     };
-    check_new(call, &resource, &own)?;
+    check_required(call, &resource, &own)?;
     Ok(resource)
 }
 
@@ -231,7 +231,7 @@ fn replaced(
         None => Some(change(fields_of(&old), client_fields(call)?)),
     };
     if let Some(fields) = &fields {
-        check_replaced(call, &old, fields)?;
+        check_required(call, &old, fields)?;
     }
     let media = match upload {
         Upload::Finished(media) => Some(media),

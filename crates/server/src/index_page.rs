@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde_json::json;
 use windlass_discovery::{Api, Location, Method};
 
+use crate::accept::{elements, weighted};
 use crate::registry::{VirtualHost, document_url};
 use crate::reply::{self, Reply};
 
@@ -90,34 +91,22 @@ impl Form {
         ("text/plain", Self::Text),
     ];
 
-    /// Returns the form with the highest quality among those that `Accept` names, and of equals the
+    /// Returns the form with the highest weight among those that `Accept` names, and of equals the
     /// first; text if it names none, since command lines send `*/*`.
     fn preferred(headers: &HeaderMap) -> Self {
-        let values = headers.get_all(ACCEPT).iter();
-        let texts = values.filter_map(|value| value.to_str().ok());
-        let ranges: Vec<_> = texts.flat_map(|text| text.split(',').map(range)).collect();
+        let ranges: Vec<_> = elements(headers, &ACCEPT).map(weighted).collect();
         let mut best = (0.0, Self::Text);
         for (name, form) in Self::NAMED {
             let mut named = ranges.iter();
             let found = named.find(|(range, _)| range.eq_ignore_ascii_case(name));
-            if let Some((_, quality)) = found
-                && *quality > best.0
+            if let Some((_, weight)) = found
+                && *weight > best.0
             {
-                best = (*quality, form);
+                best = (*weight, form);
             }
         }
         best.1
     }
-}
-
-/// Returns the media range of an element of `Accept`, and its quality (RFC 9110, 12.4.2).
-fn range(element: &str) -> (&str, f32) {
-    let mut parts = element.split(';').map(str::trim);
-    let range = parts.next().unwrap_or_default();
-    let quality =
-        parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-    let quality = quality.map_or(Ok(1.0), str::parse);
-    (range, quality.unwrap_or_default())
 }
 
 /// An API on the page.
@@ -284,25 +273,22 @@ fn add_section(page: &mut String, api: &Entry<'_>) {
     if let Some(description) = api.description {
         let _ = writeln!(page, "<p>{}</p>", escaped(description));
     }
-    if api.uploads.is_empty() {
-        page.push_str("<p>No method takes media.</p>\n");
-    } else {
-        page.push_str("<table>\n");
-    }
-    for Upload {
-        id,
-        http_method,
-        url,
-    } in &api.uploads
-    {
-        let (id, url) = (escaped(id), escaped(url));
-        let _ = writeln!(page, "<tr><td>{id}<td><code>{http_method} {url}</code>");
-    }
-    if let Some(example) = &api.example {
-        let _ = writeln!(page, "</table>\n<pre>{}</pre>", escaped(example));
+    match &api.example {
+        Some(example) => add_uploads(page, &api.uploads, example),
+        None => page.push_str("<p>No method takes media.</p>\n"),
     }
     let url = escaped(&api.discovery_rest_url);
     let _ = writeln!(page, "<p><a href=\"{url}\">Discovery document</a></p>");
+}
+
+fn add_uploads(page: &mut String, uploads: &[Upload<'_>], example: &str) {
+    page.push_str("<table>\n");
+    for upload in uploads {
+        let (id, url) = (escaped(upload.id), escaped(&upload.url));
+        let http_method = upload.http_method;
+        let _ = writeln!(page, "<tr><td>{id}<td><code>{http_method} {url}</code>");
+    }
+    let _ = writeln!(page, "</table>\n<pre>{}</pre>", escaped(example));
 }
 
 fn text(apis: &[Entry<'_>]) -> String {

@@ -91,6 +91,7 @@
 //! no particular store. The command `windlass` puts these together. Unless it is given an
 //! [`Authorize`], it asks nobody who they are.
 
+mod accept;
 mod audit;
 mod auth;
 mod background;

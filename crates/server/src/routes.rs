@@ -80,9 +80,8 @@ pub(crate) async fn route(
     let http_method = effective_method(&head.method, &head.headers);
     let stated = http_method.as_ref().unwrap_or(&head.method);
     let path = head.uri.path();
-    let host = context.host.as_ref();
-    let media_only = download_host::is_asked(&server.settings, host);
-    let virtual_host = server.registry.on(host);
+    let media_only = download_host::is_asked(&server.settings, context.host.as_ref());
+    let virtual_host = server.registry.on(context.host.as_ref());
     let mut destination = Destination::of(path);
     if !media_only && index_page::is_asked(virtual_host, stated, path) {
         destination = Destination::Index;
@@ -114,8 +113,7 @@ pub(crate) async fn route(
     let framing = framing_of(head, body.as_ref())?;
     check_path(path)?;
     let query = query?;
-    let host = context.host.as_ref();
-    download_host::check_method(&server.settings, host, &head.method)?;
+    download_host::check_method(&server.settings, context.host.as_ref(), &head.method)?;
     let request = Routed {
         server,
         virtual_host,

@@ -1,4 +1,4 @@
-//! Client certificates (mutual TLS): who gets in by one, and who does not.
+//! Client certificates (mutual TLS): which are accepted, and which are refused.
 
 use std::fs;
 use std::io;

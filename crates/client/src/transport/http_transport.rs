@@ -4,7 +4,7 @@
 //! not retry, because the upload loop first queries the server. It does not decompress, has no
 //! cookies, and sets no time limit for a whole request.
 //!
-//! The body of a request is given to the HTTP library in slices of at most [`MAX_SLICE`] bytes, so
+//! The body of a request is given to the HTTP library in slices of at most [`MAX_SLICE`](super::MAX_SLICE) bytes, so
 //! that a slow connection can be told from a stalled one. They share the memory of the media.
 //! Without TLS they are written to the socket by vectored writes, so no byte is copied before the
 //! kernel does. With TLS they are encrypted into records.
@@ -33,9 +33,6 @@ use crate::identity::ClientIdentity;
 use body::{OutgoingBody, RequestProgress, StopOnDrop};
 
 mod body;
-
-/// Maximum size in bytes of the slices in which a body is given to the connection.
-const MAX_SLICE: usize = 64 << 10;
 
 /// Time after which an idle connection is closed. Many servers close theirs after 60 s or more, and
 /// a request on a connection that the server is closing fails.

@@ -22,7 +22,7 @@ use crate::progress::{ByteCounter, RateLimit};
 use crate::random;
 use crate::source::Media;
 use crate::token::TransportAndToken;
-use crate::transport::{Body, Request};
+use crate::transport::{Body, MAX_SLICE, Request};
 use crate::upload::{HttpMethod, Upload};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
@@ -185,10 +185,6 @@ impl UploadDriver<'_> {
 
 type MediaStream = BoxStream<'static, io::Result<Bytes>>;
 
-/// Maximum length of a slice of media in bytes. A piece of the media may be all of it, and counts when it is
-/// taken from the stream. So it is split, as the connection takes it slice by slice.
-const MAX_SLICE: usize = 64 << 10;
-
 /// Counts the media that the transport takes from a body, and adds it to a checksum.
 struct BodyObserver {
     /// Offset of the next byte in the media.
@@ -217,6 +213,8 @@ fn observed(
         Some(limit) => limited(stream, limit),
         None => stream,
     };
+    // A piece of the media may be all of it. It counts when it is taken from the stream, so it is split
+    // as the connection takes it.
     stream
         .flat_map(|bytes| iter(slices(bytes, MAX_SLICE)))
         .inspect(move |bytes| {

@@ -13,31 +13,11 @@ use super::operation::CallContext;
 use super::schema_validation::{Path, resolve};
 use crate::handler::{Call, Rejection};
 
-/// Checks the fields of a resource that a call creates.
+/// Checks the fields that a resource has after a call has created or changed it.
 ///
 /// # Errors
 /// [`Rejection::MissingField`] with the path of a required field that is absent.
-pub(super) fn check_new(
-    call: &Call<'_>,
-    resource: &Resource,
-    fields: &Map<String, Value>,
-) -> Result<(), Rejection> {
-    check_required(call, resource, fields)
-}
-
-/// Checks the fields that a resource has after a call has changed them.
-///
-/// # Errors
-/// As [`check_new`].
-pub(super) fn check_replaced(
-    call: &Call<'_>,
-    old: &Resource,
-    fields: &Map<String, Value>,
-) -> Result<(), Rejection> {
-    check_required(call, old, fields)
-}
-
-fn check_required(
+pub(super) fn check_required(
     call: &Call<'_>,
     resource: &Resource,
     fields: &Map<String, Value>,

@@ -15,13 +15,14 @@ use futures_util::stream::try_unfold;
 use http::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, ETAG, VARY, WARNING,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Version};
+use http::{HeaderMap, HeaderValue, Version};
 use http_body::Frame;
 use http_body_util::{BodyDataStream, BodyExt as _, BodyStream, StreamBody};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio_util::io::StreamReader;
 
 use super::FIRST_READ_LEN;
+use crate::accept::{elements, weighted};
 use crate::capacity::{Capacity, Full, Permit, Pool};
 use crate::precondition::ETag;
 use crate::reply::ReplyBody;
@@ -113,30 +114,14 @@ fn forbids_transformation(own: &HeaderMap) -> bool {
 fn accepts_gzip(request: &HeaderMap) -> bool {
     let mut any = false;
     for element in elements(request, &ACCEPT_ENCODING) {
-        let (coding, parameters) = element.split_once(';').unwrap_or((element, ""));
-        let coding = coding.trim_ascii_end();
-        let is_accepted = !has_weight_zero(parameters);
+        let (coding, weight) = weighted(element);
+        let is_accepted = weight > 0.0;
         if coding.eq_ignore_ascii_case("gzip") || coding.eq_ignore_ascii_case("x-gzip") {
             return is_accepted;
         }
         any |= coding == "*" && is_accepted;
     }
     any
-}
-
-fn has_weight_zero(parameters: &str) -> bool {
-    let mut parameters = parameters.split(';').filter_map(|it| it.split_once('='));
-    let weight = parameters.find(|(name, _)| name.trim_ascii().eq_ignore_ascii_case("q"));
-    weight.is_some_and(|(_, value)| value.trim_ascii().parse() == Ok(0.0_f32))
-}
-
-/// Returns the elements of a list in a header (RFC 9110, section 5.6.1).
-fn elements<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
-    let values = headers.get_all(name).into_iter();
-    values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|list| list.split(','))
-        .map(str::trim_ascii)
 }
 
 /// Unpacks the media of `packed` as its client takes it.
@@ -243,6 +228,7 @@ pub(super) fn without_length(body: ReplyBody) -> ReplyBody {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderName;
     use http_body::Body as _;
     use windlass_testkit::encodings::gzip;
 

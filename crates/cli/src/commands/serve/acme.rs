@@ -25,8 +25,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use rustls::server::ResolvesServerCert;
 use rustls::{RootCertStore, ServerConfig};
 use thiserror::Error;
@@ -34,6 +32,7 @@ use tokio_util::task::AbortOnDropHandle;
 use windlass_server::outbound::Outbound;
 use windlass_server::{Clock as _, SystemClock};
 
+use super::certificate::{CertificateError, read_chain, root_store};
 use super::outbound::HttpOutbound;
 use crate::settings::{AcmeSettings, Settings};
 use challenges::Challenges;
@@ -122,19 +121,11 @@ fn system_time() -> SystemTime {
 }
 
 fn read_roots(path: &Path) -> Result<RootCertStore, AcmeError> {
-    let text = std::fs::read(path).map_err(|source| AcmeError::Unreadable {
-        path: path.to_owned(),
-        source,
+    let roots = read_chain(path).map_err(|error| match error {
+        CertificateError::Unreadable { path, source } => AcmeError::Unreadable { path, source },
+        _ => no_roots(path),
     })?;
-    let mut roots = RootCertStore::empty();
-    for root in CertificateDer::pem_slice_iter(&text) {
-        let added = root.ok().and_then(|root| roots.add(root).ok());
-        added.ok_or_else(|| no_roots(path))?;
-    }
-    if roots.is_empty() {
-        return Err(no_roots(path));
-    }
-    Ok(roots)
+    root_store(roots).map_err(|_| no_roots(path))
 }
 
 fn no_roots(path: &Path) -> AcmeError {

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::{fmt, fs, io};
 
-use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
 use thiserror::Error;
 
 /// The ALPN protocols, the preferred one first.
@@ -90,6 +90,12 @@ pub(super) fn server_config(
     config
 }
 
+/// Resumes no TLS session with this configuration: each connection has a handshake of its own.
+pub(super) fn resume_nothing(config: &mut ServerConfig) {
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+}
+
 impl ResolvesServerCert for Certificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
@@ -138,6 +144,17 @@ pub(super) fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Ce
         Ok(chain) => Ok(chain),
         Err(_) => Err(CertificateError::Damaged { path }),
     }
+}
+
+/// Returns what verifies certificates by these authorities.
+pub(super) fn root_store(
+    authorities: Vec<CertificateDer<'static>>,
+) -> Result<RootCertStore, rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    for authority in authorities {
+        roots.add(authority)?;
+    }
+    Ok(roots)
 }
 
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> {

@@ -8,13 +8,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rustls::pki_types::CertificateRevocationListDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{
-    NoServerSessionStorage, ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier,
-};
+use rustls::server::{ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use thiserror::Error;
 
-use super::certificate::{self, CertificateError, server_config};
+use super::certificate::{self, CertificateError, resume_nothing, root_store, server_config};
 use crate::settings::{ClientCertificates, Settings};
 
 /// The trust in certificates of clients, which can be replaced while the server runs. An open connection
@@ -108,8 +106,7 @@ impl Sources {
         let mut config = server_config(Arc::clone(certificates), self.verifier()?);
         // A resumed connection has the certificate of the first one without another look at it: it
         // would outlive its expiry, its revocation and the trust in its authority.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
+        resume_nothing(&mut config);
         Ok(Arc::new(config))
     }
 
@@ -128,15 +125,11 @@ impl Sources {
     }
 
     fn roots(&self) -> Result<RootCertStore, ClientTrustError> {
-        let mut roots = RootCertStore::empty();
-        for authority in certificate::read_chain(&self.authorities)? {
-            let added = roots.add(authority);
-            added.map_err(|source| ClientTrustError::Authority {
-                path: self.authorities.clone(),
-                source,
-            })?;
-        }
-        Ok(roots)
+        let roots = root_store(certificate::read_chain(&self.authorities)?);
+        roots.map_err(|source| ClientTrustError::Authority {
+            path: self.authorities.clone(),
+            source,
+        })
     }
 
     /// Only a list can be unusable here: there is an authority.

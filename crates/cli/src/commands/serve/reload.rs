@@ -41,7 +41,7 @@ impl Reloadable {
 
     /// Starts a task that reads them again at each SIGHUP, as long as the process runs. With nothing
     /// to read again, a SIGHUP ends the process as usual: its terminal has been closed. A server that
-    /// orders its certificate goes on: whoever takes care of its certificates may send one.
+    /// orders its own certificate goes on all the same: scripts that renew certificates send a SIGHUP.
     pub(super) fn reload_on_sighup(self) -> io::Result<()> {
         let has_parts =
             self.certificate.is_some() || self.authentication.is_some() || self.audit.is_some();

@@ -12,8 +12,7 @@ use futures_util::stream::BoxStream;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, sleep_until};
 
-use super::MAX_SLICE;
-use crate::transport::Timeouts;
+use crate::transport::{MAX_SLICE, Timeouts};
 
 /// Maximum time between two checks of a request for silence.
 const LONGEST_CHECK: Duration = Duration::from_secs(3600);

@@ -8,8 +8,10 @@ use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
+
+use crate::commands::serve::certificate::{resume_nothing, server_config};
 
 /// The ALPN protocol of challenges.
 const PROTOCOL: &[u8] = b"acme-tls/1";
@@ -24,15 +26,11 @@ pub(super) struct Answering<'a>(&'a Challenges);
 impl Challenges {
     /// Returns a configuration for the connections of the authority.
     pub(super) fn config(self: &Arc<Self>) -> Arc<ServerConfig> {
-        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring knows both versions")
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
+        let nobody = WebPkiClientVerifier::no_client_auth();
+        let mut config = server_config(Arc::clone(self) as Arc<_>, nobody);
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
         // Nobody comes back.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
+        resume_nothing(&mut config);
         Arc::new(config)
     }
 

@@ -3,14 +3,15 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{RETRY_AFTER, USER_AGENT};
+use http::header::USER_AGENT;
 use http::uri::Scheme;
-use http::{HeaderMap, Request, StatusCode};
+use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use windlass_client::retry_after;
 use windlass_server::outbound::{Outbound, OutboundAddresses, OutboundLimits};
 
 use super::system_time;
@@ -93,20 +94,11 @@ impl HttpClient for DirectoryClient {
     }
 }
 
-/// Returns the time that `Retry-After` asks to wait: a number of seconds, or a date.
-fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = httpdate::parse_http_date(text).ok()?;
-    Some(date.duration_since(now).unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
-    use http::{HeaderValue, Response};
+    use http::Response;
+    use http::header::RETRY_AFTER;
     use windlass_server::outbound::OutboundError;
 
     use super::*;
@@ -182,24 +174,5 @@ mod tests {
             assert!(client.request(request(url)).await.is_err(), "{url}");
         }
         assert!(outbound.1.lock().unwrap().is_empty());
-    }
-
-    #[test]
-    fn retry_after_is_a_number_of_seconds_or_a_date() {
-        let now = httpdate::parse_http_date("Thu, 01 Jan 2026 00:00:00 GMT").expect("a date");
-        for (text, expected) in [
-            ("120", Some(120)),
-            (" 7 ", Some(7)),
-            ("Thu, 01 Jan 2026 01:00:00 GMT", Some(3600)),
-            ("Wed, 31 Dec 2025 23:00:00 GMT", Some(0)),
-            ("soon", None),
-            ("", None),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(RETRY_AFTER, HeaderValue::from_static(text));
-            let found = retry_after(&headers, now);
-            assert_eq!(found, expected.map(Duration::from_secs), "{text}");
-        }
-        assert_eq!(retry_after(&HeaderMap::new(), now), None);
     }
 }
