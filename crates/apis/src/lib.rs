@@ -184,7 +184,7 @@ fn kept_apart(api: Api) -> Api {
 /// handlers check the rest.
 fn description(text: &str) -> Api {
     let api = Api::from_toml(text).expect("a test reads the file, which is part of the binary");
-    api.map_settings(|settings| settings.enforce_schemas = false)
+    api.map_settings(|settings| settings.strict = false)
 }
 
 /// Returns a published API with those of `methods` that it lacks, copied from `own`, the description

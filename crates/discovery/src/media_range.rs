@@ -102,6 +102,16 @@ impl FromStr for MediaType {
 }
 
 impl MediaRange {
+    /// How narrow the range is: of two that contain a media type, the narrower one has the greater
+    /// number (RFC 9110, section 12.5.1).
+    pub fn specificity(&self) -> u8 {
+        match self {
+            Self::All => 0,
+            Self::Type(_) => 1,
+            Self::Exact(_) => 2,
+        }
+    }
+
     /// Whether this media type lies in the range.
     pub fn accepts(&self, media_type: &MediaType) -> bool {
         let essence = media_type.essence();

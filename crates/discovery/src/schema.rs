@@ -123,6 +123,37 @@ impl Schema {
         self.required || self.annotations.as_ref().is_some_and(annotated)
     }
 
+    /// Whether the property keeps the value that it was first given: `immutable` of the short form.
+    pub fn is_immutable(&self) -> bool {
+        self.extra.get("immutable") == Some(&Value::Bool(true))
+    }
+
+    /// Returns the default as a value of the schema's type; `None` without a default, and for one that is
+    /// no value of the type.
+    ///
+    /// Documents write it as a string, whatever the type.
+    pub fn default_value(&self) -> Option<Value> {
+        let default = self.default.as_ref()?;
+        if self.reference.is_some() {
+            return None;
+        }
+        let (Value::String(text), Some(json_type)) = (default, self.json_type.as_deref()) else {
+            return Some(default.clone());
+        };
+        if json_type == "string" {
+            return Some(default.clone());
+        }
+        let value: Value = serde_json::from_str(text).ok()?;
+        let fits = match json_type {
+            "integer" => value.is_i64() || value.is_u64(),
+            "number" => value.is_number(),
+            "boolean" => value.is_boolean(),
+            "any" => true,
+            _ => false,
+        };
+        fits.then_some(value)
+    }
+
     /// Whether a text matches the pattern, if there is one. It is compiled once.
     pub fn fits_pattern(&self, text: &str) -> bool {
         let Some(pattern) = &self.pattern else {

@@ -2,7 +2,7 @@
 //!
 //! They are kept apart from the document, so that clients get a plain discovery document.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -10,6 +10,8 @@ use http::StatusCode;
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::byte_size::ByteSize;
+use crate::media_range::{MediaRange, MediaType};
 use crate::method::Method;
 
 /// The settings of one API.
@@ -22,9 +24,16 @@ pub struct Settings {
     /// Whether a multipart upload may have a third part: a JSON object of checksums of the media, as
     /// Cloud Storage takes it. Default: no, two parts only.
     pub checksum_part: bool,
-    /// Whether writes must fit the schemas: required fields and bounds. Default: no, because published
-    /// documents say less than their services accept. The short form sets it.
-    pub enforce_schemas: bool,
+    /// Whether calls must fit the description: required fields, bounds, and no parameters that are not
+    /// described. Default: no, because published documents say less than their services accept. The
+    /// short form sets it.
+    pub strict: bool,
+    /// The collections (`animals`) whose resources have only the fields of their schema: others are
+    /// refused. Without an entry, the schema says what happens to them.
+    pub closed: BTreeSet<String>,
+    /// The largest media by media range, for collections and methods with more than one limit; keys as
+    /// for `digests`.
+    pub size_limits: BTreeMap<String, Vec<(MediaRange, ByteSize)>>,
     /// The digests that resources show beyond CRC32C, by collection (`animals`), or by the id of a
     /// method (`gmail.users.messages.send`), which wins.
     pub digests: BTreeMap<String, Vec<Digest>>,
@@ -92,10 +101,34 @@ impl Settings {
 
     /// The digests beyond CRC32C that resources show of the media that this method takes.
     pub fn digests_of(&self, method: &Method) -> &[Digest] {
-        let of_method = self.digests.get(&method.id);
-        let found = of_method.or_else(|| self.digests.get(method.collection()));
-        found.map_or(&[], Vec::as_slice)
+        of_method(&self.digests, method)
     }
+
+    /// The largest media of this `Content-Type` that the method takes; `None` without a limit.
+    pub fn max_size(&self, method: &Method, content_type: &str) -> Option<ByteSize> {
+        let of_all = method.upload.as_ref()?.max_size;
+        let limits = of_method(&self.size_limits, method);
+        let media_type: Option<MediaType> = content_type.parse().ok();
+        let contains = |range: &MediaRange| match &media_type {
+            Some(media_type) => range.accepts(media_type),
+            None => *range == MediaRange::All,
+        };
+        let limits = limits.iter().filter(|(range, _)| contains(range));
+        let narrowest = limits.max_by_key(|(range, _)| range.specificity());
+        narrowest.map(|(_, limit)| *limit).or(of_all)
+    }
+
+    /// Whether the method's JSON may have only fields that its schema names.
+    pub fn is_closed(&self, method: &Method) -> bool {
+        self.closed.contains(method.collection())
+    }
+}
+
+/// The values for a method: its own, else those of its collection.
+fn of_method<'a, T>(values: &'a BTreeMap<String, Vec<T>>, method: &Method) -> &'a [T] {
+    let own = values.get(&method.id);
+    let found = own.or_else(|| values.get(method.collection()));
+    found.map_or(&[], Vec::as_slice)
 }
 
 impl CreatedStatus {

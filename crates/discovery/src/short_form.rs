@@ -36,7 +36,7 @@ pub use crate::error::ShortFormError;
 
 use collection::{CollectionCompiler, CollectionForm};
 use fields::{Field, FieldName, Identifier, MethodName, SchemaName};
-use method::MethodForm;
+use method::{MediaForm, MethodForm};
 
 /// Reads the short form and compiles it.
 ///
@@ -78,20 +78,33 @@ type Fields<N> = BTreeMap<N, Spanned<Field>>;
 
 impl ShortForm {
     fn settings(&self) -> Settings {
-        let of_collections = self.collections.iter().filter_map(|(name, collection)| {
-            Some((name.to_string(), collection.media()?.digests.clone()))
-        });
-        let of_methods = self.methods.iter().filter_map(|(name, method)| {
-            let digests = method.media()?.digests.clone();
-            Some((self.method_id(name.get_ref()), digests))
-        });
+        let media = || self.media();
+        let limited = media().filter(|(_, media)| !media.size_limits().is_empty());
+        let closed = self.collections.iter().filter(|(_, it)| it.is_closed());
         Settings {
             created_status: self.created_status,
             access: self.access,
             checksum_part: self.checksum_part,
-            enforce_schemas: true,
-            digests: of_collections.chain(of_methods).collect(),
+            strict: true,
+            closed: closed.map(|(name, _)| name.to_string()).collect(),
+            size_limits: limited
+                .map(|(key, media)| (key, media.size_limits().to_vec()))
+                .collect(),
+            digests: media()
+                .map(|(key, media)| (key, media.digests.clone()))
+                .collect(),
         }
+    }
+
+    /// The media of collections, by their names, and of methods, by their ids.
+    fn media(&self) -> impl Iterator<Item = (String, &MediaForm)> {
+        let of_collections = self.collections.iter();
+        let of_collections =
+            of_collections.filter_map(|(name, it)| Some((name.to_string(), it.media()?)));
+        let of_methods = self.methods.iter();
+        let of_methods =
+            of_methods.filter_map(|(name, it)| Some((self.method_id(name.get_ref()), it.media()?)));
+        of_collections.chain(of_methods)
     }
 
     /// `gmail.users.messages.send`
@@ -227,6 +240,22 @@ impl ShortForm {
     }
 
     fn check_media(&self, text: &str) -> Result<(), ShortFormError> {
+        let of_collections = self.collections.iter();
+        let of_collections = of_collections
+            .filter_map(|(name, it)| Some((format!("collections.{name}"), it.media.as_ref()?)));
+        let of_methods = self.methods.iter();
+        let of_methods = of_methods.filter_map(|(name, it)| {
+            Some((format!("methods.{}", name.get_ref()), it.media.as_ref()?))
+        });
+        for (key, media) in of_collections.chain(of_methods) {
+            if let Some(problem) = media.get_ref().problem() {
+                return Err(ShortFormError::Field {
+                    key: format!("{key}.media"),
+                    problem: problem.to_owned(),
+                    line: line_of(media, text),
+                });
+            }
+        }
         for (name, collection) in &self.collections {
             if let Some(media) = collection.unused_media() {
                 return Err(ShortFormError::UnusedMedia {

@@ -23,8 +23,8 @@ use windlass_store::{Media, Resource, ResourceChange};
 
 use crate::handler::{Answer, ApiHandler, Call, Rejection, Uploaded, first_version};
 
-use enforcement::check_required;
-use fields::{UpdateMask, client_fields, etag, fields_of, fields_to_bytes, updated};
+use enforcement::{add_defaults, check_immutable, check_required, keep_fixed};
+use fields::{UpdateMask, client_fields, etag, fields_of, fields_to_bytes, patched, updated};
 use operation::{
     CallContext, Operation, ResourceKey, chosen_id, is_query_parameter, not_implemented,
 };
@@ -46,11 +46,11 @@ impl ApiHandler for DefaultHandler {
         match Operation::of(call)? {
             Operation::Update(named) => {
                 let old = find_existing(call, &[named]).await?;
-                replaced(call, old, Upload::Started, fields::updated).map(drop)
+                replaced(call, old, Upload::Started, Change::Replace).map(drop)
             }
             Operation::Patch(named) => {
                 let old = find_existing(call, &[named]).await?;
-                replaced(call, old, Upload::Started, fields::patched).map(drop)
+                replaced(call, old, Upload::Started, Change::Merge).map(drop)
             }
             Operation::Insert(collection) => {
                 let id = available_id(call, &collection).await?;
@@ -59,7 +59,7 @@ impl ApiHandler for DefaultHandler {
             Operation::Attach(named) => {
                 match call.lookup.resource(&named.collection, &named.id).await? {
                     None => inserted(call, named.collection, named.id, None).map(drop),
-                    Some(old) => replaced(call, old, Upload::Started, fields::patched).map(drop),
+                    Some(old) => replaced(call, old, Upload::Started, Change::Merge).map(drop),
                 }
             }
             Operation::Get(_) | Operation::List(_) | Operation::Delete(_) => Ok(()),
@@ -79,11 +79,11 @@ impl ApiHandler for DefaultHandler {
             }
             Operation::Update(named) => {
                 let old = find_existing(call, &[named]).await?;
-                replace(call, old, media, fields::updated)
+                replace(call, old, media, Change::Replace)
             }
             Operation::Patch(named) => {
                 let old = find_existing(call, &[named]).await?;
-                replace(call, old, media, fields::patched)
+                replace(call, old, media, Change::Merge)
             }
             Operation::Get(candidates) => {
                 let resource = find_existing(call, &candidates).await?;
@@ -140,8 +140,14 @@ async fn available_id(call: &Call<'_>, collection: &str) -> Result<String, Rejec
     }
 }
 
-/// Computes the new fields of a resource from the old ones and those of the client.
-type Fields = fn(old: Map<String, Value>, new: Map<String, Value>) -> Map<String, Value>;
+/// How a call changes the fields of a resource.
+#[derive(Clone, Copy)]
+enum Change {
+    /// The client's fields take the place of the old ones.
+    Replace,
+    /// The client's fields are added; null removes one.
+    Merge,
+}
 
 fn insert(
     call: &Call<'_>,
@@ -160,7 +166,8 @@ fn inserted(
     id: String,
     media: Option<Media>,
 ) -> Result<Resource, Rejection> {
-    let own = updated(Map::new(), client_fields(call)?);
+    let mut own = updated(Map::new(), client_fields(call)?);
+    add_defaults(call, &mut own);
     let resource = Resource {
         collection,
         id,
@@ -186,7 +193,7 @@ fn attach(
         None => insert(call, named.collection, named.id, media),
         Some(old) => {
             call.check_conditions(&etag(old.version))?;
-            replace(call, old, media, fields::patched)
+            replace(call, old, media, Change::Merge)
         }
     }
 }
@@ -195,7 +202,7 @@ fn replace(
     call: &Call<'_>,
     old: Resource,
     media: Option<Media>,
-    change: Fields,
+    change: Change,
 ) -> Result<Answer, Rejection> {
     let expected = old.version;
     let upload = media.map_or(Upload::None, Upload::Finished);
@@ -220,7 +227,7 @@ fn replaced(
     call: &Call<'_>,
     old: Resource,
     upload: Upload,
-    change: Fields,
+    change: Change,
 ) -> Result<Resource, Rejection> {
     let mask = UpdateMask::of(call)?;
     // Media alone says nothing about the fields.
@@ -228,9 +235,10 @@ fn replaced(
     let fields = match mask {
         Some(mask) => Some(mask.apply(fields_of(&old), client_fields(call)?)),
         None if only_media => None,
-        None => Some(change(fields_of(&old), client_fields(call)?)),
+        None => Some(changed_fields(call, &old, change)?),
     };
     if let Some(fields) = &fields {
+        check_immutable(call, &fields_of(&old), fields)?;
         check_required(call, &old, fields)?;
     }
     let media = match upload {
@@ -243,6 +251,24 @@ fn replaced(
         media,
         updated: call.now,
         ..old
+    })
+}
+
+/// Returns the fields of a resource after the client's have changed them.
+fn changed_fields(
+    call: &Call<'_>,
+    old: &Resource,
+    change: Change,
+) -> Result<Map<String, Value>, Rejection> {
+    let (old, new) = (fields_of(old), client_fields(call)?);
+    Ok(match change {
+        Change::Merge => patched(old, new),
+        Change::Replace => {
+            let mut fields = updated(Map::new(), new);
+            keep_fixed(call, &old, &mut fields);
+            add_defaults(call, &mut fields);
+            fields
+        }
     })
 }
 

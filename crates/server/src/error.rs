@@ -388,7 +388,8 @@ fn rejection(error: &Rejection) -> ErrorReply {
             ErrorReply::json(StatusCode::PAYLOAD_TOO_LARGE, "uploadTooLarge")
         }
         Rejection::FailedPrecondition { .. } => bad("failedPrecondition"),
-        Rejection::InvalidParameter { parameter, .. } => {
+        Rejection::InvalidParameter { parameter, .. }
+        | Rejection::UnknownParameter { parameter, .. } => {
             bad("invalidParameter").parameter(parameter.clone())
         }
         Rejection::NotImplemented { .. } => {

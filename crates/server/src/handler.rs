@@ -415,6 +415,16 @@ pub enum Rejection {
         /// Message: the rule that the value breaks.
         problem: String,
     },
+    /// The query has a parameter that the method does not have.
+    #[error("unknown parameter {parameter}: {method} has {known}")]
+    UnknownParameter {
+        /// Name of the parameter.
+        parameter: String,
+        /// Id of the method.
+        method: String,
+        /// Names of the parameters of the query that the method has, or that it has none.
+        known: String,
+    },
     /// The call is invalid, though no single field or parameter is.
     #[error("{problem}")]
     InvalidArgument {

@@ -40,7 +40,7 @@ use crate::uploads::session;
 use crate::uploads::sessions::{SessionReply, SessionTarget};
 use crate::uploads::single_request;
 use crate::uploads::start_request::UploadHead;
-use parameters::check_parameters;
+use parameters::{check_names, check_parameters};
 
 /// How long the readiness check waits for the ledger.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -434,6 +434,7 @@ impl Routed<'_> {
         let served = self.virtual_host.of(method);
         let refusal = self.authorize_call(served).await?;
         let answered = async {
+            check_names(&served.served.api, method, self.query)?;
             check_parameters(method, &parameters, self.query)?;
             let for_media = match target {
                 Target::Download => Some(for_media(self.head.uri.query())?),
@@ -517,8 +518,10 @@ impl Routed<'_> {
                 if method.upload.is_none() {
                     return Err(not_upload(method));
                 }
+                let served = self.virtual_host.of(method);
+                check_names(&served.served.api, method, self.query)?;
                 check_parameters(method, &parameters, self.query)?;
-                Ok(self.virtual_host.of(method))
+                Ok(served)
             }
             Found::WrongHttpMethod { allowed } => Err(Error::MethodNotAllowed { allowed }),
             Found::Nothing => {

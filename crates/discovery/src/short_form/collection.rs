@@ -23,7 +23,20 @@ pub(super) struct CollectionForm {
     pub(super) schema: Fields<OwnFieldName>,
     #[serde(default = "StandardMethod::all")]
     methods: Vec<StandardMethod>,
-    media: Option<Spanned<MediaForm>>,
+    #[serde(default)]
+    unknown_fields: UnknownFields,
+    pub(super) media: Option<Spanned<MediaForm>>,
+}
+
+/// What happens to fields that no schema names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum UnknownFields {
+    /// They are kept as the client sends them; inside of declared schemas they are dropped.
+    #[default]
+    Keep,
+    /// They are refused, at any depth.
+    Refuse,
 }
 
 /// The methods that a collection can have.
@@ -55,6 +68,11 @@ impl CollectionForm {
         methods
             .map(|method| format!("{name}.{}", method.name()))
             .collect()
+    }
+
+    /// Whether fields that no schema names are refused.
+    pub(super) fn is_closed(&self) -> bool {
+        self.unknown_fields == UnknownFields::Refuse
     }
 
     pub(super) fn media(&self) -> Option<&MediaForm> {
@@ -127,8 +145,8 @@ impl CollectionCompiler<'_> {
             id: Some(self.schema_name()),
             description: self.form.description.clone(),
             properties,
-            // Undeclared fields are kept as the client sends them.
-            additional_properties: Some(Box::new(Schema::of_type("any"))),
+            additional_properties: (!self.form.is_closed())
+                .then(|| Box::new(Schema::of_type("any"))),
             ..Schema::of_type("object")
         }
     }

@@ -45,6 +45,8 @@ struct FieldTable {
     #[serde(default)]
     read_only: bool,
     #[serde(default)]
+    immutable: bool,
+    #[serde(default)]
     required: bool,
     #[serde(default)]
     required_for: Vec<MethodName>,
@@ -91,6 +93,9 @@ impl Field {
             Container::Map => Schema::map_of(inner),
         });
         whole.extra.extend(self.bounds().of_length());
+        if table.immutable {
+            whole.extra.insert("immutable".to_owned(), true.into());
+        }
         Schema {
             description: table.description.clone(),
             default: table.default.clone().map(Value::String),
@@ -101,9 +106,30 @@ impl Field {
         }
     }
 
-    /// The mistake in the bounds, if there is one.
+    /// The mistake in the bounds or in the default, if there is one.
     pub(super) fn problem(&self) -> Option<String> {
-        self.bounds().problem()
+        self.bounds().problem().or_else(|| self.default_problem())
+    }
+
+    /// The `default` is a value that a client may send.
+    fn default_problem(&self) -> Option<String> {
+        let Self(table) = self;
+        let written = table.default.as_deref()?;
+        let schema = self.schema("");
+        let Some(value) = schema.default_value() else {
+            return Some(format!(
+                "the default `{written}` is not a value of its type"
+            ));
+        };
+        let allowed = &table.allowed_values;
+        if !allowed.is_empty() && !allowed.iter().any(|it| it == written) {
+            return Some(format!("the default `{written}` is not in `enum`"));
+        }
+        if let Some(bound) = schema.broken_bound(&value) {
+            return Some(format!("the default `{written}` {bound}"));
+        }
+        let fits = schema.fits_pattern(written);
+        (!fits).then(|| format!("the default `{written}` does not match the pattern"))
     }
 
     fn bounds(&self) -> Bounds<'_> {

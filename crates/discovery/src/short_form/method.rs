@@ -1,9 +1,12 @@
 //! A method that no collection has by itself.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use http::Method as HttpMethod;
-use serde::Deserialize;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use thiserror::Error;
 use toml::Spanned;
@@ -174,7 +177,7 @@ impl TryFrom<String> for PathForm {
 #[serde(deny_unknown_fields)]
 pub(super) struct MediaForm {
     #[serde(default)]
-    accept: Vec<MediaRange>,
+    accept: Accept,
     max_size: Option<ByteSize>,
     #[serde(default)]
     pub(super) digests: Vec<Digest>,
@@ -193,10 +196,10 @@ impl MediaForm {
             extra: Map::new(),
         };
         MediaUploadDescription {
-            accept: self.accept.iter().map(ToString::to_string).collect(),
+            accept: self.accept.ranges().map(ToString::to_string).collect(),
             // Plain digits, which every client reads.
             max_size: self
-                .max_size
+                .largest()
                 .map(|size| Value::String(size.bytes().to_string())),
             protocols: UploadProtocols {
                 simple: Some(protocol("/upload")),
@@ -205,6 +208,80 @@ impl MediaForm {
             },
             extra: Map::new(),
         }
+    }
+}
+
+impl MediaForm {
+    /// The largest media of any type; `None` if there is no limit.
+    fn largest(&self) -> Option<ByteSize> {
+        let limits = self.size_limits().iter().map(|(_, limit)| *limit);
+        limits.max_by_key(|limit| limit.bytes()).or(self.max_size)
+    }
+
+    /// The limits by media range, if there is one for each.
+    pub(super) fn size_limits(&self) -> &[(MediaRange, ByteSize)] {
+        match &self.accept {
+            Accept::Ranges(_) => &[],
+            Accept::Limits(limits) => limits,
+        }
+    }
+
+    /// The mistake in the limits, if there is one.
+    pub(super) fn problem(&self) -> Option<&'static str> {
+        let both = self.max_size.is_some() && !self.size_limits().is_empty();
+        both.then_some("`accept` has a size for each media range, so `max_size` has no meaning")
+    }
+}
+
+/// The accepted media ranges: a list, or a table with the largest media of each.
+#[derive(Debug)]
+enum Accept {
+    Ranges(Vec<MediaRange>),
+    Limits(Vec<(MediaRange, ByteSize)>),
+}
+
+impl Accept {
+    fn ranges(&self) -> Box<dyn Iterator<Item = &MediaRange> + '_> {
+        match self {
+            Self::Ranges(ranges) => Box::new(ranges.iter()),
+            Self::Limits(limits) => Box::new(limits.iter().map(|(range, _)| range)),
+        }
+    }
+}
+
+impl Default for Accept {
+    fn default() -> Self {
+        Self::Ranges(Vec::new())
+    }
+}
+
+impl<'de> Deserialize<'de> for Accept {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AcceptVisitor)
+    }
+}
+
+struct AcceptVisitor;
+
+impl<'de> Visitor<'de> for AcceptVisitor {
+    type Value = Accept;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "a list of media ranges, or a table such as { \"image/*\" = \"20MB\", \"video/*\" = \"200MB\" }",
+        )
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Accept, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(list)).map(Accept::Ranges)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Accept, A::Error> {
+        let mut limits = Vec::new();
+        while let Some(entry) = table.next_entry()? {
+            limits.push(entry);
+        }
+        Ok(Accept::Limits(limits))
     }
 }
 

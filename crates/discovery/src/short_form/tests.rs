@@ -406,9 +406,9 @@ fn what_only_the_document_shows_is_checked_there() {
 #[test]
 fn schemas_of_the_short_form_are_enforced_and_those_of_documents_are_not() {
     let own = Api::from_toml(FARM).unwrap();
-    assert!(own.settings().enforce_schemas);
+    assert!(own.settings().strict);
     let published = Api::from_document(own.document().clone()).unwrap();
-    assert!(!published.settings().enforce_schemas);
+    assert!(!published.settings().strict);
 }
 
 #[test]
@@ -433,7 +433,7 @@ fn bounds_of_fields_are_in_the_document() {
 }
 
 #[test]
-fn bounds_must_suit_their_field() {
+fn bounds_and_defaults_must_suit_their_field() {
     let cases = [
         ("integer\", min = 2, max = 1", "`min` is greater than `max`"),
         ("integer\", min = \"x\"", "`x` is not a number"),
@@ -449,9 +449,67 @@ fn bounds_must_suit_their_field() {
             "string\", pattern = \"(\"",
             "the pattern `(` cannot be checked",
         ),
+        (
+            "integer\", default = \"x\"",
+            "`x` is not a value of its type",
+        ),
+        ("boolean\", default = 1", "`1` is not a value of its type"),
+        ("string[]\", default = \"x\"", "is not a value of its type"),
+        (
+            "integer\", max = 3, default = 4",
+            "the default `4` must be at most 3",
+        ),
+        (
+            "string\", enum = [\"a\"], default = \"b\"",
+            "`b` is not in `enum`",
+        ),
+        (
+            "string\", pattern = \"a\", default = \"b\"",
+            "`b` does not match the pattern",
+        ),
     ];
     for (declared, problem) in cases {
         let lines = format!("[collections.a.schema]\nx = {{ type = \"{declared} }}");
         check_refused(&lines, &["line 4", "`collections.a.schema.x`", problem]);
     }
+}
+
+#[test]
+fn media_ranges_can_have_a_size_each() {
+    let accept = "accept = { \"video/*\" = \"2KB\", \"image/png\" = 10 }";
+    let api = Api::from_toml(&with_head(&format!("[collections.a.media]\n{accept}"))).unwrap();
+    let insert = api.method("farm.a.insert").unwrap();
+    let described = &document(&with_head(&format!("[collections.a.media]\n{accept}")));
+    let media = &described["resources"]["a"]["methods"]["insert"]["mediaUpload"];
+    assert_eq!(media["accept"], json!(["image/png", "video/*"]));
+    assert_eq!(media["maxSize"], "2048");
+    for (content_type, limit) in [("video/mp4", 2048), ("Image/PNG; a=b", 10), ("x", 2048)] {
+        let found = api.settings().max_size(insert, content_type);
+        assert_eq!(found.map(|it| it.bytes()), Some(limit), "{content_type}");
+    }
+    check_refused(
+        &format!("[collections.a.media]\nmax_size = 1\n{accept}"),
+        &[
+            "line 3",
+            "`collections.a.media`",
+            "`max_size` has no meaning",
+        ],
+    );
+    check_refused(
+        "[collections.a.media]\naccept = { image = 1 }",
+        &["line 4", "`image` is not a media type"],
+    );
+}
+
+#[test]
+fn collections_that_refuse_unknown_fields_say_so() {
+    let farm = document(&with_head(
+        "[collections.a]\nunknown_fields = \"refuse\"\n[collections.b]",
+    ));
+    let others = |name: &str| farm["schemas"][name].get("additionalProperties").is_some();
+    assert!(!others("A") && others("B"));
+    check_refused(
+        "[collections.a]\nunknown_fields = \"drop\"",
+        &["line 4", "unknown variant `drop`", "`keep` or `refuse`"],
+    );
 }

@@ -1,5 +1,5 @@
 //! What the fields of a resource must fulfil as a whole once they are written, in APIs that enforce their
-//! schemas: required fields are there.
+//! schemas: required fields are there, and immutable ones stay as they are.
 //!
 //! The fields after the write are checked, not those of the request, so that a patch may leave out
 //! what is there already and cannot remove what must stay.
@@ -10,7 +10,7 @@ use windlass_store::Resource;
 
 use super::fields::{is_server_field, server_field};
 use super::operation::CallContext;
-use super::schema_validation::{Path, resolve};
+use super::schema_validation::{Path, invalid, resolve};
 use crate::handler::{Call, Rejection};
 
 /// Checks the fields that a resource has after a call has created or changed it.
@@ -39,9 +39,119 @@ pub(super) fn check_required(
     Ok(())
 }
 
+/// Adds the defaults of the fields that are absent, also inside of objects that are there.
+pub(super) fn add_defaults(call: &Call<'_>, fields: &mut Map<String, Value>) {
+    if let Some(schema) = enforced_schema(call) {
+        add_defaults_of(call.api.document(), schema, fields, is_server_field);
+    }
+}
+
+/// `is_skipped` says which fields of the outermost object the server fills in.
+fn add_defaults_of(
+    document: &Document,
+    schema: &Schema,
+    fields: &mut Map<String, Value>,
+    is_skipped: fn(&str) -> bool,
+) {
+    let properties = schema.properties.iter();
+    for (name, property) in properties.filter(|(name, _)| !is_skipped(name)) {
+        match fields.get_mut(name) {
+            None => {
+                fields.extend(property.default_value().map(|value| (name.clone(), value)));
+            }
+            Some(value) => each_object(document, property, value, &mut |schema, inside| {
+                add_defaults_of(document, schema, inside, |_| false);
+            }),
+        }
+    }
+}
+
+/// Calls `change` for the object, or for each object in the array, of a property.
+fn each_object(
+    document: &Document,
+    property: &Schema,
+    value: &mut Value,
+    change: &mut dyn FnMut(&Schema, &mut Map<String, Value>),
+) {
+    let Some(schema) = resolve(document, property) else {
+        return;
+    };
+    match (value, schema.items.as_deref()) {
+        (Value::Object(inside), _) => change(schema, inside),
+        (Value::Array(elements), Some(items)) => {
+            for element in elements {
+                each_object(document, items, element, change);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Keeps what a replacement of all fields must not lose: those that only the server sets, and immutable
+/// ones that the client has left out.
+pub(super) fn keep_fixed(
+    call: &Call<'_>,
+    old: &Map<String, Value>,
+    fields: &mut Map<String, Value>,
+) {
+    let Some(schema) = enforced_schema(call) else {
+        return;
+    };
+    for (name, property) in &schema.properties {
+        let is_fixed = property.read_only || property.is_immutable();
+        if let Some(value) = old.get(name).filter(|_| is_fixed) {
+            fields.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+    }
+}
+
+/// Checks that a call does not change or remove immutable fields that have a value.
+///
+/// # Errors
+/// [`Rejection::InvalidField`] with the path of one that would change.
+pub(super) fn check_immutable(
+    call: &Call<'_>,
+    old: &Map<String, Value>,
+    new: &Map<String, Value>,
+) -> Result<(), Rejection> {
+    let Some(schema) = enforced_schema(call) else {
+        return Ok(());
+    };
+    check_unchanged(call.api.document(), schema, old, new, Path::Root)
+}
+
+/// An element of an array has no identity, so immutable fields inside of arrays are free.
+fn check_unchanged(
+    document: &Document,
+    schema: &Schema,
+    old: &Map<String, Value>,
+    new: &Map<String, Value>,
+    path: Path<'_>,
+) -> Result<(), Rejection> {
+    for (name, property) in &schema.properties {
+        let path = Path::Field(&path, name);
+        let Some(before) = old.get(name) else {
+            continue;
+        };
+        let after = new.get(name);
+        if property.is_immutable() && after != Some(before) {
+            return Err(invalid(
+                path,
+                "cannot be changed once it has a value".to_owned(),
+            ));
+        }
+        if let (Value::Object(before), Some(Value::Object(after))) = (before, after)
+            && let Some(schema) = resolve(document, property)
+        {
+            check_unchanged(document, schema, before, after, path)?;
+        }
+    }
+    Ok(())
+}
+
 /// Returns the schema of the resource that the call writes; `None` if nothing is enforced.
 fn enforced_schema<'a>(call: &Call<'a>) -> Option<&'a Schema> {
-    if !call.api.settings().enforce_schemas {
+    if !call.api.settings().strict {
         return None;
     }
     let name = call.method.request.as_deref();

@@ -26,7 +26,8 @@ pub(super) fn client_fields(call: &Call<'_>) -> Result<Map<String, Value>, Rejec
     let validation = SchemaValidation {
         document: call.api.document(),
         purpose: Purpose::Input,
-        enforced: call.api.settings().enforce_schemas,
+        enforced: call.api.settings().strict,
+        closed: call.api.settings().is_closed(call.method),
     };
     let mut own = validation.fields(schema, call.metadata)?;
     if let Some(inside) = resource_inside(call, schema, &mut own) {

@@ -146,6 +146,7 @@ impl<'a> ResponseShape<'a> {
         let validation = SchemaValidation {
             document: self.call().api.document(),
             purpose: Purpose::Output,
+            closed: false,
             enforced: false,
         };
         let others = schema.additional_properties.as_deref();
@@ -281,7 +282,7 @@ pub(super) fn add_required(
     shown: &mut Map<String, Value>,
     now: Timestamp,
 ) {
-    if call.api.settings().enforce_schemas {
+    if call.api.settings().strict {
         return;
     }
     for (name, property) in required(call, schema) {
@@ -321,8 +322,8 @@ impl Placeholder<'_> {
                 Value::Object(kind.into_iter().chain(filled).collect())
             }
             Some("array") => Vec::<Value>::new().into(),
-            Some("integer" | "number") => default(schema).unwrap_or_else(|| 0.into()),
-            Some("boolean") => default(schema).unwrap_or_else(|| false.into()),
+            Some("integer" | "number") => schema.default_value().unwrap_or_else(|| 0.into()),
+            Some("boolean") => schema.default_value().unwrap_or_else(|| false.into()),
             Some("string") => self.text(schema).into(),
             _ => Map::new().into(),
         }
@@ -342,13 +343,5 @@ impl Placeholder<'_> {
             Some("int64" | "uint64") => "0".to_owned(),
             _ => String::new(),
         }
-    }
-}
-
-/// The default of a number or a flag, which documents write as text.
-fn default(schema: &Schema) -> Option<Value> {
-    match schema.default.as_ref()? {
-        Value::String(text) => serde_json::from_str(text).ok(),
-        other => Some(other.clone()),
     }
 }

@@ -1,8 +1,8 @@
 //! Validation of JSON against the schemas of a description.
 //!
 //! The result has only fields that the schema names, with numbers in the form that it requires.
-//! Unknown fields are dropped, so a client of another version of the description is accepted. An
-//! error names the path of the field.
+//! Unknown fields are dropped, so a client of another version of the description is accepted, unless the
+//! collection refuses them. An error names the path of the field.
 
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
@@ -31,6 +31,8 @@ pub(super) struct SchemaValidation<'a> {
     pub(super) purpose: Purpose,
     /// Whether bounds of values are checked.
     pub(super) enforced: bool,
+    /// Whether fields that the schema does not name are errors; otherwise they are dropped.
+    pub(super) closed: bool,
 }
 
 /// The path of a value in the JSON.
@@ -113,10 +115,14 @@ impl SchemaValidation<'_> {
         for (name, value) in fields {
             let property = schema.property(name);
             let own = property.is_some_and(|it| it.read_only) && self.purpose == Purpose::Input;
+            let path = Path::Field(&path, name);
             let Some(property) = property.or(others).filter(|_| !own) else {
+                if self.closed && !own {
+                    return Err(invalid(path, "is not a field of this resource".to_owned()));
+                }
                 continue;
             };
-            let value = self.admit(property, value, Path::Field(&path, name))?;
+            let value = self.admit(property, value, path)?;
             admitted.insert(name.clone(), value);
         }
         if let Some(kind) = schema.kind().filter(|_| self.purpose == Purpose::Output) {
@@ -249,7 +255,7 @@ fn number(value: &Value, path: Path<'_>) -> Result<Value, Rejection> {
     Ok(parsed.into())
 }
 
-fn invalid(path: Path<'_>, problem: String) -> Rejection {
+pub(super) fn invalid(path: Path<'_>, problem: String) -> Rejection {
     Rejection::invalid_field(path.to_string(), problem)
 }
 

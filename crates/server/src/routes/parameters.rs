@@ -1,12 +1,53 @@
 //! The parameters of a call against the description of its method.
 
-use windlass_discovery::{Location, Method, Numbers, Parameter, PathParameters};
+use windlass_discovery::{Api, Location, Method, Numbers, Parameter, PathParameters};
 use windlass_proto::parameters::Parameters;
 
 use crate::handler::Rejection;
 
-/// Refuses a call whose parameters are missing or contradict the description. Unknown parameters
-/// are ignored, since clients append their own.
+/// Parameters of the protocol, which every method has whether its API describes them or not.
+const PROTOCOL: [&str; 4] = ["uploadType", "upload_id", "upload_protocol", "userIp"];
+
+/// Refuses a call with a parameter of the query that neither the method nor the API has, if the API is
+/// strict. A filter that is misspelt must not answer as if it were none.
+///
+/// Names that begin with `$` or `X-` are of systems on the way: Google's libraries append `$.xgafv` and
+/// `$httpMethod`, and signed links are in `X-Windlass-Link`.
+pub(super) fn check_names(api: &Api, method: &Method, query: &Parameters) -> Result<(), Rejection> {
+    if !api.settings().strict {
+        return Ok(());
+    }
+    let is_known = |name: &str| {
+        method.parameter(name).is_some()
+            || api.document().parameters.contains_key(name)
+            || PROTOCOL.contains(&name)
+            || name.starts_with('$')
+            || name.starts_with("X-")
+    };
+    match query.iter().find(|(name, _)| !is_known(name)) {
+        None => Ok(()),
+        Some((name, _)) => Err(Rejection::UnknownParameter {
+            parameter: name.to_owned(),
+            method: method.id.clone(),
+            known: names(method),
+        }),
+    }
+}
+
+/// Names the parameters of the query of a method.
+fn names(method: &Method) -> String {
+    let parameters = method.parameters.iter();
+    let of_query = parameters.filter(|parameter| parameter.location == Location::Query);
+    let names: Vec<_> = of_query.map(|parameter| &*parameter.name).collect();
+    if names.is_empty() {
+        "no parameters in its query".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+/// Refuses a call whose parameters are missing or contradict the description. Whether unknown ones are
+/// refused says [`check_names`].
 ///
 /// If the description marks a parameter as repeated, all of its values count, else the first one.
 pub(super) fn check_parameters(

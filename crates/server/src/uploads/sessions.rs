@@ -27,7 +27,7 @@ use crate::lifecycle::Lifecycle;
 use crate::locks::{LockError, SessionGuard, SessionGuards};
 use crate::metrics::Recorder;
 use crate::namespace::separate_owner;
-use crate::registry::Registry;
+use crate::registry::{Registry, ServedMethod};
 
 /// The sessions of a server.
 pub(crate) struct Sessions {
@@ -352,12 +352,12 @@ impl Sessions {
         }
     }
 
-    /// Maximum size in bytes of the media, by the upload's API method and its signed link; `None` if
-    /// neither sets a limit.
+    /// Maximum size in bytes of the media, by the upload's API method and media type and by its signed
+    /// link; `None` if neither sets a limit.
     pub(crate) fn max_size(&self, start_request: &StartRequest) -> Result<Option<u64>, Error> {
-        let method = start_request.method(&self.registry)?.method;
-        let upload = method.upload.as_ref();
-        let of_method = upload.and_then(|upload| upload.max_size);
+        let ServedMethod { served, method } = start_request.method(&self.registry)?;
+        let settings = served.api.settings();
+        let of_method = settings.max_size(method, &start_request.content_type);
         let limits = [
             of_method.map(ByteSize::bytes),
             start_request.link_max_size(),

@@ -208,3 +208,168 @@ big = { type = "string", format = "int64", max = 9007199254740993 }
     }
     assert_eq!(ok(&zoo.get(&io).await)["legs"], 8);
 }
+
+/// An API with this schema of animals.
+fn zoo_with_schema(schema: &str) -> World {
+    let head = "name = \"zoo\"\nversion = \"v1\"\n[collections.animals.schema]\n";
+    zoo_of(&format!("{head}{schema}"), stores())
+}
+
+#[tokio::test]
+async fn absent_fields_get_their_defaults_when_a_resource_is_made_or_replaced() {
+    let zoo = zoo_with_schema(
+        "legs = { type = \"integer\", default = 4 }\n\
+         tame = { type = \"boolean\", default = false }\n\
+         weight = { type = \"number\", default = 1.5 }\n\
+         sound = { type = \"string\", default = \"moo\" }\n\
+         photos = \"Photo[]\"\n\
+         [schemas.Photo]\n\
+         format = { type = \"string\", default = \"jpeg\" }",
+    );
+    let given = json!({"legs": 2, "photos": [{}, {"format": "png"}]});
+    let io = animal(&zoo, &given).await;
+    let made = ok(&zoo.get(&io).await);
+    let seen =
+        |made: &Value| ["legs", "tame", "weight", "sound", "photos"].map(|name| made[name].clone());
+    assert_eq!(
+        seen(&made),
+        [
+            json!(2),
+            json!(false),
+            json!(1.5),
+            json!("moo"),
+            json!([{"format": "jpeg"}, {"format": "png"}])
+        ]
+    );
+    ok(&zoo.json("PATCH", &io, &json!({"sound": null})).await);
+    assert_eq!(ok(&zoo.get(&io).await).get("sound"), None, "it was removed");
+    let replaced = ok(&zoo.json("PUT", &io, &json!({"tame": true})).await);
+    let expected = [json!(4), json!(true), json!(1.5), json!("moo"), Value::Null];
+    assert_eq!(seen(&replaced), expected);
+}
+
+#[tokio::test]
+async fn immutable_fields_keep_their_first_value() {
+    let zoo = zoo_with_schema(
+        "born = { type = \"string\", immutable = true }\n\
+         name = \"string\"\n\
+         chip = \"Chip\"\n\
+         [schemas.Chip]\n\
+         serial = { type = \"string\", immutable = true }\n\
+         place = \"string\"",
+    );
+    let given = json!({"born": "2020", "chip": {"serial": "a", "place": "ear"}});
+    let io = animal(&zoo, &given).await;
+    for (method, fields, path) in [
+        ("PATCH", json!({"born": "2021"}), "born"),
+        ("PATCH", json!({"born": null}), "born"),
+        ("PUT", json!({"born": "2021"}), "born"),
+        ("PATCH", json!({"chip": {"serial": "b"}}), "chip.serial"),
+        ("PUT", json!({"chip": {"place": "leg"}}), "chip.serial"),
+    ] {
+        let says = format!("{path}: cannot be changed");
+        refused(&zoo.json(method, &io, &fields).await, "invalid", &says);
+    }
+    let same = json!({"born": "2020", "name": "Io"});
+    ok(&zoo.json("PATCH", &io, &same).await);
+    let replaced = ok(&zoo.json("PUT", &io, &json!({"name": "Iole"})).await);
+    assert_eq!(replaced["born"], "2020", "it was left out");
+    let bo = animal(&zoo, &json!({})).await;
+    ok(&zoo.json("PATCH", &bo, &json!({"born": "2022"})).await);
+    let changed = json!({"born": "2023"});
+    refused(&zoo.json("PATCH", &bo, &changed).await, "invalid", "born");
+}
+
+#[tokio::test]
+async fn unknown_fields_are_kept_or_refused() {
+    let unknown = json!({"name": "Io", "colour": "red"});
+    let open = zoo_with_schema("name = \"string\"");
+    assert_eq!(
+        ok(&open.json("POST", PLAIN, &unknown).await)["colour"],
+        "red"
+    );
+    let closed = zoo_of(
+        "name = \"zoo\"\nversion = \"v1\"\n\
+         [collections.animals]\nunknown_fields = \"refuse\"\n\
+         schema = { name = \"string\", photo = \"Photo\", code = { type = \"string\", read_only = true } }\n\
+         [schemas.Photo]\nurl = \"string\"",
+        stores(),
+    );
+    for (fields, says) in [
+        (unknown, "colour: is not a field"),
+        (json!({"photo": {"uri": "a"}}), "photo.uri: is not a field"),
+    ] {
+        refused(&closed.json("POST", PLAIN, &fields).await, "invalid", says);
+    }
+    // A client may send back what it has read.
+    let io = animal(&closed, &json!({"name": "Io"})).await;
+    let mut read = ok(&closed.get(&io).await);
+    read["code"] = json!("a");
+    ok(&closed.json("PUT", &io, &read).await);
+}
+
+#[tokio::test]
+async fn parameters_that_no_method_has_are_refused() {
+    let zoo = zoo_with_schema("name = \"string\"");
+    let io = animal(&zoo, &json!({})).await;
+    for (path, says) in [
+        (
+            format!("{PLAIN}?orderBy=name"),
+            "unknown parameter orderBy: zoo.animals.list has maxResults, pageToken",
+        ),
+        (
+            format!("{io}?filter=a"),
+            "zoo.animals.get has no parameters in its query",
+        ),
+    ] {
+        let reply = zoo.get(&path).await;
+        refused(&reply, "invalidParameter", says);
+        assert_eq!(
+            reply.json()["error"]["errors"][0]["locationType"],
+            "parameter"
+        );
+    }
+    for query in [
+        "alt=json&prettyPrint=false&fields=items&key=a&quotaUser=b&$.xgafv=2",
+        "maxResults=1&X-Trace=1&uploadType=multipart",
+    ] {
+        ok(&zoo.get(&format!("{PLAIN}?{query}")).await);
+    }
+    let uploads = zoo_of(ZOO, stores());
+    let start = format!("/upload{PLAIN}?uploadType=resumable&colour=red");
+    let reply = uploads.json("POST", &start, &json!({"name": "Io"})).await;
+    refused(&reply, "invalidParameter", "colour");
+}
+
+#[tokio::test]
+async fn media_ranges_have_limits_of_their_own() {
+    let zoo = zoo_of(
+        "name = \"zoo\"\nversion = \"v1\"\n[collections.animals]\n\
+         media.accept = { \"image/*\" = 4, \"image/png\" = 8, \"video/*\" = 16 }",
+        stores(),
+    );
+    let upload = format!("/upload{PLAIN}");
+    let simple = format!("{upload}?uploadType=media");
+    for (content_type, length, status) in [
+        ("image/jpeg", 4, 200),
+        ("image/jpeg", 5, 413),
+        ("image/png", 8, 200),
+        ("image/png; a=b", 9, 413),
+        ("video/mp4", 16, 200),
+        ("video/mp4", 17, 413),
+        ("text/plain", 1, 400),
+    ] {
+        let headers = [("content-type", content_type)];
+        let reply = zoo.send("POST", &simple, &headers, vec![0; length]).await;
+        assert_eq!(reply.status, status, "{content_type} {length}: {reply:?}");
+    }
+    let start = format!("{upload}?uploadType=resumable");
+    for (content_type, length, status) in [("image/gif", "5", 413), ("video/mp4", "16", 200)] {
+        let headers = [
+            ("x-upload-content-type", content_type),
+            ("x-upload-content-length", length),
+        ];
+        let reply = zoo.send("POST", &start, &headers, Vec::new()).await;
+        assert_eq!(reply.status, status, "{content_type} {length}: {reply:?}");
+    }
+}
