@@ -68,5 +68,5 @@ pub use method_table::{Collision, Found, MethodTable, Target};
 pub use parameter::{Location, Numbers, Parameter};
 pub use pattern::Pattern;
 pub use schema::Schema;
-pub use settings::{Access, CreatedStatus, Digest, Settings};
+pub use settings::{Access, CollectionSettings, CreatedStatus, Digest, Settings};
 pub use template::{PathParameters, Template};

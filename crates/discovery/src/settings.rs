@@ -2,7 +2,7 @@
 //!
 //! They are kept apart from the document, so that clients get a plain discovery document.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -28,15 +28,40 @@ pub struct Settings {
     /// described. Default: no, because published documents say less than their services accept. The
     /// short form sets it.
     pub strict: bool,
-    /// The collections (`animals`) whose resources have only the fields of their schema: others are
-    /// refused. Without an entry, the schema says what happens to them.
-    pub closed: BTreeSet<String>,
+    /// What else is known of collections, by name (`animals`, `animals.photos`).
+    pub collections: BTreeMap<String, CollectionSettings>,
     /// The largest media by media range, for collections and methods with more than one limit; keys as
     /// for `digests`.
     pub size_limits: BTreeMap<String, Vec<(MediaRange, ByteSize)>>,
     /// The digests that resources show beyond CRC32C, by collection (`animals`), or by the id of a
     /// method (`gmail.users.messages.send`), which wins.
     pub digests: BTreeMap<String, Vec<Digest>>,
+}
+
+/// The settings of one collection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CollectionSettings {
+    /// Whether resources have only the fields that a schema names, and others are refused. Otherwise
+    /// the schema says what happens to them.
+    pub closed: bool,
+    /// For a collection inside of the resources of another: what happens to its resources when that
+    /// one is deleted. `None` for a collection of its own.
+    pub on_parent_delete: Option<OnParentDelete>,
+    /// Fields whose values are ids of resources, with the collections of these. A collection here has a
+    /// name without dots.
+    pub references: BTreeMap<String, String>,
+}
+
+/// What happens to the content of a resource that is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnParentDelete {
+    /// The deletion is refused as long as there is content.
+    #[default]
+    Refuse,
+    /// The content is deleted with it.
+    Cascade,
 }
 
 /// The status that ends a resumable upload begun by `POST`.
@@ -118,9 +143,17 @@ impl Settings {
         narrowest.map(|(_, limit)| *limit).or(of_all)
     }
 
-    /// Whether the method's JSON may have only fields that its schema names.
-    pub fn is_closed(&self, method: &Method) -> bool {
-        self.closed.contains(method.collection())
+    /// The settings of the method's collection, if it has any.
+    pub fn collection_of(&self, method: &Method) -> Option<&CollectionSettings> {
+        self.collections.get(method.collection())
+    }
+
+    /// The collections directly inside of the resources of a collection, by the last part of their names.
+    pub fn content_of(&self, collection: &str) -> impl Iterator<Item = (&str, OnParentDelete)> {
+        self.collections.iter().filter_map(move |(name, settings)| {
+            let (outer, inner) = name.rsplit_once('.')?;
+            Some((inner, settings.on_parent_delete?)).filter(|_| outer == collection)
+        })
     }
 }
 

@@ -19,6 +19,7 @@ mod bounds;
 mod collection;
 mod fields;
 mod method;
+mod relations;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Display;
@@ -34,9 +35,10 @@ use crate::template::without_leading_slash;
 
 pub use crate::error::ShortFormError;
 
-use collection::{CollectionCompiler, CollectionForm};
-use fields::{Field, FieldName, Identifier, MethodName, SchemaName};
+use collection::CollectionCompiler;
+use fields::{Field, FieldName, MethodName, SchemaName};
 use method::{MediaForm, MethodForm};
+use relations::{Collections, full_name, lineage};
 
 /// Reads the short form and compiles it.
 ///
@@ -66,7 +68,7 @@ struct ShortForm {
     #[serde(default)]
     checksum_part: bool,
     #[serde(default)]
-    collections: BTreeMap<Identifier, CollectionForm>,
+    collections: Collections,
     #[serde(default)]
     schemas: BTreeMap<Spanned<SchemaName>, Fields<FieldName>>,
     #[serde(default)]
@@ -80,13 +82,16 @@ impl ShortForm {
     fn settings(&self) -> Settings {
         let media = || self.media();
         let limited = media().filter(|(_, media)| !media.size_limits().is_empty());
-        let closed = self.collections.iter().filter(|(_, it)| it.is_closed());
         Settings {
             created_status: self.created_status,
             access: self.access,
             checksum_part: self.checksum_part,
             strict: true,
-            closed: closed.map(|(name, _)| name.to_string()).collect(),
+            collections: self
+                .collections
+                .iter()
+                .map(|(name, it)| (full_name(&self.collections, name), it.settings()))
+                .collect(),
             size_limits: limited
                 .map(|(key, media)| (key, media.size_limits().to_vec()))
                 .collect(),
@@ -99,8 +104,8 @@ impl ShortForm {
     /// The media of collections, by their names, and of methods, by their ids.
     fn media(&self) -> impl Iterator<Item = (String, &MediaForm)> {
         let of_collections = self.collections.iter();
-        let of_collections =
-            of_collections.filter_map(|(name, it)| Some((name.to_string(), it.media()?)));
+        let of_collections = of_collections
+            .filter_map(|(name, it)| Some((full_name(&self.collections, name), it.media()?)));
         let of_methods = self.methods.iter();
         let of_methods =
             of_methods.filter_map(|(name, it)| Some((self.method_id(name.get_ref()), it.media()?)));
@@ -186,13 +191,14 @@ impl ShortForm {
                 service_path,
                 scopes: &self.scopes,
                 resource: form.resource(name),
+                lineage: lineage(&self.collections, name),
                 name,
                 form,
             };
             document.schemas.extend(compiler.schemas());
-            document
-                .collections
-                .insert(name.to_string(), compiler.collection());
+            let full_name = compiler.full_name();
+            let at = collection_at(&mut document.collections, full_name.split('.'));
+            at.methods = compiler.methods();
         }
     }
 
@@ -209,18 +215,27 @@ impl ShortForm {
 fn insert(document: &mut Document, name: &MethodName, method: MethodDescription) {
     let (mut collections, verb) = name.split();
     let verb = verb.to_owned();
-    let Some(outermost) = collections.next() else {
-        document.methods.insert(verb, method);
-        return;
+    let methods = match collections.next() {
+        None => &mut document.methods,
+        Some(outermost) => {
+            let names = std::iter::once(outermost).chain(collections);
+            &mut collection_at(&mut document.collections, names).methods
+        }
     };
-    let outermost = document
-        .collections
-        .entry(outermost.to_owned())
-        .or_default();
-    let innermost = collections.fold(outermost, |outer: &mut Collection, name| {
+    methods.insert(verb, method);
+}
+
+/// Returns the collection of this name, which begins with the outermost one. Creates it and those around
+/// it.
+fn collection_at<'a, 'n>(
+    collections: &'a mut BTreeMap<String, Collection>,
+    mut names: impl Iterator<Item = &'n str>,
+) -> &'a mut Collection {
+    let outermost = names.next().unwrap_or_default();
+    let outermost = collections.entry(outermost.to_owned()).or_default();
+    names.fold(outermost, |outer, name| {
         outer.collections.entry(name.to_owned()).or_default()
-    });
-    innermost.methods.insert(verb, method);
+    })
 }
 
 fn standard_parameters() -> BTreeMap<String, ParameterDescription> {
@@ -234,6 +249,7 @@ impl ShortForm {
             return Err(ShortFormError::NoMethods);
         }
         self.check_media(text)?;
+        self.check_relations(text)?;
         self.check_schemas_of_collections()?;
         self.check_names_beside_collections(text)?;
         self.check_references(text)
@@ -310,7 +326,7 @@ impl ShortForm {
                     line: line_of(schema, text),
                 });
             }
-            let own_methods = collection.method_names(name);
+            let own_methods = collection.method_names(&full_name(&self.collections, name));
             let mut methods = self.methods.keys();
             if let Some(method) = methods.find(|it| own_methods.contains(&it.get_ref().to_string()))
             {

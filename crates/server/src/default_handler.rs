@@ -10,25 +10,23 @@
 
 mod enforcement;
 mod fields;
+mod list;
 mod operation;
+mod relations;
 mod response_shape;
 mod schema_validation;
 
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
-use windlass_discovery::Schema;
-use windlass_store::{Media, Resource, ResourceChange};
+use windlass_store::{Expected, Media, Resource, ResourceChange};
 
 use crate::handler::{Answer, ApiHandler, Call, Rejection, Uploaded, first_version};
 
 use enforcement::{add_defaults, check_immutable, check_required, keep_fixed};
 use fields::{UpdateMask, client_fields, etag, fields_of, fields_to_bytes, patched, updated};
-use operation::{
-    CallContext, Operation, ResourceKey, chosen_id, is_query_parameter, not_implemented,
-};
-use response_shape::{Reply, ResponseShape, add_required, response_schema};
+use list::list;
+use operation::{CallContext, Operation, ResourceKey, chosen_id};
+use response_shape::{Reply, ResponseShape};
 
 pub use fields::patched as patched_fields;
 pub(crate) use fields::with_digests;
@@ -44,47 +42,13 @@ impl ApiHandler for DefaultHandler {
         client_fields(call)?;
         UpdateMask::of(call)?;
         match Operation::of(call)? {
-            Operation::Update(named) => {
-                let old = find_existing(call, &[named]).await?;
-                replaced(call, old, Upload::Started, Change::Replace).map(drop)
-            }
-            Operation::Patch(named) => {
-                let old = find_existing(call, &[named]).await?;
-                replaced(call, old, Upload::Started, Change::Merge).map(drop)
-            }
-            Operation::Insert(collection) => {
-                let id = available_id(call, &collection).await?;
-                inserted(call, collection, id, None).map(drop)
-            }
-            Operation::Attach(named) => {
-                match call.lookup.resource(&named.collection, &named.id).await? {
-                    None => inserted(call, named.collection, named.id, None).map(drop),
-                    Some(old) => replaced(call, old, Upload::Started, Change::Merge).map(drop),
-                }
-            }
             Operation::Get(_) | Operation::List(_) | Operation::Delete(_) => Ok(()),
+            writing => Write::of(call, writing, Upload::Started).await.map(drop),
         }
     }
 
     async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
-        let media = media.map(|uploaded| uploaded.media);
         match Operation::of(call)? {
-            Operation::Insert(collection) => {
-                let id = available_id(call, &collection).await?;
-                insert(call, collection, id, media)
-            }
-            Operation::Attach(named) => {
-                let old = call.lookup.resource(&named.collection, &named.id).await?;
-                attach(call, named, old, media)
-            }
-            Operation::Update(named) => {
-                let old = find_existing(call, &[named]).await?;
-                replace(call, old, media, Change::Replace)
-            }
-            Operation::Patch(named) => {
-                let old = find_existing(call, &[named]).await?;
-                replace(call, old, media, Change::Merge)
-            }
             Operation::Get(candidates) => {
                 let resource = find_existing(call, &candidates).await?;
                 Ok(Answer::of(
@@ -92,8 +56,23 @@ impl ApiHandler for DefaultHandler {
                 ))
             }
             Operation::List(collection) => list(call, &collection).await,
-            Operation::Delete(named) => Ok(delete(call, find_existing(call, &[named]).await?)),
+            Operation::Delete(named) => {
+                let resource = find_existing(call, &[named]).await?;
+                delete(call, resource).await
+            }
+            writing => {
+                let media = media.map(|uploaded| uploaded.media);
+                let upload = media.map_or(Upload::None, Upload::Finished);
+                let write = Write::of(call, writing, upload).await?;
+                Ok(write.answer(call))
+            }
         }
+    }
+
+    /// As by default; and calls that insert into a collection inside of a resource queue with those
+    /// that change this resource, because they rely on its version.
+    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
+        relations::lock_key(call).or_else(|| call.lock_key_by_path())
     }
 
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
@@ -149,14 +128,80 @@ enum Change {
     Merge,
 }
 
-fn insert(
-    call: &Call<'_>,
-    collection: String,
-    id: String,
-    media: Option<Media>,
-) -> Result<Answer, Rejection> {
-    let resource = inserted(call, collection, id, media)?;
-    Ok(changed(call, ResourceChange::Insert(resource)))
+/// A resource that a call makes or changes.
+struct Write {
+    /// Its version before; `None` for a new one.
+    old: Option<u64>,
+    new: Resource,
+    /// The resources on which the write relies.
+    expect: Vec<Expected>,
+}
+
+impl Write {
+    /// Returns what `operation`, which is one that writes, makes of the resource.
+    async fn of(call: &Call<'_>, operation: Operation, upload: Upload) -> Result<Self, Rejection> {
+        let (old, change) = match operation {
+            Operation::Insert(collection) => {
+                let id = available_id(call, &collection).await?;
+                return Self::new_resource(call, ResourceKey { collection, id }, upload).await;
+            }
+            Operation::Attach(named) => {
+                match call.lookup.resource(&named.collection, &named.id).await? {
+                    None => return Self::new_resource(call, named, upload).await,
+                    Some(old) => {
+                        call.check_conditions(&etag(old.version))?;
+                        (old, Change::Merge)
+                    }
+                }
+            }
+            Operation::Update(named) => (find_existing(call, &[named]).await?, Change::Replace),
+            Operation::Patch(named) => (find_existing(call, &[named]).await?, Change::Merge),
+            Operation::Get(_) | Operation::List(_) | Operation::Delete(_) => {
+                return Err(operation::not_implemented(call));
+            }
+        };
+        let before = fields_of(&old);
+        let version = old.version;
+        let new = replaced(call, old, upload, change)?;
+        let fields = fields_of(&new);
+        let expect = relations::check(call, &new.collection, Some(&before), &fields).await?;
+        Ok(Self {
+            old: Some(version),
+            new,
+            expect,
+        })
+    }
+
+    async fn new_resource(
+        call: &Call<'_>,
+        named: ResourceKey,
+        upload: Upload,
+    ) -> Result<Self, Rejection> {
+        let media = match upload {
+            Upload::Finished(media) => Some(media),
+            Upload::None | Upload::Started => None,
+        };
+        let new = inserted(call, named.collection, named.id, media)?;
+        let expect = relations::check(call, &new.collection, None, &fields_of(&new)).await?;
+        Ok(Self {
+            old: None,
+            new,
+            expect,
+        })
+    }
+
+    fn answer(self, call: &Call<'_>) -> Answer {
+        let resource = self.new;
+        let reply = ResponseShape::new(&CallContext::of(call), &resource).reply();
+        let change = match self.old {
+            None => ResourceChange::Insert(resource),
+            Some(expected) => ResourceChange::Replace { resource, expected },
+        };
+        Answer {
+            expect: self.expect,
+            ..answer(change, reply)
+        }
+    }
 }
 
 /// Returns the new resource of an insertion.
@@ -180,37 +225,6 @@ fn inserted(
     };
     check_required(call, &resource, &own)?;
     Ok(resource)
-}
-
-/// Attaches media to a resource, and creates the resource if it does not exist.
-fn attach(
-    call: &Call<'_>,
-    named: ResourceKey,
-    old: Option<Resource>,
-    media: Option<Media>,
-) -> Result<Answer, Rejection> {
-    match old {
-        None => insert(call, named.collection, named.id, media),
-        Some(old) => {
-            call.check_conditions(&etag(old.version))?;
-            replace(call, old, media, Change::Merge)
-        }
-    }
-}
-
-fn replace(
-    call: &Call<'_>,
-    old: Resource,
-    media: Option<Media>,
-    change: Change,
-) -> Result<Answer, Rejection> {
-    let expected = old.version;
-    let upload = media.map_or(Upload::None, Upload::Finished);
-    let resource = replaced(call, old, upload, change)?;
-    Ok(changed(
-        call,
-        ResourceChange::Replace { resource, expected },
-    ))
 }
 
 /// The media of a change.
@@ -272,7 +286,8 @@ fn changed_fields(
     })
 }
 
-fn delete(call: &Call<'_>, resource: Resource) -> Answer {
+async fn delete(call: &Call<'_>, resource: Resource) -> Result<Answer, Rejection> {
+    let inside = relations::content(call, &resource).await?;
     let reply = call.method.response.as_ref().map(|_| {
         let context = CallContext::of(call);
         ResponseShape::new(&context, &resource).reply()
@@ -282,23 +297,16 @@ fn delete(call: &Call<'_>, resource: Resource) -> Answer {
         id: resource.id,
         expected: resource.version,
     };
-    match reply {
+    let mut answer = match reply {
         Some(reply) => answer(delete, reply),
         None => Answer {
             changes: vec![delete],
-            body: None,
             ..Answer::default()
         },
-    }
-}
-
-fn changed(call: &Call<'_>, change: ResourceChange) -> Answer {
-    let (ResourceChange::Insert(resource) | ResourceChange::Replace { resource, .. }) = &change
-    else {
-        return Answer::default();
     };
-    let reply = ResponseShape::new(&CallContext::of(call), resource).reply();
-    answer(change, reply)
+    answer.changes.extend(inside.deletions);
+    answer.expect_empty = inside.collections;
+    Ok(answer)
 }
 
 fn answer(change: ResourceChange, reply: Reply) -> Answer {
@@ -308,169 +316,4 @@ fn answer(change: ResourceChange, reply: Reply) -> Answer {
         body: Some(reply.body.into()),
         ..Answer::default()
     }
-}
-
-/// Number of resources in a page by default.
-const DEFAULT_PAGE: usize = 100;
-
-/// Maximum number of resources in a page.
-const MAX_PAGE: usize = 1000;
-
-/// Size in bytes of the resources at which a page ends, whatever number was requested.
-const PAGE_BYTES: usize = 4 * 1024 * 1024;
-
-/// Number of resources that are read from the ledger at a time.
-const PAGE_BATCH: usize = 16;
-
-/// Maximum number of ids in the parameter `id`.
-const MAX_IDS: usize = 100;
-
-/// Returns one page of a collection, or the resources that the parameter `id` names if the method
-/// has one and the client gives it.
-async fn list(call: &Call<'_>, collection: &str) -> Result<Answer, Rejection> {
-    let schema = response_schema(call).ok_or_else(|| not_implemented(call))?;
-    let context = CallContext::of(call);
-    let (items_field, items_schema) =
-        items(&context, schema).ok_or_else(|| not_implemented(call))?;
-    let Page { resources, more } = match ids(call)? {
-        Some(ids) => resources_by_id(call, collection, &ids).await?,
-        None => page(call, collection).await?,
-    };
-    let items = resources
-        .iter()
-        .map(|resource| Value::Object(ResponseShape::new(&context, resource).under(items_schema)));
-    let mut body = Map::new();
-    if let Some(kind) = schema.kind() {
-        body.insert("kind".into(), kind.into());
-    }
-    body.insert(items_field.to_owned(), items.collect());
-    if let Some(last) = resources.last().filter(|_| more) {
-        let token = URL_SAFE_NO_PAD.encode(&last.id);
-        body.insert("nextPageToken".into(), token.into());
-    }
-    add_required(call, schema, &mut body, call.now);
-    Ok(Answer::of(body))
-}
-
-/// The resources in one page.
-struct Page {
-    resources: Vec<Resource>,
-    /// Whether another page follows.
-    more: bool,
-}
-
-/// Fills a page up to its limits of count and bytes. A page has at least one resource if one is
-/// left.
-async fn page(call: &Call<'_>, collection: &str) -> Result<Page, Rejection> {
-    let limit = page_size(call)?;
-    let token = page_token(call)?;
-    let mut resources: Vec<Resource> = Vec::new();
-    let mut bytes = 0;
-    loop {
-        // One more than the page holds, to know whether another page follows.
-        let wanted = PAGE_BATCH.min(limit + 1 - resources.len());
-        let after = resources.last().map(|last| last.id.as_str());
-        let after = after.or(token.as_deref());
-        let batch = call.lookup.resources(collection, after, wanted).await?;
-        let more = batch.len() == wanted;
-        for resource in batch {
-            bytes += resource.body.len();
-            let full = resources.len() == limit || bytes > PAGE_BYTES;
-            if full && !resources.is_empty() {
-                return Ok(Page {
-                    resources,
-                    more: true,
-                });
-            }
-            call.reply_memory.hold_row(&resource.body)?;
-            resources.push(resource);
-        }
-        if !more {
-            return Ok(Page { resources, more });
-        }
-    }
-}
-
-/// Returns the resources with these ids, in this order. Ids without a resource are skipped.
-async fn resources_by_id(
-    call: &Call<'_>,
-    collection: &str,
-    ids: &[&str],
-) -> Result<Page, Rejection> {
-    let mut resources = Vec::new();
-    for id in ids {
-        if let Some(resource) = call.lookup.resource(collection, id).await? {
-            call.reply_memory.hold_row(&resource.body)?;
-            resources.push(resource);
-        }
-    }
-    Ok(Page {
-        resources,
-        more: false,
-    })
-}
-
-/// Returns the requested ids, which may be separated by commas or given in a parameter each.
-fn ids<'a>(call: &Call<'a>) -> Result<Option<Vec<&'a str>>, Rejection> {
-    if !is_query_parameter(call.method, "id") {
-        return Ok(None);
-    }
-    let given = call.query.iter().filter(|(name, _)| *name == "id");
-    let ids = given.flat_map(|(_, value)| value.split(','));
-    let ids: Vec<_> = ids.filter(|id| !id.is_empty()).collect();
-    if ids.len() > MAX_IDS {
-        return Err(Rejection::InvalidParameter {
-            parameter: "id".to_owned(),
-            problem: format!("has more than {MAX_IDS} ids"),
-        });
-    }
-    Ok((!ids.is_empty()).then_some(ids))
-}
-
-/// Returns the field of a list's response that holds the resources, with their schema: the array
-/// that is named like the collection, else the first array of objects.
-fn items<'a>(context: &CallContext<'a>, schema: &'a Schema) -> Option<(&'a str, &'a Schema)> {
-    let array = |(name, property): (&'a String, &'a Schema)| {
-        property.items.as_ref()?;
-        let element = context.element(property)?;
-        let is_object = element.json_type.as_deref() == Some("object");
-        is_object.then_some((name.as_str(), element))
-    };
-    let mut arrays = schema.properties.iter().filter_map(array);
-    let named = arrays
-        .clone()
-        .find(|(name, _)| context.names_the_collection(name));
-    named.or_else(|| arrays.next())
-}
-
-fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
-    let given = ["maxResults", "pageSize", "max_results", "page_size"]
-        .into_iter()
-        .find_map(|name| call.query.first(name).map(|text| (name, text)));
-    let Some((name, text)) = given else {
-        return Ok(DEFAULT_PAGE);
-    };
-    match text.parse::<usize>() {
-        Ok(size) if size > 0 => Ok(size.min(MAX_PAGE)),
-        _ => Err(Rejection::InvalidParameter {
-            parameter: name.to_owned(),
-            problem: "must be a positive number".to_owned(),
-        }),
-    }
-}
-
-fn page_token(call: &Call<'_>) -> Result<Option<String>, Rejection> {
-    let Some(token) = call
-        .query
-        .first("pageToken")
-        .filter(|token| !token.is_empty())
-    else {
-        return Ok(None);
-    };
-    let bytes = URL_SAFE_NO_PAD.decode(token).ok();
-    let id = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-    id.map(Some).ok_or_else(|| Rejection::InvalidParameter {
-        parameter: "pageToken".to_owned(),
-        problem: "is not a token of this list".to_owned(),
-    })
 }

@@ -177,7 +177,7 @@ pub struct Call<'a> {
 
 impl Call<'_> {
     /// The path, if the call changes the resource that it names.
-    fn lock_key_by_path(&self) -> Option<String> {
+    pub(crate) fn lock_key_by_path(&self) -> Option<String> {
         let changes = [HttpMethod::PUT, HttpMethod::PATCH, HttpMethod::DELETE]
             .contains(&self.method.http_method);
         let path = self.method.template.expand(self.path).ok();

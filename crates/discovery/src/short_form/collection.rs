@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde_json::json;
 use toml::Spanned;
 
-use crate::document::{Collection, MethodDescription, ParameterDescription};
+use crate::document::{MethodDescription, ParameterDescription};
 use crate::schema::Schema;
-use crate::settings::Digest;
+use crate::settings::{CollectionSettings, Digest, OnParentDelete};
 
 use super::Fields;
 use super::fields::{Identifier, OwnFieldName};
@@ -23,6 +23,8 @@ pub(super) struct CollectionForm {
     pub(super) schema: Fields<OwnFieldName>,
     #[serde(default = "StandardMethod::all")]
     methods: Vec<StandardMethod>,
+    pub(super) parent: Option<Spanned<Identifier>>,
+    pub(super) on_parent_delete: Option<Spanned<OnParentDelete>>,
     #[serde(default)]
     unknown_fields: UnknownFields,
     pub(super) media: Option<Spanned<MediaForm>>,
@@ -62,8 +64,26 @@ impl CollectionForm {
         [self.schema_name(name), self.list_schema_name(name)]
     }
 
-    /// Its methods with its name before them: `animals.insert`.
-    pub(super) fn method_names(&self, name: &Identifier) -> Vec<String> {
+    /// What a document has no field for.
+    pub(super) fn settings(&self) -> CollectionSettings {
+        let fate = || self.on_parent_delete.as_ref().map(Spanned::get_ref);
+        let references = self.schema.iter();
+        let references = references.filter_map(|(name, field)| {
+            let collection = field.get_ref().references()?;
+            Some((name.to_string(), collection.to_string()))
+        });
+        CollectionSettings {
+            closed: self.is_closed(),
+            on_parent_delete: self
+                .parent
+                .as_ref()
+                .map(|_| fate().copied().unwrap_or_default()),
+            references: references.collect(),
+        }
+    }
+
+    /// Its methods with its full name before them: `animals.insert`, `animals.photos.insert`.
+    pub(super) fn method_names(&self, name: &str) -> Vec<String> {
         let methods = self.methods.iter();
         methods
             .map(|method| format!("{name}.{}", method.name()))
@@ -86,6 +106,11 @@ impl CollectionForm {
         media.filter(|_| !methods.any(|method| method.takes_metadata()))
     }
 
+    /// The variable of paths that names one of its resources: `animalId`.
+    fn id_name(&self, name: &Identifier) -> String {
+        format!("{}Id", self.resource(name))
+    }
+
     /// The name of a resource's schema: `Animal`.
     fn schema_name(&self, name: &Identifier) -> String {
         self.resource(name).capitalised()
@@ -102,6 +127,8 @@ pub(super) struct CollectionCompiler<'a> {
     pub(super) api_name: &'a str,
     pub(super) service_path: &'a str,
     pub(super) scopes: &'a [String],
+    /// The collections around it, the outermost first, and itself.
+    pub(super) lineage: Vec<(&'a Identifier, &'a CollectionForm)>,
     /// `animals`
     pub(super) name: &'a Identifier,
     /// `animal`
@@ -110,13 +137,11 @@ pub(super) struct CollectionCompiler<'a> {
 }
 
 impl CollectionCompiler<'_> {
-    pub(super) fn collection(&self) -> Collection {
+    pub(super) fn methods(&self) -> BTreeMap<String, MethodDescription> {
         let methods = self.form.methods.iter();
-        let methods = methods.map(|method| (method.name().to_owned(), self.method(*method)));
-        Collection {
-            methods: methods.collect(),
-            ..Collection::default()
-        }
+        methods
+            .map(|method| (method.name().to_owned(), self.method(*method)))
+            .collect()
     }
 
     pub(super) fn schemas(&self) -> Vec<(String, Schema)> {
@@ -178,15 +203,19 @@ impl CollectionCompiler<'_> {
         let path = self.path(method);
         let upload = self.form.media().filter(|_| method.takes_metadata());
         MethodDescription {
-            id: Some(format!("{}.{}.{}", self.api_name, self.name, method.name())),
+            id: Some(format!(
+                "{}.{}.{}",
+                self.api_name,
+                self.full_name(),
+                method.name()
+            )),
             http_method: Some(method.http_method().to_owned()),
             description: Some(self.describe(method)),
             parameters: self.parameters(method),
-            parameter_order: if method.names_a_resource() {
-                vec![self.id_name()]
-            } else {
-                Vec::new()
-            },
+            parameter_order: self
+                .named(method)
+                .map(|(name, form)| form.id_name(name))
+                .collect(),
             request: method
                 .takes_metadata()
                 .then(|| Schema::reference_to(self.schema_name())),
@@ -202,29 +231,56 @@ impl CollectionCompiler<'_> {
     }
 
     fn path(&self, method: StandardMethod) -> String {
+        let above = self.parents().iter();
+        let above = above.map(|(name, form)| format!("{name}/{{{}}}/", form.id_name(name)));
+        let above: String = above.collect();
         if method.names_a_resource() {
-            format!("{}/{{{}}}", self.name, self.id_name())
+            format!("{above}{}/{{{}}}", self.name, self.form.id_name(self.name))
         } else {
-            self.name.to_string()
+            format!("{above}{}", self.name)
         }
     }
 
+    /// The collections around it, the outermost first.
+    fn parents(&self) -> &[(&Identifier, &CollectionForm)] {
+        self.lineage
+            .split_last()
+            .map_or(&[], |(_, parents)| parents)
+    }
+
+    /// The collections whose resources the path of a method names, the outermost first.
+    fn named(
+        &self,
+        method: StandardMethod,
+    ) -> impl Iterator<Item = (&Identifier, &CollectionForm)> {
+        let own = method.names_a_resource().then_some((self.name, self.form));
+        self.parents().iter().copied().chain(own)
+    }
+
+    /// `animals.photos`
+    pub(super) fn full_name(&self) -> String {
+        let names: Vec<_> = self
+            .lineage
+            .iter()
+            .map(|(name, _)| name.to_string())
+            .collect();
+        names.join(".")
+    }
+
     fn parameters(&self, method: StandardMethod) -> BTreeMap<String, ParameterDescription> {
-        match method {
+        let mut parameters = match method {
             StandardMethod::List => list_parameters(),
-            StandardMethod::Insert => BTreeMap::new(),
-            StandardMethod::Update
-            | StandardMethod::Patch
-            | StandardMethod::Get
-            | StandardMethod::Delete => {
-                let description = format!("The id of the {}.", self.resource);
-                let parameter = ParameterDescription {
-                    required: true,
-                    ..parameter("path", "string", &description)
-                };
-                BTreeMap::from([(self.id_name(), parameter)])
-            }
-        }
+            _ => BTreeMap::new(),
+        };
+        parameters.extend(self.named(method).map(|(name, form)| {
+            let description = format!("The id of the {}.", form.resource(name));
+            let parameter = ParameterDescription {
+                required: true,
+                ..parameter("path", "string", &description)
+            };
+            (form.id_name(name), parameter)
+        }));
+        parameters
     }
 
     fn response(&self, method: StandardMethod) -> Option<String> {
@@ -253,11 +309,6 @@ impl CollectionCompiler<'_> {
     /// `farm#animal`
     fn kind(&self, of: &str) -> String {
         format!("{}#{of}", self.api_name)
-    }
-
-    /// `animalId`
-    fn id_name(&self) -> String {
-        format!("{}Id", self.resource)
     }
 
     fn schema_name(&self) -> String {

@@ -13,6 +13,7 @@ use crate::document::ParameterDescription;
 use crate::schema::{Annotations, Schema};
 
 use super::bounds::{Bounds, Container};
+use super::relations::Collections;
 
 /// The types of JSON.
 const JSON_TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "object", "any"];
@@ -46,6 +47,7 @@ struct FieldTable {
     read_only: bool,
     #[serde(default)]
     immutable: bool,
+    references: Option<Identifier>,
     #[serde(default)]
     required: bool,
     #[serde(default)]
@@ -147,6 +149,31 @@ impl Field {
             max_length: table.max_length,
             pattern: table.pattern.as_deref(),
         }
+    }
+
+    /// The collection of the resources that the field names.
+    pub(super) fn references(&self) -> Option<&Identifier> {
+        self.0.references.as_ref()
+    }
+
+    /// The mistake in `references`, if there is one.
+    pub(super) fn reference_problem(&self, collections: &Collections) -> Option<String> {
+        let name = self.references()?;
+        let Some(collection) = collections.get(name) else {
+            return Some(format!("there is no collection `{name}`"));
+        };
+        if collection.parent.is_some() {
+            return Some(format!(
+                "`{name}` has a parent, so an id alone names none of its resources"
+            ));
+        }
+        let FieldType {
+            element,
+            containers,
+        } = &self.0.field_type;
+        let is_string = matches!(element, Element::Json(json_type) if json_type == "string");
+        let fits = is_string && matches!(containers[..], [] | [Container::Array]);
+        (!fits).then(|| "`references` is for a string, or an array of strings".to_owned())
     }
 
     /// The schema that the field refers to.

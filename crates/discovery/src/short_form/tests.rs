@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::Api;
+use crate::byte_size::ByteSize;
 use crate::settings::Digest;
 
 const FARM: &str = r#"
@@ -485,7 +486,7 @@ fn media_ranges_can_have_a_size_each() {
     assert_eq!(media["maxSize"], "2048");
     for (content_type, limit) in [("video/mp4", 2048), ("Image/PNG; a=b", 10), ("x", 2048)] {
         let found = api.settings().max_size(insert, content_type);
-        assert_eq!(found.map(|it| it.bytes()), Some(limit), "{content_type}");
+        assert_eq!(found.map(ByteSize::bytes), Some(limit), "{content_type}");
     }
     check_refused(
         &format!("[collections.a.media]\nmax_size = 1\n{accept}"),
@@ -511,5 +512,70 @@ fn collections_that_refuse_unknown_fields_say_so() {
     check_refused(
         "[collections.a]\nunknown_fields = \"drop\"",
         &["line 4", "unknown variant `drop`", "`keep` or `refuse`"],
+    );
+}
+
+#[test]
+fn a_collection_inside_of_resources_has_their_ids_in_its_paths() {
+    let album = document(&with_head(
+        "[collections.photos]\n[collections.comments]\nparent = \"photos\"\n\
+         [collections.replies]\nparent = \"comments\"\nresource = \"reply\"\n[collections.replies.media]",
+    ));
+    let comments = &album["resources"]["photos"]["resources"]["comments"];
+    let get = &comments["methods"]["get"];
+    assert_eq!(get["id"], "farm.photos.comments.get");
+    assert_eq!(get["path"], "photos/{photoId}/comments/{commentId}");
+    assert_eq!(get["parameterOrder"], json!(["photoId", "commentId"]));
+    let list = &comments["methods"]["list"];
+    assert_eq!(list["path"], "photos/{photoId}/comments");
+    assert_eq!(list["parameters"]["photoId"]["required"], true);
+    let insert = &comments["resources"]["replies"]["methods"]["insert"];
+    assert_eq!(
+        insert["mediaUpload"]["protocols"]["simple"]["path"],
+        "/upload/farm/v1/photos/{photoId}/comments/{commentId}/replies"
+    );
+    assert_eq!(insert["response"], json!({"$ref": "Reply"}));
+}
+
+#[test]
+fn parents_and_references_are_collections() {
+    for (lines, key, problem) in [
+        (
+            "[collections.a]\nparent = \"b\"",
+            "a.parent",
+            "there is no collection `b`",
+        ),
+        (
+            "[collections.a]\nparent = \"a\"",
+            "a.parent",
+            "form a circle",
+        ),
+        (
+            "[collections.a]\non_parent_delete = \"cascade\"",
+            "a.on_parent_delete",
+            "no meaning without `parent`",
+        ),
+        (
+            "[collections.a]\nschema.x = { type = \"string\", references = \"b\" }",
+            "a.schema.x",
+            "there is no collection `b`",
+        ),
+        (
+            "[collections.a]\nschema.x = { type = \"integer\", references = \"a\" }",
+            "a.schema.x",
+            "is for a string",
+        ),
+        (
+            "[collections.b]\n[collections.a]\nparent = \"b\"\n\
+             schema.x = { type = \"string\", references = \"a\" }",
+            "a.schema.x",
+            "`a` has a parent",
+        ),
+    ] {
+        check_refused(lines, &[&format!("`collections.{key}`"), problem]);
+    }
+    check_refused(
+        "[collections.a]\n[schemas.B]\nx = { type = \"string\", references = \"a\" }",
+        &["`schemas.B.x`", "for the fields of a collection"],
     );
 }

@@ -23,11 +23,14 @@ pub(super) fn client_fields(call: &Call<'_>) -> Result<Map<String, Value>, Rejec
     let Some(schema) = name.and_then(|name| call.api.schema(name)) else {
         return Ok(Map::new());
     };
+    let settings = call.api.settings();
     let validation = SchemaValidation {
         document: call.api.document(),
         purpose: Purpose::Input,
-        enforced: call.api.settings().strict,
-        closed: call.api.settings().is_closed(call.method),
+        enforced: settings.strict,
+        closed: settings
+            .collection_of(call.method)
+            .is_some_and(|it| it.closed),
     };
     let mut own = validation.fields(schema, call.metadata)?;
     if let Some(inside) = resource_inside(call, schema, &mut own) {

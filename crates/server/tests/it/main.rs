@@ -22,6 +22,7 @@ mod owners;
 mod panics;
 mod pauses;
 mod power;
+mod relations;
 mod rotten;
 mod swept;
 mod syncs;

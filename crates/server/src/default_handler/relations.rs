@@ -1,0 +1,196 @@
+//! Resources inside of others, and fields that name resources, in descriptions that say so.
+//!
+//! What a write relies on is expected of the ledger ([`Answer::expect`](crate::handler::Answer::expect)), so that
+//! a parent that is deleted at the same time gets no new content, and what is deleted with a resource is
+//! all that it contains.
+
+use serde_json::{Map, Value};
+
+use windlass_discovery::settings::{CollectionSettings, OnParentDelete};
+use windlass_store::{Expected, Resource, ResourceChange};
+
+use super::operation::{ResourceKey, key, split};
+use crate::handler::{Call, Rejection};
+
+/// The most resources that are deleted with one.
+const MAX_CONTENT: usize = 5_000;
+
+/// Number of resources that are read from the ledger at a time.
+const BATCH: usize = 100;
+
+/// The most ids in one field.
+const MAX_IDS: usize = 100;
+
+/// Checks what a write relies on: the resource that contains the collection, and those that fields
+/// name. `old` are the fields before the write. Returns what must not change until it is committed.
+///
+/// # Errors
+/// [`Rejection::NotFound`] without the parent, [`Rejection::InvalidField`] for a reference to nothing.
+pub(super) async fn check(
+    call: &Call<'_>,
+    collection: &str,
+    old: Option<&Map<String, Value>>,
+    new: &Map<String, Value>,
+) -> Result<Vec<Expected>, Rejection> {
+    let Some(settings) = call.api.settings().collection_of(call.method) else {
+        return Ok(Vec::new());
+    };
+    let mut expected = Vec::new();
+    if old.is_none() {
+        expected.extend(check_parent(call, collection).await?);
+    }
+    for (field, target) in &settings.references {
+        let before = old.and_then(|old| old.get(field));
+        let after = new.get(field).filter(|after| before != Some(after));
+        for id in ids(after) {
+            expected.push(referenced(call, field, target, id).await?);
+        }
+        if after.is_some_and(|it| ids(Some(it)).count() > MAX_IDS) {
+            let problem = format!("must have at most {MAX_IDS} items");
+            return Err(Rejection::invalid_field(field.clone(), problem));
+        }
+    }
+    Ok(expected)
+}
+
+/// Checks that the resource exists that contains a collection, if it is one inside of resources.
+///
+/// # Errors
+/// [`Rejection::NotFound`] if it does not.
+pub(super) async fn check_parent(
+    call: &Call<'_>,
+    collection: &str,
+) -> Result<Option<Expected>, Rejection> {
+    let Some(ResourceKey { collection, id }) = parent(call, collection) else {
+        return Ok(None);
+    };
+    match call.lookup.resource(&collection, &id).await? {
+        Some(parent) => Ok(Some(Expected::unchanged(&parent))),
+        None => Err(Rejection::NotFound {
+            what: last(&collection).to_owned(),
+            id,
+        }),
+    }
+}
+
+/// The key of the resource that contains the collection of the call.
+fn parent(call: &Call<'_>, collection: &str) -> Option<ResourceKey> {
+    let settings = call.api.settings().collection_of(call.method);
+    settings.and_then(|it: &CollectionSettings| it.on_parent_delete)?;
+    let (parent, _) = collection.rsplit_once('/')?;
+    Some(split(parent))
+}
+
+/// Returns a key for the parent of what the call inserts: the one by which calls are serialised that
+/// change or delete the parent itself.
+pub(super) fn lock_key(call: &Call<'_>) -> Option<String> {
+    let path = call.method.template.expand(call.path).ok()?;
+    let is_new = call.method.verb() == "insert";
+    parent(call, &path).filter(|_| is_new)?;
+    path.rsplit_once('/').map(|(parent, _)| parent.to_owned())
+}
+
+/// The ids in a field: a text, or an array of texts.
+fn ids(value: Option<&Value>) -> impl Iterator<Item = &str> {
+    let (one, many) = match value {
+        Some(Value::Array(ids)) => (None, ids.as_slice()),
+        Some(id) => (Some(id), &[][..]),
+        None => (None, &[][..]),
+    };
+    one.into_iter()
+        .chain(many)
+        .take(MAX_IDS + 1)
+        .filter_map(Value::as_str)
+}
+
+async fn referenced(
+    call: &Call<'_>,
+    field: &str,
+    target: &str,
+    id: &str,
+) -> Result<Expected, Rejection> {
+    let service_path = call.api.document().service_path.as_deref();
+    let service_path = service_path.unwrap_or_default().trim_start_matches('/');
+    let collection = key(call.api, &format!("{service_path}{target}"));
+    let found = call.lookup.resource(&collection, id).await?;
+    let found = found.ok_or_else(|| {
+        let problem = format!("there is no resource {id} in {target}");
+        Rejection::invalid_field(field.to_owned(), problem)
+    })?;
+    Ok(Expected::unchanged(&found))
+}
+
+/// What a resource contains.
+#[derive(Default)]
+pub(super) struct Content {
+    /// The deletions of all of it, what is innermost last.
+    pub(super) deletions: Vec<ResourceChange>,
+    /// The collections that are empty after them.
+    pub(super) collections: Vec<String>,
+}
+
+/// Returns what is deleted together with a resource of the call's collection.
+///
+/// # Errors
+/// [`Rejection::Conflict`] if there is content that must not be deleted with it, or too much.
+pub(super) async fn content(call: &Call<'_>, resource: &Resource) -> Result<Content, Rejection> {
+    let mut content = Content::default();
+    let name = call.method.collection().to_owned();
+    let mut open = vec![(name, resource.collection.clone(), resource.id.clone())];
+    while let Some((name, collection, id)) = open.pop() {
+        for (inner, fate) in call.api.settings().content_of(&name) {
+            let inside = format!("{collection}/{id}/{inner}");
+            let ids = content.add(call, &inside, fate).await?;
+            let name = format!("{name}.{inner}");
+            open.extend(ids.into_iter().map(|id| (name.clone(), inside.clone(), id)));
+        }
+    }
+    Ok(content)
+}
+
+impl Content {
+    /// Adds the resources of a collection. Returns their ids.
+    async fn add(
+        &mut self,
+        call: &Call<'_>,
+        collection: &str,
+        fate: OnParentDelete,
+    ) -> Result<Vec<String>, Rejection> {
+        let mut ids: Vec<String> = Vec::new();
+        loop {
+            let after = ids.last().map(String::as_str);
+            let batch = call.lookup.resources(collection, after, BATCH).await?;
+            let more = batch.len() == BATCH;
+            for resource in batch {
+                self.check_deletion(collection, fate)?;
+                ids.push(resource.id.clone());
+                self.deletions.push(ResourceChange::Delete {
+                    collection: resource.collection,
+                    id: resource.id,
+                    expected: resource.version,
+                });
+            }
+            if !more {
+                self.collections.push(collection.to_owned());
+                return Ok(ids);
+            }
+        }
+    }
+
+    /// Whether one more resource may be deleted.
+    fn check_deletion(&self, collection: &str, fate: OnParentDelete) -> Result<(), Rejection> {
+        let name = last(collection);
+        let problem = match fate {
+            OnParentDelete::Refuse => format!("the resource still has {name}; delete them first"),
+            OnParentDelete::Cascade if self.deletions.len() >= MAX_CONTENT => format!(
+                "the resource contains more than {MAX_CONTENT} resources; delete some of its {name} first"
+            ),
+            OnParentDelete::Cascade => return Ok(()),
+        };
+        Err(Rejection::Conflict { problem })
+    }
+}
+
+fn last(collection: &str) -> &str {
+    collection.rsplit('/').next().unwrap_or_default()
+}
