@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use windlass_discovery::Api;
 use windlass_server::{ServedApi, Stores};
-use windlass_store::Ledger as _;
+use windlass_store::Ledger;
+use windlass_store::fault::PacedLedger;
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 
 use crate::world::{ManualClock, Peer as _, Reply, World};
@@ -28,7 +29,7 @@ max_size = "1MB"
 [collections.comments]
 parent = "photos"
 on_parent_delete = "cascade"
-schema = { text = "string" }
+schema = { text = "string", album = { type = "string", references = "albums" } }
 media = { max_size = "1KB" }
 
 [collections.replies]
@@ -43,7 +44,7 @@ fn album() -> World {
     album_in(Arc::new(MemoryLedger::default()))
 }
 
-fn album_in(ledger: Arc<MemoryLedger>) -> World {
+fn album_in(ledger: Arc<dyn Ledger>) -> World {
     let api = Api::from_toml(ALBUM).expect("it is valid");
     let stores = Stores {
         ledger,
@@ -196,23 +197,49 @@ async fn more_than_can_be_deleted_at_once_is_refused() {
     );
 }
 
+/// Two servers on one ledger, and the ledger of the first, which can stop its calls.
+fn replicas() -> (World, Arc<PacedLedger>, World, Arc<MemoryLedger>) {
+    let memory = Arc::new(MemoryLedger::default());
+    let paced = Arc::new(PacedLedger::new(memory.clone()));
+    (
+        album_in(paced.clone()),
+        paced,
+        album_in(memory.clone()),
+        memory,
+    )
+}
+
 #[tokio::test]
-async fn a_comment_and_the_deletion_of_its_photo_exclude_each_other() {
-    let ledger = Arc::new(MemoryLedger::default());
-    let album = album_in(ledger.clone());
-    for _ in 0..20 {
-        let photo = made(&album, PHOTOS, &json!({})).await;
-        let comments = format!("{photo}/comments");
-        let nothing = json!({});
-        let (comment, deletion) = tokio::join!(
-            album.json("POST", &comments, &nothing),
-            album.send("DELETE", &photo, &[], Vec::new()),
-        );
-        assert_eq!(deletion.status, 204, "{deletion:?}");
-        assert!([200, 404].contains(&comment.status.as_u16()), "{comment:?}");
-        assert_eq!(album.get(&comments).await.status, 404);
-        assert_eq!(orphans(&ledger, &comments).await, 0);
-    }
+async fn a_photo_that_is_deleted_meanwhile_gets_no_comment() {
+    let (album, paced, other, ledger) = replicas();
+    let photo = made(&album, PHOTOS, &json!({})).await;
+    let summer = made(&album, "/album/v1/albums", &json!({})).await;
+    let summer = summer.rsplit('/').next().expect("an id");
+    let comments = format!("{photo}/comments");
+    // The photo has been read by then.
+    let stopped = paced.stop_at(summer);
+    let comment = json!({"album": summer});
+    let comment = album.json("POST", &comments, &comment);
+    let deletion = other.send("DELETE", &photo, &[], Vec::new());
+    let (comment, deletion) = stopped.during(comment, deletion).await;
+    assert_eq!(deletion.status, 204, "{deletion:?}");
+    refused(&comment, 404, "was not found");
+    assert_eq!(orphans(&ledger, &comments).await, 0);
+}
+
+#[tokio::test]
+async fn a_comment_that_comes_meanwhile_is_deleted_with_its_photo() {
+    let (album, paced, other, ledger) = replicas();
+    let photo = made(&album, PHOTOS, &json!({})).await;
+    let comments = format!("{photo}/comments");
+    let stopped = paced.stop_at(&format!("album{comments}"));
+    let deletion = album.send("DELETE", &photo, &[], Vec::new());
+    let comment = json!({});
+    let comment = other.json("POST", &comments, &comment);
+    let (deletion, comment) = stopped.during(deletion, comment).await;
+    assert_eq!(comment.status, 200, "{comment:?}");
+    assert_eq!(deletion.status, 204, "{deletion:?}");
+    assert_eq!(orphans(&ledger, &comments).await, 0);
 }
 
 #[tokio::test]
