@@ -51,6 +51,43 @@ pub struct CollectionSettings {
     /// Fields whose values are ids of resources, with the collections of these. A collection here has a
     /// name without dots.
     pub references: BTreeMap<String, String>,
+    /// The fields by which the list can be filtered.
+    pub filters: Vec<IndexedField>,
+    /// The orders that the list can have besides that of the ids.
+    pub orders: Vec<SortOrder>,
+}
+
+/// A field whose values the server keeps in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexedField {
+    /// The name.
+    pub name: String,
+    /// How its values compare.
+    pub kind: ValueKind,
+}
+
+/// An order of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SortOrder {
+    /// The field.
+    pub field: IndexedField,
+    /// Whether the greatest value comes first.
+    pub descending: bool,
+}
+
+/// How values compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueKind {
+    /// Whole numbers, also in text, as 64-bit ones are written.
+    Integer,
+    /// Numbers.
+    Number,
+    /// False comes before true.
+    Boolean,
+    /// Text, by its bytes in UTF-8.
+    Text,
+    /// Times as RFC 3339 writes them.
+    Time,
 }
 
 /// What happens to the content of a resource that is deleted.
@@ -183,6 +220,14 @@ impl TryFrom<u16> for CreatedStatus {
             201 => Ok(Self::Created),
             _ => Err(NotACreatedStatus { status }),
         }
+    }
+}
+
+/// As in `order_by` and in the parameter `orderBy`: `rating desc`.
+impl fmt::Display for SortOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.field.name)?;
+        f.write_str(if self.descending { " desc" } else { "" })
     }
 }
 

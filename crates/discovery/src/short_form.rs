@@ -18,6 +18,7 @@
 mod bounds;
 mod collection;
 mod fields;
+mod listing;
 mod method;
 mod relations;
 
@@ -250,6 +251,7 @@ impl ShortForm {
         }
         self.check_media(text)?;
         self.check_relations(text)?;
+        self.check_lists(text)?;
         self.check_schemas_of_collections()?;
         self.check_names_beside_collections(text)?;
         self.check_references(text)

@@ -10,6 +10,8 @@
 
 mod enforcement;
 mod fields;
+mod filter;
+mod index;
 mod list;
 mod operation;
 mod relations;
@@ -64,7 +66,7 @@ impl ApiHandler for DefaultHandler {
                 let media = media.map(|uploaded| uploaded.media);
                 let upload = media.map_or(Upload::None, Upload::Finished);
                 let write = Write::of(call, writing, upload).await?;
-                Ok(write.answer(call))
+                write.answer(call).await
             }
         }
     }
@@ -130,8 +132,8 @@ enum Change {
 
 /// A resource that a call makes or changes.
 struct Write {
-    /// Its version before; `None` for a new one.
-    old: Option<u64>,
+    /// The resource before; `None` for a new one.
+    old: Option<Resource>,
     new: Resource,
     /// The resources on which the write relies.
     expect: Vec<Expected>,
@@ -160,13 +162,11 @@ impl Write {
                 return Err(operation::not_implemented(call));
             }
         };
-        let before = fields_of(&old);
-        let version = old.version;
-        let new = replaced(call, old, upload, change)?;
-        let fields = fields_of(&new);
-        let expect = relations::check(call, &new.collection, Some(&before), &fields).await?;
+        let new = replaced(call, old.clone(), upload, change)?;
+        let (before, after) = (fields_of(&old), fields_of(&new));
+        let expect = relations::check(call, &new.collection, Some(&before), &after).await?;
         Ok(Self {
-            old: Some(version),
+            old: Some(old),
             new,
             expect,
         })
@@ -190,17 +190,25 @@ impl Write {
         })
     }
 
-    fn answer(self, call: &Call<'_>) -> Answer {
-        let resource = self.new;
-        let reply = ResponseShape::new(&CallContext::of(call), &resource).reply();
-        let change = match self.old {
-            None => ResourceChange::Insert(resource),
-            Some(expected) => ResourceChange::Replace { resource, expected },
-        };
-        Answer {
-            expect: self.expect,
-            ..answer(change, reply)
+    async fn answer(self, call: &Call<'_>) -> Result<Answer, Rejection> {
+        let Self { old, new, expect } = self;
+        let settings = call.api.settings().collection_of(call.method);
+        let mut rows = index::changes(call, settings, old.as_ref(), Some(&new)).await?;
+        if old.is_none() {
+            rows.extend(index::begin(call, settings, &new.collection).await?);
         }
+        let reply = ResponseShape::new(&CallContext::of(call), &new).reply();
+        let change = match old {
+            None => ResourceChange::Insert(new),
+            Some(old) => ResourceChange::Replace {
+                resource: new,
+                expected: old.version,
+            },
+        };
+        let mut answer = answer(change, reply);
+        answer.changes.extend(rows);
+        answer.expect = expect;
+        Ok(answer)
     }
 }
 
@@ -288,6 +296,8 @@ fn changed_fields(
 
 async fn delete(call: &Call<'_>, resource: Resource) -> Result<Answer, Rejection> {
     let inside = relations::content(call, &resource).await?;
+    let settings = call.api.settings().collection_of(call.method);
+    let rows = index::changes(call, settings, Some(&resource), None).await?;
     let reply = call.method.response.as_ref().map(|_| {
         let context = CallContext::of(call);
         ResponseShape::new(&context, &resource).reply()
@@ -304,6 +314,7 @@ async fn delete(call: &Call<'_>, resource: Resource) -> Result<Answer, Rejection
             ..Answer::default()
         },
     };
+    answer.changes.extend(rows);
     answer.changes.extend(inside.deletions);
     answer.expect_empty = inside.collections;
     Ok(answer)

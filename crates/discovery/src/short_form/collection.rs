@@ -27,6 +27,10 @@ pub(super) struct CollectionForm {
     pub(super) on_parent_delete: Option<Spanned<OnParentDelete>>,
     #[serde(default)]
     unknown_fields: UnknownFields,
+    #[serde(default)]
+    pub(super) filter_by: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) order_by: Vec<Spanned<String>>,
     pub(super) media: Option<Spanned<MediaForm>>,
 }
 
@@ -79,6 +83,8 @@ impl CollectionForm {
                 .as_ref()
                 .map(|_| fate().copied().unwrap_or_default()),
             references: references.collect(),
+            filters: self.filters(),
+            orders: self.orders(),
         }
     }
 
@@ -88,6 +94,11 @@ impl CollectionForm {
         methods
             .map(|method| format!("{name}.{}", method.name()))
             .collect()
+    }
+
+    /// Whether it has the method `list`.
+    pub(super) fn has_list(&self) -> bool {
+        self.methods.contains(&StandardMethod::List)
     }
 
     /// Whether fields that no schema names are refused.
@@ -269,7 +280,10 @@ impl CollectionCompiler<'_> {
 
     fn parameters(&self, method: StandardMethod) -> BTreeMap<String, ParameterDescription> {
         let mut parameters = match method {
-            StandardMethod::List => list_parameters(),
+            StandardMethod::List => list_parameters()
+                .into_iter()
+                .chain(self.form.list_parameters())
+                .collect(),
             _ => BTreeMap::new(),
         };
         parameters.extend(self.named(method).map(|(name, form)| {

@@ -13,7 +13,6 @@ use crate::document::ParameterDescription;
 use crate::schema::{Annotations, Schema};
 
 use super::bounds::{Bounds, Container};
-use super::relations::Collections;
 
 /// The types of JSON.
 const JSON_TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "object", "any"];
@@ -156,24 +155,14 @@ impl Field {
         self.0.references.as_ref()
     }
 
-    /// The mistake in `references`, if there is one.
-    pub(super) fn reference_problem(&self, collections: &Collections) -> Option<String> {
-        let name = self.references()?;
-        let Some(collection) = collections.get(name) else {
-            return Some(format!("there is no collection `{name}`"));
-        };
-        if collection.parent.is_some() {
-            return Some(format!(
-                "`{name}` has a parent, so an id alone names none of its resources"
-            ));
-        }
+    /// Whether its values are strings, or arrays of strings.
+    pub(super) fn holds_strings(&self) -> bool {
         let FieldType {
             element,
             containers,
         } = &self.0.field_type;
         let is_string = matches!(element, Element::Json(json_type) if json_type == "string");
-        let fits = is_string && matches!(containers[..], [] | [Container::Array]);
-        (!fits).then(|| "`references` is for a string, or an array of strings".to_owned())
+        is_string && matches!(containers[..], [] | [Container::Array])
     }
 
     /// The schema that the field refers to.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 
 use super::collection::CollectionForm;
-use super::fields::Identifier;
+use super::fields::{Field, Identifier};
 use super::{ShortForm, ShortFormError, line_of};
 
 /// The most collections inside each other.
@@ -60,7 +60,7 @@ impl ShortForm {
                 return Err(wrong(key, problem, fate, text));
             }
             for (field, declared) in &form.schema {
-                if let Some(problem) = declared.get_ref().reference_problem(&self.collections) {
+                if let Some(problem) = self.reference_problem(declared.get_ref()) {
                     let key = format!("collections.{name}.schema.{field}");
                     return Err(wrong(key, problem, declared, text));
                 }
@@ -77,6 +77,21 @@ impl ShortForm {
             }
         }
         Ok(())
+    }
+
+    /// The mistake in `references`, if there is one.
+    fn reference_problem(&self, field: &Field) -> Option<String> {
+        let name = field.references()?;
+        let Some(collection) = self.collections.get(name) else {
+            return Some(format!("there is no collection `{name}`"));
+        };
+        if collection.parent.is_some() {
+            return Some(format!(
+                "`{name}` has a parent, so an id alone names none of its resources"
+            ));
+        }
+        let fits = field.holds_strings();
+        (!fits).then(|| "`references` is for a string, or an array of strings".to_owned())
     }
 
     /// The mistake in a `parent`, if there is one: in it, or in those above it.

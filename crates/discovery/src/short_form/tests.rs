@@ -579,3 +579,46 @@ fn parents_and_references_are_collections() {
         &["`schemas.B.x`", "for the fields of a collection"],
     );
 }
+
+#[test]
+fn lists_say_what_they_are_filtered_and_ordered_by() {
+    let lines = "[collections.a]\nfilter_by = [\"x\", \"createdTime\"]\norder_by = [\"y desc\", \"x\"]\n\
+                 schema = { x = \"string\", y = \"number\" }";
+    let farm = document(&with_head(lines));
+    let parameters = &farm["resources"]["a"]["methods"]["list"]["parameters"];
+    assert_eq!(parameters["orderBy"]["enum"], json!(["y desc", "x"]));
+    let filter = parameters["filter"]["description"].as_str().unwrap();
+    assert!(filter.contains("Fields: x, createdTime."), "{filter}");
+    for (keys, key, problem) in [
+        (
+            "filter_by = [\"z\"]",
+            "filter_by",
+            "`z` is not a field of the schema, nor one of createdTime",
+        ),
+        (
+            "filter_by = [\"x desc\"]",
+            "filter_by",
+            "`x desc` is not a field",
+        ),
+        (
+            "order_by = [\"x asc\"]",
+            "order_by",
+            "neither a field nor `FIELD desc`",
+        ),
+        ("order_by = [\"list\"]", "order_by", "which can be compared"),
+        (
+            "order_by = [\"x\", \"x desc\", \"size\"]",
+            "order_by",
+            "at most 2 entries",
+        ),
+        (
+            "methods = [\"get\"]\nfilter_by = [\"x\"]",
+            "filter_by",
+            "no method `list`",
+        ),
+    ] {
+        let lines =
+            format!("[collections.a]\n{keys}\nschema = {{ x = \"string\", list = \"string[]\" }}");
+        check_refused(&lines, &[&format!("`collections.a.{key}`"), problem]);
+    }
+}

@@ -4,8 +4,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 use windlass_discovery::Schema;
-use windlass_store::Resource;
+use windlass_store::{Resource, ResourceChange};
 
+use super::fields::fields_of;
+use super::filter::{Condition, Scalar, parse};
+use super::index::{Built, Index, Range, missing};
 use super::operation::{CallContext, is_query_parameter, not_implemented};
 use super::relations::check_parent;
 use super::response_shape::{ResponseShape, add_required, response_schema};
@@ -23,6 +26,19 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Number of resources that are read from the ledger at a time.
 const PAGE_BATCH: usize = 16;
 
+/// Number of resources at which a page ends, whether they belong to the list or not. A list whose filter
+/// fits few of them takes more pages, and none takes long.
+const MAX_EXAMINED: usize = 1000;
+
+/// Number of resources that get their rows in an index at a time.
+const BUILD_BATCH: usize = 100;
+
+/// How many times one call does so.
+const BUILD_BATCHES: usize = 10;
+
+/// A position before all others.
+const BEFORE_ALL: &str = "\0";
+
 /// Maximum number of ids in the parameter `id`.
 const MAX_IDS: usize = 100;
 
@@ -34,7 +50,11 @@ pub(super) async fn list(call: &Call<'_>, collection: &str) -> Result<Answer, Re
     let context = CallContext::of(call);
     let (items_field, items_schema) =
         items(&context, schema).ok_or_else(|| not_implemented(call))?;
-    let Page { resources, more } = match ids(call)? {
+    let Page {
+        resources,
+        next,
+        changes,
+    } = match ids(call)? {
         Some(ids) => resources_by_id(call, collection, &ids).await?,
         None => page(call, collection).await?,
     };
@@ -46,50 +66,270 @@ pub(super) async fn list(call: &Call<'_>, collection: &str) -> Result<Answer, Re
         body.insert("kind".into(), kind.into());
     }
     body.insert(items_field.to_owned(), items.collect());
-    if let Some(last) = resources.last().filter(|_| more) {
-        let token = URL_SAFE_NO_PAD.encode(&last.id);
+    if let Some(position) = next {
+        let token = URL_SAFE_NO_PAD.encode(position);
         body.insert("nextPageToken".into(), token.into());
     }
     add_required(call, schema, &mut body, call.now);
-    Ok(Answer::of(body))
+    Ok(Answer {
+        changes,
+        ..Answer::of(body)
+    })
 }
 
 /// The resources in one page.
+#[derive(Default)]
 struct Page {
     resources: Vec<Resource>,
-    /// Whether another page follows.
-    more: bool,
+    /// Position after which the next page begins, if one may follow.
+    next: Option<String>,
+    /// What the list has found missing in an index.
+    changes: Vec<ResourceChange>,
 }
 
-/// Fills a page up to its limits of count and bytes. A page has at least one resource if one is
-/// left.
+/// What a list is filtered and ordered by.
+struct Selection<'a> {
+    conditions: Vec<Condition>,
+    index: Option<Index<'a>>,
+}
+
+impl<'a> Selection<'a> {
+    fn of(call: &Call<'a>) -> Result<Self, Rejection> {
+        let nothing = Self {
+            conditions: Vec::new(),
+            index: None,
+        };
+        let Some(settings) = call.api.settings().collection_of(call.method) else {
+            return Ok(nothing);
+        };
+        let given = |name| {
+            let given = call
+                .query
+                .first(name)
+                .filter(|text| !text.trim().is_empty());
+            given.filter(|_| is_query_parameter(call.method, name))
+        };
+        let filter = given("filter").map(|text| parse(text, &settings.filters));
+        let filter = filter
+            .transpose()
+            .map_err(|problem| Rejection::InvalidParameter {
+                parameter: "filter".to_owned(),
+                problem,
+            })?;
+        let conditions = filter.unwrap_or_default();
+        // Its value is one of those that the description allows.
+        let order = given("orderBy");
+        let mut orders = settings.orders.iter();
+        let order = order.and_then(|written| orders.find(|it| it.to_string() == written));
+        Ok(Self {
+            index: Index::for_list(settings, &conditions, order),
+            conditions,
+        })
+    }
+
+    fn holds(&self, resource: &Resource) -> bool {
+        if self.conditions.is_empty() {
+            return true;
+        }
+        let fields = fields_of(resource);
+        let mut conditions = self.conditions.iter();
+        conditions.all(|it| it.holds(Scalar::of(resource, &fields, &it.field).as_ref()))
+    }
+}
+
 async fn page(call: &Call<'_>, collection: &str) -> Result<Page, Rejection> {
-    let limit = page_size(call)?;
+    let selection = Selection::of(call)?;
     let token = page_token(call)?;
-    let mut resources: Vec<Resource> = Vec::new();
-    let mut bytes = 0;
-    loop {
-        // One more than the page holds, to know whether another page follows.
-        let wanted = PAGE_BATCH.min(limit + 1 - resources.len());
-        let after = resources.last().map(|last| last.id.as_str());
-        let after = after.or(token.as_deref());
-        let batch = call.lookup.resources(collection, after, wanted).await?;
-        let more = batch.len() == wanted;
-        for resource in batch {
-            bytes += resource.body.len();
-            let full = resources.len() == limit || bytes > PAGE_BYTES;
-            if full && !resources.is_empty() {
-                return Ok(Page {
-                    resources,
-                    more: true,
-                });
+    let filling = Filling::of(call, &selection)?;
+    let Some(index) = &selection.index else {
+        return filling.by_id(collection, token).await;
+    };
+    match Built::of(call, index, collection).await? {
+        Built::Everything => filling.by_index(index, collection, token).await,
+        built => filling.and_build(index, collection, token, &built).await,
+    }
+}
+
+/// A page that is being filled up to its limits of count and bytes. It gets at least one resource if one
+/// is found.
+struct Filling<'a> {
+    call: &'a Call<'a>,
+    selection: &'a Selection<'a>,
+    limit: usize,
+    bytes: usize,
+    /// Number of resources that were looked at, whether they belong to the list or not.
+    examined: usize,
+    page: Page,
+    /// Position of the last one that was looked at.
+    last: Option<String>,
+}
+
+impl<'a> Filling<'a> {
+    fn of(call: &'a Call<'a>, selection: &'a Selection<'a>) -> Result<Self, Rejection> {
+        Ok(Self {
+            call,
+            selection,
+            limit: page_size(call)?,
+            bytes: 0,
+            examined: 0,
+            page: Page::default(),
+            last: None,
+        })
+    }
+
+    /// Looks at the resource at a position. Returns whether the page is full: then it has not become
+    /// part of it.
+    fn add(&mut self, position: &str, resource: Resource) -> Result<bool, Rejection> {
+        if self.selection.holds(&resource) {
+            self.bytes += resource.body.len();
+            let found = self.page.resources.len();
+            if found > 0 && (found == self.limit || self.bytes > PAGE_BYTES) {
+                return Ok(true);
             }
-            call.reply_memory.hold_row(&resource.body)?;
-            resources.push(resource);
+            self.call.reply_memory.hold_row(&resource.body)?;
+            self.page.resources.push(resource);
         }
-        if !more {
-            return Ok(Page { resources, more });
+        Ok(self.pass(position))
+    }
+
+    /// Goes on behind a position. Returns whether the page ends there.
+    fn pass(&mut self, position: &str) -> bool {
+        position.clone_into(self.last.get_or_insert_default());
+        self.examined += 1;
+        self.examined == MAX_EXAMINED
+    }
+
+    /// The page, after which another one may follow.
+    fn before_next(mut self) -> Page {
+        self.page.next = self.last;
+        self.page
+    }
+
+    /// How many resources are read at once: one more than the page can still hold, to know whether
+    /// another page follows.
+    fn batch(&self) -> usize {
+        PAGE_BATCH.min(self.limit + 1 - self.page.resources.len())
+    }
+
+    /// Fills the page in the order of the ids.
+    async fn by_id(mut self, collection: &str, token: Option<String>) -> Result<Page, Rejection> {
+        loop {
+            let wanted = self.batch();
+            let after = self.last.as_deref().or(token.as_deref());
+            let batch = self
+                .call
+                .lookup
+                .resources(collection, after, wanted)
+                .await?;
+            let more = batch.len() == wanted;
+            for resource in batch {
+                if self.add(&resource.id.clone(), resource)? {
+                    return Ok(self.before_next());
+                }
+            }
+            if !more {
+                return Ok(self.page);
+            }
         }
+    }
+
+    /// Fills the page in the order of an index.
+    async fn by_index(
+        mut self,
+        index: &Index<'_>,
+        collection: &str,
+        token: Option<String>,
+    ) -> Result<Page, Rejection> {
+        let Range { after, end } = index.range(&self.selection.conditions);
+        let start = token.map_or(after.clone(), |token| token.max(after));
+        let rows_of = index.collection(collection);
+        loop {
+            let wanted = self.batch();
+            let after = self.last.as_deref().unwrap_or(&start);
+            let rows = self
+                .call
+                .lookup
+                .resources(&rows_of, Some(after), wanted)
+                .await?;
+            let more = rows.len() == wanted;
+            for row in rows {
+                if row.id >= end {
+                    return Ok(self.page);
+                }
+                let id = String::from_utf8_lossy(&row.body);
+                let resource = self.call.lookup.resource(collection, &id).await?;
+                // Otherwise the row is an old one, or the resource has changed since the row was read.
+                let is_end = match resource.filter(|it| index.row_id(it) == row.id) {
+                    Some(resource) => self.add(&row.id, resource)?,
+                    None => self.pass(&row.id),
+                };
+                if is_end {
+                    return Ok(self.before_next());
+                }
+            }
+            if !more {
+                return Ok(self.page);
+            }
+        }
+    }
+
+    /// Adds rows that the index lacks. A small collection is listed in the same call; else the page is
+    /// empty and the client asks for the next one until the index is complete.
+    async fn and_build(
+        mut self,
+        index: &Index<'_>,
+        collection: &str,
+        token: Option<String>,
+        built: &Built,
+    ) -> Result<Page, Rejection> {
+        let mut changes = Vec::new();
+        let mut last = built.last().map(str::to_owned);
+        for _ in 0..BUILD_BATCHES {
+            let lookup = &self.call.lookup;
+            let batch = lookup
+                .resources(collection, last.as_deref(), BUILD_BATCH)
+                .await?;
+            let is_end = batch.len() < BUILD_BATCH;
+            changes.extend(missing(self.call, index, &batch).await?);
+            if is_end && last.is_none() {
+                if !batch.is_empty() {
+                    changes.push(built.advance(self.call, index, collection, None));
+                }
+                self.page.changes = changes;
+                return self.by_sorting(index, batch, token.as_deref());
+            }
+            last = batch.into_iter().next_back().map(|it| it.id).or(last);
+            if is_end {
+                last = None;
+                break;
+            }
+        }
+        changes.push(built.advance(self.call, index, collection, last.as_deref()));
+        Ok(Page {
+            resources: Vec::new(),
+            next: Some(token.unwrap_or_else(|| BEFORE_ALL.to_owned())),
+            changes,
+        })
+    }
+
+    /// Fills the page from all resources of a collection.
+    fn by_sorting(
+        mut self,
+        index: &Index<'_>,
+        resources: Vec<Resource>,
+        token: Option<&str>,
+    ) -> Result<Page, Rejection> {
+        let rows = resources.into_iter().map(|it| (index.row_id(&it), it));
+        let mut rows: Vec<_> = rows
+            .filter(|(id, _)| token.is_none_or(|token| id.as_str() > token))
+            .collect();
+        rows.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        for (id, resource) in rows {
+            if self.add(&id, resource)? {
+                return Ok(self.before_next());
+            }
+        }
+        Ok(self.page)
     }
 }
 
@@ -108,7 +348,7 @@ async fn resources_by_id(
     }
     Ok(Page {
         resources,
-        more: false,
+        ..Page::default()
     })
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use windlass_discovery::settings::{CollectionSettings, OnParentDelete};
 use windlass_store::{Expected, Resource, ResourceChange};
 
+use super::index;
 use super::operation::{ResourceKey, key, split};
 use crate::handler::{Call, Rejection};
 
@@ -123,8 +124,10 @@ async fn referenced(
 /// What a resource contains.
 #[derive(Default)]
 pub(super) struct Content {
-    /// The deletions of all of it, what is innermost last.
+    /// The deletions of all of it, and of its rows in indexes.
     pub(super) deletions: Vec<ResourceChange>,
+    /// Number of resources of which these are.
+    count: usize,
     /// The collections that are empty after them.
     pub(super) collections: Vec<String>,
 }
@@ -140,8 +143,8 @@ pub(super) async fn content(call: &Call<'_>, resource: &Resource) -> Result<Cont
     while let Some((name, collection, id)) = open.pop() {
         for (inner, fate) in call.api.settings().content_of(&name) {
             let inside = format!("{collection}/{id}/{inner}");
-            let ids = content.add(call, &inside, fate).await?;
             let name = format!("{name}.{inner}");
+            let ids = content.add(call, &name, &inside, fate).await?;
             open.extend(ids.into_iter().map(|id| (name.clone(), inside.clone(), id)));
         }
     }
@@ -149,13 +152,15 @@ pub(super) async fn content(call: &Call<'_>, resource: &Resource) -> Result<Cont
 }
 
 impl Content {
-    /// Adds the resources of a collection. Returns their ids.
+    /// Adds the resources of a collection, which has this name in the description. Returns their ids.
     async fn add(
         &mut self,
         call: &Call<'_>,
+        name: &str,
         collection: &str,
         fate: OnParentDelete,
     ) -> Result<Vec<String>, Rejection> {
+        let settings = call.api.settings().collections.get(name);
         let mut ids: Vec<String> = Vec::new();
         loop {
             let after = ids.last().map(String::as_str);
@@ -163,7 +168,10 @@ impl Content {
             let more = batch.len() == BATCH;
             for resource in batch {
                 self.check_deletion(collection, fate)?;
+                self.count += 1;
                 ids.push(resource.id.clone());
+                let rows = index::changes(call, settings, Some(&resource), None).await?;
+                self.deletions.extend(rows);
                 self.deletions.push(ResourceChange::Delete {
                     collection: resource.collection,
                     id: resource.id,
@@ -171,6 +179,8 @@ impl Content {
                 });
             }
             if !more {
+                self.deletions
+                    .extend(index::forget(call, collection).await?);
                 self.collections.push(collection.to_owned());
                 return Ok(ids);
             }
@@ -182,7 +192,7 @@ impl Content {
         let name = last(collection);
         let problem = match fate {
             OnParentDelete::Refuse => format!("the resource still has {name}; delete them first"),
-            OnParentDelete::Cascade if self.deletions.len() >= MAX_CONTENT => format!(
+            OnParentDelete::Cascade if self.count >= MAX_CONTENT => format!(
                 "the resource contains more than {MAX_CONTENT} resources; delete some of its {name} first"
             ),
             OnParentDelete::Cascade => return Ok(()),

@@ -12,6 +12,7 @@ mod generic;
 mod gzip;
 mod interrupted;
 mod kinds;
+mod lists;
 mod lives;
 mod masked;
 mod metrics;

@@ -1,0 +1,156 @@
+//! The keys `filter_by` and `order_by` of a collection: what its list can be filtered and ordered by.
+
+use toml::Spanned;
+
+use super::collection::CollectionForm;
+use super::{ShortForm, ShortFormError, line_of};
+use crate::document::ParameterDescription;
+use crate::schema::Schema;
+use crate::settings::{IndexedField, SortOrder, ValueKind};
+
+/// The most fields in `filter_by`. Each costs rows in the ledger with every write.
+const MOST_FILTERS: usize = 4;
+
+/// The most orders in `order_by`, for the same reason.
+const MOST_ORDERS: usize = 2;
+
+/// The fields that the server fills in and that can be indexed.
+const SERVER_FIELDS: [(&str, ValueKind); 4] = [
+    ("createdTime", ValueKind::Time),
+    ("updatedTime", ValueKind::Time),
+    ("size", ValueKind::Integer),
+    ("mimeType", ValueKind::Text),
+];
+
+impl CollectionForm {
+    /// The fields of `filter_by`.
+    pub(super) fn filters(&self) -> Vec<IndexedField> {
+        let names = self.filter_by.iter().map(Spanned::get_ref);
+        names.filter_map(|name| self.indexed(name).ok()).collect()
+    }
+
+    /// The orders of `order_by`.
+    pub(super) fn orders(&self) -> Vec<SortOrder> {
+        let orders = self.order_by.iter().map(Spanned::get_ref);
+        orders
+            .filter_map(|written| self.order(written).ok())
+            .collect()
+    }
+
+    /// The parameters of the list.
+    pub(super) fn list_parameters(&self) -> Vec<(String, ParameterDescription)> {
+        let names: Vec<_> = self.filters().into_iter().map(|field| field.name).collect();
+        let orders: Vec<_> = self.orders().iter().map(ToString::to_string).collect();
+        let filter = (!names.is_empty()).then(|| {
+            let about = format!(
+                "Conditions, such as {} = \"x\", with AND between them. Fields: {}. Operators: =, !=, <, <=, >, >=.",
+                names[0],
+                names.join(", ")
+            );
+            ("filter".to_owned(), query(&about, Vec::new()))
+        });
+        let order = (!orders.is_empty()).then(|| {
+            (
+                "orderBy".to_owned(),
+                query("The order of the list.", orders),
+            )
+        });
+        filter.into_iter().chain(order).collect()
+    }
+
+    fn order(&self, written: &str) -> Result<SortOrder, String> {
+        let (name, descending) = match written.split_once(' ') {
+            None => (written, false),
+            Some((name, "desc")) => (name, true),
+            Some(_) => return Err(format!("`{written}` is neither a field nor `FIELD desc`")),
+        };
+        let field = self.indexed(name)?;
+        Ok(SortOrder { field, descending })
+    }
+
+    /// The field of this name, if its values can be compared.
+    fn indexed(&self, name: &str) -> Result<IndexedField, String> {
+        let mut of_server = SERVER_FIELDS.iter();
+        let of_server = of_server.find(|(known, _)| *known == name);
+        let kind = of_server.map_or_else(|| self.declared_kind(name), |(_, kind)| Ok(*kind))?;
+        Ok(IndexedField {
+            name: name.to_owned(),
+            kind,
+        })
+    }
+
+    fn declared_kind(&self, name: &str) -> Result<ValueKind, String> {
+        let mut declared = self.schema.iter();
+        let declared = declared.find(|(known, _)| known.to_string() == name);
+        let (_, field) = declared.ok_or_else(|| {
+            let server = SERVER_FIELDS.map(|(name, _)| name).join(", ");
+            format!("`{name}` is not a field of the schema, nor one of {server}")
+        })?;
+        kind_of(&field.get_ref().schema("")).ok_or_else(|| {
+            format!("`{name}` is not a string, a number or a boolean, which can be compared")
+        })
+    }
+
+    /// The mistake in `filter_by` or `order_by`, with its key and its place.
+    fn listing_problem(&self) -> Option<(&'static str, String, &Spanned<String>)> {
+        for (key, most, written) in [
+            ("filter_by", MOST_FILTERS, &self.filter_by),
+            ("order_by", MOST_ORDERS, &self.order_by),
+        ] {
+            if let Some(extra) = written.get(most) {
+                return Some((key, format!("it has at most {most} entries"), extra));
+            }
+            for entry in written {
+                let checked = match key {
+                    "filter_by" => self.indexed(entry.get_ref()).map(drop),
+                    _ => self.order(entry.get_ref()).map(drop),
+                };
+                let problem = match checked {
+                    Err(problem) => problem,
+                    Ok(()) if !self.has_list() => "the collection has no method `list`".to_owned(),
+                    Ok(()) => continue,
+                };
+                return Some((key, problem, entry));
+            }
+        }
+        None
+    }
+}
+
+fn query(description: &str, allowed_values: Vec<String>) -> ParameterDescription {
+    ParameterDescription {
+        location: Some("query".to_owned()),
+        json_type: Some("string".to_owned()),
+        description: Some(description.to_owned()),
+        allowed_values,
+        ..ParameterDescription::default()
+    }
+}
+
+fn kind_of(schema: &Schema) -> Option<ValueKind> {
+    let format = schema.format.as_deref();
+    match (schema.json_type.as_deref()?, format) {
+        ("integer", _) | ("string", Some("int64" | "uint64")) => Some(ValueKind::Integer),
+        ("number", _) => Some(ValueKind::Number),
+        ("boolean", _) => Some(ValueKind::Boolean),
+        ("string", Some("date-time" | "google-datetime")) => Some(ValueKind::Time),
+        ("string", _) => Some(ValueKind::Text),
+        _ => None,
+    }
+}
+
+impl ShortForm {
+    /// Checks what lists are filtered and ordered by.
+    pub(super) fn check_lists(&self, text: &str) -> Result<(), ShortFormError> {
+        for (name, form) in &self.collections {
+            if let Some((key, problem, at)) = form.listing_problem() {
+                return Err(ShortFormError::Field {
+                    key: format!("collections.{name}.{key}"),
+                    problem,
+                    line: line_of(at, text),
+                });
+            }
+        }
+        Ok(())
+    }
+}

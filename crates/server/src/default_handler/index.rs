@@ -1,0 +1,483 @@
+//! Indexes of collections: rows of the ledger whose ids sort as the values of fields do.
+//!
+//! Each field of `filter_by` and each order of `order_by` has an index, and so has each pair of both, so
+//! that a list that is filtered by equality comes in its order. An index is a collection; its rows are
+//! written with the resource, in the same change set. The id of a row has the values, cut to
+//! [`MAX_TEXT`] bytes, and then the id of the resource, which is its content as well.
+//!
+//! Rows are hints: a list takes a resource by them only if its row would be the same now. So rows that
+//! are left of an earlier description do no harm, and whether *all* rows are there is recorded for
+//! each index of each collection once a list has seen to it ([`Built`]).
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use windlass_discovery::CollectionSettings;
+use windlass_discovery::settings::{IndexedField, SortOrder, ValueKind};
+use windlass_store::{Resource, ResourceChange};
+
+use super::fields::fields_of;
+use super::filter::{Comparison, Condition, Scalar};
+use crate::handler::{Call, Rejection};
+
+/// Beginning of the names of collections that are indexes. No name of an API begins with a dot.
+const PREFIX: &str = ".index";
+
+/// Name of the collections with what is known of the indexes.
+const STATE: &str = ".index-state";
+
+/// Version of all rows, which never change.
+const VERSION: u64 = 1;
+
+/// The most rows that are read of what is known of the indexes of one collection, of those of earlier
+/// descriptions as well.
+const MAX_INDEXES: usize = 100;
+
+/// Number of bytes of a text by which resources are sorted. Longer texts that begin with the same
+/// bytes are sorted by id.
+const MAX_TEXT: usize = 64;
+
+/// Follows a value in the id of a row. It sorts before all digits, so that a text comes before those
+/// that begin with it.
+const END: char = '.';
+
+/// As [`END`], where the greatest value comes first.
+const END_DESCENDING: char = '~';
+
+/// Sorts after everything that can follow a value.
+const LAST: char = '\u{7f}';
+
+/// An index of a collection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Index<'a> {
+    equal: Option<&'a IndexedField>,
+    order: Option<&'a SortOrder>,
+}
+
+/// The part of an index that a list reads.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    /// The ids of all rows in it are greater.
+    pub(super) after: String,
+    /// The ids of all rows in it are less.
+    pub(super) end: String,
+}
+
+impl<'a> Index<'a> {
+    /// The indexes of a collection.
+    pub(super) fn of(settings: &'a CollectionSettings) -> Vec<Self> {
+        let singles = settings.filters.iter().map(Some);
+        let orders = || settings.orders.iter().map(Some).chain([None]);
+        singles
+            .chain([None])
+            .flat_map(|equal| orders().map(move |order| Self { equal, order }))
+            .filter(|index| index.equal.is_some() || index.order.is_some())
+            .collect()
+    }
+
+    /// The index that serves a list best: in its order, and of one value if the filter asks for one, else of
+    /// a range of values. `None` if the list is that of all resources by their ids, filtered or not.
+    pub(super) fn for_list(
+        settings: &'a CollectionSettings,
+        conditions: &[Condition],
+        order: Option<&'a SortOrder>,
+    ) -> Option<Self> {
+        let with = |comparisons: &[Comparison]| {
+            let bounds = |field: &&IndexedField| {
+                let mut of_field = conditions.iter().filter(|it| it.field == **field);
+                of_field.any(|it| comparisons.contains(&it.comparison))
+            };
+            settings.filters.iter().find(bounds)
+        };
+        let equal = with(&[Comparison::Equal]);
+        if equal.is_some() || order.is_some() {
+            return Some(Self { equal, order });
+        }
+        let equal = with(&[
+            Comparison::Less,
+            Comparison::AtMost,
+            Comparison::Greater,
+            Comparison::AtLeast,
+        ]);
+        equal.is_some().then_some(Self { equal, order })
+    }
+
+    /// The rows in which a list finds all resources that fulfil these conditions.
+    pub(super) fn range(&self, conditions: &[Condition]) -> Range {
+        let whole = Range {
+            after: String::new(),
+            end: LAST.to_string(),
+        };
+        let Some(field) = self.equal else {
+            return whole.of_order(self.order, conditions);
+        };
+        let of_field = |it: &&Condition| it.field == *field && it.comparison == Comparison::Equal;
+        let Some(equal) = conditions.iter().find(of_field) else {
+            return whole.bounded(field, false, conditions);
+        };
+        let prefix = format!("{}{END}", digits(Some(&equal.value), false));
+        let of_value = Range {
+            end: format!("{prefix}{LAST}"),
+            after: prefix,
+        };
+        of_value.of_order(self.order, conditions)
+    }
+
+    /// The name, which changes with the meaning of the rows.
+    fn name(&self) -> String {
+        let mut name = String::new();
+        if let Some(field) = self.equal {
+            let _ = write!(name, "{}:{}", field.name, letter(field.kind));
+        }
+        if let Some(order) = self.order {
+            let _ = write!(name, ",{order}:{}", letter(order.field.kind));
+        }
+        name
+    }
+
+    /// The collection with the rows of the index of `collection`.
+    pub(super) fn collection(&self, collection: &str) -> String {
+        format!("{PREFIX}/{}/{collection}", self.name())
+    }
+
+    /// The id of a resource's row.
+    pub(super) fn row_id(&self, resource: &Resource) -> String {
+        let fields = fields_of(resource);
+        let value = |field| Scalar::of(resource, &fields, field);
+        let mut id = String::new();
+        if let Some(field) = self.equal {
+            id.push_str(&digits(value(field).as_ref(), false));
+            id.push(END);
+        }
+        if let Some(order) = self.order {
+            id.push_str(&digits(value(&order.field).as_ref(), order.descending));
+            id.push(if order.descending {
+                END_DESCENDING
+            } else {
+                END
+            });
+        }
+        id.push_str(&resource.id);
+        id
+    }
+
+    fn row(&self, resource: &Resource) -> Resource {
+        Resource {
+            collection: self.collection(&resource.collection),
+            id: self.row_id(resource),
+            version: VERSION,
+            body: Bytes::copy_from_slice(resource.id.as_bytes()),
+            media: None,
+            created: resource.created,
+            updated: resource.created,
+            owner: None,
+        }
+    }
+
+    /// What must be done to the index when `old` becomes `new`.
+    ///
+    /// Rows may be missing that are from before the index.
+    async fn changes(
+        &self,
+        call: &Call<'_>,
+        old: Option<&Resource>,
+        new: Option<&Resource>,
+    ) -> Result<Vec<ResourceChange>, Rejection> {
+        let (before, after) = (old.map(|it| self.row(it)), new.map(|it| self.row(it)));
+        let mut changes = Vec::new();
+        let stays = before.as_ref().map(|row| &row.id) == after.as_ref().map(|row| &row.id);
+        if let Some(row) = before.filter(|_| !stays)
+            && exists(call, &row).await?
+        {
+            changes.push(ResourceChange::Delete {
+                collection: row.collection,
+                id: row.id,
+                expected: VERSION,
+            });
+        }
+        if let Some(row) = after
+            && (old.is_none() || !exists(call, &row).await?)
+        {
+            changes.push(ResourceChange::Insert(row));
+        }
+        Ok(changes)
+    }
+}
+
+impl Range {
+    fn of_order(self, order: Option<&SortOrder>, conditions: &[Condition]) -> Self {
+        match order {
+            Some(order) => self.bounded(&order.field, order.descending, conditions),
+            None => self,
+        }
+    }
+
+    /// The part of the rows whose next value may fulfil the conditions on a field. Bounds are cut as values
+    /// are, so the part may hold more.
+    fn bounded(self, field: &IndexedField, descending: bool, conditions: &[Condition]) -> Self {
+        let Self { after: prefix, end } = self;
+        let mut bounded = Self {
+            after: prefix.clone(),
+            end,
+        };
+        for condition in conditions.iter().filter(|it| it.field == *field) {
+            let bound = format!("{prefix}{}", digits(Some(&condition.value), descending));
+            let (from_below, from_above) = match condition.comparison {
+                Comparison::Equal => (true, true),
+                Comparison::Greater | Comparison::AtLeast => (true, false),
+                Comparison::Less | Comparison::AtMost => (false, true),
+                Comparison::NotEqual => (false, false),
+            };
+            let (is_start, is_end) = if descending {
+                (from_above, from_below)
+            } else {
+                (from_below, from_above)
+            };
+            if is_end {
+                bounded.end = bounded.end.min(format!("{bound}{LAST}"));
+            }
+            if is_start {
+                bounded.after = bounded.after.max(bound);
+            }
+        }
+        bounded
+    }
+}
+
+async fn exists(call: &Call<'_>, row: &Resource) -> Result<bool, Rejection> {
+    let found = call.lookup.resource(&row.collection, &row.id).await?;
+    Ok(found.is_some())
+}
+
+/// Returns what must be done to the indexes of a collection when a resource of it is made, changed or
+/// deleted.
+pub(super) async fn changes(
+    call: &Call<'_>,
+    settings: Option<&CollectionSettings>,
+    old: Option<&Resource>,
+    new: Option<&Resource>,
+) -> Result<Vec<ResourceChange>, Rejection> {
+    let mut changes = Vec::new();
+    for index in settings.map(Index::of).unwrap_or_default() {
+        changes.extend(index.changes(call, old, new).await?);
+    }
+    Ok(changes)
+}
+
+/// Returns the records that the indexes of a collection are complete, if the call makes its first resource.
+///
+/// Of two calls that make the first one, the ledger refuses the second, which is then made again.
+pub(super) async fn begin(
+    call: &Call<'_>,
+    settings: Option<&CollectionSettings>,
+    collection: &str,
+) -> Result<Vec<ResourceChange>, Rejection> {
+    let indexes = settings.map(Index::of).unwrap_or_default();
+    let mut records = Vec::new();
+    if indexes.is_empty() || !call.lookup.resources(collection, None, 1).await?.is_empty() {
+        return Ok(records);
+    }
+    for index in indexes {
+        let built = Built::of(call, &index, collection).await?;
+        if built != Built::Everything {
+            records.push(built.advance(call, &index, collection, None));
+        }
+    }
+    Ok(records)
+}
+
+/// How far an index has rows of all resources of a collection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Built {
+    /// None is known to be there.
+    Nothing,
+    /// Of the resources up to this id, and of those that were written since it was begun.
+    UpTo(Box<Resource>),
+    /// Of all.
+    Everything,
+}
+
+impl Built {
+    pub(super) async fn of(
+        call: &Call<'_>,
+        index: &Index<'_>,
+        collection: &str,
+    ) -> Result<Self, Rejection> {
+        let state = format!("{STATE}/{collection}");
+        let row = call.lookup.resource(&state, &index.name()).await?;
+        Ok(match row {
+            None => Self::Nothing,
+            Some(row) if row.body.is_empty() => Self::Everything,
+            Some(row) => Self::UpTo(Box::new(row)),
+        })
+    }
+
+    /// The id of the resource up to which there are rows.
+    pub(super) fn last(&self) -> Option<&str> {
+        match self {
+            Self::UpTo(row) => std::str::from_utf8(&row.body).ok(),
+            Self::Nothing | Self::Everything => None,
+        }
+    }
+
+    /// The change that records rows up to `last`, or of everything.
+    pub(super) fn advance(
+        &self,
+        call: &Call<'_>,
+        index: &Index<'_>,
+        collection: &str,
+        last: Option<&str>,
+    ) -> ResourceChange {
+        let before = match self {
+            Self::UpTo(row) => Some(row.version),
+            Self::Nothing | Self::Everything => None,
+        };
+        let resource = Resource {
+            collection: format!("{STATE}/{collection}"),
+            id: index.name(),
+            version: before.map_or(VERSION, |version| version + 1),
+            body: Bytes::copy_from_slice(last.unwrap_or_default().as_bytes()),
+            media: None,
+            created: call.now,
+            updated: call.now,
+            owner: None,
+        };
+        match before {
+            None => ResourceChange::Insert(resource),
+            Some(expected) => ResourceChange::Replace { resource, expected },
+        }
+    }
+}
+
+/// Returns the insertions of the rows that are missing of `resources`.
+pub(super) async fn missing(
+    call: &Call<'_>,
+    index: &Index<'_>,
+    resources: &[Resource],
+) -> Result<Vec<ResourceChange>, Rejection> {
+    let mut missing = Vec::new();
+    for resource in resources {
+        let row = index.row(resource);
+        if !exists(call, &row).await? {
+            missing.push(ResourceChange::Insert(row));
+        }
+    }
+    Ok(missing)
+}
+
+/// Returns the deletions of what is known of the indexes of a collection that is deleted as a whole.
+pub(super) async fn forget(
+    call: &Call<'_>,
+    collection: &str,
+) -> Result<Vec<ResourceChange>, Rejection> {
+    let state = format!("{STATE}/{collection}");
+    let rows = call.lookup.resources(&state, None, MAX_INDEXES).await?;
+    let deletions = rows.into_iter().map(|row| ResourceChange::Delete {
+        collection: row.collection,
+        id: row.id,
+        expected: row.version,
+    });
+    Ok(deletions.collect())
+}
+
+fn letter(kind: ValueKind) -> char {
+    match kind {
+        ValueKind::Integer => 'i',
+        ValueKind::Number => 'n',
+        ValueKind::Boolean => 'b',
+        ValueKind::Text => 't',
+        ValueKind::Time => 'z',
+    }
+}
+
+/// A value in hexadecimal digits that sort as the values do, absent ones first.
+fn digits(value: Option<&Scalar>, descending: bool) -> String {
+    let mut bytes = vec![u8::from(value.is_some())];
+    match value {
+        Some(Scalar::Integer(number) | Scalar::Time(number)) => {
+            // The sign bit makes negative numbers the lesser ones.
+            let shifted = number.cast_unsigned() ^ (1 << 127);
+            bytes.extend(shifted.to_be_bytes());
+        }
+        Some(Scalar::Number(number)) => bytes.extend(sortable(*number).to_be_bytes()),
+        Some(Scalar::Boolean(flag)) => bytes.push(u8::from(*flag)),
+        Some(Scalar::Text(text)) => bytes.extend(text.bytes().take(MAX_TEXT)),
+        None => {}
+    }
+    let mut digits = String::new();
+    for byte in bytes {
+        let byte = if descending { !byte } else { byte };
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
+}
+
+/// The bits of a float in an order that is that of the numbers; both zeros are one.
+fn sortable(number: f64) -> u64 {
+    let bits = if number == 0.0 { 0 } else { number.to_bits() };
+    if bits >> 63 == 1 {
+        !bits
+    } else {
+        bits | 1 << 63
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(value: Option<&Scalar>, descending: bool) -> String {
+        let end = if descending { END_DESCENDING } else { END };
+        format!("{}{end}", digits(value, descending))
+    }
+
+    #[test]
+    fn rows_sort_as_values_do_in_both_directions() {
+        let text = |text: &str| Some(Scalar::Text(text.to_owned()));
+        let number = |number| Some(Scalar::Number(number));
+        let integer = |number| Some(Scalar::Integer(number));
+        let flag = |flag| Some(Scalar::Boolean(flag));
+        for values in [
+            vec![
+                None,
+                text(""),
+                text("a"),
+                text("a "),
+                text("ab"),
+                text("b"),
+                text("\u{e4}"),
+            ],
+            vec![
+                None,
+                number(-1e9),
+                number(-0.5),
+                number(0.0),
+                number(1e-9),
+                number(7.0),
+            ],
+            vec![
+                None,
+                integer(i128::from(i64::MIN)),
+                integer(-1),
+                integer(0),
+                integer(256),
+            ],
+            vec![None, flag(false), flag(true)],
+        ] {
+            let ascending: Vec<_> = values.iter().map(|it| row(it.as_ref(), false)).collect();
+            assert!(
+                ascending.is_sorted_by(|a, b| a < b),
+                "{values:?} {ascending:?}"
+            );
+            let descending: Vec<_> = values.iter().map(|it| row(it.as_ref(), true)).collect();
+            assert!(
+                descending.is_sorted_by(|a, b| a > b),
+                "{values:?} {descending:?}"
+            );
+        }
+        assert_eq!(
+            digits(number(-0.0).as_ref(), false),
+            digits(number(0.0).as_ref(), false)
+        );
+    }
+}

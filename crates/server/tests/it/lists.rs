@@ -1,0 +1,339 @@
+//! Lists that are filtered and ordered, in the short form.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use windlass_discovery::Api;
+use windlass_server::{ServedApi, Stores};
+use windlass_store::Ledger;
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+
+use crate::world::{ManualClock, Peer as _, Reply, World};
+
+const ALBUM: &str = r#"
+name = "album"
+version = "v1"
+
+[collections.photos]
+filter_by = ["album", "rating", "createdTime"]
+order_by = ["rating desc", "title"]
+
+[collections.photos.schema]
+album = "string"
+title = "string"
+rating = { type = "integer", min = -5, max = 5 }
+
+[collections.comments]
+parent = "photos"
+on_parent_delete = "cascade"
+filter_by = ["likes"]
+schema = { likes = { type = "string", format = "int64" } }
+"#;
+
+const PHOTOS: &str = "/album/v1/photos";
+
+fn album_in(ledger: &Arc<MemoryLedger>, description: &str) -> World {
+    let api = Api::from_toml(description).expect("it is valid");
+    let stores = Stores {
+        ledger: ledger.clone(),
+        vault: Arc::new(MemoryVault::new()),
+    };
+    World::of(
+        ServedApi::with_default_handler(api),
+        stores,
+        Arc::new(ManualClock::default()),
+    )
+}
+
+fn album() -> World {
+    album_in(&Arc::default(), ALBUM)
+}
+
+/// The same description, without what lists are filtered and ordered by.
+fn without_indexes() -> String {
+    let lines = ALBUM.lines();
+    let kept = lines.filter(|line| !line.starts_with("filter_by") && !line.starts_with("order_by"));
+    kept.collect::<Vec<_>>().join("\n")
+}
+
+/// Makes a resource a moment after the one before, so that its id is greater.
+async fn made(album: &World, collection: &str, fields: &Value) -> String {
+    album.clock.advance(Duration::from_millis(1));
+    let reply = album.json("POST", collection, fields).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let id = reply.json()["id"].as_str().expect("an id").to_owned();
+    format!("{collection}/{id}")
+}
+
+/// A query with the characters of filters in their place.
+fn query(filter: &str, order: &str, size: usize) -> String {
+    let order = match order {
+        "" => String::new(),
+        order => format!("&orderBy={}", url(order)),
+    };
+    format!("{PHOTOS}?maxResults={size}&filter={}{order}", url(filter))
+}
+
+fn url(text: &str) -> String {
+    let bytes = text.bytes().map(|byte| format!("%{byte:02X}"));
+    bytes.collect()
+}
+
+/// All pages of a list, and the number of pages.
+async fn pages(album: &World, first: &str) -> (Vec<Value>, usize) {
+    let (mut items, mut pages, mut token) = (Vec::new(), 0, String::new());
+    loop {
+        let reply = album.get(&format!("{first}&pageToken={token}")).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let mut page = reply.json();
+        items.extend(page["items"].take().as_array().expect("a list").clone());
+        pages += 1;
+        match page["nextPageToken"].as_str() {
+            Some(next) => next.clone_into(&mut token),
+            None => return (items, pages),
+        }
+    }
+}
+
+async fn titles(album: &World, filter: &str, order: &str, size: usize) -> Vec<String> {
+    let (items, _) = pages(album, &query(filter, order, size)).await;
+    let titles = items.iter().map(|item| item["title"].as_str());
+    titles
+        .map(|title| title.unwrap_or("-").to_owned())
+        .collect()
+}
+
+/// Photos of two albums: `a1` has the rating 1, and so on; `b` has none.
+async fn sample(album: &World) {
+    for (name, title, rating) in [
+        ("a", "a1", Some(1)),
+        ("b", "b3", Some(3)),
+        ("a", "a-2", Some(-2)),
+        ("a", "a3", Some(3)),
+        ("b", "b", None),
+        ("a", "a5", Some(5)),
+    ] {
+        let fields = json!({"album": name, "title": title, "rating": rating});
+        made(album, PHOTOS, &fields).await;
+    }
+}
+
+#[tokio::test]
+async fn lists_are_filtered_and_ordered_page_by_page() {
+    let album = album();
+    sample(&album).await;
+    for size in [1, 2, 3, 100] {
+        for (filter, order, expected) in [
+            ("", "", "a1 b3 a-2 a3 b a5"),
+            ("album = a", "", "a1 a-2 a3 a5"),
+            ("album = a", "rating desc", "a5 a3 a1 a-2"),
+            ("album=\"a\" AND rating >= 1", "rating desc", "a5 a3 a1"),
+            ("album = a AND rating < 3", "rating desc", "a1 a-2"),
+            ("album = a AND rating = 3", "rating desc", "a3"),
+            ("rating > -2 AND rating <= 3", "", "a1 b3 a3"),
+            ("rating != 3", "", "a1 a-2 a5"),
+            ("", "rating desc", "a5 b3 a3 a1 a-2 b"),
+            ("", "title", "a-2 a1 a3 a5 b b3"),
+            ("album = b AND rating >= 0", "title", "b3"),
+            ("album = c", "title", ""),
+            ("createdTime > 2000-01-01T00:00:00Z", "", ""),
+            (
+                "createdTime < 2000-01-01T00:00:00Z",
+                "title",
+                "a-2 a1 a3 a5 b b3",
+            ),
+        ] {
+            let found = titles(&album, filter, order, size).await;
+            assert_eq!(found.join(" "), expected, "{filter} / {order} / {size}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_list_cannot_be_filtered_or_ordered_by_is_refused() {
+    let album = album();
+    let refusal = |reply: Reply| {
+        assert_eq!(reply.status, 400, "{reply:?}");
+        let error = reply.json()["error"].clone();
+        assert_eq!(error["errors"][0]["reason"], "invalidParameter");
+        error["message"].as_str().expect("a text").to_owned()
+    };
+    for (filter, order, said) in [
+        (
+            "title = x",
+            "",
+            "parameter filter: needs one of the fields album, rating, createdTime at character 1",
+        ),
+        (
+            "rating = x",
+            "",
+            "compares rating with \"x\", which is not a whole number",
+        ),
+        (
+            "",
+            "rating",
+            "parameter orderBy: must be one of rating desc, title",
+        ),
+    ] {
+        let message = refusal(album.get(&query(filter, order, 1)).await);
+        assert!(message.contains(said), "{message}");
+    }
+    let comments = format!("{}/comments", made(&album, PHOTOS, &json!({})).await);
+    let message = refusal(album.get(&format!("{comments}?orderBy=likes")).await);
+    assert!(message.contains("unknown parameter orderBy"), "{message}");
+}
+
+#[tokio::test]
+async fn writes_move_resources_in_lists() {
+    let album = album();
+    sample(&album).await;
+    let all = || titles(&album, "album = a", "rating desc", 2);
+    let (items, _) = pages(&album, &query("rating = 5", "", 1)).await;
+    let best = format!("{PHOTOS}/{}", items[0]["id"].as_str().expect("an id"));
+    album.json("PATCH", &best, &json!({"rating": 0})).await;
+    assert_eq!(all().await.join(" "), "a3 a1 a5 a-2");
+    album.json("PATCH", &best, &json!({"rating": null})).await;
+    assert_eq!(all().await.join(" "), "a3 a1 a-2 a5");
+    album
+        .json(
+            "PUT",
+            &best,
+            &json!({"album": "b", "title": "b5", "rating": 5}),
+        )
+        .await;
+    assert_eq!(all().await.join(" "), "a3 a1 a-2");
+    assert_eq!(titles(&album, "", "rating desc", 1).await[0], "b5");
+    album.send("DELETE", &best, &[], Vec::new()).await;
+    assert_eq!(
+        titles(&album, "", "title", 4).await.join(" "),
+        "a-2 a1 a3 b b3"
+    );
+}
+
+#[tokio::test]
+async fn pages_stay_right_under_writes() {
+    let album = album();
+    for number in 0..60 {
+        let fields = json!({"title": format!("{number:02}"), "rating": number % 6});
+        made(&album, PHOTOS, &fields).await;
+    }
+    let first = query("", "title", 20);
+    let page = album.get(&first).await.json();
+    let token = page["nextPageToken"].as_str().expect("there is more");
+    // Behind the position, and before it.
+    made(&album, PHOTOS, &json!({"title": "40 new"})).await;
+    made(&album, PHOTOS, &json!({"title": "00 new"})).await;
+    let items = page["items"].as_array().expect("a list");
+    let seen = items[3]["id"].as_str().expect("an id");
+    album
+        .send("DELETE", &format!("{PHOTOS}/{seen}"), &[], Vec::new())
+        .await;
+    let (rest, _) = pages(&album, &query("", "title", 20).replace("filter=", "filter")).await;
+    assert_eq!(rest.len(), 61, "the list itself is right");
+    let next = album
+        .get(&format!("{first}&pageToken={token}"))
+        .await
+        .json();
+    let next = next["items"].as_array().expect("a list").iter();
+    let next: Vec<_> = next
+        .map(|item| item["title"].as_str().expect("a title"))
+        .collect();
+    let expected: Vec<_> = (20..=40).map(|number| format!("{number:02}")).collect();
+    assert_eq!(next, expected[..20]);
+}
+
+#[tokio::test]
+async fn a_filter_that_fits_few_takes_more_pages_and_none_takes_long() {
+    let album = album();
+    for number in 0..1_500 {
+        let rating = if number == 1_400 { 5 } else { 1 };
+        made(
+            &album,
+            PHOTOS,
+            &json!({"rating": rating, "album": number.to_string()}),
+        )
+        .await;
+    }
+    let first = album.get(&query("rating != 1", "title", 10)).await.json();
+    assert_eq!(first["items"], json!([]), "{first}");
+    let (items, count) = pages(&album, &query("rating != 1", "title", 10)).await;
+    assert_eq!((items.len(), count), (1, 2));
+    // An index finds it at once.
+    let (items, count) = pages(&album, &query("rating = 5", "", 10)).await;
+    assert_eq!((items.len(), count), (1, 1));
+}
+
+#[tokio::test]
+async fn collections_from_before_their_indexes_are_indexed_by_their_lists() {
+    for count in [3_usize, 250, 2_300] {
+        let ledger = Arc::new(MemoryLedger::default());
+        let before = album_in(&ledger, &without_indexes());
+        for number in 0..count {
+            let fields =
+                json!({"album": "a", "title": format!("{number:04}"), "rating": number % 5});
+            made(&before, PHOTOS, &fields).await;
+        }
+        let album = album_in(&ledger, ALBUM);
+        let (old, _) = pages(&album, &format!("{PHOTOS}?maxResults=1")).await;
+        // Changed, deleted and made before the index is complete.
+        let path = |at: usize| format!("{PHOTOS}/{}", old[at]["id"].as_str().expect("an id"));
+        album
+            .json("PATCH", &path(0), &json!({"title": "9999"}))
+            .await;
+        album.send("DELETE", &path(1), &[], Vec::new()).await;
+        made(&album, PHOTOS, &json!({"album": "b", "title": "0000 new"})).await;
+        let (items, pages) = pages(&album, &query("", "title", 1_000)).await;
+        let titles: Vec<_> = items
+            .iter()
+            .map(|it| it["title"].as_str().expect("a title"))
+            .collect();
+        assert_eq!(titles.len(), count, "{titles:?}");
+        assert!(titles.is_sorted(), "{titles:?}");
+        assert!(titles.contains(&"0000 new"), "{titles:?}");
+        assert_eq!(titles[count - 1], "9999");
+        let expected = match count {
+            3 => 1,
+            250 => 2,
+            _ => 3 + 3,
+        };
+        assert_eq!(pages, expected, "{count}");
+        let again = self::titles(&album, "album = b", "", 10).await;
+        assert_eq!(again, ["0000 new"]);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_indexes_of_what_is_deleted() {
+    let ledger = Arc::new(MemoryLedger::default());
+    let album = album_in(&ledger, ALBUM);
+    let photo = made(&album, PHOTOS, &json!({"album": "a", "rating": 1})).await;
+    let comments = format!("{photo}/comments");
+    for likes in ["3", "20", "-7"] {
+        made(&album, &comments, &json!({"likes": likes})).await;
+    }
+    let filter = format!("{comments}?filter={}&maxResults=1", url("likes > -7"));
+    let (items, _) = pages(&album, &filter).await;
+    let likes: Vec<_> = items.iter().map(|item| &item["likes"]).collect();
+    assert_eq!(likes, ["3", "20"], "as numbers");
+    pages(&album, &query("album = a", "title", 1)).await;
+    assert_eq!(
+        album.send("DELETE", &photo, &[], Vec::new()).await.status,
+        204
+    );
+    let collection = format!("album{comments}");
+    for name in [
+        collection.clone(),
+        format!(".index/likes:i/{collection}"),
+        format!(".index-state/{collection}"),
+        format!("album{PHOTOS}"),
+        format!(".index/album:t/album{PHOTOS}"),
+        format!(".index/album:t,title:t/album{PHOTOS}"),
+    ] {
+        let rows = ledger
+            .resources(&name, None, 10)
+            .await
+            .expect("it can be read");
+        assert!(rows.is_empty(), "{name}: {rows:?}");
+    }
+}
