@@ -32,6 +32,7 @@ use response_shape::{Reply, ResponseShape};
 
 pub use fields::patched as patched_fields;
 pub(crate) use fields::with_digests;
+pub(crate) use index::is_index;
 
 /// The handler for any description. It stores the client's fields and adds those that the response
 /// schema names.

@@ -16,6 +16,7 @@ use crate::auth::AccessError;
 use crate::body::RequestBody;
 use crate::capacity::{Permit, json_cost};
 use crate::context::Principal;
+use crate::default_handler::is_index;
 use crate::download;
 use crate::download_host;
 use crate::error::{BodyError, Error};
@@ -251,7 +252,7 @@ async fn run(
 
 /// Writes into the audit log that a call has deleted something.
 fn write_deletion(server: &ServerState, head: &CallHead<'_>, resources: &[ResourceChange]) {
-    let is_deletion = |change: &ResourceChange| matches!(change, ResourceChange::Delete { .. });
+    let is_deletion = |change: &ResourceChange| matches!(change, ResourceChange::Delete { collection, .. } if !is_index(collection));
     if !resources.iter().any(is_deletion) {
         return;
     }

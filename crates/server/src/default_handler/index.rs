@@ -63,6 +63,14 @@ pub(super) struct Range {
     pub(super) end: String,
 }
 
+/// Whether a collection of the ledger holds rows of indexes, and no resources of its own.
+pub(crate) fn is_index(collection: &str) -> bool {
+    // In a namespace the name has something before it. No id that a client can choose is a whole part
+    // of this form: the server chooses those of the collections that have other ones inside.
+    let mut parts = collection.split('/');
+    parts.any(|part| part == PREFIX || part == STATE)
+}
+
 impl<'a> Index<'a> {
     /// The indexes of a collection.
     pub(super) fn of(settings: &'a CollectionSettings) -> Vec<Self> {
@@ -479,5 +487,19 @@ mod tests {
             digits(number(-0.0).as_ref(), false),
             digits(number(0.0).as_ref(), false)
         );
+    }
+
+    #[test]
+    fn rows_are_told_from_resources() {
+        for (collection, expected) in [
+            ("album/album/v1/photos", false),
+            (".owner/alice/album/album/v1/photos", false),
+            (".index/rating:i/album/album/v1/photos", true),
+            (".owner/alice/.index/rating:i/album/album/v1/photos", true),
+            (".index-state/album/album/v1/photos", true),
+            ("album/album/v1/photos/a.index/comments", false),
+        ] {
+            assert_eq!(is_index(collection), expected, "{collection}");
+        }
     }
 }
