@@ -71,6 +71,10 @@ pub(crate) struct Settings {
     pub(crate) auth_token: Option<PathBuf>,
     /// The file of credentials and of the policy.
     pub(crate) auth_file: Option<PathBuf>,
+    /// The file with the secret by which requests to backends are signed.
+    pub(crate) backend_secret: Option<PathBuf>,
+    /// Whether the names of backends may lead to private addresses.
+    pub(crate) backend_private_addresses: bool,
     /// The file of the audit log.
     pub(crate) audit_file: Option<PathBuf>,
     /// Whether tokens for tests are given to everybody.
@@ -252,6 +256,8 @@ impl Default for Settings {
             options: windlass_apis::Options::default(),
             auth_token: None,
             auth_file: None,
+            backend_secret: None,
+            backend_private_addresses: false,
             audit_file: None,
             dev_tokens: false,
             allow_unauthenticated: false,

@@ -28,6 +28,8 @@ pub struct Settings {
     /// described. Default: no, because published documents say less than their services accept. The
     /// short form sets it.
     pub strict: bool,
+    /// The URLs of the services that answer methods, by the ids of these.
+    pub backends: BTreeMap<String, String>,
     /// What else is known of collections, by name (`animals`, `animals.photos`).
     pub collections: BTreeMap<String, CollectionSettings>,
     /// The largest media by media range, for collections and methods with more than one limit; keys as
@@ -51,6 +53,8 @@ pub struct CollectionSettings {
     /// Fields whose values are ids of resources, with the collections of these. A collection here has a
     /// name without dots.
     pub references: BTreeMap<String, String>,
+    /// The URL of a service that is told of each upload that has become a resource.
+    pub on_finished: Option<String>,
     /// The fields by which the list can be filtered.
     pub filters: Vec<IndexedField>,
     /// The orders that the list can have besides that of the ids.
@@ -183,6 +187,13 @@ impl Settings {
     /// The settings of the method's collection, if it has any.
     pub fn collection_of(&self, method: &Method) -> Option<&CollectionSettings> {
         self.collections.get(method.collection())
+    }
+
+    /// The URLs of all services that the server calls for the API.
+    pub fn services(&self) -> impl Iterator<Item = &str> {
+        let collections = self.collections.values();
+        let notified = collections.filter_map(|it| it.on_finished.as_deref());
+        self.backends.values().map(String::as_str).chain(notified)
     }
 
     /// The collections directly inside of the resources of a collection, by the last part of their names.

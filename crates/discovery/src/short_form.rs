@@ -21,6 +21,7 @@ mod fields;
 mod listing;
 mod method;
 mod relations;
+mod service;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Display;
@@ -83,11 +84,16 @@ impl ShortForm {
     fn settings(&self) -> Settings {
         let media = || self.media();
         let limited = media().filter(|(_, media)| !media.size_limits().is_empty());
+        let backends = self.methods.iter().filter_map(|(name, method)| {
+            let url = method.backend.as_ref()?.get_ref();
+            Some((self.method_id(name.get_ref()), url.as_str().to_owned()))
+        });
         Settings {
             created_status: self.created_status,
             access: self.access,
             checksum_part: self.checksum_part,
             strict: true,
+            backends: backends.collect(),
             collections: self
                 .collections
                 .iter()
@@ -271,6 +277,16 @@ impl ShortForm {
                     key: format!("{key}.media"),
                     problem: problem.to_owned(),
                     line: line_of(media, text),
+                });
+            }
+        }
+        for (name, method) in &self.methods {
+            if let (Some(backend), Some(_)) = (&method.backend, &method.media) {
+                return Err(ShortFormError::Field {
+                    key: format!("methods.{}.backend", name.get_ref()),
+                    problem: "a method with media has no backend; see `on` of a collection"
+                        .to_owned(),
+                    line: line_of(backend, text),
                 });
             }
         }

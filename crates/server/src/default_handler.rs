@@ -17,6 +17,7 @@ mod operation;
 mod relations;
 mod response_shape;
 mod schema_validation;
+mod target;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
@@ -31,8 +32,10 @@ use operation::{CallContext, Operation, ResourceKey, chosen_id};
 use response_shape::{Reply, ResponseShape};
 
 pub use fields::patched as patched_fields;
-pub(crate) use fields::with_digests;
+pub(crate) use fields::{rfc3339, with_digests};
 pub(crate) use index::is_index;
+pub use operation::unanswered_methods;
+pub(crate) use target::Target;
 
 /// The handler for any description. It stores the client's fields and adds those that the response
 /// schema names.

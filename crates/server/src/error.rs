@@ -392,6 +392,8 @@ fn rejection(error: &Rejection) -> ErrorReply {
         | Rejection::UnknownParameter { parameter, .. } => {
             bad("invalidParameter").parameter(parameter.clone())
         }
+        Rejection::Backend { status, .. } => ErrorReply::json(*status, reason_of(*status)),
+        Rejection::BackendFailed { .. } => ErrorReply::unavailable(5),
         Rejection::NotImplemented { .. } => {
             ErrorReply::json(StatusCode::NOT_IMPLEMENTED, "notImplemented")
         }
@@ -403,6 +405,19 @@ fn rejection(error: &Rejection) -> ErrorReply {
         Rejection::MediaLost(_) => ErrorReply::json(StatusCode::GONE, "gone"),
         Rejection::Ledger(error) => ledger(error),
         Rejection::Vault(error) => vault(error),
+    }
+}
+
+/// The reason for a status that a service of the operator has chosen.
+fn reason_of(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::FORBIDDEN => "forbidden",
+        StatusCode::NOT_FOUND => "notFound",
+        StatusCode::CONFLICT => "conflict",
+        StatusCode::GONE => "gone",
+        StatusCode::PRECONDITION_FAILED => "conditionNotMet",
+        StatusCode::TOO_MANY_REQUESTS => "rateLimitExceeded",
+        _ => "badRequest",
     }
 }
 

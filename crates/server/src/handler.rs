@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method as HttpMethod};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use serde_json::{Map, Value};
 use windlass_discovery::{Api, Method, PathParameters};
 use windlass_proto::parameters::Parameters;
@@ -449,6 +449,22 @@ pub enum Rejection {
     #[error("{problem}")]
     FailedPrecondition {
         /// Message: the state that is missing.
+        problem: String,
+    },
+    /// The service behind the method refuses the call.
+    #[error("{message}")]
+    Backend {
+        /// Status of the reply: 4xx.
+        status: StatusCode,
+        /// Message of the service.
+        message: String,
+    },
+    /// The service behind the method did not answer, or its answer is of no use.
+    #[error("the service behind {method} failed; try again later")]
+    BackendFailed {
+        /// Id of the method.
+        method: String,
+        /// What is wrong, for the log.
         problem: String,
     },
     /// The handler does not implement the method.

@@ -94,6 +94,7 @@
 mod accept;
 mod audit;
 mod auth;
+mod backends;
 mod background;
 mod batch;
 mod body;
@@ -137,13 +138,14 @@ pub use auth::{
     Access, AccessError, AccessRequest, AllowAll, Authorize, BearerToken, RequirePrincipal,
     SessionInfo,
 };
+pub use backends::{Backends, NotAServiceSecret, ServiceSecret};
 pub use capacity::{CONCATENATIONS, Full, LimitedResource, MEDIA_READS, Usage};
 pub use client_certificate::ClientCertificate;
 pub use config::Settings;
 pub use connections::{Accept, Accepted, HttpService, Listener};
 pub use context::{LocalAddress, PeerAddress, Principal, RequestId, Scheme};
 pub use cors::{AllowedOrigin, CorsPolicy, CredentialsForAll, NotAnOrigin};
-pub use default_handler::{DefaultHandler, patched_fields};
+pub use default_handler::{DefaultHandler, patched_fields, unanswered_methods};
 pub use host::{Host, NotAHost};
 pub use identifiers::{Clock, SystemClock};
 pub use link_terms::{LinkPurpose, LinkTerms};

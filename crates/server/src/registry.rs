@@ -15,8 +15,9 @@ use windlass_discovery::{Api, Digest, Found, Method, MethodTable};
 use windlass_proto::digest::Wanted;
 use windlass_proto::parameters::Parameters;
 
+use crate::backends::{Backends, WithBackends};
 use crate::cors::CorsPolicy;
-use crate::default_handler::{DefaultHandler, with_digests};
+use crate::default_handler::{DefaultHandler, unanswered_methods, with_digests};
 use crate::handler::{ApiHandler, Deliver};
 use crate::host::Host;
 
@@ -49,6 +50,16 @@ impl ServedApi {
     /// An API served by the default handler, which works for any description, on every host.
     pub fn with_default_handler(api: Api) -> Self {
         Self::new(with_digests(api), Arc::new(DefaultHandler))
+    }
+
+    /// The same API with the services that its description names: backends of methods, and those that are
+    /// told of uploads. Without it these methods are not implemented, and nobody is told.
+    #[must_use]
+    pub fn with_backends(self, backends: Arc<Backends>) -> Self {
+        Self {
+            handler: Arc::new(WithBackends::new(self.handler, backends)),
+            ..self
+        }
     }
 
     /// The same API on this host alone.
@@ -177,6 +188,14 @@ impl Registry {
     pub fn with_delivery(mut self, delivery: Arc<dyn Deliver>) -> Self {
         self.deliveries.push(delivery);
         self
+    }
+
+    /// Returns the ids of methods that descriptions in the short form have and that will be answered 501,
+    /// because neither the default handler nor a backend implements them.
+    pub fn unanswered(&self) -> impl Iterator<Item = &str> {
+        self.served()
+            .flat_map(|served| unanswered_methods(&served.api))
+            .map(|method| method.id.as_str())
     }
 
     /// Returns the APIs that answer on `host`, which is `None` for a request that names none.

@@ -207,9 +207,10 @@ async fn run(
 ) -> Result<Reply, Error> {
     let ownership = server.ownership(head.method.served, head.principal);
     let mut attempt = 0;
+    // The same for all attempts: services know a call by it.
+    let fresh_id = new_resource_id(server.clock.now());
     loop {
         attempt += 1;
-        let fresh_id = new_resource_id(server.clock.now());
         let mut reply_memory = server.reply_memory();
         if head.in_batch {
             reply_memory = reply_memory.without_waiting();

@@ -11,6 +11,7 @@ use windlass_apis::Options;
 use windlass_discovery::lint::{self, Severity};
 use windlass_discovery::short_form::{self, ShortFormError};
 use windlass_discovery::{Api, Document, Error as DescriptionError, MediaUpload, Method};
+use windlass_server::unanswered_methods;
 
 use super::journal::aligned;
 use crate::args::DiscoveryArgs;
@@ -207,12 +208,35 @@ struct Finding {
 /// Returns all findings. A text that is not a document has a single one, the reason.
 fn findings_of(description: &Description) -> Vec<Finding> {
     match description.document() {
-        Ok(document) => lint::lint(&document)
-            .into_iter()
-            .map(Finding::from)
-            .collect(),
+        Ok(document) => {
+            let of_document = lint::lint(&document).into_iter().map(Finding::from);
+            of_document.chain(unanswered(description)).collect()
+        }
         Err(error) => vec![Finding::from(error)],
     }
+}
+
+/// Warns of methods of the short form that nothing implements.
+fn unanswered(description: &Description) -> Vec<Finding> {
+    let Description::Text {
+        form: Form::ShortForm,
+        text,
+        ..
+    } = description
+    else {
+        return Vec::new();
+    };
+    let Ok(api) = Api::from_toml(text) else {
+        return Vec::new();
+    };
+    unanswered_methods(&api)
+        .map(|method| Finding {
+            severity: Severity::Warning,
+            path: Some(format!("methods.{}", method.id)),
+            message: "it will be answered 501: nothing implements it without a `backend`"
+                .to_owned(),
+        })
+        .collect()
 }
 
 /// Returns the number of errors and of warnings.

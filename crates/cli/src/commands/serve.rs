@@ -3,6 +3,7 @@
 mod acme;
 mod audit;
 mod authentication;
+mod backends;
 mod certificate;
 mod client_trust;
 mod outbound;
@@ -10,7 +11,6 @@ mod reload;
 
 use std::io;
 use std::net::SocketAddr;
-#[cfg(feature = "gmail")]
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +50,7 @@ pub(crate) use acme::AcmeError;
 pub(crate) use audit::AuditFileError;
 pub(crate) use authentication::AuthenticationError;
 pub(super) use authentication::read_link_keys;
+pub(crate) use backends::BackendSecretError;
 pub(crate) use certificate::CertificateError;
 pub(crate) use client_trust::ClientTrustError;
 
@@ -79,6 +80,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     } = &merged.settings;
     let outbound = Arc::new(HttpOutbound::default());
     let acme = Acme::load(&merged.settings, &outbound)?;
+    let backends = backends::load(&merged.settings, &outbound)?;
     let authentication = Authentication::load(&merged.settings, outbound)?.map(Arc::new);
     let by_name = SettingsByName {
         created_status,
@@ -87,6 +89,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
             has_principals: authentication.is_some(),
         },
         cors,
+        backends: backends.as_ref(),
     };
     let apis = settings::load(apis, options, &by_name)?;
     merged.settings.server.cors = cors.policy()?;
@@ -131,7 +134,6 @@ fn read_relay_password(settings: &mut Settings) -> Result<(), Error> {
 }
 
 /// Reads the secret in a file, without the end of its line.
-#[cfg(feature = "gmail")]
 fn read_secret(key: &'static str, path: &Path) -> Result<String, Error> {
     let text = std::fs::read_to_string(path).map_err(|source| Error::Secret {
         key,
@@ -204,6 +206,7 @@ async fn serve(
     // Opening blocks this thread, but no other task runs yet.
     let store = LocalStore::open(&settings.data, store_options)?;
     warn_of_dangers(&settings);
+    warn_of_unanswered(&apis);
     let names = apis.to_string();
     let authorize = reloadable.authorize();
     let dev_tokens = reloadable.dev_tokens();
@@ -341,6 +344,15 @@ fn warn_of_dangers(settings: &Settings) {
     }
 }
 
+/// Warns of methods that a description has and that nothing here implements.
+fn warn_of_unanswered(apis: &Registry) {
+    for method in apis.unanswered() {
+        tracing::warn!(
+            "{method} will be answered 501: nothing here implements it; a `backend` in its description can"
+        );
+    }
+}
+
 /// File descriptors for everything but clients: the ledger, directories that are being synced, the
 /// listeners, the runtime, the log, readers of metrics, questions about tokens, and media that is
 /// cached or read by handlers.
@@ -418,13 +430,14 @@ pub(crate) enum Error {
     Certificate(#[from] CertificateError),
     #[error(transparent)]
     ClientTrust(#[from] ClientTrustError),
-    #[cfg(feature = "gmail")]
     #[error("the secret of {key} cannot be read from {}", path.display())]
     Secret {
         key: &'static str,
         path: PathBuf,
         source: io::Error,
     },
+    #[error(transparent)]
+    BackendSecret(#[from] BackendSecretError),
     #[error(transparent)]
     Authentication(#[from] AuthenticationError),
     #[error(transparent)]
@@ -462,8 +475,7 @@ impl Error {
             | Self::ClientTrust(_)
             | Self::Server(_)
             | Self::Authentication(_) => Code::Usage,
-            #[cfg(feature = "gmail")]
-            Self::Secret { .. } => Code::Usage,
+            Self::Secret { .. } | Self::BackendSecret(_) => Code::Usage,
             Self::Audit(_)
             | Self::Runtime(_)
             | Self::Signals(_)
@@ -496,7 +508,7 @@ impl Error {
             Self::Failpoint(_) => Some("`windlass failpoints` names them".to_owned()),
             Self::Authentication(error) => error.hint().map(str::to_owned),
             Self::Audit(_) => Some("the directory must exist and be writable".to_owned()),
-            #[cfg(feature = "gmail")]
+            Self::BackendSecret(_) => Some(BackendSecretError::HINT.to_owned()),
             Self::Secret { .. } => None,
             Self::Cors(_) | Self::Runtime(_) | Self::Signals(_) | Self::Server(_) => None,
         }

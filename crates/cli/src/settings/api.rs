@@ -1,6 +1,7 @@
 //! The APIs to serve: where the description of each comes from, and the host on which it answers.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fmt, io};
 
 use thiserror::Error;
@@ -8,7 +9,7 @@ use windlass_apis::Options;
 use windlass_discovery::settings::{Access, CreatedStatus, Settings};
 use windlass_discovery::short_form::ShortFormError;
 use windlass_discovery::{Api, Error as DescriptionError};
-use windlass_server::{Conflict, Host, NotAHost, Registry, ServedApi};
+use windlass_server::{Backends, Conflict, Host, NotAHost, Registry, ServedApi};
 
 use super::TomlError;
 use super::cors::CorsSettings;
@@ -58,6 +59,10 @@ pub(crate) enum ApiError {
     NotServed { key: &'static str, name: String },
     #[error(transparent)]
     Conflict(Conflict),
+    #[error(
+        "{name} names services that the server calls, and there is no secret to sign requests with"
+    )]
+    NoBackendSecret { name: String },
 }
 
 impl ApiError {
@@ -66,6 +71,9 @@ impl ApiError {
         match self {
             Self::Twice { .. } | Self::Conflict(_) => Some(
                 "give the APIs hosts of their own: `--api FILE@HOST`, or `FILE@HOST` in the key apis",
+            ),
+            Self::NoBackendSecret { .. } => Some(
+                "`openssl rand -base64 32 > backends.key` makes one, and backends.secret_file names its file",
             ),
             Self::Unreadable { .. }
             | Self::Toml(_)
@@ -202,6 +210,8 @@ pub(crate) struct SettingsByName<'a> {
     pub(crate) created_status: &'a [ForApi<CreatedStatus>],
     pub(crate) access: ApiAccess<'a>,
     pub(crate) cors: &'a CorsSettings,
+    /// How the services that descriptions name are called; `None` if they cannot be.
+    pub(crate) backends: Option<&'a Arc<Backends>>,
 }
 
 /// Loads all APIs. APIs on the same host must differ in name or version and must not match the same
@@ -217,6 +227,7 @@ pub(crate) fn load(
     for entry in entries {
         for api in entry.source.load(options)? {
             let api = by_name.apply_to(api);
+            let api = with_backends(api, by_name.backends)?;
             sources.push(entry);
             served.push(match entry.host.clone() {
                 Some(host) => api.on(host),
@@ -245,6 +256,22 @@ pub(crate) fn load(
         },
         conflict => ApiError::Conflict(conflict),
     })
+}
+
+/// Lets an API call the services that its description names.
+fn with_backends(
+    served: ServedApi,
+    backends: Option<&Arc<Backends>>,
+) -> Result<ServedApi, ApiError> {
+    if served.api.settings().services().next().is_none() {
+        return Ok(served);
+    }
+    match backends {
+        Some(backends) => Ok(served.with_backends(Arc::clone(backends))),
+        None => Err(ApiError::NoBackendSecret {
+            name: served.api.name().to_owned(),
+        }),
+    }
 }
 
 impl SettingsByName<'_> {

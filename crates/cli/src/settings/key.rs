@@ -90,6 +90,12 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("auth.unowned", |all| {
         ValueRef::OptionalPrincipal(&mut all.server.unowned_principal)
     }),
+    Key::new("backends.secret_file", |all| {
+        ValueRef::File(&mut all.backend_secret)
+    }),
+    Key::new("backends.private_addresses", |all| {
+        ValueRef::Switch(&mut all.backend_private_addresses)
+    }),
     Key::new("audit.file", |all| ValueRef::File(&mut all.audit_file)),
     Key::new("cors.origins", |all| {
         ValueRef::Origins(&mut all.cors.origins)

@@ -318,6 +318,7 @@ fn every_variable_finds_its_key_and_the_keys_of_a_table_stand_together() {
         None,
         Some("acme"),
         Some("auth"),
+        Some("backends"),
         Some("audit"),
         Some("cors"),
         Some("downloads"),

@@ -13,6 +13,7 @@ use crate::settings::{CollectionSettings, Digest, OnParentDelete};
 use super::Fields;
 use super::fields::{Identifier, OwnFieldName};
 use super::method::MediaForm;
+use super::service::Notified;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +33,8 @@ pub(super) struct CollectionForm {
     #[serde(default)]
     pub(super) order_by: Vec<Spanned<String>>,
     pub(super) media: Option<Spanned<MediaForm>>,
+    #[serde(default)]
+    on: Notified,
 }
 
 /// What happens to fields that no schema names.
@@ -83,6 +86,7 @@ impl CollectionForm {
                 .as_ref()
                 .map(|_| fate().copied().unwrap_or_default()),
             references: references.collect(),
+            on_finished: self.on.finished.as_ref().map(|url| url.as_str().to_owned()),
             filters: self.filters(),
             orders: self.orders(),
         }

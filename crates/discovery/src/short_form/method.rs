@@ -12,6 +12,7 @@ use thiserror::Error;
 use toml::Spanned;
 
 use super::fields::{FieldName, ParameterForm, SchemaName};
+use super::service::ServiceUrl;
 use crate::byte_size::ByteSize;
 use crate::document::{
     MediaUploadDescription, MethodDescription, ParameterDescription, UploadProtocol,
@@ -39,6 +40,8 @@ pub(super) struct MethodForm {
     #[serde(default)]
     parameters: BTreeMap<FieldName, ParameterForm>,
     pub(super) media: Option<Spanned<MediaForm>>,
+    /// The service that answers the calls.
+    pub(super) backend: Option<Spanned<ServiceUrl>>,
 }
 
 /// The HTTP methods that the server knows.

@@ -622,3 +622,38 @@ fn lists_say_what_they_are_filtered_and_ordered_by() {
         check_refused(&lines, &[&format!("`collections.a.{key}`"), problem]);
     }
 }
+
+#[test]
+fn services_are_absolute_urls_and_stay_out_of_the_document() {
+    let lines = "[collections.a]\nmedia = {}\non = { finished = \"http://127.0.0.1:9000/done\" }\n\
+                 [methods.\"a.like\"]\nhttp = \"POST\"\npath = \"a/{aId}:like\"\n\
+                 backend = \"https://b.example/like?x=1\"";
+    let api = Api::from_toml(&with_head(lines)).unwrap();
+    let services: Vec<_> = api.settings().services().collect();
+    assert_eq!(
+        services,
+        ["https://b.example/like?x=1", "http://127.0.0.1:9000/done"]
+    );
+    assert_eq!(api.settings().backends["farm.a.like"], services[0]);
+    let shown = document(&with_head(lines)).to_string();
+    assert!(
+        !shown.contains("9000") && !shown.contains("b.example"),
+        "{shown}"
+    );
+    for url in [
+        "like",
+        "/like",
+        "ftp://a/b",
+        "http://u:p@a/",
+        "http://a/#b",
+        "http:///a",
+    ] {
+        let lines = format!("[collections.a]\nmedia = {{}}\non.finished = \"{url}\"");
+        check_refused(&lines, &["line 5", "is not a URL such as"]);
+    }
+    let with_media = lines.replace("\nbackend", "\nmedia = {}\nbackend");
+    check_refused(
+        &with_media,
+        &["`methods.a.like.backend`", "see `on` of a collection"],
+    );
+}

@@ -379,7 +379,7 @@ pub(super) fn etag(version: u64) -> String {
     format!("\"v{version}\"")
 }
 
-pub(super) fn rfc3339(time: Timestamp) -> String {
+pub(crate) fn rfc3339(time: Timestamp) -> String {
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let time = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
     format!("{time:.3}")

@@ -203,6 +203,61 @@ impl<'a> MethodPath<'a> {
     }
 }
 
+/// Returns the methods of an API in the short form that the default handler does not implement, and that
+/// have no backend either. Published documents have none: their services know more than they say.
+pub fn unanswered_methods(api: &Api) -> impl Iterator<Item = &Method> {
+    let settings = api.settings();
+    api.methods()
+        .iter()
+        .map(|method| &**method)
+        .filter(|method| settings.strict && !settings.backends.contains_key(&method.id))
+        .filter(|method| !is_implemented(api, method))
+}
+
+/// Whether [`Operation::of`] finds an operation for calls of the method.
+fn is_implemented(api: &Api, method: &Method) -> bool {
+    let template = method.template.as_str();
+    let (template, verb) = match custom_verb(method, template) {
+        Some((before, verb)) => (before, Some(verb)),
+        None => (template, None),
+    };
+    let path = MethodPath {
+        template,
+        path: template.to_owned(),
+        verb,
+    };
+    let names_a_resource = || {
+        let standard = matches!(method.verb(), "get" | "update" | "patch" | "delete");
+        if path.is_listed(api) {
+            is_query_parameter(method, "id") || method.request.is_some()
+        } else {
+            standard || path.ends_in_variable()
+        }
+    };
+    match method.http_method {
+        HttpMethod::POST if method.upload.is_some() => true,
+        HttpMethod::POST => {
+            let makes = matches!(method.verb(), "insert" | "create") || path.is_listed(api);
+            verb.is_none() && makes && !path.ends_in_variable()
+        }
+        HttpMethod::PUT | HttpMethod::PATCH => {
+            (verb.is_none() || method.upload.is_some()) && names_a_resource()
+        }
+        HttpMethod::GET if method.verb() == "list" => verb.is_none(),
+        HttpMethod::GET if method.supports_media_download => verb.is_none_or(is_download_verb),
+        HttpMethod::GET => verb.is_none() && names_a_resource(),
+        HttpMethod::DELETE => verb.is_none_or(|verb| verb == "delete") && names_a_resource(),
+        _ => false,
+    }
+}
+
+/// Returns the resource that the path of a method names, without its custom verb; `None` if it names a
+/// collection.
+pub(super) fn named_resource(call: &Call<'_>) -> Option<ResourceKey> {
+    let path = MethodPath::of(call);
+    path.ends_in_variable().then(|| split(&path.key(call)))
+}
+
 /// Returns the key of a path in the ledger. It begins with the API's name, since APIs on different
 /// hosts may have equal paths.
 pub(super) fn key(api: &Api, path: &str) -> String {

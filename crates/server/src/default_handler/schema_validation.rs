@@ -20,6 +20,8 @@ pub(super) enum Purpose {
     /// JSON from a client: fields that only the server sets are dropped, and null is kept, since it
     /// has a meaning in a patch.
     Input,
+    /// JSON from a service of the operator: as from a client, and with fields that only the server sets.
+    Service,
     /// JSON for a reply: nested objects state their `kind`.
     Output,
 }
@@ -82,7 +84,7 @@ impl SchemaValidation<'_> {
         path: Path<'_>,
     ) -> Result<Value, Rejection> {
         match (resolve.json_type.as_deref(), value) {
-            (_, Value::Null) if self.purpose == Purpose::Input => Ok(Value::Null),
+            (_, Value::Null) if self.purpose != Purpose::Output => Ok(Value::Null),
             (Some("object"), Value::Object(fields)) => {
                 let message = schema.reference.is_some() || !resolve.properties.is_empty();
                 let any = !message && resolve.additional_properties.is_none();
@@ -134,7 +136,7 @@ impl SchemaValidation<'_> {
     /// Values in a reply were checked against the pattern when the client sent them.
     fn check_pattern(&self, schema: &Schema, text: &str, path: Path<'_>) -> Result<(), Rejection> {
         let pattern = schema.pattern.as_deref();
-        match pattern.filter(|_| self.purpose == Purpose::Input) {
+        match pattern.filter(|_| self.purpose != Purpose::Output) {
             Some(pattern) if !schema.fits_pattern(text) => {
                 Err(invalid(path, format!("must match the pattern {pattern}")))
             }

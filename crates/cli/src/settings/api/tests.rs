@@ -134,6 +134,7 @@ fn load_all(files: &[(&str, &str)]) -> Result<String, (String, Option<&'static s
         created_status: &[],
         access: access(&[]),
         cors: &CorsSettings::default(),
+        backends: None,
     };
     let registry = load(&entries, &Options::default(), &by_name).map_err(|error| {
         let text = error.to_string();
@@ -165,6 +166,7 @@ fn what_is_set_for_an_api_that_is_not_served_is_refused() {
         created_status: &[],
         access: access(&[]),
         cors: &cors,
+        backends: None,
     };
     let status = |text: &str| {
         let created_status = &[text.parse().expect(text)];

@@ -1,0 +1,131 @@
+//! The resource that the path of a custom method names, as the service behind the method sees and
+//! changes it.
+
+use serde_json::{Map, Value};
+use windlass_discovery::{Method, Schema};
+use windlass_store::{Resource, ResourceChange};
+
+use super::enforcement::{check_immutable, check_required};
+use super::fields::{fields_of, fields_to_bytes, is_server_field, patched};
+use super::operation::{CallContext, named_resource};
+use super::response_shape::ResponseShape;
+use super::schema_validation::{Purpose, SchemaValidation};
+use super::{answer, find_existing, index, relations};
+use crate::handler::{Answer, Call, Rejection};
+
+/// A resource, with the method that reads it.
+pub(crate) struct Target {
+    resource: Resource,
+}
+
+impl Target {
+    /// Returns the resource that the path of the call names; `None` if it names a collection.
+    ///
+    /// # Errors
+    /// [`Rejection::NotFound`] if there is no such resource.
+    pub(crate) async fn of(call: &Call<'_>) -> Result<Option<Self>, Rejection> {
+        let Some(named) = named_resource(call) else {
+            return Ok(None);
+        };
+        let resource = find_existing(call, &[named]).await?;
+        Ok(Some(Self { resource }))
+    }
+
+    /// The resource as the API shows it to those who read it.
+    pub(crate) fn shown(&self, call: &Call<'_>) -> Map<String, Value> {
+        let reading = as_reading(call);
+        let call = reading.as_ref().unwrap_or(call);
+        ResponseShape::new(&CallContext::of(call), &self.resource).resource_fields()
+    }
+
+    /// Returns the answer to a call whose service changes these fields, as a PATCH does. It may also
+    /// set those that clients only read.
+    ///
+    /// # Errors
+    /// [`Rejection::BackendFailed`] if the fields do not suit the schema: the caller is not to blame.
+    pub(crate) async fn changed(
+        self,
+        call: &Call<'_>,
+        fields: &Map<String, Value>,
+    ) -> Result<Answer, Rejection> {
+        if fields.is_empty() {
+            let shape = CallContext::of(call);
+            let reply = ResponseShape::new(&shape, &self.resource).reply();
+            let body = call.method.response.as_ref().map(|_| reply.body.into());
+            return Ok(Answer {
+                body,
+                ..Answer::default()
+            });
+        }
+        let failed = |error: Rejection| match error {
+            Rejection::InvalidField { .. } | Rejection::MissingField { .. } => {
+                Rejection::BackendFailed {
+                    method: call.method.id.clone(),
+                    problem: error.to_string(),
+                }
+            }
+            error => error,
+        };
+        let old = self.resource;
+        let reading = as_reading(call);
+        let on_resource = reading.as_ref().unwrap_or(call);
+        let new = changed(on_resource, &old, fields).map_err(failed)?;
+        let (before, after) = (fields_of(&old), fields_of(&new));
+        let expect = relations::check(call, &new.collection, Some(&before), &after).await;
+        let expect = expect.map_err(failed)?;
+        let settings = call.api.settings().collection_of(call.method);
+        let rows = index::changes(call, settings, Some(&old), Some(&new)).await?;
+        let reply = ResponseShape::new(&CallContext::of(call), &new).reply();
+        let expected = old.version;
+        let change = ResourceChange::Replace {
+            resource: new,
+            expected,
+        };
+        let mut answer = answer(change, reply);
+        answer.changes.extend(rows);
+        answer.expect = expect;
+        if call.method.response.is_none() {
+            answer.body = None;
+        }
+        Ok(answer)
+    }
+}
+
+/// The resource after the service has changed it. `call` is one of the method that reads it.
+fn changed(
+    call: &Call<'_>,
+    old: &Resource,
+    fields: &Map<String, Value>,
+) -> Result<Resource, Rejection> {
+    let schema = call.method.response.as_deref();
+    let schema: Option<&Schema> = schema.and_then(|name| call.api.schema(name));
+    let mut fields = match schema {
+        Some(schema) => SchemaValidation {
+            document: call.api.document(),
+            purpose: Purpose::Service,
+            enforced: call.api.settings().strict,
+            closed: true,
+        }
+        .fields(schema, fields)?,
+        None => fields.clone(),
+    };
+    fields.retain(|name, _| !is_server_field(name));
+    let before = fields_of(old);
+    let after = patched(before.clone(), fields);
+    check_immutable(call, &before, &after)?;
+    check_required(call, old, &after)?;
+    Ok(Resource {
+        version: old.version + 1,
+        body: fields_to_bytes(&after),
+        updated: call.now,
+        ..old.clone()
+    })
+}
+
+/// The call as one of the method `get` of the same collection, whose response is the resource; `None` if
+/// there is none.
+fn as_reading<'a>(call: &Call<'a>) -> Option<Call<'a>> {
+    let id = format!("{}.{}.get", call.api.name(), call.method.collection());
+    let method: &'a Method = call.api.method(&id)?;
+    Some(Call { method, ..*call })
+}
