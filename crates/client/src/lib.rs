@@ -10,7 +10,7 @@
 //!     .content_type("image/jpeg")?
 //!     .metadata(&json!({"name": "Llama"}))?
 //!     .journal(Journal::open("uploads")?)
-//!     .on_progress(|progress| println!("{} bytes are committed", progress.committed));
+//!     .on_progress(|now| println!("{} bytes sent, {} committed", now.sent, now.committed));
 //! let uploaded = client.upload(upload, Source::path("cow.jpg")).await?;
 //! println!("{:?}", uploaded.resource);
 //! # Ok(())

@@ -16,7 +16,11 @@ use crate::journal::RecordId;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Number of committed bytes: the server has stored them durably and has reported this number.
+    /// Number of bytes that are known to be committed: the server has stored them durably and has
+    /// said so. During a request it is what the reply before said, so it stays where it is, often at
+    /// 0, while all media goes in one request; [`sent`](Self::sent) moves. An upload that is resumed
+    /// begins with the number in the journal. When the upload is finished, it is the size of the
+    /// media. If the server loses the session, it goes back to 0.
     pub committed: u64,
     /// Offset after the last byte that the last request has taken from the source; at least
     /// `committed`. Bytes between `committed` and this offset may be in a buffer of this machine,
@@ -54,6 +58,9 @@ pub enum State {
     /// The size and digests in the resource are being compared with those of the sent media. The
     /// media may be read again for that.
     Checking,
+    /// The upload is finished and checked. This is the last event of an upload that succeeds; one that
+    /// fails has none, because its error says what happened.
+    Done,
 }
 
 impl Progress {

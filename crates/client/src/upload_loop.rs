@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout_at};
 use url::Url;
 use windlass_proto::transfer::{self, Action, Event, Transfer, retry_after};
 use windlass_proto::upload_type::UploadType;
@@ -69,6 +69,9 @@ pub(crate) struct UploadDriver<'a> {
     session: Option<SessionUri>,
     /// The journal's record, if the upload has one.
     locked: Option<LockedRecord>,
+    /// Committed bytes as far as they are known: what the server said last, before that what the
+    /// journal's record says, and all bytes once the upload is finished.
+    committed: u64,
     /// Counts the bytes that requests have taken from the media.
     counter: ByteCounter,
     rate_meter: RateMeter,
@@ -100,6 +103,7 @@ impl<'a> UploadDriver<'a> {
             transfer: Transfer::start(plan),
             session: None,
             locked: None,
+            committed: 0,
             rate_meter: RateMeter::new(counter.clone()),
             counter,
             checksum: RunningChecksum::default(),
@@ -119,6 +123,7 @@ impl<'a> UploadDriver<'a> {
         let plan = requests::plan(transport, upload, UploadType::Resumable, &media);
         Self {
             transfer: Transfer::resume(plan),
+            committed: locked.record().committed,
             session: Some(locked.record().session.clone()),
             locked: Some(locked),
             ..Self::start(transport, upload, UploadType::Resumable, media)
@@ -208,7 +213,8 @@ impl<'a> UploadDriver<'a> {
         self.report(state_of(&request));
         let transport = self.transport.transport();
         let mut sending = std::pin::pin!(transport.send(outgoing));
-        let mut tick = interval(REPORT_INTERVAL);
+        // The first tick of an `interval` is at once, and would report the same a second time.
+        let mut tick = interval_at(Instant::now() + REPORT_INTERVAL, REPORT_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let outcome = loop {
             tokio::select! {
@@ -261,10 +267,12 @@ impl<'a> UploadDriver<'a> {
                 Ok(())
             }
             Event::Finished => {
+                self.committed = self.transfer.total().unwrap_or(self.committed);
                 self.final_reply = Some(reply);
                 Ok(())
             }
             Event::Lost => {
+                self.committed = 0;
                 self.session = None;
                 Ok(())
             }
@@ -300,6 +308,7 @@ impl<'a> UploadDriver<'a> {
     /// not be sent again, and records the progress. The recorded offset is for display only,
     /// because an upload that continues queries the server for the offset.
     fn committed(&mut self, offset: u64) {
+        self.committed = offset;
         self.media.release(self.transfer.kept_from());
         if let Some(Err(error)) = self
             .locked
@@ -343,6 +352,7 @@ impl<'a> UploadDriver<'a> {
             }
             _ => Verified::default(),
         };
+        self.report(State::Done);
         Ok(Uploaded {
             resource,
             upload_type: self.upload_type,
@@ -404,8 +414,8 @@ impl<'a> UploadDriver<'a> {
             return;
         };
         on_progress.report(&Progress {
-            committed: self.transfer.committed(),
-            sent: self.counter.sent().max(self.transfer.committed()),
+            committed: self.committed,
+            sent: self.counter.sent().max(self.committed),
             total: self.transfer.total(),
             rate: self.rate_meter.bytes_per_second(),
             state,

@@ -51,6 +51,7 @@ pub(crate) enum Activity {
     Waiting(Waiting),
     Renewing,
     Checking,
+    Done,
     Receiving,
 }
 
@@ -77,6 +78,7 @@ impl Activity {
             Self::Waiting(_) => "waiting",
             Self::Renewing => "renewing",
             Self::Checking => "checking",
+            Self::Done => "done",
             Self::Receiving => "receiving",
         }
     }
@@ -84,14 +86,9 @@ impl Activity {
 
 impl From<&Progress> for View {
     fn from(progress: &Progress) -> Self {
-        let committed = match (&progress.state, progress.total) {
-            // The answer is there: all is safe.
-            (State::Checking, Some(total)) => total,
-            _ => progress.committed,
-        };
         Self {
             direction: Direction::Up,
-            committed,
+            committed: progress.committed,
             sent: progress.sent,
             total: progress.total,
             rate: progress.rate,
@@ -112,6 +109,7 @@ impl From<&State> for Activity {
             State::Waiting(wait) => Self::Waiting(wait.into()),
             State::RefreshingToken => Self::Renewing,
             State::Checking => Self::Checking,
+            State::Done => Self::Done,
             // Whatever else there will be, media is on its way.
             _ => Self::Sending,
         }
@@ -190,7 +188,7 @@ fn bar(committed: u64, sent: u64, total: u64, width: usize) -> String {
 fn details(view: &View, since: Duration, detail: Detail) -> String {
     let mut parts = vec![match detail {
         Detail::Full => amount(view),
-        Detail::Short => bytes_of(view.committed, view.total),
+        Detail::Short => short_amount(view),
     }];
     match &view.activity {
         Activity::Sending | Activity::Receiving => parts.extend(rate_and_time_left(view)),
@@ -201,15 +199,30 @@ fn details(view: &View, since: Duration, detail: Detail) -> String {
 }
 
 /// Returns the amounts. Bytes that are sent but not committed are shown, because they can still be
-/// lost.
+/// lost. A server says how much is committed at the end of a request only: in the first one it is not
+/// known, and 0 would look as if nothing arrived.
 fn amount(view: &View) -> String {
     let whole = bytes_of(view.committed, view.total);
-    let percent = view.total.map(|total| percent(view.sent, total));
-    match (view.direction, percent) {
-        (Direction::Up, Some(percent)) => format!("{percent:>3} % sent, {whole} committed"),
+    let part = view
+        .total
+        .map(|total| (percent(view.sent, total), size(total)));
+    match (view.direction, part) {
+        (Direction::Up, Some((percent, total))) if view.committed == 0 => {
+            format!("{percent:>3} % of {total} sent")
+        }
+        (Direction::Up, Some((percent, _))) => format!("{percent:>3} % sent, {whole} committed"),
+        (Direction::Up, None) if view.committed == 0 => format!("{} sent", size(view.sent)),
         (Direction::Up, None) => format!("{} sent, {whole} committed", size(view.sent)),
-        (Direction::Down, Some(percent)) => format!("{percent:>3} %, {whole} received"),
+        (Direction::Down, Some((percent, _))) => format!("{percent:>3} %, {whole} received"),
         (Direction::Down, None) => format!("{whole} received"),
+    }
+}
+
+/// Returns the more important amount: what is safe, or if that is not known, what is sent.
+fn short_amount(view: &View) -> String {
+    match (view.direction, view.committed) {
+        (Direction::Up, 0) => format!("{} sent", bytes_of(view.sent, view.total)),
+        (_, committed) => bytes_of(committed, view.total),
     }
 }
 
@@ -242,6 +255,7 @@ fn state(activity: &Activity) -> &'static str {
         Activity::Asking => "asking how much is there",
         Activity::Renewing => "fetching another token",
         Activity::Checking => "checking",
+        Activity::Done => "done",
         Activity::Waiting(_) => "waiting",
     }
 }
@@ -484,7 +498,11 @@ mod tests {
             ),
             (
                 view(0, 0, gib, Activity::Starting),
-                "cow.jpg:   0 % sent, 0 B of 1 GiB committed, starting",
+                "cow.jpg:   0 % of 1 GiB sent, starting",
+            ),
+            (
+                view(0, 300 * MIB, None, Activity::Sending),
+                "cow.jpg: 300 MiB sent, 12 MiB/s",
             ),
             (
                 view(256 * MIB, 300 * MIB, None, Activity::Sending),
@@ -492,7 +510,7 @@ mod tests {
             ),
             (
                 view(0, 1024 * MIB, gib, Activity::Finishing),
-                "cow.jpg: 100 % sent, 0 B of 1 GiB committed, waiting for the answer",
+                "cow.jpg: 100 % of 1 GiB sent, waiting for the answer",
             ),
             (
                 view(MIB, 512 * MIB, gib, broken(3200)),
@@ -521,7 +539,7 @@ mod tests {
         for (since, left) in [(0, "4 s"), (1000, "3 s"), (3100, "1 s"), (9000, "0 s")] {
             let view = view(0, 0, None, broken(4000));
             let text = details(&view, Duration::from_millis(since), Detail::Short);
-            assert_eq!(text, format!("0 B, waiting {left}, attempt 3 of 6"));
+            assert_eq!(text, format!("0 B sent, waiting {left}, attempt 3 of 6"));
         }
     }
 

@@ -9,6 +9,7 @@ use http::header::{LOCATION, RETRY_AFTER};
 use super::*;
 use crate::{Entry, Journal, Kind, State};
 
+mod progress;
 mod script;
 
 use script::{Answer, Script, committed, finished, replies, started};
