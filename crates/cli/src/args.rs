@@ -7,6 +7,7 @@
 mod client;
 mod sign;
 
+use std::fmt;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -23,8 +24,8 @@ use windlass_discovery::byte_size::ByteSizeError;
 use crate::settings::RawValue;
 
 pub(crate) use client::{
-    CancelArgs, ConnectionArgs, CredentialArgs, DownloadArgs, JournalArgs, ResumeArgs, StatusArgs,
-    UploadArgs, UploadsArgs, VerbosityArgs,
+    CancelArgs, ConnectionArgs, CredentialArgs, DirectoryArgs, DownloadArgs, JournalArgs,
+    ResumeArgs, StatusArgs, TransferArgs, UploadArgs, UploadsArgs, VerbosityArgs,
 };
 pub(crate) use sign::{SignArgs, SignedMethod};
 
@@ -157,7 +158,8 @@ pub(crate) struct ServeArgs {
 
     /// The log level (off, error, warn, info, debug or trace) or a `tracing` filter
     ///
-    /// By default, starts, stops and problems are logged. `info` adds a line for each request.
+    /// By default, starts, stops and problems are logged, and a line for each request. Without the
+    /// lines of requests: warn,windlass=info,windlass_server::service=warn.
     #[arg(long, value_name = "LEVEL|FILTER")]
     log: Option<String>,
 
@@ -422,6 +424,21 @@ pub(crate) enum NotAUrl {
     Syntax,
     #[error("the scheme `{scheme}` is not supported; a URL begins with http:// or https://")]
     Scheme { scheme: String },
+}
+
+impl fmt::Display for Rate {
+    /// Writes it as it is given: `256K`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0.get();
+        let units = [('G', 1 << 30), ('M', 1 << 20), ('K', 1 << 10)];
+        match units
+            .into_iter()
+            .find(|(_, unit)| bytes.is_multiple_of(*unit))
+        {
+            Some((letter, unit)) => write!(f, "{}{letter}", bytes / unit),
+            None => write!(f, "{bytes}B"),
+        }
+    }
 }
 
 impl FromStr for Rate {

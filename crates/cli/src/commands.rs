@@ -114,6 +114,12 @@ pub(crate) enum Error {
     MetadataNotJson(#[source] serde_json::Error),
     #[error("standard input can be given only once")]
     StdinTwice,
+    #[error("standard input has no name and no size for the placeholders in --metadata")]
+    PlaceholderOfStdin,
+    #[error("{} has no size for the placeholder in --metadata: it is not a file", path.display())]
+    NoSize { path: PathBuf },
+    #[error(transparent)]
+    Placeholder(#[from] upload::NotAPlaceholder),
     #[error("chunks of standard input are kept in memory: --chunk-size is 1G at most for it")]
     ChunkOfStdin,
     #[error("there is no unfinished upload with the id {text}")]
@@ -125,6 +131,8 @@ pub(crate) enum Error {
     Ambiguous { text: String, found: Vec<RecordId> },
     #[error("there are {count} unfinished uploads; which one?")]
     Several { count: usize },
+    #[error("there are {count} unfinished uploads; which one is to be cancelled?")]
+    WhichToCancel { count: usize },
     #[error("the record of {id} cannot be used")]
     Damaged {
         id: RecordId,
@@ -155,10 +163,14 @@ impl Error {
             | Self::NotUnicode { .. }
             | Self::MetadataNotJson(_)
             | Self::StdinTwice
+            | Self::PlaceholderOfStdin
+            | Self::NoSize { .. }
+            | Self::Placeholder(_)
             | Self::ChunkOfStdin
             | Self::NoSuchUpload { .. }
             | Self::Ambiguous { .. }
             | Self::Several { .. }
+            | Self::WhichToCancel { .. }
             | Self::ToStdout
             | Self::NoName => Code::Usage,
             Self::Runtime(_)
@@ -190,26 +202,38 @@ impl Error {
             Self::MetadataNotJson(_) => {
                 "metadata is a JSON object, as in --metadata '{\"name\": \"Bella\"}', or @FILE"
             }
+            Self::Placeholder(_) => {
+                "the placeholders are {name}, {stem}, {path} and {size}; {{ and }} are braces themselves"
+            }
+            Self::PlaceholderOfStdin | Self::NoSize { .. } => {
+                "give the text itself, or upload from a file; {{ and }} are braces themselves"
+            }
+            Self::StdinTwice => "`-` may be one of the sources",
+            Self::ChunkOfStdin => "without --chunk-size the chunks have the size that fits",
+            Self::MetadataFile { .. } => "--metadata @FILE reads the JSON from a file",
+            Self::IdentityFile { .. } => {
+                "--client-cert takes a file with the certificate in PEM, --client-key one with its key"
+            }
             Self::NoSuchUpload { .. } => "`windlass uploads` lists the unfinished uploads",
             Self::Ambiguous { .. } => "give more characters of the id",
             Self::Several { .. } => "give one of the ids above, or --all to continue all of them",
+            Self::WhichToCancel { .. } => "give one of the ids above",
             Self::ToStdout => {
                 "output cannot be withdrawn when its checksum proves wrong; use -o FILE"
             }
             Self::NoName => "give a file name with -o FILE",
+            Self::Token(InvalidTokenSource::Bare) => {
+                "a token on the command line is visible to everybody who can list processes; env:NAME \
+                 reads it from a variable, file:PATH from a file"
+            }
+            Self::Token(_) => "`windlass help upload` explains the sources of tokens",
+            Self::NotUnicode { .. } => "set it to text, or unset it",
+            Self::Write { .. } => "choose a directory that does not exist, or one that is writable",
             Self::Identity { .. } | Self::KeyWithoutCertificate => {
                 "--client-cert takes a file with the certificate in PEM, --client-key one with its key; \
                  an encrypted key is decrypted by `openssl pkey -in FILE`"
             }
-            Self::Runtime(_)
-            | Self::Signals(_)
-            | Self::Token(_)
-            | Self::NotUnicode { .. }
-            | Self::IdentityFile { .. }
-            | Self::MetadataFile { .. }
-            | Self::StdinTwice
-            | Self::ChunkOfStdin
-            | Self::Write { .. } => return None,
+            Self::Runtime(_) | Self::Signals(_) => return None,
         };
         Some(hint.to_owned())
     }

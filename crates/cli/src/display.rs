@@ -4,14 +4,16 @@
 //! and prints events to standard output on request. A [`ProgressHandle`] shows one transfer on it. The
 //! text is built from a [`View`] by functions without a terminal or a clock, in [`view`].
 
+use std::borrow::Cow;
 use std::io::IsTerminal as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::interval;
 use windlass_client::RecordId;
 
+mod total;
 mod view;
 
 pub(crate) use view::{Activity, Direction, View, Waiting};
@@ -20,6 +22,7 @@ pub(crate) use view::{bytes_of, checked, checked_by, committed};
 
 use crate::args::VerbosityArgs;
 use crate::output::{self, percent};
+use total::{Share, Total};
 
 /// The output of a command. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -62,9 +65,30 @@ impl Display {
         }))
     }
 
-    /// Adds a transfer: the source of an upload, `-` for standard input, or a URL.
-    pub(crate) fn add_progress(&self, source: impl Into<String>) -> ProgressHandle {
-        ProgressHandle::new(self.clone(), source.into())
+    /// Adds a transfer: the source of an upload, `-` for standard input, or a URL; and the size of the
+    /// media, if it is known. Its bar is there from its first state on.
+    pub(crate) fn add_progress(
+        &self,
+        source: impl Into<String>,
+        size: Option<u64>,
+    ) -> ProgressHandle {
+        ProgressHandle::new(self.clone(), source.into(), size)
+    }
+
+    /// Shows the sum of these uploads on a bar below theirs.
+    pub(crate) fn begin_total<'a>(&self, handles: impl Iterator<Item = &'a ProgressHandle>) {
+        if let Verbosity::ProgressBars(bars) = &self.0.verbosity {
+            let sizes = handles.map(ProgressHandle::size);
+            bars.begin_total(Total::new(sizes, Instant::now()));
+        }
+    }
+
+    /// Prints what became of all uploads in place of their sum.
+    pub(crate) fn end_total(&self, what: &str) {
+        if let Verbosity::ProgressBars(bars) = &self.0.verbosity {
+            bars.end_total();
+        }
+        self.note(what);
     }
 
     /// Whether results are printed as events.
@@ -129,37 +153,40 @@ pub(crate) struct ProgressHandle(Arc<ProgressInner>);
 struct ProgressInner {
     display: Display,
     source: String,
-    bar: Option<Bar>,
+    size: Option<u64>,
+    /// Added at the first state: thousands of files may wait for their turn.
+    bar: OnceLock<Bar>,
     now: Mutex<Now>,
 }
 
 #[derive(Debug)]
 struct Now {
     view: Option<(View, Instant)>,
+    /// What this transfer has added to the sum of all.
+    share: Share,
     lines: ReportThrottle,
     events: ReportThrottle,
 }
 
 impl ProgressHandle {
-    fn new(display: Display, source: String) -> Self {
-        let bar = match &display.0.verbosity {
-            Verbosity::ProgressBars(bars) => Some(bars.add()),
-            Verbosity::Lines | Verbosity::Silence => None,
-        };
-        let inner = Arc::new(ProgressInner {
+    fn new(display: Display, source: String, size: Option<u64>) -> Self {
+        Self(Arc::new(ProgressInner {
             source,
-            bar,
+            size,
+            bar: OnceLock::new(),
             now: Mutex::new(Now {
                 view: None,
+                share: Share::default(),
                 lines: ReportThrottle::for_lines(),
                 events: ReportThrottle::for_events(),
             }),
             display,
-        });
-        if inner.bar.is_some() {
-            tokio::spawn(count_down(Arc::downgrade(&inner)));
-        }
-        Self(inner)
+        }))
+    }
+
+    /// Returns the size of the media, if it is known.
+    pub(crate) fn size(&self) -> Option<u64> {
+        self.0.size
     }
 
     /// Returns the source as given on the command line, which is its name in events.
@@ -174,6 +201,12 @@ impl ProgressHandle {
 
     /// Shows a new state.
     pub(crate) fn show(&self, view: &View) {
+        if let Some(bars) = self.0.bars()
+            && self.0.bar.get().is_none()
+            && self.0.bar.set(bars.add()).is_ok()
+        {
+            tokio::spawn(count_down(Arc::downgrade(&self.0)));
+        }
         self.0.show(view, Instant::now());
     }
 
@@ -192,29 +225,29 @@ impl ProgressHandle {
         &self.0.display
     }
 
-    /// Prints the failure.
+    /// Prints the failure, with the name of the source unless the message has it.
     pub(crate) fn fail(&self, failed: &Failed<'_>) {
+        let label = Some(self.label());
+        self.fail_as(
+            label.filter(|label| !failed.message.contains(label)),
+            failed,
+        );
+    }
+
+    /// Prints the failure of something with a name of its own.
+    pub(crate) fn fail_as(&self, name: Option<&str>, failed: &Failed<'_>) {
         self.event(&Event::Failed(failed));
-        let (label, message) = (self.label(), failed.message);
-        if message.contains(label) {
-            self.0.display.error(message, failed.hint);
-        } else {
-            let message = format!("{label}: {message}");
-            self.0.display.error(&message, failed.hint);
-        }
+        let message = match name {
+            Some(name) => Cow::Owned(format!("{name}: {}", failed.message)),
+            None => Cow::Borrowed(failed.message),
+        };
+        self.0.display.error(&message, failed.hint);
     }
 
     /// Prints the final event and removes the bar.
     pub(crate) fn event(&self, event: &Event<'_>) {
-        self.clear();
+        self.0.end(!matches!(event, Event::Failed(_)));
         self.0.display.event(event);
-    }
-
-    /// Removes the bar.
-    pub(crate) fn clear(&self) {
-        if let Some(bar) = &self.0.bar {
-            bar.clear();
-        }
     }
 }
 
@@ -223,9 +256,12 @@ impl ProgressInner {
         let (line_is_due, event_is_due) = {
             let mut now = self.now();
             now.view = Some((view.clone(), at));
+            if let Some(bars) = self.bars() {
+                bars.update_total(|total| total.update(&mut now.share, view), at);
+            }
             (now.lines.is_due(view, at), now.events.is_due(view, at))
         };
-        if let Some(bar) = &self.bar {
+        if let Some(bar) = self.bar.get() {
             self.draw(bar, view, at);
         }
         if line_is_due && matches!(self.display.0.verbosity, Verbosity::Lines) {
@@ -236,6 +272,29 @@ impl ProgressInner {
                 source: &self.source,
                 view,
             });
+        }
+    }
+
+    fn bars(&self) -> Option<&ProgressBars> {
+        match &self.display.0.verbosity {
+            Verbosity::ProgressBars(bars) => Some(bars),
+            Verbosity::Lines | Verbosity::Silence => None,
+        }
+    }
+
+    /// Removes the bar.
+    fn end(&self, is_done: bool) {
+        let Some(bars) = self.bars() else { return };
+        self.clear();
+        let mut now = self.now();
+        let size = self.size;
+        let end = |total: &mut Total| total.end(&mut now.share, is_done, size);
+        bars.update_total(end, Instant::now());
+    }
+
+    fn clear(&self) {
+        if let (Some(bars), Some(bar)) = (self.bars(), self.bar.get()) {
+            bars.remove(bar);
         }
     }
 
@@ -251,7 +310,7 @@ impl ProgressInner {
 
     /// Draws the remaining time of a wait.
     fn draw_wait(&self) {
-        let Some(bar) = &self.bar else { return };
+        let Some(bar) = self.bar.get() else { return };
         let waiting = self.now().view.clone();
         if let Some((view, at)) = waiting
             && matches!(view.activity, Activity::Waiting(_))
@@ -263,9 +322,7 @@ impl ProgressInner {
 
 impl Drop for ProgressInner {
     fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.clear();
-        }
+        self.clear();
     }
 }
 
@@ -370,7 +427,11 @@ const USUAL_COLUMNS: usize = 80;
 
 /// All bars of a command.
 #[derive(Debug)]
-struct ProgressBars(MultiProgress);
+struct ProgressBars {
+    all: MultiProgress,
+    /// The sum of several transfers, and its bar.
+    total: Mutex<Option<(Total, Bar)>>,
+}
 
 /// One bar.
 #[derive(Debug, Clone)]
@@ -378,14 +439,54 @@ struct Bar(ProgressBar);
 
 impl ProgressBars {
     fn new() -> Self {
-        Self(MultiProgress::with_draw_target(
-            ProgressDrawTarget::stderr_with_hz(10),
-        ))
+        let target = ProgressDrawTarget::stderr_with_hz(10);
+        Self {
+            all: MultiProgress::with_draw_target(target),
+            total: Mutex::default(),
+        }
     }
 
+    /// Adds a bar above that of the sum.
     fn add(&self) -> Bar {
-        let style = ProgressStyle::with_template("{msg}").expect("it is a template");
-        Bar(self.0.add(ProgressBar::no_length().with_style(style)))
+        let bar = new_bar();
+        Bar(match &*self.total() {
+            Some((_, Bar(total))) => self.all.insert_before(total, bar),
+            None => self.all.add(bar),
+        })
+    }
+
+    fn remove(&self, bar: &Bar) {
+        bar.clear();
+        self.all.remove(&bar.0);
+    }
+
+    fn begin_total(&self, total: Total) {
+        let bar = Bar(self.all.add(new_bar()));
+        *self.total() = Some((total, bar));
+    }
+
+    /// Changes the sum, if there is one, and draws it.
+    fn update_total(&self, change: impl FnOnce(&mut Total), now: Instant) {
+        if let Some((total, bar)) = &mut *self.total() {
+            change(total);
+            let view = total.view(now);
+            bar.show(view::with_bar(
+                &total.name(),
+                &view,
+                Duration::ZERO,
+                columns(),
+            ));
+        }
+    }
+
+    fn end_total(&self) {
+        if let Some((_, bar)) = self.total().take() {
+            self.remove(&bar);
+        }
+    }
+
+    fn total(&self) -> MutexGuard<'_, Option<(Total, Bar)>> {
+        self.total.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Draws nothing any more and leaves what is there. The cursor goes below it.
@@ -393,14 +494,19 @@ impl ProgressBars {
     /// After Ctrl-C the terminal has written `^C`, so the cursor is not where indicatif expects it:
     /// clearing the bars would clear other lines.
     fn leave(&self) {
-        self.0.set_draw_target(ProgressDrawTarget::hidden());
+        self.all.set_draw_target(ProgressDrawTarget::hidden());
         output::note("");
     }
 
     /// Runs `what` while nothing is drawn.
     fn suspend(&self, what: impl FnOnce()) {
-        self.0.suspend(what);
+        self.all.suspend(what);
     }
+}
+
+fn new_bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg}").expect("it is a template");
+    ProgressBar::no_length().with_style(style)
 }
 
 impl Bar {

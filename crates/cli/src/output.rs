@@ -17,6 +17,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::settings::LogFilter;
+use log::LogWriter;
+
+mod log;
 
 /// The first error of writing data.
 static LOST: OnceLock<io::Error> = OnceLock::new();
@@ -71,6 +74,13 @@ pub(crate) fn ask(what: impl Display) {
         .ok();
 }
 
+/// Begins a new line on a terminal, which has written `^C` behind what was there.
+pub(crate) fn after_interrupt() {
+    if std::io::stderr().is_terminal() {
+        note("");
+    }
+}
+
 /// Prints bytes as they are.
 pub(crate) fn raw(data: &[u8]) {
     remember(print(data).or_else(unless_gone));
@@ -86,7 +96,7 @@ pub(crate) fn log_to_stderr(filter: &LogFilter) {
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt()
         .with_env_filter(filter.env_filter())
-        .with_writer(std::io::stderr)
+        .with_writer(LogWriter::new(std::io::stderr()))
         .with_ansi(colours)
         .init();
 }
@@ -130,10 +140,27 @@ fn for_reader(json: &str) -> String {
     }
 }
 
+/// Layers of the HTTP client that say nothing which their cause or the error before does not say.
+const LAYERS: [&str; 6] = [
+    "error sending request",
+    "client error (Connect)",
+    "client error (SendRequest)",
+    "tcp connect error",
+    "dns error",
+    "error resolving DNS",
+];
+
 /// Returns an error and its causes on one line.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
-    std::iter::successors(error.source(), |cause: &&dyn Error| (*cause).source())
-        .fold(error.to_string(), |line, cause| format!("{line}: {cause}"))
+    let causes = std::iter::successors(error.source(), |cause: &&dyn Error| (*cause).source());
+    causes.fold(error.to_string(), |line, cause| {
+        let text = cause.to_string();
+        if cause.source().is_some() && LAYERS.contains(&&*text) {
+            line
+        } else {
+            format!("{line}: {text}")
+        }
+    })
 }
 
 /// The units of sizes with their bytes, largest first: powers of 1024.
@@ -267,6 +294,18 @@ mod tests {
     fn an_error_is_one_line_with_its_causes() {
         let error = Stuck(io::Error::other("the key broke"));
         assert_eq!(with_causes(&error), "the door does not open: the key broke");
+    }
+
+    #[test]
+    fn layers_that_say_nothing_are_left_out() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{0}")]
+        struct Layer(&'static str, #[source] Option<Box<Self>>);
+        let layer = |text, cause: Option<Layer>| Layer(text, cause.map(Box::new));
+        let root = layer("dns error", None);
+        let error = layer("no", Some(layer("tcp connect error", Some(root))));
+        // The last one says all that is known.
+        assert_eq!(with_causes(&error), "no: dns error");
     }
 
     #[test]

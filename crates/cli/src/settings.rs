@@ -296,6 +296,12 @@ pub(crate) enum Error {
         line: usize,
         nearest: Option<&'static str>,
     },
+    #[error("{}:{line}: `{table}` is a table, not a setting", path.display())]
+    Table {
+        table: &'static str,
+        path: PathBuf,
+        line: usize,
+    },
     #[error("{}:{line}: this build of windlass is without `{table}`, so [{table}] cannot be set", path.display())]
     Excluded {
         table: &'static str,
@@ -332,18 +338,25 @@ impl Error {
                 nearest: Some(nearest),
                 ..
             } => Some(format!("did you mean `{nearest}`?")),
+            Self::Table { table, .. } => Some(format!(
+                "write its settings below a line [{table}]; `windlass serve --check-config` prints all settings"
+            )),
             Self::UnknownKey { nearest: None, .. } => {
                 Some("`windlass serve --check-config` prints all settings".to_owned())
             }
             Self::Excluded { table, .. } => Some(format!(
                 "remove the section, or build windlass with the feature `{table}`"
             )),
-            Self::Unreadable { .. }
-            | Self::Toml(_)
-            | Self::Kind { .. }
-            | Self::NotUnicode { .. }
-            | Self::Value { .. }
-            | Self::Rule { .. } => None,
+            Self::Unreadable { .. } => Some("the file must exist and be readable".to_owned()),
+            Self::Toml(_) | Self::Kind { .. } => Some(
+                "`windlass serve --check-config` without the file prints one with all settings"
+                    .to_owned(),
+            ),
+            Self::Value {
+                source: ValueError::Api(error),
+                ..
+            } => error.hint(),
+            Self::NotUnicode { .. } | Self::Value { .. } | Self::Rule { .. } => None,
         }
     }
 }
@@ -436,28 +449,34 @@ impl Reader<'_> {
                 self.entries.push(Entry { key, raw, line });
                 Ok(())
             }
-            (None, DeValue::Table(table)) if is_table(name) => {
+            (None, DeValue::Table(table)) if table_named(name).is_some() => {
                 self.read_table(table, &format!("{name}."))
             }
-            (None, _) => Err(match Key::excluded_table(name) {
-                Some(table) => Error::Excluded {
-                    table,
-                    path: self.path.to_owned(),
-                    line,
-                },
-                None => Error::UnknownKey {
-                    name: name.to_owned(),
-                    path: self.path.to_owned(),
-                    line,
-                    nearest: Key::nearest(name).map(|key| key.name),
-                },
-            }),
+            (None, _) => Err(self.unknown(name, line)),
+        }
+    }
+
+    fn unknown(&self, name: &str, line: usize) -> Error {
+        let path = self.path.to_owned();
+        if let Some(table) = Key::excluded_table(name) {
+            return Error::Excluded { table, path, line };
+        }
+        if let Some(table) = table_named(name) {
+            return Error::Table { table, path, line };
+        }
+        Error::UnknownKey {
+            name: name.to_owned(),
+            path,
+            line,
+            nearest: Key::nearest_name(name),
         }
     }
 }
 
-fn is_table(name: &str) -> bool {
-    KEYS.iter().any(|key| key.table() == Some(name))
+/// Returns the table of this name.
+fn table_named(name: &str) -> Option<&'static str> {
+    let mut tables = KEYS.iter().filter_map(Key::table);
+    tables.find(|table| *table == name)
 }
 
 /// Values of all kinds are text to a setting, which knows what to make of it. `None` for tables,

@@ -129,8 +129,7 @@ pub enum TokenError {
 pub enum InvalidTokenSource {
     /// The text does not name a kind of source. It may be a token itself, so it is not shown.
     #[error(
-        "a token is given by its source: file:PATH, env:NAME, command:COMMAND or google; a literal \
-         token is visible to everybody who can list processes (literal:TOKEN if that is acceptable)"
+        "a token is given by its source: env:NAME, file:PATH, cmd:COMMAND, google or literal:TOKEN"
     )]
     Bare,
     /// The text ends after the colon.
@@ -193,7 +192,7 @@ impl TokenSource {
     /// |---|---|
     /// | `file:PATH` | [`file`](Self::file) |
     /// | `env:NAME` | [`environment`](Self::environment) |
-    /// | `command:COMMAND`, `cmd:COMMAND` | [`command`](Self::command) |
+    /// | `cmd:COMMAND`, `command:COMMAND` | [`command`](Self::command) |
     /// | `google`, `google:SCOPE,SCOPE` | [`google`](Self::google), for all of Google Cloud unless scopes are given |
     /// | `literal:TOKEN` | [`fixed`](Self::fixed) |
     ///
@@ -212,7 +211,7 @@ impl TokenSource {
         match kind {
             "file" => Ok(Self::file(given("file")?)),
             "env" => Ok(Self::environment(given("env")?)),
-            "command" | "cmd" => Ok(Self::command(given("command")?)),
+            "command" | "cmd" => Ok(Self::command(given("cmd")?)),
             "google" => {
                 let scopes: Vec<_> = given("google")?.split(',').map(str::trim).collect();
                 Ok(Self::google(&scopes))

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args as _, ValueEnum};
+use glob::Pattern;
 use url::Url;
 use windlass_client::{ChunkSize, HttpMethod, UploadType};
 
@@ -19,13 +20,13 @@ use crate::output::escaped;
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Reaching the server")]
 pub(crate) struct CredentialArgs {
-    /// The source of the bearer token: `env:NAME`, `file:PATH`, `cmd:COMMAND` or `google`; also
-    /// `WINDLASS_TOKEN`
+    /// The source of the bearer token: `env:NAME`, `file:PATH`, `cmd:COMMAND`, `google` or
+    /// `literal:TOKEN`; also `WINDLASS_TOKEN`
     ///
     /// `env:NAME` reads an environment variable, `file:PATH` reads a file, `cmd:COMMAND` runs a
     /// command, and `google` uses Google's Application Default Credentials. An expired token is
-    /// fetched again. The token is sent only to the server of the URL. A token itself is not
-    /// accepted here, because other users of the machine can read command lines.
+    /// fetched again. The token is sent only to the server of the URL. `literal:TOKEN` is the token
+    /// itself; other users of the machine can read it in the list of processes.
     #[arg(long, value_name = "SOURCE")]
     pub(crate) token: Option<String>,
 
@@ -67,9 +68,11 @@ pub(crate) struct ConnectionArgs {
 /// Concurrency, rate limit and verification of uploads.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct TransferArgs {
-    /// The number of concurrent uploads
-    #[arg(long, value_name = "COUNT", default_value = "3")]
-    pub(crate) concurrency: NonZeroUsize,
+    /// The number of uploads at once [default: 8, of these 3 of more than 5 MiB]
+    ///
+    /// Small files wait mostly for the server, so several go at once; large ones share the line.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) concurrency: Option<NonZeroUsize>,
 
     /// The limit in bytes per second for all uploads together: 256K, 10MB/s
     #[arg(long, value_name = "RATE")]
@@ -131,7 +134,9 @@ pub(crate) struct UploadArgs {
 
     /// The metadata: a JSON object, or @FILE
     ///
-    /// All sources get the same metadata.
+    /// In its strings {name} stands for the name of each file, {stem} for the name without its last
+    /// extension, {path} for the path below the directory that was given, and {size} for the size in
+    /// bytes. {{ and }} are braces themselves.
     #[arg(long, short, value_name = "JSON|@FILE")]
     pub(crate) metadata: Option<String>,
 
@@ -165,6 +170,9 @@ pub(crate) struct UploadArgs {
     pub(crate) transfer: TransferArgs,
 
     #[command(flatten)]
+    pub(crate) directories: DirectoryArgs,
+
+    #[command(flatten)]
     pub(crate) journal: JournalArgs,
 
     #[command(flatten)]
@@ -175,6 +183,34 @@ pub(crate) struct UploadArgs {
 
     #[command(flatten)]
     pub(crate) verbosity: VerbosityArgs,
+}
+
+/// The files of directories.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Directories")]
+pub(crate) struct DirectoryArgs {
+    /// Upload the files in the directories among the sources, and in those below
+    ///
+    /// Links to files are uploaded, links to directories are not followed.
+    #[arg(long, short)]
+    pub(crate) recursive: bool,
+
+    /// Of a directory, upload only files that match the pattern; may be given more than once
+    ///
+    /// A pattern without a slash is for names, as '*.jpg'; one with a slash is for paths below the
+    /// directory, as '2026/**/*.jpg'. Quote it, else the shell expands it.
+    #[arg(long, value_name = "GLOB", requires = "recursive")]
+    pub(crate) include: Vec<Pattern>,
+
+    /// Of a directory, leave out files and directories that match; may be given more than once
+    ///
+    /// It wins over --include. '.*' leaves out hidden ones.
+    #[arg(long, value_name = "GLOB", requires = "recursive")]
+    pub(crate) exclude: Vec<Pattern>,
+
+    /// Of a directory, go so many levels down; 1 is the files in the directory itself [default: all]
+    #[arg(long, value_name = "COUNT", requires = "recursive")]
+    pub(crate) max_depth: Option<NonZeroUsize>,
 }
 
 /// The sources and the URL: the last positional argument is the URL.
@@ -313,7 +349,10 @@ Examples:
   windlass upload cow.jpg http://127.0.0.1:8080/upload/farm/v1/animals
   windlass upload cow.jpg http://127.0.0.1:8080/upload/farm/v1/animals \\
     --metadata '{\"name\": \"Bella\"}'
-  windlass upload *.mp4 https://up.example.com/upload/films/v1/films --max-rate 10MB/s
+  windlass upload *.mp4 https://up.example.com/upload/films/v1/films --max-rate 10MB/s \\
+    --metadata '{\"title\": \"{stem}\"}'
+  windlass upload --recursive herd http://127.0.0.1:8080/upload/farm/v1/animals \\
+    --include '*.jpg'
   windlass upload cow2.jpg http://127.0.0.1:8080/upload/farm/v1/animals/17 --method PUT
   windlass upload mail.eml --content-type message/rfc822 --token google \\
     https://gmail.googleapis.com/upload/gmail/v1/users/me/messages/send
@@ -413,12 +452,13 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = CANCEL_EXAMPLES, after_long_help = format!("{CANCEL_EXAMPLES}\n\n{}", exit::CODES))]
 pub(crate) struct CancelArgs {
-    /// The id of an upload in the journal, the beginning of it, or a session URI
+    /// The id of an upload in the journal, the beginning of it, or a session URI [default: the only
+    /// upload]
     ///
     /// A session URI is a credential: anyone who reads it in a list of processes or in a shell
     /// history can upload to it.
     #[arg(value_name = "ID|SESSION_URI")]
-    pub(crate) target: Target,
+    pub(crate) target: Option<Target>,
 
     /// Only remove the record from the journal; the session stays at the server until it expires
     #[arg(long)]

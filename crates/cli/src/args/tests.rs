@@ -166,7 +166,10 @@ fn invalid_command_lines_are_refused() {
         "windlass upload cow.jpg http://x/u --resume --restart",
         "windlass upload cow.jpg http://x/u --no-journal --restart",
         "windlass resume mzxw --all",
-        "windlass cancel",
+        "windlass cancel ftp://x",
+        "windlass upload cow.jpg http://x/u --include *.jpg",
+        "windlass upload -r herd http://x/u --include [",
+        "windlass upload -r herd http://x/u --max-depth 0",
         "windlass status ftp://x",
         "windlass completions tcsh",
     ] {

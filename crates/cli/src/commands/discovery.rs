@@ -92,9 +92,9 @@ impl Error {
                 source: DescriptionError::Document { .. },
                 ..
             } => Some("`windlass discovery --check` tells all that is wrong with it".to_owned()),
-            Self::Unknown(_) | Self::Unreadable { .. } | Self::Toml(_) | Self::Unusable { .. } => {
-                None
-            }
+            Self::Unknown(unknown) => unknown.hint(),
+            Self::Unreadable { .. } => Some("the file must exist and be readable".to_owned()),
+            Self::Toml(_) | Self::Unusable { .. } => None,
         }
     }
 }

@@ -1,12 +1,12 @@
 //! `windlass download`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
 
 use tokio::time::timeout;
 use url::Url;
-use windlass_client::{Client, Download, DownloadProgress, Downloaded, RateLimit};
+use windlass_client::{Client, Download, DownloadProgress, Downloaded, Kind, RateLimit};
 
 use super::hints::{self, HintContext, Task};
 use super::{Error, Signals, journal};
@@ -36,7 +36,7 @@ pub(super) async fn run(args: DownloadArgs) -> Result<Code, Error> {
         download = download.rate_limit(RateLimit::new(rate.0));
     }
     let running = RunningDownload {
-        handle: display.add_progress(journal::place(url.as_str())),
+        handle: display.add_progress(journal::place(url.as_str()), None),
         target,
         has_token,
     };
@@ -134,16 +134,29 @@ impl RunningDownload {
             ..HintContext::default()
         };
         let hint = hints::hint(error, context);
-        self.handle.fail(&Failed {
-            source: self.handle.source(),
-            message: &message,
-            kind: hints::kind_name(error.kind()),
-            status: error.status().map(|status| status.as_u16()),
-            reason: error.reason(),
-            upload: None,
-            hint: hint.as_deref(),
-            exit_code: code,
-        });
+        let of_target = (error.kind() == Kind::Target).then(|| target_problem(&self.target));
+        let (message, hint) = match of_target.flatten() {
+            Some((message, hint)) => (message, Some(hint)),
+            None => (message, hint),
+        };
+        // An error about the file is not one of the URL.
+        let name = match error.kind() {
+            Kind::Target | Kind::Busy => None,
+            _ => Some(self.handle.label()),
+        };
+        self.handle.fail_as(
+            name,
+            &Failed {
+                source: self.handle.source(),
+                message: &message,
+                kind: hints::kind_name(error.kind()),
+                status: error.status().map(|status| status.as_u16()),
+                reason: error.reason(),
+                upload: None,
+                hint: hint.as_deref(),
+                exit_code: code,
+            },
+        );
         code
     }
 
@@ -169,6 +182,22 @@ impl RunningDownload {
         });
         Code::Unfinished
     }
+}
+
+/// Returns what is wrong with the place of a target, and what to do.
+fn target_problem(target: &Path) -> Option<(String, String)> {
+    if target.is_dir() {
+        let name = target.display();
+        let hint = format!("-o {name}/FILE writes into it");
+        return Some((format!("{name} is a directory"), hint));
+    }
+    let parent = target.parent().filter(|parent| *parent != Path::new(""))?;
+    (!parent.is_dir()).then(|| {
+        (
+            format!("there is no directory {}", parent.display()),
+            "create it, or choose another file with -o".to_owned(),
+        )
+    })
 }
 
 /// Computes the average rate. Bytes that an earlier run has received do not count.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use windlass_client::{Damage, Error, JournalError, Kind, RecordId};
 
-use crate::args::JournalArgs;
+use crate::args::{ConnectionArgs, JournalArgs, TransferArgs};
 use crate::exit::Code;
 
 /// The circumstances of an error.
@@ -17,6 +17,8 @@ pub(super) struct HintContext {
     pub(super) has_token: bool,
     /// The command that continues the upload, if it can be continued.
     pub(super) resume_command: Option<String>,
+    /// Whether the source is a directory.
+    pub(super) is_directory: bool,
 }
 
 /// The task of a command.
@@ -127,12 +129,16 @@ impl Failure<'_> {
         let hint = match self.kind {
             Kind::Refused | Kind::Protocol => return refused(self.status?, self.reason, context),
             Kind::SourceChanged => "`windlass upload` with --restart uploads the file as it is now",
+            Kind::Source if context.is_directory => "--recursive uploads the files in a directory",
+            Kind::Source => "the file must exist, and this user must be allowed to read it",
             Kind::Busy => "wait for the other windlass process, or stop it",
             Kind::Token => {
-                "--token says where a token comes from: env:NAME, file:PATH, cmd:COMMAND or google"
+                "--token says where a token comes from: env:NAME, file:PATH, cmd:COMMAND, google or literal:TOKEN"
             }
             Kind::Cancelled => "the same command, run again, starts a new upload",
-            Kind::Target => "-o FILE writes to another file; --overwrite replaces one that exists",
+            Kind::Target => {
+                "-o FILE writes to another file; --overwrite replaces a file that exists"
+            }
             Kind::SessionLost => {
                 "the server repeatedly loses the session: its sessions may expire too early"
             }
@@ -141,12 +147,12 @@ impl Failure<'_> {
             }
             Kind::Mismatch => "do not trust the resource: delete it, and upload again",
             Kind::Connection | Kind::Unavailable | Kind::Timeout if context.task == Task::Ask => {
-                "is the server running?"
+                "is the server running, and its address right?"
             }
             Kind::Connection | Kind::Unavailable | Kind::Timeout
                 if context.resume_command.is_none() =>
             {
-                "is the server running? Run the command again, or raise --retries or --timeout"
+                "is the server running, and its address right? Run the command again, or raise --retries or --timeout"
             }
             _ => return None,
         };
@@ -175,7 +181,7 @@ fn refused(status: u16, reason: Option<&str>, context: &HintContext) -> Option<&
             "the server rejects the token: it may have expired or belong to another account"
         }
         (401, _) => {
-            "the server requires a token: --token env:NAME, file:PATH, cmd:COMMAND or google"
+            "the server requires a token: --token env:NAME, file:PATH, cmd:COMMAND, google or literal:TOKEN"
         }
         (403, _) => "the token, or the lack of one, does not allow this",
         (400, Some("notUpload" | "wrongUrlForUpload")) => {
@@ -185,9 +191,9 @@ fn refused(status: u16, reason: Option<&str>, context: &HintContext) -> Option<&
             "media goes to .../upload/...; this URL has no `upload` in its path"
         }
         (404, _) if context.task.is_upload() => {
-            "check the path of the URL; a resource that is replaced or changed must exist"
+            "check the path of the URL: a Windlass server lists its upload URLs at /; a resource that is replaced or changed must exist"
         }
-        (404, _) => "check the path of the URL",
+        (404, _) => "check the path of the URL: a Windlass server lists its APIs at /",
         (405 | 501, _) if context.task == Task::Ask => {
             "the server cannot cancel; `windlass cancel ID --forget` removes the record all the same"
         }
@@ -227,26 +233,49 @@ pub(super) fn journal_hint(error: &JournalError) -> Option<&'static str> {
     }
 }
 
-/// Builds the command that continues an upload, with the flags that it needs.
+/// Builds the command that continues an upload, with the flags of this one that a continued upload
+/// needs as well. Variables of the environment need no flag.
 #[derive(Debug, Clone)]
 pub(super) struct ResumeCommand {
-    journal: Option<PathBuf>,
+    flags: String,
 }
 
 impl ResumeCommand {
-    /// For the journal of these arguments.
-    pub(super) fn new(args: &JournalArgs) -> Self {
+    /// For the flags of this command.
+    pub(super) fn new(
+        journal: &JournalArgs,
+        transfer: &TransferArgs,
+        connection: &ConnectionArgs,
+    ) -> Self {
+        let credentials = &connection.credentials;
+        let path = |path: &Option<PathBuf>| path.as_deref().map(quoted);
+        let flags = [
+            ("--journal", path(&journal.journal)),
+            ("--token", credentials.token.as_deref().map(token_source)),
+            ("--client-cert", path(&credentials.client_cert)),
+            ("--client-key", path(&credentials.client_key)),
+            ("--max-rate", transfer.max_rate.map(|rate| rate.to_string())),
+        ];
+        let flags = flags.into_iter();
+        let flags = flags.filter_map(|(flag, value)| Some(format!(" {flag} {}", value?)));
         Self {
-            journal: args.journal.clone(),
+            flags: flags.collect(),
         }
     }
 
     /// Returns the command.
     pub(super) fn command(&self, id: &RecordId) -> String {
-        match &self.journal {
-            None => format!("windlass resume {id}"),
-            Some(journal) => format!("windlass resume {id} --journal {}", quoted(journal)),
-        }
+        format!("windlass resume {id}{}", self.flags)
+    }
+}
+
+/// Returns the source of a token. A command may contain secrets, so it is not repeated.
+fn token_source(source: &str) -> String {
+    let names_a_place = ["env:", "file:", "google"];
+    if names_a_place.iter().any(|place| source.starts_with(place)) {
+        quoted(Path::new(source))
+    } else {
+        "cmd:COMMAND".to_owned()
     }
 }
 
@@ -262,7 +291,10 @@ fn quoted(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::args::{Args, Command};
 
     fn context(to_upload_url: bool) -> HintContext {
         HintContext {
@@ -306,6 +338,7 @@ mod tests {
             task,
             has_token: false,
             resume_command: Some("windlass resume x".to_owned()),
+            is_directory: false,
         };
         failure.hint(context).expect("there is something to do")
     }
@@ -351,19 +384,30 @@ mod tests {
     }
 
     #[test]
-    fn the_command_can_be_copied_into_a_shell() {
-        let id = "mzxw6ytb".parse().expect("an id");
+    fn the_command_can_be_copied_into_a_shell_and_has_the_flags_it_needs() {
         let cases = [
-            (None, "windlass resume mzxw6ytb"),
-            (Some("./j"), "windlass resume mzxw6ytb --journal ./j"),
+            (&[][..], ""),
+            (&["--journal", "./j"], " --journal ./j"),
+            (&["--journal", "my j'l"], r" --journal 'my j'\''l'"),
+            (&["--max-rate", "2MB/s"], " --max-rate 2M"),
+            (&["--max-rate", "1000B"], " --max-rate 1000B"),
+            (&["--token", "env:FARM"], " --token env:FARM"),
+            (&["--token", "cmd:echo secret"], " --token cmd:COMMAND"),
             (
-                Some("my j'l"),
-                r"windlass resume mzxw6ytb --journal 'my j'\''l'",
+                &["--client-cert", "a.pem", "--client-key", "a.key"],
+                " --client-cert a.pem --client-key a.key",
             ),
         ];
-        for (journal, command) in cases {
-            let journal = journal.map(PathBuf::from);
-            assert_eq!(ResumeCommand { journal }.command(&id), command);
+        for (flags, expected) in cases {
+            let words = ["windlass", "upload", "a", "http://a/upload/b"];
+            let args = Args::try_parse_from([&words[..], flags].concat());
+            let Command::Upload(args) = args.expect("they are right").command else {
+                panic!("it is an upload");
+            };
+            let command = ResumeCommand::new(&args.journal, &args.transfer, &args.connection);
+            let id = "mzxw6ytb".parse().expect("an id");
+            let expected = format!("windlass resume mzxw6ytb{expected}");
+            assert_eq!(command.command(&id), expected);
         }
     }
 }

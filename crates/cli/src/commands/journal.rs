@@ -342,8 +342,13 @@ impl StatusQuery {
         let state = match status {
             Status::Active { committed } => display::committed(*committed, total),
             Status::Finished { .. } => "finished".to_owned(),
+            Status::Lost if self.record.is_some() => {
+                "lost: the server does not know the session any more; `windlass resume` starts again"
+                    .to_owned()
+            }
             Status::Lost => {
-                "lost: the server no longer knows the session, resume starts again".to_owned()
+                "lost: the server does not know it: it has expired, or never existed; upload again"
+                    .to_owned()
             }
             Status::Cancelled => "cancelled".to_owned(),
         };
@@ -379,15 +384,26 @@ impl StatusQuery {
 pub(super) async fn run_cancel(args: CancelArgs) -> Result<Code, Error> {
     super::print_warnings();
     let journal = open(&args.journal)?;
+    let target = match args.target {
+        Some(target) => target,
+        None => match only(&journal)? {
+            Some(target) => target,
+            None => {
+                output::note("there is no unfinished upload");
+                return Ok(Code::Success);
+            }
+        },
+    };
     if args.forget {
-        return forget(&journal, &args.target);
+        return forget(&journal, &target);
     }
     let (client, _) = super::client(&args.credentials)?;
-    match &args.target {
+    match &target {
         Target::Id(id) => {
             let record = named(&journal, id)?;
             let status = cancel(&client, &journal, &record).await?;
-            output::note(outcome(&record.id.to_string(), &status));
+            let what = format!("{} ({})", record.id, source_of(&record));
+            output::note(outcome(&what, &status));
         }
         Target::Session(session) => {
             let status = match of_session(&journal, session)? {
@@ -398,6 +414,28 @@ pub(super) async fn run_cancel(args: CancelArgs) -> Result<Code, Error> {
         }
     }
     Ok(Code::Success)
+}
+
+/// Returns the only upload of the journal, also if its record is damaged.
+fn only(journal: &Journal) -> Result<Option<Target>, Error> {
+    let found = unfinished(journal)?;
+    let ids = found.records.iter().map(|record| &record.id);
+    let mut ids = ids.chain(found.damaged.iter().map(|(id, _)| id));
+    let only = ids.next().map(|id| Target::Id(id.to_string()));
+    let others = ids.count();
+    if others == 0 {
+        return Ok(only);
+    }
+    list(&found);
+    Err(Error::WhichToCancel { count: others + 1 })
+}
+
+/// Prints the uploads among which the user has to choose.
+pub(super) fn list(found: &Unfinished) {
+    found.warn(|what, hint| output::warning(what, hint));
+    for line in table(&found.records).lines() {
+        output::note(line);
+    }
 }
 
 /// Describes the outcome. In each case the server no longer has the upload.

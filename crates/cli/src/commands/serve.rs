@@ -509,7 +509,7 @@ impl Error {
             Self::Authentication(error) => error.hint().map(str::to_owned),
             Self::Audit(_) => Some("the directory must exist and be writable".to_owned()),
             Self::BackendSecret(_) => Some(BackendSecretError::HINT.to_owned()),
-            Self::Secret { .. } => None,
+            Self::Secret { .. } => Some("the file must exist and be readable".to_owned()),
             Self::Cors(_) | Self::Runtime(_) | Self::Signals(_) | Self::Server(_) => None,
         }
     }
@@ -553,7 +553,9 @@ fn store_hint(error: &OpenError) -> Option<&'static str> {
              be deleted",
         ),
         OpenError::NoSpace { .. } => store::open_hint(error),
-        OpenError::Io { .. } => None,
+        OpenError::Io { .. } => Some(
+            "--data names a directory that this user must be allowed to create, read and write",
+        ),
     }
 }
 

@@ -43,9 +43,10 @@ pub(super) fn open_hint(error: &OpenError) -> Option<&'static str> {
             "free some of the disk, or make it larger; 16 MB are enough to start. Nothing is lost. Then delete \
              resources or cancel uploads to make room for others",
         ),
-        OpenError::UnsafeFilesystem { .. } | OpenError::NoLedger { .. } | OpenError::Io { .. } => {
-            None
-        }
+        OpenError::Io { .. } => Some(
+            "--data names the directory of a server, which this user must be allowed to read and write",
+        ),
+        OpenError::UnsafeFilesystem { .. } | OpenError::NoLedger { .. } => None,
     }
 }
 
@@ -103,15 +104,18 @@ pub(super) fn backup_hint(error: &BackupError) -> Option<&'static str> {
         BackupError::LedgerDamaged { .. } => {
             Some("`windlass verify` tells more; a former backup is still whole")
         }
-        BackupError::Ledger(_) | BackupError::Io { .. } => None,
+        BackupError::Io { .. } => Some(
+            "DEST is a directory that this user must be allowed to write, with room for the media",
+        ),
+        BackupError::Ledger(_) => Some("`windlass verify` tells more"),
     }
 }
 
 fn backup_counts(done: &BackedUp) -> String {
     format!(
-        "{} sessions, {} resources, {} media with {}; {} copied, {} old media deleted",
-        done.sessions,
-        done.resources,
+        "{}, {}, {} media with {}; {} copied, {} old media deleted",
+        count(done.sessions, "session"),
+        count(done.resources, "resource"),
         done.media,
         output::size(done.bytes),
         output::size(done.copied),
@@ -181,7 +185,9 @@ pub(super) fn verify_hint(error: &VerifyError) -> Option<&'static str> {
         VerifyError::NoStore { .. } => Some("choose the directory of a server with --data"),
         VerifyError::Open(error) => open_hint(error),
         VerifyError::DeletionLocked { .. } => Some("wait until the backup is done"),
-        VerifyError::Ledger(_) | VerifyError::Vault(_) => None,
+        VerifyError::Ledger(_) | VerifyError::Vault(_) => {
+            Some("--data names the directory of a server, which this user must be allowed to read")
+        }
     }
 }
 
@@ -289,13 +295,19 @@ fn verify_summary(verified: &Verified) -> Value {
 
 fn verify_counts(verified: &Verified) -> String {
     format!(
-        "{} sessions, {} resources, {} media with {}, {} files",
-        verified.sessions,
-        verified.resources,
+        "{}, {}, {} media with {}, {}",
+        count(verified.sessions, "session"),
+        count(verified.resources, "resource"),
         verified.media,
         output::size(verified.bytes),
-        verified.files
+        count(verified.files, "file")
     )
+}
+
+/// `1 file`, `2 files`.
+fn count(number: u64, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
 }
 
 fn verdict(verified: &Verified) -> String {

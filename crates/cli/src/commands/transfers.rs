@@ -3,10 +3,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::num::NonZeroUsize;
+use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use windlass_client::{Client, Error, Journal, RecordId, SessionUri, Status, Upload, Uploaded};
@@ -16,6 +17,11 @@ use super::hints::{self, HintContext, ResumeCommand, Task};
 use crate::display::{self, Display, Event, Failed, ProgressHandle, View};
 use crate::exit::Code;
 use crate::output;
+use queue::{Queue, Queued};
+
+mod queue;
+
+pub(super) use queue::Concurrency;
 
 /// Time limit for the status queries after an interrupt.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -79,23 +85,29 @@ pub(super) struct Transfers {
     pub(super) journal: Option<(Journal, ResumeCommand)>,
     pub(super) to_upload_url: bool,
     pub(super) has_token: bool,
+    /// Whether results are printed with their sources, because there may be several.
+    pub(super) names_sources: bool,
 }
 
 impl Transfers {
-    /// Runs all jobs, at most `at_once` at a time, and sums up several. Returns the exit code of the worst.
+    /// Runs all jobs, so many at a time, and sums up several. Returns the exit code of the worst.
     pub(super) async fn run(
         &self,
         jobs: Vec<Job>,
-        at_once: NonZeroUsize,
+        concurrency: Concurrency,
         signals: Signals,
     ) -> Code {
         let mut tally = Tally {
             all: jobs.len(),
             ..Tally::default()
         };
-        let worst = self.run_all(jobs, at_once, signals, &mut tally).await;
         if tally.all > 1 {
-            self.display.note(&tally.to_string());
+            let handles = jobs.iter().map(|job| &job.handle);
+            self.display.begin_total(handles);
+        }
+        let worst = self.run_all(jobs, concurrency, signals, &mut tally).await;
+        if tally.all > 1 {
+            self.display.end_total(&tally.to_string());
         }
         worst
     }
@@ -103,20 +115,18 @@ impl Transfers {
     async fn run_all(
         &self,
         jobs: Vec<Job>,
-        at_once: NonZeroUsize,
+        concurrency: Concurrency,
         mut signals: Signals,
         tally: &mut Tally,
     ) -> Code {
         let handles: Vec<_> = jobs.iter().map(|job| job.handle.clone()).collect();
         let mut unfinished: Vec<_> = handles.iter().map(|_| true).collect();
-        let mut waiting = jobs.into_iter().map(|job| job.work).enumerate();
+        let mut queue = Queue::new(jobs, concurrency);
         let mut running = JoinSet::new();
         let mut worst = Code::Success;
         loop {
-            while running.len() < at_once.get()
-                && let Some((index, work)) = waiting.next()
-            {
-                running.spawn(async move { (index, work.await) });
+            while let Some(Queued { index, class, work }) = queue.next() {
+                running.spawn(async move { (index, class, work.await) });
             }
             let ended = tokio::select! {
                 biased;
@@ -130,7 +140,8 @@ impl Transfers {
             };
             match ended {
                 None => return worst,
-                Some(Ok((index, result))) => {
+                Some(Ok((index, class, result))) => {
+                    queue.ended(class);
                     unfinished[index] = false;
                     tally.add(&result);
                     worst = worst.max(self.ended(&handles[index], result));
@@ -163,9 +174,18 @@ impl Transfers {
         let checked = display::checked(uploaded.verified);
         self.display
             .note(&format!("{}: {size} uploaded, {checked}", handle.label()));
-        if !self.display.has_events()
-            && let Some(resource) = &uploaded.resource
-        {
+        if !self.display.has_events() {
+            self.result(handle, uploaded.resource.as_ref());
+        }
+    }
+
+    /// Prints the resource. Uploads end in any order, so where there may be several, each is on one line
+    /// with its source.
+    fn result(&self, handle: &ProgressHandle, resource: Option<&Value>) {
+        if self.names_sources {
+            let line = json!({"source": handle.source(), "resource": resource});
+            self.display.result(&line.to_string());
+        } else if let Some(resource) = resource {
             self.display.result(&format!("{resource:#}"));
         }
     }
@@ -182,6 +202,7 @@ impl Transfers {
                 },
                 has_token: self.has_token,
                 resume_command: upload.as_ref().and_then(|id| self.resume_command(id)),
+                is_directory: Path::new(handle.source()).is_dir(),
             },
         );
         handle.fail(&Failed {
@@ -220,14 +241,17 @@ impl Transfers {
     fn interrupted(&self, handle: &ProgressHandle, committed: &Committed) {
         let upload = handle.upload();
         let (message, hint) = match (handle.last(), &upload) {
-            (None, _) => ("not begun".to_owned(), None),
+            (None, _) => (
+                "stopped before it began".to_owned(),
+                Some("the same command, run again, uploads it".to_owned()),
+            ),
             (Some(view), Some(id)) => {
                 let committed = committed.get(id).copied();
-                let much = display::committed(committed.unwrap_or(view.committed), view.total);
+                let committed = committed.or((view.committed > 0).then_some(view.committed));
                 let hint = self
                     .resume_command(id)
                     .map(|command| format!("`{command}` carries on"));
-                (format!("stopped; {much} so far"), hint)
+                (stopped_at(committed, view.total), hint)
             }
             (Some(_), None) => (
                 "stopped; this upload cannot be continued".to_owned(),
@@ -293,6 +317,15 @@ impl Transfers {
         let records = found.records.into_iter();
         let records = records.filter(|record| ids.contains(&record.id));
         records.map(|record| (record.id, record.session)).collect()
+    }
+}
+
+/// What is said about an upload that was stopped. Without an answer of the server it may have more than
+/// the 0 bytes that it has stated.
+fn stopped_at(committed: Option<u64>, total: Option<u64>) -> String {
+    match committed {
+        Some(committed) => format!("stopped; {} so far", display::committed(committed, total)),
+        None => "stopped; the server does not say how much it has".to_owned(),
     }
 }
 

@@ -1,28 +1,30 @@
 //! `windlass upload` and `windlass resume`.
 
-use std::collections::HashMap;
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use serde_json::Value;
-use tokio::fs::File;
 use tokio::io::AsyncReadExt as _;
-use tokio::time::timeout;
 use url::Url;
-use windlass_client::{
-    Chunking, Client, Journal, JournalError, LockedRecord, RateLimit, Record, RecordId, Source,
-    SourceIdentity, Upload, UploadKey, UploadType,
-};
+use windlass_client::{Chunking, Client, Journal, RateLimit, Record, Source, Upload, UploadType};
 
 use super::hints::ResumeCommand;
 use super::journal::Unfinished;
-use super::transfers::{Job, Transfers, Work, with_progress};
+use super::transfers::{Concurrency, Job, Transfers, Work, with_progress};
 use super::{Error, Signals, journal};
 use crate::args::{ResumeArgs, UploadArgs};
-use crate::display::{self, Display};
+use crate::display::Display;
 use crate::exit::Code;
 use crate::output;
+use existing::{Choice, ExistingUploads, hold};
+use files::{Found, SourceFile};
+use metadata::MetadataTemplate;
+
+mod content_type;
+mod existing;
+mod files;
+mod metadata;
+
+pub(crate) use metadata::NotAPlaceholder;
 
 /// The name of standard input.
 const STDIN: &str = "-";
@@ -35,26 +37,36 @@ pub(super) async fn run_upload(args: UploadArgs) -> Result<Code, Error> {
     let mut signals = Signals::catch().map_err(Error::Signals)?;
     let display = Display::new(args.verbosity);
     super::print_warnings_on(&display);
-    check_stdin(&args)?;
+    let metadata = args.metadata.as_deref().map(MetadataTemplate::read);
+    let metadata = metadata.transpose()?;
+    check_stdin(&args, metadata.as_ref())?;
     let (client, has_token) = super::client(&args.connection.credentials)?;
     let journal = journal(&args, &display)?;
-    let plan = Plan::new(&args, client.clone(), journal.clone(), display.clone())?;
+    let plan = Plan::new(&args, metadata, client.clone(), journal.clone(), &display)?;
     let planned = tokio::select! {
         biased;
-        () = signals.next() => return Ok(Code::Unfinished),
-        planned = plan.jobs(&args.positional.sources) => planned?,
+        () = signals.next() => {
+            output::after_interrupt();
+            display.error("stopped before the first upload", None);
+            return Ok(Code::Unfinished);
+        }
+        planned = plan.jobs(&args) => planned?,
     };
     let transfers = Transfers {
         client,
         display,
-        journal: journal.map(|journal| (journal, ResumeCommand::new(&args.journal))),
+        journal: journal.map(|journal| {
+            let command = ResumeCommand::new(&args.journal, &args.transfer, &args.connection);
+            (journal, command)
+        }),
         to_upload_url: is_upload_url(&args.positional.url),
         has_token,
+        names_sources: args.positional.sources.len() > 1 || args.directories.recursive,
     };
     let code = transfers
-        .run(planned.jobs, args.transfer.concurrency, signals)
+        .run(planned.jobs, Concurrency::of(args.transfer), signals)
         .await;
-    Ok(code.max(planned.left))
+    Ok(code.max(planned.code))
 }
 
 fn is_upload_url(url: &Url) -> bool {
@@ -67,7 +79,7 @@ fn is_stdin(source: &Path) -> bool {
 
 /// Refuses standard input that is named twice or whose chunks exceed the window. It can be read only
 /// once, so bytes are kept until the server has committed them.
-fn check_stdin(args: &UploadArgs) -> Result<(), Error> {
+fn check_stdin(args: &UploadArgs, metadata: Option<&MetadataTemplate>) -> Result<(), Error> {
     let from_stdin = args
         .positional
         .sources
@@ -76,6 +88,9 @@ fn check_stdin(args: &UploadArgs) -> Result<(), Error> {
     let from_stdin = from_stdin.count();
     if from_stdin > 1 {
         return Err(Error::StdinTwice);
+    }
+    if from_stdin > 0 && metadata.is_some_and(MetadataTemplate::has_placeholders) {
+        return Err(Error::PlaceholderOfStdin);
     }
     match args.chunk_size {
         Some(size) if from_stdin > 0 && size.bytes() > LARGEST_WINDOW => Err(Error::ChunkOfStdin),
@@ -108,6 +123,8 @@ fn journal(args: &UploadArgs, display: &Display) -> Result<Option<Journal>, Erro
 /// The settings that all sources of the command share.
 struct Plan {
     upload: Upload,
+    /// The metadata, if it differs from file to file.
+    metadata: Option<MetadataTemplate>,
     guess: bool,
     /// Window of a source that can be read only once; at least one chunk.
     window: Option<u64>,
@@ -119,23 +136,33 @@ struct Plan {
 /// The outcome of all sources.
 struct Planned {
     jobs: Vec<Job>,
-    /// Whether the user chose to leave some of them.
-    left: Code,
+    /// The worst of those without a job: the user chose to leave it, or it cannot be read.
+    code: Code,
+}
+
+impl Planned {
+    fn add(&mut self, job: Option<Job>) {
+        match job {
+            Some(job) => self.jobs.push(job),
+            None => self.code = self.code.max(Code::Unfinished),
+        }
+    }
 }
 
 impl Plan {
     fn new(
         args: &UploadArgs,
+        metadata: Option<MetadataTemplate>,
         client: Client,
         journal: Option<Journal>,
-        display: Display,
+        display: &Display,
     ) -> Result<Self, Error> {
         let upload = Upload::new(args.positional.url.clone())?
             .http_method(args.method.into())
             .verify(!args.transfer.no_verify);
         let mut upload = super::with_retries(upload, &args.connection);
-        if let Some(text) = &args.metadata {
-            upload = upload.metadata(&read_metadata(text)?)?;
+        if let Some(metadata) = &metadata {
+            upload = upload.metadata(&metadata.of_all()?)?;
         }
         if let Some(content_type) = &args.content_type {
             upload = upload.content_type(content_type)?;
@@ -154,53 +181,102 @@ impl Plan {
         }
         Ok(Self {
             upload,
+            metadata: metadata.filter(MetadataTemplate::has_placeholders),
             guess: args.content_type.is_none(),
             window: args.chunk_size.map(|size| size.bytes().min(LARGEST_WINDOW)),
             existing: journal
                 .map(|journal| ExistingUploads::new(client.clone(), journal, display.clone(), args))
                 .transpose()?,
             client,
-            display,
+            display: display.clone(),
         })
     }
 
-    async fn jobs(&self, sources: &[PathBuf]) -> Result<Planned, Error> {
+    async fn jobs(&self, args: &UploadArgs) -> Result<Planned, Error> {
         let mut planned = Planned {
             jobs: Vec::new(),
-            left: Code::Success,
+            code: Code::Success,
         };
-        for path in sources {
-            match self.job(path).await? {
-                Some(job) => planned.jobs.push(job),
-                None => planned.left = Code::Unfinished,
+        for path in &args.positional.sources {
+            if is_stdin(path) {
+                planned.jobs.push(self.job_of_stdin());
+            } else if args.directories.recursive && path.is_dir() {
+                self.add_directory(path, args, &mut planned).await?;
+            } else {
+                planned.add(self.job(&SourceFile::named(path)).await?);
             }
         }
         Ok(planned)
     }
 
-    /// Returns the job of one source; `None` if the user chose to leave it.
-    async fn job(&self, path: &Path) -> Result<Option<Job>, Error> {
-        if is_stdin(path) {
-            return Ok(Some(self.job_of_stdin()));
+    /// Adds the jobs of the files in a directory.
+    async fn add_directory(
+        &self,
+        path: &Path,
+        args: &UploadArgs,
+        planned: &mut Planned,
+    ) -> Result<(), Error> {
+        let (directory, filter) = (path.to_owned(), args.directories.clone());
+        let found = tokio::task::spawn_blocking(move || files::in_directory(&directory, &filter));
+        let found = found
+            .await
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        if !found
+            .iter()
+            .any(|found| matches!(found, Found::File(_) | Found::Unreadable(..)))
+        {
+            let what = format!("there is no file to upload in {}", path.display());
+            self.display.warning(&what, nothing_found(args));
         }
+        for found in found {
+            match found {
+                Found::File(file) => planned.add(self.job(&file).await?),
+                Found::Special(path) => {
+                    let what = format!("{} is left out: it is not a file", path.display());
+                    self.display.warning(&what, None);
+                }
+                Found::Unreadable(path, error) => {
+                    let what = format!("cannot read the directory {}: {error}", path.display());
+                    self.display
+                        .error(&what, Some("the files in it are not uploaded"));
+                    planned.code = planned.code.max(Code::CannotBegin);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the job of one file; `None` if the user chose to leave it.
+    async fn job(&self, file: &SourceFile) -> Result<Option<Job>, Error> {
+        let path = file.path.clone();
+        let size = size_of(&path).await;
         let mut upload = self.upload.clone();
+        if let Some(metadata) = &self.metadata {
+            if size == Size::Unknown && metadata.has_size() {
+                return Err(Error::NoSize { path });
+            }
+            let metadata = metadata.of_file(file, size.known().unwrap_or_default())?;
+            upload = upload.metadata(&metadata)?;
+        }
         if self.guess
-            && let Some(guessed) = content_type_of_file(path).await
+            && let Some(guessed) = content_type::of_file(&path).await
         {
             upload = upload.content_type(&guessed)?;
         }
         let choice = match &self.existing {
-            Some(existing) => existing.choose(&upload, path).await,
+            Some(existing) => existing.choose(&upload, &path).await,
             None => Ok(Choice::Begin),
         };
         if matches!(choice, Ok(Choice::Leave)) {
             return Ok(None);
         }
-        let handle = self.display.add_progress(path.display().to_string());
+        let handle = self
+            .display
+            .add_progress(path.display().to_string(), size.known());
         let upload = with_progress(upload, &handle);
         let (client, source) = (
             self.client.clone(),
-            with_window(Source::path(path), self.window),
+            with_window(Source::path(&path), self.window),
         );
         let journal = self
             .existing
@@ -221,17 +297,21 @@ impl Plan {
 
     /// The media type is guessed from the first bytes before they are sent.
     fn job_of_stdin(&self) -> Job {
-        let handle = self.display.add_progress(STDIN);
+        let handle = self.display.add_progress(STDIN, None);
+        if std::io::stdin().is_terminal() {
+            self.display
+                .note("standard input is the terminal: Ctrl-D on a line of its own ends the media");
+        }
         let mut upload = with_progress(self.upload.clone(), &handle);
         let (client, guess, window) = (self.client.clone(), self.guess, self.window);
         let work: Work = Box::pin(async move {
             let mut stdin = tokio::io::stdin();
             let mut head = Vec::new();
             if guess {
-                let mut beginning = (&mut stdin).take(CONTENT_TYPE_PREFIX);
+                let mut beginning = (&mut stdin).take(content_type::PREFIX);
                 // A source that cannot be read now will fail again at once.
                 beginning.read_to_end(&mut head).await.ok();
-                if let Some(guessed) = content_type_of_bytes(&head) {
+                if let Some(guessed) = content_type::of_bytes(&head) {
                     upload = upload.content_type(guessed)?;
                 }
             }
@@ -253,253 +333,42 @@ fn with_window(source: Source, window: Option<u64>) -> Source {
     }
 }
 
-/// Locks the record of an earlier upload; `None` if it was finished in the meantime.
-fn hold(journal: &Journal, id: &RecordId) -> Result<Option<LockedRecord>, JournalError> {
-    match journal.lock(id) {
-        Ok(held) => Ok(Some(held)),
-        Err(JournalError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Parses JSON, or the JSON in the file that follows an `@`. The client checks that it is an
-/// object.
-fn read_metadata(text: &str) -> Result<Value, Error> {
-    let json = match text.strip_prefix('@') {
-        None => text.to_owned(),
-        Some(path) => {
-            let path = PathBuf::from(path);
-            std::fs::read_to_string(&path).map_err(|source| Error::MetadataFile { path, source })?
-        }
-    };
-    serde_json::from_str(&json).map_err(Error::MetadataNotJson)
-}
-
-/// Number of first bytes from which the media type is guessed.
-const CONTENT_TYPE_PREFIX: u64 = 512;
-
-/// Types of containers and encodings. The file name describes their content better.
-const VAGUE: [&str; 5] = [
-    "application/zip",
-    "application/gzip",
-    "text/xml",
-    "text/html",
-    "application/x-ole-storage",
-];
-
-/// Returns the media type of a file; `None` if it is unknown or the file is not a regular one:
-/// bytes read from a pipe would be lost.
-async fn content_type_of_file(path: &Path) -> Option<String> {
-    let by_name = mime_guess::from_path(path).first_raw();
-    let head = head_of(path).await.unwrap_or_default();
-    choose(by_name, content_type_of_bytes(&head)).map(str::to_owned)
-}
-
-/// Returns the media type of content that begins with these bytes.
-fn content_type_of_bytes(head: &[u8]) -> Option<&'static str> {
-    infer::get(head).map(|found| found.mime_type())
-}
-
-async fn head_of(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut head = Vec::new();
-    if tokio::fs::metadata(path).await?.is_file() {
-        let file = File::open(path).await?;
-        file.take(CONTENT_TYPE_PREFIX)
-            .read_to_end(&mut head)
-            .await?;
-    }
-    Ok(head)
-}
-
-/// The bytes decide, unless their type is a container or an encoding.
-fn choose<'a>(by_name: Option<&'a str>, by_content: Option<&'a str>) -> Option<&'a str> {
-    match (by_name, by_content) {
-        (Some(name), Some(content)) if VAGUE.contains(&content) => Some(name),
-        (name, content) => content.or(name),
-    }
-}
-
-/// Time limit for the cancellation of an upload that starts again.
-const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The decision about a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Choice {
-    /// Begin at the first byte.
-    Begin,
-    /// Continue this upload.
-    Resume(RecordId),
-    /// Do nothing.
-    Leave,
-}
-
-/// The answer to the question.
+/// The size of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
-    Resume,
-    Restart,
-    Leave,
+enum Size {
+    /// That of a file.
+    Known(u64),
+    /// It is a pipe or a device.
+    Unknown,
+    /// It cannot be examined. The upload will fail and say why.
+    Unreadable,
 }
 
-/// Looks for earlier, unfinished uploads of the same file to the same URL, and asks the user. The
-/// journal is read once for all sources.
-pub(super) struct ExistingUploads {
-    /// The records of the journal by the path of the file, oldest first.
-    records: HashMap<PathBuf, Vec<Record>>,
-    client: Client,
-    journal: Journal,
-    display: Display,
-    policy: Policy,
-}
-
-/// The choice on the command line.
-#[derive(Debug, Clone, Copy)]
-enum Policy {
-    Ask,
-    Resume,
-    Restart,
-}
-
-impl ExistingUploads {
-    pub(super) fn new(
-        client: Client,
-        journal: Journal,
-        display: Display,
-        args: &UploadArgs,
-    ) -> Result<Self, Error> {
-        let found = journal::unfinished(&journal)?;
-        found.warn(|what, hint| display.warning(what, hint));
-        let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-        let policy = match (args.existing.restart, args.existing.resume) {
-            (true, _) => Policy::Restart,
-            (_, true) => Policy::Resume,
-            _ if is_terminal && !args.verbosity.quiet => Policy::Ask,
-            _ => Policy::Resume,
-        };
-        Ok(Self {
-            records: by_path(found.records),
-            client,
-            journal,
-            display,
-            policy,
-        })
-    }
-
-    /// The journal.
-    pub(super) fn journal(&self) -> &Journal {
-        &self.journal
-    }
-
-    /// Decides what to do about a file.
-    pub(super) async fn choose(
-        &self,
-        upload: &Upload,
-        path: &Path,
-    ) -> Result<Choice, windlass_client::Error> {
-        // A source without an identity, or one that cannot be read, has no earlier upload.
-        let Ok(now) = SourceIdentity::of(path).await else {
-            return Ok(Choice::Begin);
-        };
-        let found = self.find(&upload.key(&now), now.path());
-        let Some(record) = found.last() else {
-            return Ok(Choice::Begin);
-        };
-        let resume = Choice::Resume(record.id.clone());
-        match self.policy {
-            Policy::Restart => self.discard(&found).await,
-            // The client reports it with more detail.
-            _ if record.source.difference(&now).is_some() => Ok(resume),
-            Policy::Resume => {
-                self.display.note(&format!(
-                    "{}: carrying on; {}",
-                    path.display(),
-                    so_far(record)
-                ));
-                Ok(resume)
-            }
-            Policy::Ask => match ask(path, record).await {
-                Answer::Resume => Ok(resume),
-                Answer::Restart => self.discard(&found).await,
-                Answer::Leave => Ok(Choice::Leave),
-            },
-        }
-    }
-
-    /// Returns the earlier uploads of the same file to the same URL, oldest first.
-    fn find(&self, key: &UploadKey, path: &Path) -> Vec<&Record> {
-        let of_file = self.records.get(path).into_iter().flatten();
-        of_file.filter(|record| record.key() == *key).collect()
-    }
-
-    /// Cancels earlier uploads. Errors are ignored: a session that is not cancelled expires.
-    async fn discard(&self, found: &[&Record]) -> Result<Choice, windlass_client::Error> {
-        for record in found {
-            let Some(held) = hold(&self.journal, &record.id)? else {
-                continue;
-            };
-            let cancelled = timeout(CANCEL_TIMEOUT, self.client.cancel(&record.session)).await;
-            if !matches!(cancelled, Ok(Ok(_))) {
-                tracing::debug!(?cancelled, "an earlier session is left to expire");
-            }
-            held.finish()?;
-        }
-        Ok(Choice::Begin)
-    }
-}
-
-fn by_path(records: Vec<Record>) -> HashMap<PathBuf, Vec<Record>> {
-    let mut by_path = HashMap::<_, Vec<_>>::new();
-    for record in records {
-        let path = record.source.path().to_owned();
-        by_path.entry(path).or_default().push(record);
-    }
-    by_path
-}
-
-async fn ask(path: &Path, record: &Record) -> Answer {
-    let question = format!(
-        "{}: {}. Carry on? [Y/n, r to restart]",
-        path.display(),
-        so_far(record)
-    );
-    loop {
-        output::ask(&question);
-        let answer = tokio::task::spawn_blocking(read_line).await;
-        match answer.ok().flatten().as_deref().map(read_answer) {
-            Some(Some(answer)) => return answer,
-            // Another answer: ask again.
-            Some(None) => {}
-            // Standard input has ended.
-            None => return Answer::Leave,
+impl Size {
+    fn known(self) -> Option<u64> {
+        match self {
+            Self::Known(size) => Some(size),
+            Self::Unknown => None,
+            Self::Unreadable => Some(0),
         }
     }
 }
 
-/// `512 MiB of 1 GiB committed, begun 5 min ago`.
-fn so_far(record: &Record) -> String {
-    let much = display::committed(record.committed, Some(record.total));
-    match record.started.elapsed() {
-        Ok(ago) => format!("{much}, begun {} ago", output::age(ago)),
-        Err(_) => much,
+async fn size_of(path: &Path) -> Size {
+    match tokio::fs::metadata(path).await {
+        Ok(metadata) if metadata.is_file() => Size::Known(metadata.len()),
+        Ok(metadata) if metadata.is_dir() => Size::Unreadable,
+        Ok(_) => Size::Unknown,
+        Err(_) => Size::Unreadable,
     }
 }
 
-/// A line of standard input; `None` at its end.
-fn read_line() -> Option<String> {
-    let mut answer = String::new();
-    match std::io::stdin().read_line(&mut answer) {
-        Ok(0) | Err(_) => None,
-        Ok(_) => Some(answer),
-    }
-}
-
-fn read_answer(answer: &str) -> Option<Answer> {
-    match answer.trim().to_ascii_lowercase().as_str() {
-        "" | "y" | "yes" => Some(Answer::Resume),
-        "n" | "no" => Some(Answer::Leave),
-        "r" | "restart" => Some(Answer::Restart),
-        _ => None,
-    }
+fn nothing_found(args: &UploadArgs) -> Option<&'static str> {
+    let directories = &args.directories;
+    let is_filtered = !directories.include.is_empty()
+        || !directories.exclude.is_empty()
+        || directories.max_depth.is_some();
+    is_filtered.then_some("--include, --exclude and --max-depth choose among the files")
 }
 
 /// Continues the requested uploads.
@@ -517,9 +386,13 @@ pub(super) async fn run_resume(args: ResumeArgs) -> Result<Code, Error> {
     let transfers = Transfers {
         client,
         display,
-        journal: Some((journal.clone(), ResumeCommand::new(&args.journal))),
+        journal: Some((
+            journal.clone(),
+            ResumeCommand::new(&args.journal, &args.transfer, &args.connection),
+        )),
         to_upload_url: true,
         has_token,
+        names_sources: found.records.len() > 1 || args.all,
     };
     let limit = args.transfer.max_rate.map(|rate| RateLimit::new(rate.0));
     let jobs = found
@@ -528,7 +401,7 @@ pub(super) async fn run_resume(args: ResumeArgs) -> Result<Code, Error> {
         .map(|record| transfers.job(&journal, record, &args, limit.clone()))
         .collect::<Result<_, _>>()?;
     let code = transfers
-        .run(jobs, args.transfer.concurrency, signals)
+        .run(jobs, Concurrency::of(args.transfer), signals)
         .await;
     Ok(code.max(found.code()))
 }
@@ -545,10 +418,7 @@ fn wanted(args: &ResumeArgs, journal: &Journal) -> Result<Unfinished, Error> {
     if args.all || found.records.len() < 2 {
         return Ok(found);
     }
-    found.warn(|what, hint| output::warning(what, hint));
-    for line in journal::table(&found.records).lines() {
-        output::note(line);
-    }
+    journal::list(&found);
     Err(Error::Several {
         count: found.records.len(),
     })
@@ -562,7 +432,9 @@ impl Transfers {
         args: &ResumeArgs,
         limit: Option<RateLimit>,
     ) -> Result<Job, Error> {
-        let handle = self.display.add_progress(journal::source_of(record));
+        let handle = self
+            .display
+            .add_progress(journal::source_of(record), Some(record.total));
         let upload = Upload::of_record(record)?.verify(!args.transfer.no_verify);
         let mut upload = with_progress(super::with_retries(upload, &args.connection), &handle);
         if let Some(limit) = limit {
@@ -571,99 +443,5 @@ impl Transfers {
         let (client, journal, id) = (self.client.clone(), journal.clone(), record.id.clone());
         let work: Work = Box::pin(async move { client.resume(upload, journal.lock(&id)?).await });
         Ok(Job { handle, work })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser as _;
-    use windlass_client::{NewRecord, Settings};
-
-    use super::*;
-    use crate::args::{Args, Command};
-
-    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
-    const ZIP: &[u8] = b"PK\x03\x04\x14\0\0\0\x08\0";
-
-    #[test]
-    fn bytes_win_over_names_where_they_tell_enough() {
-        let cases: [(&str, &[u8], Option<&str>); 8] = [
-            ("cow.png", PNG, Some("image/png")),
-            ("cow.jpg", PNG, Some("image/png")),
-            ("cow", PNG, Some("image/png")),
-            ("cow.jpg", b"", Some("image/jpeg")),
-            (
-                "herd.docx",
-                ZIP,
-                Some("application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
-            ),
-            ("herd.zip", ZIP, Some("application/zip")),
-            ("herd.csv", b"name,age\n", Some("text/csv")),
-            ("herd", b"name,age\n", None),
-        ];
-        for (name, head, expected) in cases {
-            let by_name = mime_guess::from_path(name).first_raw();
-            assert_eq!(
-                choose(by_name, content_type_of_bytes(head)),
-                expected,
-                "{name}"
-            );
-        }
-    }
-
-    #[tokio::test]
-    async fn the_journal_is_read_once_for_all_sources() {
-        let desk = tempfile::tempdir().expect("there is room");
-        let file = desk.path().join("cow.jpg");
-        std::fs::write(&file, "a cow").expect("there is room");
-        let source = SourceIdentity::of(&file).await.expect("a file");
-        let journal = Journal::open(desk.path().join("journal")).expect("there is room");
-        let url = "http://127.0.0.1:1/upload/farm/v1/animals";
-        let session = format!("{url}?upload_id=x");
-        let new = NewRecord {
-            url: url.to_owned(),
-            session: session.parse().expect("a session URI"),
-            http_method: "POST".to_owned(),
-            content_type: None,
-            metadata: None,
-            total: source.size(),
-            chunk_size: None,
-            source,
-        };
-        let id = journal
-            .create(new)
-            .expect("there is room")
-            .record()
-            .id
-            .clone();
-        let words = ["windlass", "upload", "cow.jpg", url];
-        let args = match Args::try_parse_from(words).expect("they are right").command {
-            Command::Upload(args) => args,
-            other => panic!("{other:?}"),
-        };
-        let client = Client::new(Settings::default()).expect("a client");
-        let existing = ExistingUploads::new(client, journal, Display::new(args.verbosity), &args);
-        let existing = existing.expect("the journal can be read");
-        std::fs::remove_dir_all(desk.path().join("journal")).expect("it is ours");
-        let upload = Upload::new(url.parse().expect("a URL")).expect("it is of the web");
-        let found = existing.choose(&upload, &file).await;
-        assert_eq!(found.expect("nothing is read"), Choice::Resume(id));
-        let other = upload.content_type("image/jpeg").expect("a type");
-        let found = existing.choose(&other, &file).await;
-        assert_eq!(found.expect("nothing is read"), Choice::Begin);
-    }
-
-    #[test]
-    fn an_empty_answer_carries_on() {
-        let cases = [
-            ("\n", Some(Answer::Resume)),
-            ("Yes\n", Some(Answer::Resume)),
-            (" n \n", Some(Answer::Leave)),
-            ("R", Some(Answer::Restart)),
-            ("what?\n", None),
-        ];
-        for (answer, choice) in cases {
-            assert_eq!(read_answer(answer), choice, "{answer:?}");
-        }
     }
 }

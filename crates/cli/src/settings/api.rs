@@ -36,6 +36,22 @@ pub(crate) struct UnknownApi {
     name: String,
 }
 
+impl UnknownApi {
+    /// Returns a hint for the user.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let likeness = |name: &str| strsim::damerau_levenshtein(name, &self.name);
+        let nearest = windlass_apis::names().min_by_key(|name| likeness(name));
+        match nearest.filter(|name| likeness(name) <= 2) {
+            Some(nearest) => Some(format!("did you mean `{nearest}`?")),
+            None if Path::new(&self.name).is_file() => Some(
+                "a description in the short form is called *.toml, a discovery document *.json"
+                    .to_owned(),
+            ),
+            None => None,
+        }
+    }
+}
+
 /// Reason why an API cannot be served.
 #[derive(Debug, Error)]
 pub(crate) enum ApiError {
@@ -48,7 +64,7 @@ pub(crate) enum ApiError {
         path: PathBuf,
         source: DescriptionError,
     },
-    #[error("{second} describes {name} {version}, as {first} does")]
+    #[error("{name} {version} is described twice: by {first} and by {second}")]
     Twice {
         name: String,
         version: String,
@@ -69,16 +85,18 @@ impl ApiError {
     /// Returns a hint for the user.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::Twice { first, second, .. } if first == second => Some("give it once"),
             Self::Twice { .. } | Self::Conflict(_) => Some(
                 "give the APIs hosts of their own: `--api FILE@HOST`, or `FILE@HOST` in the key apis",
             ),
             Self::NoBackendSecret { .. } => Some(
                 "`openssl rand -base64 32 > backends.key` makes one, and backends.secret_file names its file",
             ),
-            Self::Unreadable { .. }
-            | Self::Toml(_)
-            | Self::Description { .. }
-            | Self::NotServed { .. } => None,
+            Self::Unreadable { .. } => Some("the file must exist and be readable"),
+            Self::Toml(_) | Self::Description { .. } => {
+                Some("`windlass discovery FILE --check` tells all that is wrong with it")
+            }
+            Self::NotServed { .. } => Some("--api NAME serves it, or the key apis"),
         }
     }
 }
@@ -155,6 +173,16 @@ pub(crate) enum ApiEntryError {
     Unknown(UnknownApi),
     #[error(transparent)]
     Host(NotAHost),
+}
+
+impl ApiEntryError {
+    /// Returns a hint for the user.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unknown(unknown) => unknown.hint(),
+            Self::Host(_) => None,
+        }
+    }
 }
 
 impl ApiEntry {

@@ -263,6 +263,16 @@ impl Key {
         nearest.filter(|key| likeness(key) > 0.8)
     }
 
+    /// Returns the most similar name of a key or, for a name outside of tables, of a table, if one is similar
+    /// enough.
+    pub(super) fn nearest_name(name: &str) -> Option<&'static str> {
+        let tables = KEYS.iter().filter_map(Self::table);
+        let mut likely = tables.filter(|table| strsim::damerau_levenshtein(table, name) <= 2);
+        likely
+            .next()
+            .or_else(|| Self::nearest(name).map(|key| key.name))
+    }
+
     /// Returns the environment variable: `WINDLASS_LIMITS_DRAIN`.
     pub(super) fn variable(&self) -> String {
         format!("{PREFIX}{}", self.name.replace('.', "_").to_uppercase())

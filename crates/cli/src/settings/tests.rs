@@ -123,6 +123,9 @@ fn paths_in_the_file_are_relative_to_it() {
     );
 }
 
+const PRINTS_ALL: &str =
+    "`windlass serve --check-config` without the file prints one with all settings";
+
 #[test]
 fn error_in_a_file_is_reported_with_its_line() {
     let cases = [
@@ -137,6 +140,18 @@ fn error_in_a_file_is_reported_with_its_line() {
             Some("did you mean `limits.head_timeout`?"),
         ),
         (
+            "limitz = 3",
+            "windlass.toml:1: there is no setting `limitz`",
+            Some("did you mean `limits`?"),
+        ),
+        (
+            "limits = 3",
+            "windlass.toml:1: `limits` is a table, not a setting",
+            Some(
+                "write its settings below a line [limits]; `windlass serve --check-config` prints all settings",
+            ),
+        ),
+        (
             "[zoo]\nkeeper = 1",
             "windlass.toml:1: there is no setting `zoo`",
             Some("`windlass serve --check-config` prints all settings"),
@@ -144,17 +159,17 @@ fn error_in_a_file_is_reported_with_its_line() {
         (
             "[log]",
             "windlass.toml:1: `log` takes text, a number, true or false",
-            None,
+            Some(PRINTS_ALL),
         ),
         (
             "apis = [1]",
             "windlass.toml:1: `apis` takes text, a number, true or false",
-            None,
+            Some(PRINTS_ALL),
         ),
         (
             "log = ",
             "windlass.toml:1: string values must be quoted, expected literal string, in `log =`",
-            None,
+            Some(PRINTS_ALL),
         ),
         ("\nlog = 'loud'", "log (file windlass.toml:2)", None),
     ];

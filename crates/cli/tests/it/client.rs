@@ -9,5 +9,6 @@ mod journal;
 mod line;
 mod print;
 mod refusals;
-mod run;
+pub(crate) mod run;
+mod several;
 mod upload;

@@ -175,7 +175,7 @@ fn bare_token_is_refused_with_a_hint() {
         ("secret:secret", InvalidTokenSource::Bare),
         ("", InvalidTokenSource::Bare),
         ("file:", InvalidTokenSource::Empty { kind: "file" }),
-        ("cmd:", InvalidTokenSource::Empty { kind: "command" }),
+        ("cmd:", InvalidTokenSource::Empty { kind: "cmd" }),
         ("google:", InvalidTokenSource::Empty { kind: "google" }),
         ("literal:two words", InvalidTokenSource::NotAToken),
     ] {

@@ -151,7 +151,7 @@ pub enum Failure {
     #[error("the upload was cancelled")]
     Cancelled,
     /// The retries are used up.
-    #[error("given up after {tries} attempts without progress: {cause}{}", RetryAfterNotice(*.retry_after))]
+    #[error("given up after {tries} attempt{} without progress: {cause}{}", if *.tries == 1 { "" } else { "s" }, RetryAfterNotice(*.retry_after))]
     GaveUp {
         /// Cause of the last failure.
         cause: Cause,

@@ -225,10 +225,13 @@ fn access_is_the_last_of_the_configuration_or_that_of_the_description() {
 #[test]
 fn the_same_api_twice_is_refused_unless_it_is_on_two_hosts() {
     let (error, hint) = load_all(&[(POND, ""), (POND, "")]).expect_err("a conflict");
-    assert_eq!(error, "b.toml describes pond v1, as a.toml does");
+    assert_eq!(error, "pond v1 is described twice: by a.toml and by b.toml");
     assert!(hint.is_some_and(|hint| hint.contains("FILE@HOST")));
     let (error, _) = load_all(&[(POND, "@one"), (POND, "")]).expect_err("a conflict");
-    assert_eq!(error, "b.toml describes pond v1, as a.toml@one does");
+    assert_eq!(
+        error,
+        "pond v1 is described twice: by a.toml@one and by b.toml"
+    );
     let loaded = load_all(&[(POND, "@one"), (POND, "@two")]);
     let expected = "[ServedApi(pond:v1@one), ServedApi(pond:v1@two)]";
     assert_eq!(loaded.as_deref(), Ok(expected));

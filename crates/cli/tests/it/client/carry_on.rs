@@ -242,7 +242,7 @@ fn the_journal_can_be_named_by_a_flag_or_a_variable_and_hints_repeat_the_flag() 
     let mut running = client_dir.start(&[&words[..], &SLOWLY].concat());
     running.until_committed(256 * KIB);
     running.signal(rustix::process::Signal::TERM);
-    running.end().expect(4).says(" --journal here` carries on");
+    running.end().expect(4).says(" --journal here --max-rate ");
     let mut resume = client_dir.command(&["resume"]);
     let ran = super::run::Ran::of(resume.env("WINDLASS_JOURNAL", "here")).expect(0);
     assert_media(farm(), &ran.json(), MEDIA);

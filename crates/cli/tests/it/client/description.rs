@@ -249,12 +249,14 @@ fn unusable_description_is_reported_on_one_line() {
         (
             "d.json",
             3,
-            "error: d.json cannot be read: stream did not contain valid UTF-8\n",
+            "error: d.json cannot be read: stream did not contain valid UTF-8\n\
+             hint: the file must exist and be readable\n",
         ),
         (
             "e.json",
             3,
-            "error: e.json cannot be read: No such file or directory (os error 2)\n",
+            "error: e.json cannot be read: No such file or directory (os error 2)\n\
+             hint: the file must exist and be readable\n",
         ),
     ] {
         let ran = client_dir.run(&["discovery", name]).expect(code);

@@ -31,7 +31,10 @@ fn an_interrupt_leaves_the_upload_and_says_how_to_carry_on() {
     let failed = ran.events("failed").remove(0);
     assert_eq!(failed["kind"], "interrupted");
     let id = failed["upload"].as_str().expect("an id");
-    ran.says(&format!("hint: `windlass resume {id}` carries on"));
+    // With the limit of this command: the resumed one is to keep it.
+    ran.says(&format!(
+        "hint: `windlass resume {id} --max-rate 2M` carries on"
+    ));
     ran.says("film.mp4: stopped; ");
     // What the server said is what later commands say.
     let (_, stopped) = ran.stderr.split_once("stopped; ").expect("it was said");

@@ -16,31 +16,31 @@ use windlass_testkit::raw::exchange;
 use crate::server::program;
 
 /// A directory in which commands are run.
-pub(super) struct ClientDir(TempDir);
+pub(crate) struct ClientDir(TempDir);
 
 /// A command that has ended.
 #[derive(Debug)]
-pub(super) struct Ran {
-    pub(super) code: Option<i32>,
-    pub(super) stdout: String,
-    pub(super) stderr: String,
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 /// A command that prints events and has not ended.
-pub(super) struct Running {
+pub(crate) struct Running {
     child: Child,
     events: BufReader<ChildStdout>,
     seen: String,
 }
 
 /// The URL of uploads of animals.
-pub(super) fn uploads(address: SocketAddr) -> String {
+pub(crate) fn uploads(address: SocketAddr) -> String {
     format!("http://{address}{}", farm::UPLOADS)
 }
 
 /// Checks that the animal which a resource shows has exactly this media.
 #[track_caller]
-pub(super) fn assert_media(address: SocketAddr, resource: &Value, media: Media) {
+pub(crate) fn assert_media(address: SocketAddr, resource: &Value, media: Media) {
     assert_eq!(resource["size"], media.len().to_string());
     let id = resource["id"].as_str().expect("an id");
     let reply = exchange(address, &farm::download(id)).expect(200);
@@ -50,26 +50,26 @@ pub(super) fn assert_media(address: SocketAddr, resource: &Value, media: Media) 
 }
 
 impl ClientDir {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let scratch = env!("CARGO_TARGET_TMPDIR");
         Self(TempDir::with_prefix_in("desk-", scratch).expect("the scratch directory is writable"))
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    pub(super) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         fs::write(self.path(name), content).expect("the desk is writable");
     }
 
     /// A file with media in it.
-    pub(super) fn media(&self, name: &str, media: Media) {
+    pub(crate) fn media(&self, name: &str, media: Media) {
         self.write(name, media.whole());
     }
 
     /// A command that has not been started.
-    pub(super) fn command(&self, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(program());
         command
             .args(words)
@@ -83,13 +83,13 @@ impl ClientDir {
 
     /// Runs a command to its end.
     #[track_caller]
-    pub(super) fn run(&self, words: &[&str]) -> Ran {
+    pub(crate) fn run(&self, words: &[&str]) -> Ran {
         Ran::of(&mut self.command(words))
     }
 
     /// Starts a command that prints events.
     #[track_caller]
-    pub(super) fn start(&self, words: &[&str]) -> Running {
+    pub(crate) fn start(&self, words: &[&str]) -> Running {
         let mut command = self.command(words);
         command
             .arg("--json")
@@ -106,14 +106,14 @@ impl ClientDir {
 
     /// The unfinished uploads.
     #[track_caller]
-    pub(super) fn unfinished(&self) -> Vec<Value> {
+    pub(crate) fn unfinished(&self) -> Vec<Value> {
         self.run(&["uploads", "--json"]).expect(0).lines()
     }
 }
 
 impl Ran {
     #[track_caller]
-    pub(super) fn of(command: &mut Command) -> Self {
+    pub(crate) fn of(command: &mut Command) -> Self {
         let output = command.output().expect("the command can be run");
         Self::new(output.status.code(), &output.stdout, &output.stderr)
     }
@@ -133,7 +133,7 @@ impl Ran {
 
     /// The same, if the exit code is this one.
     #[track_caller]
-    pub(super) fn expect(self, code: i32) -> Self {
+    pub(crate) fn expect(self, code: i32) -> Self {
         let Self { stdout, stderr, .. } = &self;
         assert_eq!(
             self.code,
@@ -145,7 +145,7 @@ impl Ran {
 
     /// The JSON documents on standard output, one or more lines each.
     #[track_caller]
-    pub(super) fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         let documents = serde_json::Deserializer::from_str(&self.stdout).into_iter();
         let documents: Result<_, _> = documents.collect();
         documents.unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
@@ -153,7 +153,7 @@ impl Ran {
 
     /// The only JSON document on standard output.
     #[track_caller]
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let mut lines = self.lines();
         assert_eq!(lines.len(), 1, "{}", self.stdout);
         lines.remove(0)
@@ -161,14 +161,14 @@ impl Ran {
 
     /// The events of one kind.
     #[track_caller]
-    pub(super) fn events(&self, kind: &str) -> Vec<Value> {
+    pub(crate) fn events(&self, kind: &str) -> Vec<Value> {
         let all = self.lines().into_iter();
         all.filter(|event| event["event"] == kind).collect()
     }
 
     /// Checks what was said to people.
     #[track_caller]
-    pub(super) fn says(&self, text: &str) {
+    pub(crate) fn says(&self, text: &str) {
         assert!(
             self.stderr.contains(text),
             "no `{text}` in:\n{}",
@@ -180,7 +180,7 @@ impl Ran {
 impl Running {
     /// Reads events until one is as is wished.
     #[track_caller]
-    pub(super) fn until(&mut self, mut wish: impl FnMut(&Value) -> bool) -> Value {
+    pub(crate) fn until(&mut self, mut wish: impl FnMut(&Value) -> bool) -> Value {
         loop {
             let mut line = String::new();
             let read = self.events.read_line(&mut line).expect("stdout is text");
@@ -195,25 +195,25 @@ impl Running {
 
     /// Reads events until so much is committed.
     #[track_caller]
-    pub(super) fn until_committed(&mut self, bytes: u64) {
+    pub(crate) fn until_committed(&mut self, bytes: u64) {
         self.until(|event| event["committed"].as_u64() >= Some(bytes));
     }
 
     #[track_caller]
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the command runs");
     }
 
     /// Kills it without a warning.
     #[track_caller]
-    pub(super) fn kill9(mut self) {
+    pub(crate) fn kill9(mut self) {
         self.child.kill().expect("a child can be killed");
         self.child.wait().expect("a child can be waited for");
     }
 
     /// Waits for its end.
     #[track_caller]
-    pub(super) fn end(mut self) -> Ran {
+    pub(crate) fn end(mut self) -> Ran {
         self.events
             .read_to_string(&mut self.seen)
             .expect("stdout is text");
@@ -223,6 +223,6 @@ impl Running {
 }
 
 /// Whether a file is there.
-pub(super) fn exists(path: &Path) -> bool {
+pub(crate) fn exists(path: &Path) -> bool {
     path.try_exists().expect("the desk is readable")
 }

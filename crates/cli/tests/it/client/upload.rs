@@ -157,59 +157,6 @@ fn standard_input_of_any_size_is_uploaded() {
 }
 
 #[test]
-fn several_sources_go_at_once_and_all_are_tried() {
-    let client_dir = ClientDir::new();
-    let media = [
-        Media::new(11, 100),
-        Media::new(12, 6 * MIB),
-        Media::new(13, 300),
-    ];
-    for (index, media) in media.into_iter().enumerate() {
-        client_dir.media(&format!("{index}.jpg"), media);
-    }
-    let url = uploads(farm());
-    let words = [
-        "upload",
-        "0.jpg",
-        "none.jpg",
-        "1.jpg",
-        "2.jpg",
-        &url,
-        "--concurrency",
-        "2",
-        "--json",
-    ];
-    let ran = client_dir.run(&words).expect(3);
-    for uploaded in ran.events("uploaded") {
-        let index: usize = uploaded["source"].as_str().expect("a name")[..1]
-            .parse()
-            .expect("0 to 2");
-        assert_media(farm(), &uploaded["resource"], media[index]);
-    }
-    assert_eq!(ran.events("uploaded").len(), 3);
-    let failed = ran.events("failed").remove(0);
-    assert_eq!(failed["source"], "none.jpg");
-    assert_eq!(failed["kind"], "source");
-    assert_eq!(failed["exit_code"], 3);
-}
-
-#[test]
-fn several_sources_are_summed_up_for_people() {
-    let client_dir = ClientDir::new();
-    client_dir.media("0.jpg", Media::new(11, 100));
-    let url = uploads(farm());
-    let words = ["upload", "0.jpg", "none.jpg", &url];
-    let ran = client_dir.run(&words).expect(3);
-    assert!(
-        ran.stderr.ends_with("1 of 2 uploaded, 1 failed\n"),
-        "{}",
-        ran.stderr
-    );
-    let alone = client_dir.run(&["upload", "0.jpg", &url]).expect(0);
-    assert!(!alone.stderr.contains(" of 1 "), "{}", alone.stderr);
-}
-
-#[test]
 fn progress_events_have_their_fields_and_never_go_back() {
     let client_dir = ClientDir::new();
     client_dir.media("film.mp4", LARGE);
