@@ -1,5 +1,6 @@
 //! Time and randomness, and the identifiers that are made of them.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
@@ -30,6 +31,33 @@ pub(crate) fn session_id(upload_id: &str) -> SessionId {
         id[..TIMESTAMP_LEN].copy_from_slice(&moment);
     }
     SessionId::from_bytes(id)
+}
+
+/// Returns a text for the log with `..` in place of each word that has an `upload_id` in it. A client may put
+/// one anywhere, such as into the path, and it is all that an upload to its session needs.
+pub(crate) fn without_upload_ids(text: &str) -> Cow<'_, str> {
+    let is_inside = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_%".contains(byte);
+    let words = text
+        .as_bytes()
+        .chunk_by(|a, b| is_inside(a) == is_inside(b));
+    if !words.clone().any(has_upload_id) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = Vec::with_capacity(text.len());
+    for word in words {
+        shown.extend_from_slice(if has_upload_id(word) { b".." } else { word });
+    }
+    // Words end at ASCII characters, so no other character was cut.
+    Cow::Owned(String::from_utf8_lossy(&shown).into_owned())
+}
+
+/// Whether a word has the characters of an `upload_id` somewhere. It begins with the milliseconds since
+/// 1970 in 48 bits: the first byte is 1 from 2004 to 2039, and 2 until 2074, so the first characters are an `A`
+/// and one from `Q` to `v`. Digests in hexadecimal digits have none.
+fn has_upload_id(word: &[u8]) -> bool {
+    const LEN: usize = (TIMESTAMP_LEN + SECRET_LEN) * 4 / 3;
+    word.windows(LEN)
+        .any(|window| window[0] == b'A' && matches!(window[1], b'Q'..=b'Z' | b'a'..=b'v'))
 }
 
 /// Returns a new media id for the vault. Its first bytes are random, since they name the directory.
@@ -128,6 +156,25 @@ mod tests {
         let id = |now| session_id(&new_upload_id(now));
         assert!(id(NOW) < id(LATER));
         assert!(new_small_media_id(NOW) < new_small_media_id(LATER));
+    }
+
+    #[test]
+    fn upload_ids_are_hidden_wherever_they_are() {
+        let id = new_upload_id(NOW);
+        for (text, shown) in [
+            (format!("/upload/farm/{id}"), "/upload/farm/..".to_owned()),
+            (
+                format!("/a/upload_id={id}/b"),
+                "/a/upload_id=../b".to_owned(),
+            ),
+            (format!("/a{id}b/é"), "/../é".to_owned()),
+        ] {
+            assert_eq!(without_upload_ids(&text), shown);
+        }
+        let digest = "aa".repeat(32);
+        for text in ["/farm/v1/animals/17", "", "/é", &id[1..], &digest] {
+            assert_eq!(without_upload_ids(text), text);
+        }
     }
 
     #[test]

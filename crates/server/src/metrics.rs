@@ -40,6 +40,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 use tower_service::Service;
+use windlass_discovery::{Method as ApiMethod, Template};
 use windlass_proto::command::Command;
 use windlass_proto::dialect::Google;
 
@@ -251,6 +252,7 @@ impl ServerMetrics {
         let mut recorder = Recorder {
             methods: Vec::new(),
             names: Vec::new(),
+            templates: Vec::new(),
             by_id: HashMap::new(),
             durations: UploadType::ALL.map(|upload_type| {
                 let upload_type = upload_type.label();
@@ -266,18 +268,28 @@ impl ServerMetrics {
             let counters = self.of_method(name, name == NOT_METHODS[OTHER]);
             recorder.methods.push(counters);
             recorder.names.push(name.to_owned());
+            recorder.templates.push(Vec::new());
         }
         for method in apis.served().flat_map(|served| served.api.methods()) {
             // Hosts and versions of an API may have methods of the same id, which are one series.
-            if !recorder.by_id.contains_key(&method.id) {
-                let index = recorder.methods.len();
-                recorder.by_id.insert(method.id.clone(), index);
-                let counters = self.of_method(&method.id, method.upload.is_some());
-                recorder.methods.push(counters);
-                recorder.names.push(method.id.clone());
-            }
+            let index = match recorder.by_id.get(&method.id) {
+                Some(index) => *index,
+                None => self.add_method(&mut recorder, method),
+            };
+            recorder.templates[index].push(method.template.clone());
         }
         recorder
+    }
+
+    /// Adds a method, and returns its index.
+    fn add_method(&self, recorder: &mut Recorder, method: &ApiMethod) -> MethodIndex {
+        let index = recorder.methods.len();
+        recorder.by_id.insert(method.id.clone(), index);
+        let counters = self.of_method(&method.id, method.upload.is_some());
+        recorder.methods.push(counters);
+        recorder.names.push(method.id.clone());
+        recorder.templates.push(Vec::new());
+        index
     }
 
     /// Returns the counters of a method: for each type of upload, if it takes uploads, those of each
@@ -308,6 +320,8 @@ pub(crate) struct Recorder {
     methods: Vec<Vec<Counter>>,
     /// The values of the label `method`.
     names: Vec<String>,
+    /// The templates of the paths of each of them, one for each host and version.
+    templates: Vec<Vec<Template>>,
     by_id: HashMap<String, MethodIndex>,
     /// By the number of the type of upload.
     durations: [Histogram; UploadType::ALL.len()],
@@ -364,6 +378,23 @@ impl RequestRecord {
     /// Returns the value of the label `method`: the id of a method, or what else is asked for.
     pub(crate) fn method_name(&self) -> &str {
         &self.recorder.names[self.method.load(Ordering::Relaxed)]
+    }
+
+    /// Returns the template of the path of the request, such as `/upload/farm/v1/animals/{animalId}`; `None`
+    /// if it calls no method.
+    pub(crate) fn path_template(&self, path: &str) -> Option<String> {
+        let templates = &self.recorder.templates[self.method.load(Ordering::Relaxed)];
+        let split = |prefix: &'static str| Some((prefix, path.strip_prefix(prefix)?));
+        let prefixes = ["/resumable/upload/", "/upload/", "/download/"];
+        let (prefix, plain) = prefixes.into_iter().find_map(split).unwrap_or(("/", path));
+        let is_of_path = |template: &&Template| template.match_path(plain).is_some();
+        // A method that is called at the path of another one, or an upload at a path of its own.
+        let other = || templates.first();
+        let template = match &templates[..] {
+            [only] => Some(only),
+            several => several.iter().find(is_of_path).or_else(other),
+        };
+        Some(format!("{prefix}{}", template?.as_str()))
     }
 
     /// Returns the bytes of the body that have arrived, if they are logged.

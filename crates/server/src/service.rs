@@ -1,5 +1,6 @@
 //! The service: one request in, one reply out.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::ready;
@@ -23,6 +24,7 @@ use crate::capacity::Permit;
 use crate::context::{LocalAddress, Origin, Principal, RequestContext, RequestId};
 use crate::cross_origin;
 use crate::error::Error;
+use crate::identifiers::without_upload_ids;
 use crate::metrics::RequestRecord;
 use crate::reply;
 use crate::reply::{Reply, ReplyBody};
@@ -240,7 +242,7 @@ fn begin_record(server: &ServerState) -> RequestRecord {
 /// Writes into the audit log that a request is refused because of its credentials.
 fn write_refusal(head: &Parts, about: &About<'_>, server: &ServerState, status: StatusCode) {
     let path = audit::About {
-        path: Some(head.uri.path()),
+        path: Some(&without_upload_ids(head.uri.path())),
         ..audit::About::default()
     };
     server.audit.write(
@@ -271,7 +273,13 @@ fn reply_to(
     let is_unauthorized = result.as_ref().is_err_and(Error::is_unauthorized);
     let mut reply = result.unwrap_or_else(|error| {
         server.lifecycle.examine(&error);
-        tracing::debug!(id = %about.id, method = %head.method, path = head.uri.path(), %error, "refused");
+        tracing::debug!(
+            id = %about.id,
+            method = %head.method,
+            path = &*without_upload_ids(head.uri.path()),
+            error = &*without_upload_ids(&error.to_string()),
+            "refused"
+        );
         reply::of_error(about.dialect, &error)
     });
     if is_unauthorized {
@@ -285,14 +293,24 @@ fn reply_to(
     reply
 }
 
-/// Writes the line of a request. The path is without its query, which may have the URI of a session or
-/// a token; the bytes and the time are those until the head of the reply.
+/// Writes the line of a request. The path is the template of its method, so that lines of the same calls
+/// are alike and have no names in them; without a method it is the path itself. The query, which may
+/// have the URI of a session or a token, is left out. The bytes and the time are those until the head of
+/// the reply.
 fn log(head: &Parts, about: &About<'_>, reply: &Reply) {
+    if !tracing::enabled!(tracing::Level::INFO) {
+        return;
+    }
+    let path = head.uri.path();
+    let path = match about.record.path_template(path) {
+        Some(template) => Cow::Owned(template),
+        None => without_upload_ids(path),
+    };
     tracing::info!(
         id = %about.id,
         principal = about.principal.as_ref().map(Principal::id),
         http_method = %head.method,
-        path = head.uri.path(),
+        path = &*path,
         method = about.record.method_name(),
         status = reply.status().as_u16(),
         received = about.record.received_bytes(),

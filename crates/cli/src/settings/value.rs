@@ -390,8 +390,8 @@ fn parse_number<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, ValueE
     })
 }
 
-/// The default logs starts, stops and problems, but no line for each request.
-const DEFAULT: &str = "warn,windlass=info,windlass_server::service=warn";
+/// The default logs starts, stops and problems, and a line for each request.
+const DEFAULT: &str = "warn,windlass=info";
 
 /// A level, or directives such as `warn,windlass_server=debug`.
 #[derive(Debug, Clone, PartialEq, Eq)]

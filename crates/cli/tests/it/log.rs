@@ -53,6 +53,15 @@ fn line_of_a_request_has_its_method_status_bytes_and_time() {
         &server,
         &["farm.animals.get", "status=200", "received=0", "sent=1000"],
     );
+    line(
+        &server,
+        &["path=\"/farm/v1/animals/{animalId}\"", "status=200"],
+    );
+    assert!(
+        !server
+            .stderr()
+            .contains(&format!("path=\"/farm/v1/animals/{animal}"))
+    );
     exchange(address, &Request::new("GET", "/")).expect(200);
     line(&server, &["path=\"/\"", "method=\"discovery\""]);
     exchange(address, &Request::new("GET", "/nowhere?key=secret")).expect(404);
@@ -75,10 +84,42 @@ fn line_of_an_append_has_its_method_and_not_the_session() {
 }
 
 #[test]
-fn requests_are_not_logged_by_default() {
+fn session_in_the_path_is_not_logged() {
+    let server = own(&["--log", "debug"]);
+    let address = server.address();
+    let session = farm::begin(address, "a cow");
+    let upload_id = session.upload_id();
+    for path in [
+        format!("{UPLOADS}/upload_id={upload_id}"),
+        format!("/nowhere/{upload_id}"),
+        format!("/farm/v1/animals/{upload_id}"),
+    ] {
+        for http_method in ["GET", "PUT"] {
+            exchange(
+                address,
+                &Request::new(http_method, path.as_str()).body("a cow"),
+            );
+        }
+    }
+    line(&server, &["path=\"/nowhere/..\"", "http_method=PUT"]);
+    assert!(!server.stderr().contains(upload_id), "{}", server.stderr());
+}
+
+#[test]
+fn requests_are_logged_by_default_and_can_be_left_out() {
     let server = own(&[]);
     exchange(server.address(), &Request::new("GET", ANIMALS)).expect(200);
-    let upload = Request::new("POST", format!("{UPLOADS}?uploadType=media"));
-    exchange(server.address(), &upload.body("a cow"));
-    assert!(!server.stderr().contains("answered"));
+    line(&server, &["answered", "method=\"farm.animals.list\""]);
+
+    let quiet = "warn,windlass=info,windlass_server::service=warn";
+    let mut server = own(&["--log", quiet]);
+    exchange(server.address(), &Request::new("GET", ANIMALS)).expect(200);
+    line(&server, &["serving farm v1"]);
+    assert!(server.terminate().success());
+    let log = server.stderr();
+    // The end is logged after all that was answered.
+    assert!(
+        log.contains("stopped") && !log.contains("answered"),
+        "{log}"
+    );
 }
