@@ -39,6 +39,8 @@ class Album(Server):
 
     def __init__(self, binary, folder):
         self.service_port = free_port()
+        self.log_path = os.path.join(folder, "log")
+        self.log = open(self.log_path, "wb")
         self.key = os.path.join(folder, "backends.key")
         with open(self.key, "w", encoding="ascii") as file:
             file.write(base64.b64encode(secrets.token_bytes(32)).decode())
@@ -49,6 +51,10 @@ class Album(Server):
         with open(description, "w", encoding="utf-8") as file:
             file.write(text.replace(":9000/", f":{self.service_port}/"))
         super().__init__(binary, "--api", description, backends_secret_file=self.key)
+
+    def says(self, text):
+        with open(self.log_path, encoding="utf-8") as log:
+            return text in log.read()
 
     def start_service(self):
         command = [sys.executable, os.path.join(EXAMPLE, "service.py"), str(self.service_port), self.url, self.key]
@@ -159,6 +165,10 @@ def late_service(server, service):
     photos = service.photos()
     photo = photos.insert(body={"album": album}, media_body=upload(photo_file())).execute()["id"]
     refused(photos.like(photoId=photo).execute, 503, "service behind album.photos.like")
+    # An attempt that a kill interrupts is not repeated for minutes: another process could still be at it.
+    # The line is written a moment before the record of the failure; the next attempt comes after 5 s.
+    await_that(lambda: server.says("an event was not delivered"))
+    time.sleep(1.5)
     server.kill()
     server.start()
     process = server.start_service()

@@ -159,7 +159,7 @@ pub(crate) struct ServeArgs {
     /// The log level (off, error, warn, info, debug or trace) or a `tracing` filter
     ///
     /// By default, starts, stops and problems are logged, and a line for each request. Without the
-    /// lines of requests: warn,windlass=info,windlass_server::service=warn.
+    /// lines of requests: `warn,windlass=info,windlass_server::service=warn`.
     #[arg(long, value_name = "LEVEL|FILTER")]
     log: Option<String>,
 

@@ -385,14 +385,12 @@ pub(super) async fn run_cancel(args: CancelArgs) -> Result<Code, Error> {
     super::print_warnings();
     let journal = open(&args.journal)?;
     let target = match args.target {
-        Some(target) => target,
-        None => match only(&journal)? {
-            Some(target) => target,
-            None => {
-                output::note("there is no unfinished upload");
-                return Ok(Code::Success);
-            }
-        },
+        Some(target) => Some(target),
+        None => only(&journal)?,
+    };
+    let Some(target) = target else {
+        output::note("there is no unfinished upload");
+        return Ok(Code::Success);
     };
     if args.forget {
         return forget(&journal, &target);

@@ -491,7 +491,7 @@ impl Error {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Settings(error) => error.hint(),
-            Self::Api(error) => error.hint().map(str::to_owned),
+            Self::Api(error) => Some(error.hint().to_owned()),
             Self::Acme(error) => error.hint().map(str::to_owned),
             Self::Certificate(error) => error.hint().map(str::to_owned),
             Self::ClientTrust(error) => error.hint().map(str::to_owned),

@@ -83,20 +83,20 @@ pub(crate) enum ApiError {
 
 impl ApiError {
     /// Returns a hint for the user.
-    pub(crate) fn hint(&self) -> Option<&'static str> {
+    pub(crate) fn hint(&self) -> &'static str {
         match self {
-            Self::Twice { first, second, .. } if first == second => Some("give it once"),
-            Self::Twice { .. } | Self::Conflict(_) => Some(
-                "give the APIs hosts of their own: `--api FILE@HOST`, or `FILE@HOST` in the key apis",
-            ),
-            Self::NoBackendSecret { .. } => Some(
-                "`openssl rand -base64 32 > backends.key` makes one, and backends.secret_file names its file",
-            ),
-            Self::Unreadable { .. } => Some("the file must exist and be readable"),
-            Self::Toml(_) | Self::Description { .. } => {
-                Some("`windlass discovery FILE --check` tells all that is wrong with it")
+            Self::Twice { first, second, .. } if first == second => "give it once",
+            Self::Twice { .. } | Self::Conflict(_) => {
+                "give the APIs hosts of their own: `--api FILE@HOST`, or `FILE@HOST` in the key apis"
             }
-            Self::NotServed { .. } => Some("--api NAME serves it, or the key apis"),
+            Self::NoBackendSecret { .. } => {
+                "`openssl rand -base64 32 > backends.key` makes one, and backends.secret_file names its file"
+            }
+            Self::Unreadable { .. } => "the file must exist and be readable",
+            Self::Toml(_) | Self::Description { .. } => {
+                "`windlass discovery FILE --check` tells all that is wrong with it"
+            }
+            Self::NotServed { .. } => "--api NAME serves it, or the key apis",
         }
     }
 }
