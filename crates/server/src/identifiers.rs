@@ -51,13 +51,13 @@ pub(crate) fn without_upload_ids(text: &str) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8_lossy(&shown).into_owned())
 }
 
-/// Whether a word has the characters of an `upload_id` somewhere. It begins with the milliseconds since
-/// 1970 in 48 bits: the first byte is 1 from 2004 to 2039, and 2 until 2074, so the first characters are an `A`
-/// and one from `Q` to `v`. Digests in hexadecimal digits have none.
+/// Whether a word may have an `upload_id` in it: it is as long, and has letters of both cases, which an
+/// `upload_id` is without once in ten million times. Digests in hexadecimal digits have letters of one.
 fn has_upload_id(word: &[u8]) -> bool {
     const LEN: usize = (TIMESTAMP_LEN + SECRET_LEN) * 4 / 3;
-    word.windows(LEN)
-        .any(|window| window[0] == b'A' && matches!(window[1], b'Q'..=b'Z' | b'a'..=b'v'))
+    word.len() >= LEN
+        && word.iter().any(u8::is_ascii_uppercase)
+        && word.iter().any(u8::is_ascii_lowercase)
 }
 
 /// Returns a new media id for the vault. Its first bytes are random, since they name the directory.
