@@ -8,7 +8,7 @@ mod client;
 mod sign;
 
 use std::fmt;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -485,9 +485,24 @@ fn parse_url(text: &str) -> Result<Url, NotAUrl> {
     }
 }
 
+/// Error for a text that is not a duration.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("a duration is written 90s, 10m or 2h")]
+pub(crate) struct NotADuration;
+
+/// Error for a text that is not a number from 1.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("a whole number is needed, at least 1")]
+pub(crate) struct NotACount;
+
 /// Parses a duration such as `90s` or `5m`.
-fn parse_duration(text: &str) -> Result<Duration, humantime::DurationError> {
-    humantime::parse_duration(text)
+fn parse_duration(text: &str) -> Result<Duration, NotADuration> {
+    humantime::parse_duration(text).map_err(|_| NotADuration)
+}
+
+/// Parses a number from 1.
+fn parse_count(text: &str) -> Result<NonZeroUsize, NotACount> {
+    text.parse().map_err(|_| NotACount)
 }
 
 #[cfg(test)]

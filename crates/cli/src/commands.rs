@@ -208,7 +208,7 @@ impl Error {
             Self::PlaceholderOfStdin | Self::NoSize { .. } => {
                 "give the text itself, or upload from a file; {{ and }} are braces themselves"
             }
-            Self::StdinTwice => "`-` may be one of the sources",
+            Self::StdinTwice => "leave out one `-`",
             Self::ChunkOfStdin => "without --chunk-size the chunks have the size that fits",
             Self::MetadataFile { .. } => "--metadata @FILE reads the JSON from a file",
             Self::IdentityFile { .. } => {

@@ -155,7 +155,9 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
     let causes = std::iter::successors(error.source(), |cause: &&dyn Error| (*cause).source());
     causes.fold(error.to_string(), |line, cause| {
         let text = cause.to_string();
-        if cause.source().is_some() && LAYERS.contains(&&*text) {
+        let is_layer = cause.source().is_some() && LAYERS.contains(&&*text);
+        // Some errors say what their cause says.
+        if is_layer || line.ends_with(&text) {
             line
         } else {
             format!("{line}: {text}")

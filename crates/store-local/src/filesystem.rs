@@ -234,9 +234,12 @@ pub(crate) fn entries(path: &Path) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Returns whether a file or directory exists.
+/// Returns whether a file or directory exists. Nothing exists below a file.
 pub(crate) fn exists(path: &Path) -> io::Result<bool> {
-    path.try_exists()
+    match path.try_exists() {
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
+        exists => exists,
+    }
 }
 
 /// Returns the length of a file, or 0 if it does not exist.

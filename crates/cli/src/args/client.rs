@@ -12,7 +12,7 @@ use glob::Pattern;
 use url::Url;
 use windlass_client::{ChunkSize, HttpMethod, UploadType};
 
-use super::{Rate, Target, parse_duration, parse_url};
+use super::{Rate, Target, parse_count, parse_duration, parse_url};
 use crate::exit;
 use crate::output::escaped;
 
@@ -71,7 +71,7 @@ pub(crate) struct TransferArgs {
     /// The number of uploads at once [default: 8, of these 3 of more than 5 MiB]
     ///
     /// Small files wait mostly for the server, so several go at once; large ones share the line.
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     pub(crate) concurrency: Option<NonZeroUsize>,
 
     /// The limit in bytes per second for all uploads together: 256K, 10MB/s
@@ -209,7 +209,7 @@ pub(crate) struct DirectoryArgs {
     pub(crate) exclude: Vec<Pattern>,
 
     /// Of a directory, go so many levels down; 1 is the files in the directory itself [default: all]
-    #[arg(long, value_name = "COUNT", requires = "recursive")]
+    #[arg(long, value_name = "COUNT", value_parser = parse_count, requires = "recursive")]
     pub(crate) max_depth: Option<NonZeroUsize>,
 }
 

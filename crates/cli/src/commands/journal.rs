@@ -439,7 +439,7 @@ pub(super) fn list(found: &Unfinished) {
 /// Describes the outcome. In each case the server no longer has the upload.
 fn outcome(what: &str, status: &Status) -> String {
     match status {
-        Status::Lost => format!("the server no longer knows {what}"),
+        Status::Lost => format!("the server does not know {what} any more"),
         _ => format!("{what} is cancelled"),
     }
 }

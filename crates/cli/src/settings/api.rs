@@ -41,14 +41,12 @@ impl UnknownApi {
     pub(crate) fn hint(&self) -> Option<String> {
         let likeness = |name: &str| strsim::damerau_levenshtein(name, &self.name);
         let nearest = windlass_apis::names().min_by_key(|name| likeness(name));
-        match nearest.filter(|name| likeness(name) <= 2) {
-            Some(nearest) => Some(format!("did you mean `{nearest}`?")),
-            None if Path::new(&self.name).is_file() => Some(
-                "a description in the short form is called *.toml, a discovery document *.json"
-                    .to_owned(),
-            ),
-            None => None,
+        let nearest = nearest.filter(|name| likeness(name) <= 2);
+        if Path::new(&self.name).is_file() {
+            let forms = "call a description in the short form *.toml, a discovery document *.json";
+            return Some(forms.to_owned());
         }
+        Some(format!("did you mean `{}`?", nearest?))
     }
 }
 

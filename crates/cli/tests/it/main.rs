@@ -37,6 +37,7 @@ mod index_page;
 mod kill;
 mod log;
 mod memory;
+mod messages;
 mod metrics;
 mod multipart;
 mod nonsense;

@@ -183,8 +183,9 @@ impl CertificateError {
     /// Returns a hint for the user.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Unreadable { source, .. } => (source.kind() == io::ErrorKind::PermissionDenied)
-                .then_some("the user that the server runs as must be able to read it"),
+            Self::Unreadable { .. } => Some(
+                "the file must exist, and the user that the server runs as must be able to read it",
+            ),
             Self::NoCertificate { .. } => Some(
                 "a certificate begins with `-----BEGIN CERTIFICATE-----`; from DER it is made by \
                  `openssl x509 -inform der -in FILE`",

@@ -123,6 +123,6 @@ fn unknown_session_is_not_reported_as_cancelled() {
         uploads(farm())
     );
     let ran = client_dir.run(&["cancel", &session]).expect(0);
-    ran.says("the server no longer knows the session");
+    ran.says("the server does not know the session any more");
     assert!(!ran.stderr.contains("cancelled"), "{}", ran.stderr);
 }

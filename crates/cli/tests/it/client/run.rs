@@ -76,6 +76,8 @@ impl ClientDir {
             .current_dir(self.0.path())
             .env_remove("WINDLASS_TOKEN")
             .env_remove("WINDLASS_JOURNAL")
+            .env_remove("COLUMNS")
+            .env_remove("CLICOLOR_FORCE")
             .env("XDG_STATE_HOME", self.path("state"))
             .stdin(Stdio::null());
         command
