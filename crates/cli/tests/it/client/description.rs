@@ -172,8 +172,14 @@ fn check_prints_all_findings_and_fails_for_errors_only() {
         .expect(0);
     let path = "resources.animals.methods.replace.mediaUpload";
     let odd = "there is no `maxSize`, so media of any size is taken";
-    assert_eq!(ran.stdout, format!("warning: {path}: {odd}\n"));
-    assert_eq!(ran.stderr, "no errors, 1 warning\n");
+    let unanswered = "it will be answered 501: nothing implements it without a `backend`";
+    let thumbnails = "houses.rooms.cages.animals.pictures.thumbnails.replaceAllOfThem";
+    let expected = format!(
+        "warning: {path}: {odd}\nwarning: methods.zoo.ping: {unanswered}\n\
+         warning: methods.zoo.{thumbnails}: {unanswered}\n"
+    );
+    assert_eq!(ran.stdout, expected);
+    assert_eq!(ran.stderr, "no errors, 3 warnings\n");
     let ran = client_dir.run(&["discovery", "farm", "--check"]).expect(0);
     assert_eq!(
         (ran.stdout.as_str(), ran.stderr.as_str()),
