@@ -16,7 +16,7 @@ use crate::source::{Media, SourceError};
 /// They are one range of the media, the *covered* range. It begins at the first byte, or, if an
 /// earlier call began the upload, at the offset that was committed when this call began. If a request
 /// begins beyond the end of the range, because bytes that the earlier call had sent were committed
-/// meanwhile, the range starts afresh there. The bytes before it are read again at the end.
+/// meanwhile (they were on their way when this call queried the offset), the range starts afresh there. The bytes before it are read again at the end.
 ///
 /// The body of the current request has a clone, which shares the state.
 #[derive(Debug, Clone, Default)]

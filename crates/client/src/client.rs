@@ -187,7 +187,8 @@ impl Client {
     }
 
     /// Queries the state of a session. The query does not interrupt an upload that is running in
-    /// the session.
+    /// the session. If the server has committed all bytes and was interrupted before it finished the upload, the
+    /// query finishes it.
     ///
     /// # Errors
     ///

@@ -217,8 +217,8 @@ impl Run<'_> {
                 Err(AttemptError::Transient { error, retry_after }) => (error, retry_after),
             };
             let received = self.partial.received();
-            // Where an attempt from the first byte on breaks off is chance. It is progress only beyond the
-            // furthest byte so far.
+            // An attempt that starts at the first byte again may break off anywhere, so only bytes beyond
+            // the furthest one so far are progress.
             if received > furthest || self.continues && received > before {
                 backoff.reset();
             }
@@ -362,8 +362,8 @@ impl Run<'_> {
         }
     }
 
-    /// Checks that no bytes are missing after a body whose head states that it ends at offset `end` of the
-    /// media. A server may send fewer bytes than requested, and fewer than it states; a retry then requests the
+    /// Checks at the end of a body that no bytes are missing. `end` is the offset at which it ends according
+    /// to the response's head. A server may send fewer bytes than requested, and fewer than it states; a retry then requests the
     /// rest.
     fn check_complete(&self, end: Option<u64>) -> Result<(), AttemptError> {
         let received = self.partial.received();

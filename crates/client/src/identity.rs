@@ -23,7 +23,7 @@ pub enum InvalidIdentity {
     #[error("there is no certificate in PEM")]
     NoCertificate,
     /// There is no private key, or it is encrypted.
-    #[error("there is no private key in PEM that is not encrypted")]
+    #[error("there is no unencrypted private key in PEM")]
     NoKey,
     /// The text is not PEM throughout.
     #[error("the certificate or its key is damaged: it is not PEM throughout")]
@@ -56,7 +56,8 @@ impl ClientIdentity {
         Ok(Self(Arc::new(certified)))
     }
 
-    /// Returns what presents the certificate to every server that asks for one.
+    /// Returns a resolver that always presents the certificate. The transport uses it for permitted origins
+    /// alone.
     pub(crate) fn resolver(&self) -> Arc<SingleCertAndKey> {
         Arc::new(SingleCertAndKey::from(Arc::clone(&self.0)))
     }
@@ -98,7 +99,7 @@ mod tests {
         let cut = &key[..key.len() - 30];
         for (chain, secret, said) in [
             ("", key.as_str(), "no certificate"),
-            (&certificate, "", "no private key"),
+            (&certificate, "", "no unencrypted private key"),
             (&certificate, cut, "damaged"),
             (&certificate, &other, "cannot be used with this key"),
         ] {

@@ -238,7 +238,9 @@ impl<'a> UploadDriver<'a> {
             Err(
                 fatal @ (TransportError::Untrusted { .. }
                 | TransportError::NotTls { .. }
-                | TransportError::CertificateRefused { .. }),
+                | TransportError::CertificateRefused { .. }
+                // The server has answered, and would answer the same again.
+                | TransportError::ReplyTooLong { .. }),
             ) => Err(fatal.into()),
             Err(last_error) => {
                 tracing::debug!(error = %last_error, "a request broke");

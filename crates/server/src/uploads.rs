@@ -41,8 +41,8 @@
 //!   other request of this process can take a lease. A request that holds both is the *writer* of
 //!   the session. A `MediaWriter` is something else: it writes the bytes of one media to the vault.
 //! - The newest request that needs the lease wins. It *takes over* the session: it asks the writer to
-//!   stop and waits for the guard. A query needs no lease, unless all bytes are committed and a query
-//!   of its dialect then finishes the upload. The older request is *superseded*: it
+//!   stop and waits for the guard. A query needs no lease, except in a dialect in which a query
+//!   finishes an upload whose bytes are all committed. The older request is *superseded*: it
 //!   commits the bytes that it has received, except those of an incomplete gzip body, and releases
 //!   the guard. An older request that has not got the guard yet gives up waiting for it.
 //! - A request is *fenced* if the ledger refuses its change of a session, because its epoch is not
@@ -58,7 +58,7 @@
 //!   of a request. Small media is handed out instead, for the ledger.
 //! - *Garbage* is media that the ledger has released and lists for deletion.
 //! - The *sweep* is a background task that deletes expired sessions, garbage, and media in the vault
-//!   that the ledger has never named, a day after its last write. Another task finishes uploads that
+//!   that the ledger does not name, a day after its last write. Another task finishes uploads that
 //!   a crash or an error left in the state *finishing*.
 //! - A server *drains* when it stops. It refuses new work from then on (`is_draining`). After half
 //!   of the drain time it also tells running uploads to commit their bytes and end (`drain_now`).

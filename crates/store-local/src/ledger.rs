@@ -32,8 +32,9 @@
 //! * **Fault**: a failure after which nothing is promised about the database, such as a failed
 //!   sync. The first fault is recorded ([`FailStop`]). From then on every call fails with
 //!   [`LedgerError::Fault`]. Lack of space, a lock that another connection holds, and an unreadable
-//!   row are no faults. (An exhausted quota is one: SQLite does not tell it from other I/O errors.) If [`Ledger::space`] cannot measure the file system, that is not recorded,
-//!   either: only that call returns [`LedgerError::Fault`].
+//!   row are no faults. A file system that [`Ledger::space`] cannot measure is not recorded as a
+//!   fault, although that call returns [`LedgerError::Fault`]. An exhausted quota is a fault: SQLite does
+//!   not tell it from other I/O errors.
 //! * **Stopped file system**: one that could not write its own journal and has shut down. From then
 //!   on it refuses all changes, but a sync may still succeed, although the bytes are lost. So the
 //!   writer asks the file systems of ledger and vault whether they have stopped, before and after

@@ -22,6 +22,7 @@ mod contract;
 mod cors;
 mod credentials;
 mod cut;
+mod descriptions_of_the_docs;
 mod discovery;
 mod download;
 mod error_object;

@@ -80,7 +80,8 @@ impl HttpTransport {
         let identified = identity.map(|identity| {
             let mut tls = tls.clone();
             tls.client_auth_cert_resolver = identity.resolver();
-            // Of its own: a TLS session that began with the certificate must not go on without it.
+            // A cache of its own: connections without the certificate must not resume a TLS session that
+            // was opened with it.
             tls.resumption = Resumption::default();
             Connections::new(timeouts, tls)
         });

@@ -213,8 +213,8 @@ fn observed(
         Some(limit) => limited(stream, limit),
         None => stream,
     };
-    // A piece of the media may be all of it. It counts when it is taken from the stream, so it is split
-    // as the connection takes it.
+    // Bytes are counted when they are taken from the stream. A piece may be the whole media, so it is
+    // split. Otherwise all of it would count as sent at once.
     stream
         .flat_map(|bytes| iter(slices(bytes, MAX_SLICE)))
         .inspect(move |bytes| {

@@ -241,9 +241,9 @@ impl Append {
         }
         let stop = match stop {
             // After a failed write the file may lack bytes, and a later sync may succeed without
-            // them (docs/durability.md, fail-stop). So nothing is synced or committed but the
-            // checkpoint that runs already: its bytes were
-            // written without an error before it began. A full disk is no such fault: the vault
+            // them (docs/durability.md, fail-stop). So nothing more is synced or committed. Only the
+            // checkpoint that is running already may end: its bytes were written without an error
+            // before it began. A full disk is no such fault: the vault
             // states how many bytes it has written.
             Stop::Storage(error) if !is_full(&error) => {
                 let running = self.offset_committer.join().await;
@@ -332,9 +332,9 @@ impl Append {
     }
 
     /// Whether a checkpoint would have bytes to commit: bytes that were accepted since the last
-    /// checkpoint was scheduled, or those of a running write whose checkpoint has not begun. It begins
-    /// when somebody awaits that write; while the client pauses, only [`checkpoint`](Self::checkpoint)
-    /// awaits it.
+    /// checkpoint was scheduled, or those of a running write whose checkpoint has not begun. The checkpoint
+    /// of a write begins when that write is awaited, and while the client pauses only
+    /// [`checkpoint`](Self::checkpoint) does that.
     fn needs_checkpoint(&self) -> bool {
         let is_new =
             self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_progress();

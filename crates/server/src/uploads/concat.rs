@@ -71,7 +71,7 @@ struct Made {
 }
 
 impl Made {
-    /// Whether it is the media of its only source.
+    /// Whether the media of the only source is used itself, without a copy.
     fn is_shared(&self) -> bool {
         self.sources.contains(&self.at)
     }
@@ -102,7 +102,7 @@ impl<'a> Concat<'a> {
         let error = loop {
             attempt += 1;
             let asked = wanted.media();
-            // An error that media is lost is kept. It is returned if the handler names the same media
+            // That media is lost is remembered. The error is returned if the handler names the same media
             // again.
             let media_lost = match self.attempt(&mut made, wanted).await {
                 Ok(reply) => {
@@ -204,7 +204,7 @@ impl<'a> Concat<'a> {
         })
     }
 
-    /// Reads sources that are small media together.
+    /// Reads all sources and joins their bytes, which together are small media.
     async fn read(&self, sources: &[Media]) -> Result<Bytes, Error> {
         let lookup = StoreReader::new(&self.server.store_handles, &namespace::ROOT);
         let mut all = BytesMut::new();

@@ -229,8 +229,8 @@ fn audited_id(body: Option<&Content>) -> Option<String> {
 ///
 /// # Errors
 /// The handler's, which may not find a source any more. [`Error::Crowded`] if the call needs no media
-/// any more: other calls have changed what it does. The client repeats it, and is then answered without
-/// media.
+/// any more, because other calls have changed what it does: the error has the client repeat it, and the
+/// repetition is answered without media.
 pub(super) async fn concatenation(
     server: &ServerState,
     start_request: &StartRequest,

@@ -258,8 +258,8 @@ fn already_cancelled(error: Error) -> Error {
     }
 }
 
-/// How long after its expiry a session in the state *finishing* is still finished after errors that may
-/// pass, such as a lack of space: all of its bytes are acknowledged.
+/// For this long after its expiry the server keeps trying to finish a session in the state *finishing* that
+/// meets temporary errors, such as a lack of space: all of its bytes are acknowledged.
 const FINISH_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Finishes a session that was left in the state *finishing*, for example by a crash. Ends it as

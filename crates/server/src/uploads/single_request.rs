@@ -1,5 +1,5 @@
 //! Uploads of one request: simple, multipart, and embedded in JSON. They have no session, so the
-//! client must repeat the whole request if it breaks. No request follows their start request.
+//! client must repeat the whole request if it breaks. Their start request is their only request.
 
 use std::sync::Arc;
 

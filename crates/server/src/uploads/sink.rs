@@ -280,10 +280,10 @@ impl MediaSink {
     ///
     /// With `wants_progress`, the progress after this write is returned
     ///
-    /// * by this call, if the bytes are unpooled;
-    /// * by the next call of `write` or [`MediaSink::await_write`], if they are pooled: the write goes on in
-    ///   its task, and this call returns the progress of the write before it, if that is still owed;
-    /// * by this call, if the buffer is empty: all accepted bytes are written already.
+    /// * if the buffer is empty: by this call, since all accepted bytes are written already;
+    /// * if its bytes are unpooled: by this call;
+    /// * if they are pooled: by the next call of `write` or [`MediaSink::await_write`], since the write goes
+    ///   on in its task. This call returns the progress of the write before it, if that is still owed.
     ///
     /// A [flush](MediaSink::flush_and_sync) does not return the progress of a write separately: its own
     /// covers those bytes.
@@ -320,7 +320,7 @@ impl MediaSink {
         let offset = from.offset;
         // A task, so that the next bytes are read while these are written. The sink waits for it
         // before its next write, flush or delete. A checkpoint may sync meanwhile. If the sink is
-        // dropped first, `Vault::reopen` keeps the late write from the bytes of the next writer.
+        // dropped first, `Vault::reopen` waits for the late write, so that it cannot overwrite the bytes of the next writer.
         let write = async move { write_out(&*media.media_writer, offset, slices).await };
         self.running_write = Some(Box::new(RunningWrite {
             task: tokio::spawn(write),

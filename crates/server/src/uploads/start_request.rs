@@ -116,7 +116,7 @@ impl UploadHead<'_> {
             .or_else(|| types_in_metadata(metadata).next().map(str::to_owned))
             .unwrap_or_else(|| "application/octet-stream".to_owned());
         self.check_type(&content_type)?;
-        // Some APIs take the type of the metadata instead.
+        // Some APIs use the media type that the metadata states.
         self.check_link_type(&content_type)?;
         for stated in types_in_metadata(metadata) {
             self.check_link_type(stated)?;
@@ -355,8 +355,8 @@ impl StartRequest {
 }
 
 /// Returns the conditional headers with their values, by name. Bytes that are not UTF-8 are replaced,
-/// as where the conditions are evaluated: a tag with such bytes is not one of this server's. A value
-/// is never left out, because the upload would then be unconditional.
+/// as the evaluation of conditions does as well. That is harmless, because no tag of this server has such
+/// bytes. A value is never left out, because the upload would then be unconditional.
 fn conditions(headers: &HeaderMap) -> Vec<(String, String)> {
     let names = [
         IF_MATCH,

@@ -237,7 +237,7 @@ impl BufferPool {
         }))
     }
 
-    /// Returns empty memory of one to four segments; the fewer segments are free, the fewer. `None`
+    /// Returns empty memory of one to four segments, fewer if few are free. `None`
     /// if none is free. For [`Priority::Low`] also `None` if less than a quarter of all segments is
     /// free.
     pub(crate) fn acquire(&self, priority: Priority) -> Option<PooledMemory> {

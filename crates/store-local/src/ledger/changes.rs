@@ -114,17 +114,16 @@ impl Change {
     /// Returns whether the change may use space that the reserve gives up for `purpose`.
     ///
     /// A change whose own purpose is `MakeSpace` may also use the space that is given up for
-    /// `Finish`, but not the other way round.
+    /// `Uploads`, but not the other way round.
     pub(super) fn may_use_reserve(&self, purpose: Purpose) -> bool {
-        // Purposes are ordered: `Finish` is less than `MakeSpace`.
+        // Purposes are ordered: `Uploads` is less than `MakeSpace`.
         self.purpose().is_some_and(|own| own >= purpose)
     }
 
     /// Returns the purpose for which the change may use the reserve, or `None` if it must not.
     ///
     /// The reserve is for changes that free space, for commits of offsets that bring no small media,
-    /// and for finishes, whatever they write: an upload has only one finish, and this change is all
-    /// that it still lacks.
+    /// and for finishes, whatever they write: all bytes are there, and only this one change is missing.
     /// All other changes would only use it up.
     pub(super) fn purpose(&self) -> Option<Purpose> {
         match self {

@@ -48,8 +48,8 @@ pub(super) struct WriterShared {
 pub(super) struct Committer {
     checkpointer: Checkpointer,
     connection: Connection,
-    /// The database file, which the checkpoint thread syncs. It is closed last. Only a read
-    /// that outlasts the wait at closing may still have a connection open: see [`Committer::close`].
+    /// The database file, which the checkpoint thread syncs. It is closed after all
+    /// connections, except that of a read that is still running when [`Committer::close`] stops waiting.
     database_file: Option<Arc<File>>,
     wal: Wal,
     shared: WriterShared,

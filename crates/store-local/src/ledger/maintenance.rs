@@ -325,8 +325,9 @@ impl Repair {
             Err(ChangeError::Sqlite(error)) => return Err(error),
         }
         // A repair may make hundreds of thousands of commits. Without checkpoints the WAL would hold
-        // the pages of all of them. No other connection has a read transaction now, so the checkpoint
-        // is complete, and the next commit restarts the WAL.
+        // the pages of all of them. Unless another process verifies the ledger at the same time, no other
+        // connection has a read transaction, so the checkpoint is complete and the next commit
+        // restarts the WAL.
         if self.wal.is_checkpoint_due() {
             self.wal.checkpoint(&self.connection)?;
         }

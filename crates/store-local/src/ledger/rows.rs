@@ -247,7 +247,7 @@ fn unknown_number(column: &str, number: i64) -> rusqlite::Error {
 
 /// The unwritten epochs: they are in force and not yet in the database.
 ///
-/// All holders of leases run in this process and end with it. So a lease need not survive a crash,
+/// This ledger is locked by one process, so all holders of leases run in it and end with it. So a lease need not survive a crash,
 /// and costs no commit: its epoch is kept in memory until the next change of the session writes it
 /// into the row.
 ///

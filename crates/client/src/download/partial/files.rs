@@ -158,8 +158,7 @@ impl Files {
             && is_at(&file, &self.sidecar)?
             && file.metadata()?.len() == content.len() as u64
         {
-            // A file system may leave a file empty that was renamed and not synced before a power
-            // failure. A file that is overwritten has its old or its new content.
+            // After a power failure a renamed file that was not synced may be empty. A file that is overwritten has its old or its new content.
             file.write_all_at(&content, 0)?;
             return Ok(file);
         }
