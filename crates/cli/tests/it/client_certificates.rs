@@ -419,7 +419,11 @@ fn certificate_of_the_client_that_cannot_be_used_is_an_error_before_anything_is_
             3,
             "cannot read nowhere.pem",
         ),
-        (&["--client-cert", root], 2, "no unencrypted private key in PEM"),
+        (
+            &["--client-cert", root],
+            2,
+            "no unencrypted private key in PEM",
+        ),
         (&["--client-key", root], 2, "without its certificate"),
     ] {
         let upload = [&["upload", "windlass.toml", &url, "--no-journal"], flags].concat();
