@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 use windlass_proto::transfer::{ChunkSize, Chunking, RetryPolicy};
@@ -348,4 +349,41 @@ pub struct Uploaded {
     pub verified: Verified,
     /// Number of times that the server lost the session and the upload restarted in a new one.
     pub restarts: u32,
+}
+
+impl Uploaded {
+    /// Returns the resource as a type of the application.
+    ///
+    /// # Errors
+    /// The reply is not JSON, or not that of the type.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        T::deserialize(self.resource.as_ref().unwrap_or(&Value::Null))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn resource_becomes_a_type_of_the_application() {
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Photo {
+            id: String,
+        }
+        let mut uploaded = Uploaded {
+            resource: Some(json!({"id": "1", "size": "3"})),
+            upload_type: UploadType::Media,
+            size: 3,
+            verified: Verified::default(),
+            restarts: 0,
+        };
+        let photo: Photo = uploaded.json().expect("it is a photo");
+        assert_eq!(photo.id, "1");
+        assert!(uploaded.json::<Vec<u8>>().is_err());
+        uploaded.resource = None;
+        assert!(uploaded.json::<Photo>().is_err());
+    }
 }

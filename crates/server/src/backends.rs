@@ -30,9 +30,10 @@ use windlass_store::{Resource, Timestamp};
 
 use crate::default_handler::Target;
 use crate::handler::{
-    Answer, ApiHandler, Call, Content, Deliver, Delivery, DeliveryPolicy, Embedded, Failure,
-    OutboxEvent, Outcome, Rejection, Uploaded,
+    Answer, ApiHandler, Call, Deliver, Delivery, DeliveryPolicy, Embedded, Failure, OutboxEvent,
+    Outcome, Rejection, Uploaded,
 };
+use crate::on_uploaded;
 use crate::outbound::{Outbound, OutboundAddresses, OutboundError, OutboundLimits};
 
 /// Time in which a backend must have answered. Its caller waits for it.
@@ -323,10 +324,7 @@ impl WithBackends {
         let Some(url) = settings.and_then(|it| it.on_finished.as_deref()) else {
             return;
         };
-        let resource = match &answer.body {
-            Some(Content::Json(resource)) => Value::Object(resource.clone()),
-            _ => Value::Null,
-        };
+        let resource = on_uploaded::resource(answer.body.as_ref());
         let payload = json!({
             "url": url,
             "event": {

@@ -20,6 +20,7 @@ use crate::cors::CorsPolicy;
 use crate::default_handler::{DefaultHandler, unanswered_methods, with_digests};
 use crate::handler::{ApiHandler, Deliver};
 use crate::host::Host;
+use crate::on_uploaded::{self, UploadCallback, UploadedResource};
 
 /// An API and its handler.
 pub struct ServedApi {
@@ -34,6 +35,8 @@ pub struct ServedApi {
     /// The origins whose pages may call it from a browser. `None`, the default: those of
     /// [`Settings::cors`](crate::Settings::cors).
     pub cors: Option<CorsPolicy>,
+    /// What the application does after an upload; see [`ServedApi::on_uploaded`]. Default: nothing.
+    pub on_uploaded: Option<Arc<UploadCallback>>,
 }
 
 impl ServedApi {
@@ -44,6 +47,7 @@ impl ServedApi {
             handler,
             host: None,
             cors: None,
+            on_uploaded: None,
         }
     }
 
@@ -58,6 +62,30 @@ impl ServedApi {
     pub fn with_backends(self, backends: Arc<Backends>) -> Self {
         Self {
             handler: Arc::new(WithBackends::new(self.handler, backends)),
+            ..self
+        }
+    }
+
+    /// The same API, which calls the application after each upload that has become a resource.
+    ///
+    /// The event is committed together with the resource, so no crash loses it. The callback is called
+    /// until it returns `Ok`: at once, and after an error in 1, 2, 4 minutes and so on up to 4 hours, for
+    /// three days. That is at least once: what must not happen twice is remembered by
+    /// [`UploadedResource::id`]. At most four run at the same time. The last one given counts. If the same
+    /// API is served on several hosts, the callback of the first gets the events of all.
+    ///
+    /// # Cancel safety
+    /// The callback's future is dropped when the server stops, or after 30 minutes. It is then called again.
+    #[must_use]
+    pub fn on_uploaded<F, Done, E>(self, callback: F) -> Self
+    where
+        F: Fn(UploadedResource) -> Done + Send + Sync + 'static,
+        Done: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let callback = UploadCallback::new(&self.api, callback);
+        Self {
+            on_uploaded: Some(Arc::new(callback)),
             ..self
         }
     }
@@ -208,7 +236,10 @@ impl Registry {
     pub(crate) fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {
         let own = self.deliveries.iter().cloned();
         let of_handlers = self.served().flat_map(|served| served.handler.deliveries());
-        own.chain(of_handlers).collect()
+        let callbacks = self.served().filter_map(|it| it.on_uploaded.as_ref());
+        own.chain(of_handlers)
+            .chain(on_uploaded::deliveries(callbacks))
+            .collect()
     }
 
     /// All APIs: those without a host, then those of each host.

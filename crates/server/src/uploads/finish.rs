@@ -174,7 +174,13 @@ pub(super) async fn try_finish(
     let link = start_request.link.as_ref();
     link_uses::check_unused(&*server.stores.ledger, link).await?;
     let media = uploaded(server, finished);
+    let record = media.media.clone();
     let mut answer = handler::run(handler, &call, Some(media)).await?;
+    if let Some(callback) = &parts.served_api.on_uploaded {
+        let body = answer.body.as_ref();
+        let event = callback.event(&call.method.id, call.principal, body, record);
+        answer.events.push(event);
+    }
     Failpoint::HandlerAnswered.reach();
     let body = answer.body.take();
     let status = status(server, start_request, session_ref)?;

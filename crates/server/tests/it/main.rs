@@ -18,6 +18,7 @@ mod lives;
 mod masked;
 mod metrics;
 mod model;
+mod on_uploaded;
 mod outages;
 mod outbox;
 mod owners;

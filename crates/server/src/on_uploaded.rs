@@ -1,0 +1,196 @@
+//! Work of the application after an upload has become a resource.
+//!
+//! The event is committed with the resource, so that no crash loses it, and the outbox calls the
+//! application until it has succeeded: at least once.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use windlass_discovery::Api;
+use windlass_store::Media;
+
+use crate::context::Principal;
+use crate::handler::{
+    Content, Deliver, Delivery, Failure, MediaSource, OutboxEvent, Outcome, Rejection,
+};
+
+/// Beginning of the names of topics.
+const TOPIC: &str = "uploaded.";
+
+/// Maximum length of the name of a topic in bytes.
+const MAX_TOPIC: usize = 64;
+
+/// Maximum length in bytes of a resource in an event. An event has room for more, and metadata may be
+/// longer than that.
+const MAX_RESOURCE: usize = 512 * 1024;
+
+/// Maximum depth of a resource in an event. JSON is read only up to a limit, and the event is around it.
+const MAX_DEPTH: usize = 100;
+
+/// An upload that has become a resource.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct UploadedResource {
+    /// Id of the event, the same each time that it is delivered. What must not happen twice is
+    /// remembered by it.
+    pub id: String,
+    /// Id of the API method, such as `album.photos.insert`.
+    pub method: String,
+    /// The resource as the reply to the upload shows it. One that is longer than 512 KiB or nested more than 100
+    /// levels deep has only `kind`, `id` and `selfLink`.
+    pub resource: Value,
+    /// Who uploaded, if that was established.
+    pub principal: Option<String>,
+    /// The media. It can be read until the callback has succeeded, also when the resource has been
+    /// deleted meanwhile.
+    pub media: Option<MediaSource>,
+}
+
+type Callback = Box<
+    dyn Fn(UploadedResource) -> BoxFuture<'static, Result<(), Box<dyn StdError + Send + Sync>>>
+        + Send
+        + Sync,
+>;
+
+/// A callback for the uploads of an API; see [`ServedApi::on_uploaded`](crate::ServedApi::on_uploaded).
+pub struct UploadCallback {
+    topic: String,
+    callback: Callback,
+}
+
+impl UploadCallback {
+    pub(crate) fn new<F, Done, E>(api: &Api, callback: F) -> Self
+    where
+        F: Fn(UploadedResource) -> Done + Send + Sync + 'static,
+        Done: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let mut topic = format!("{TOPIC}{}.{}", api.name(), api.version());
+        topic.truncate(MAX_TOPIC);
+        Self {
+            topic,
+            callback: Box::new(move |uploaded| {
+                let done = callback(uploaded);
+                Box::pin(async move { done.await.map_err(Into::into) })
+            }),
+        }
+    }
+
+    /// The event of an upload.
+    pub(crate) fn event(
+        &self,
+        method: &str,
+        principal: Option<&Principal>,
+        body: Option<&Content>,
+        media: Media,
+    ) -> OutboxEvent {
+        let payload = json!({
+            "method": method,
+            "resource": resource(body),
+            "principal": principal.map(ToString::to_string),
+        });
+        let mut event = OutboxEvent::new(self.topic.clone(), payload);
+        event.media = Some(media);
+        event
+    }
+}
+
+impl fmt::Debug for UploadCallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UploadCallback({})", self.topic)
+    }
+}
+
+/// The resource in a reply, for an event: as a whole, or what names it if it is too large.
+pub(crate) fn resource(body: Option<&Content>) -> Value {
+    let Some(Content::Json(fields)) = body else {
+        return Value::Null;
+    };
+    let whole = Value::Object(fields.clone());
+    if whole.to_string().len() <= MAX_RESOURCE && is_shallow(&whole, MAX_DEPTH) {
+        return whole;
+    }
+    let names = ["kind", "id", "selfLink"].into_iter();
+    names
+        .filter_map(|name| Some((name.to_owned(), fields.get(name)?.clone())))
+        .collect()
+}
+
+fn is_shallow(value: &Value, depth: usize) -> bool {
+    let inside = match value {
+        Value::Array(elements) => elements.iter().collect::<Vec<_>>(),
+        Value::Object(fields) => fields.values().collect(),
+        _ => return true,
+    };
+    depth > 0 && inside.into_iter().all(|value| is_shallow(value, depth - 1))
+}
+
+#[async_trait]
+impl Deliver for UploadCallback {
+    fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    async fn deliver(&self, delivery: &Delivery<'_>) -> Result<Outcome, Rejection> {
+        let text = |name: &str| Some(delivery.payload.get(name)?.as_str()?.to_owned());
+        let Some(method) = text("method") else {
+            return Ok(Outcome::Unreadable("it names no method".to_owned()));
+        };
+        let uploaded = UploadedResource {
+            id: delivery.id.to_owned(),
+            method,
+            resource: delivery
+                .payload
+                .get("resource")
+                .cloned()
+                .unwrap_or_default(),
+            principal: text("principal"),
+            media: delivery.media.map(|media| delivery.lookup.media(media)),
+        };
+        Ok(match (self.callback)(uploaded).await {
+            Ok(()) => Outcome::Delivered,
+            Err(error) => Outcome::Retry(Failure::new(error.to_string())),
+        })
+    }
+}
+
+/// The deliveries of these callbacks.
+pub(crate) fn deliveries<'a>(
+    callbacks: impl Iterator<Item = &'a Arc<UploadCallback>>,
+) -> impl Iterator<Item = Arc<dyn Deliver>> {
+    callbacks.map(|callback| Arc::clone(callback) as Arc<dyn Deliver>)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+
+    fn shown(fields: Value) -> Value {
+        let Value::Object(fields) = fields else {
+            panic!("an object is expected");
+        };
+        resource(Some(&Content::Json(fields)))
+    }
+
+    #[test]
+    fn an_event_has_the_resource_or_what_names_it() {
+        let small = json!({"kind": "a#b", "id": "1", "title": "cow"});
+        assert_eq!(shown(small.clone()), small);
+        let named = json!({"kind": "a#b", "id": "1"});
+        let mut long = small.clone();
+        long["title"] = "x".repeat(MAX_RESOURCE).into();
+        assert_eq!(shown(long), named);
+        let mut deep = small;
+        let nested = (0..MAX_DEPTH).fold(json!(1), |inner, _| json!([inner]));
+        deep["title"] = nested;
+        assert_eq!(shown(deep), named);
+        assert_eq!(resource(None), Value::Null);
+        assert_eq!(resource(Some(&Content::Json(Map::new()))), json!({}));
+    }
+}
