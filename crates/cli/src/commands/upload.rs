@@ -307,18 +307,24 @@ impl Plan {
         let work: Work = Box::pin(async move {
             let mut stdin = tokio::io::stdin();
             let mut head = Vec::new();
+            let mut has_ended = false;
             if guess {
                 let mut beginning = (&mut stdin).take(content_type::PREFIX);
                 // A source that cannot be read now will fail again at once.
-                beginning.read_to_end(&mut head).await.ok();
+                let read = beginning.read_to_end(&mut head).await;
+                has_ended = read.is_ok_and(|len| (len as u64) < content_type::PREFIX);
                 if let Some(guessed) = content_type::of_bytes(&head) {
                     upload = upload.content_type(guessed)?;
                 }
             }
-            let source = with_window(
-                Source::reader(std::io::Cursor::new(head).chain(stdin)),
-                window,
-            );
+            let head = std::io::Cursor::new(head);
+            // A terminal that is read after its end waits for more.
+            let source = if has_ended {
+                Source::reader(head)
+            } else {
+                Source::reader(head.chain(stdin))
+            };
+            let source = with_window(source, window);
             client.upload(upload, source).await
         });
         Job { handle, work }

@@ -11,4 +11,5 @@ mod print;
 mod refusals;
 pub(crate) mod run;
 mod several;
+mod terminal;
 mod upload;
