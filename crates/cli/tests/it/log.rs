@@ -1,12 +1,16 @@
 //! What the log says by itself: what is served, and each request.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
 use windlass_testkit::farm::{self, ANIMALS, UPLOADS};
 use windlass_testkit::media::Media;
-use windlass_testkit::process::ServerProcess;
+use windlass_testkit::process::{ServerProcess, first_line, listening_address};
 use windlass_testkit::raw::{Request, exchange};
 use windlass_testkit::wait;
 
-use crate::server::own;
+use crate::server::{own, program};
 
 const POND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/pond.toml");
 
@@ -122,4 +126,51 @@ fn requests_are_logged_by_default_and_can_be_left_out() {
         log.contains("stopped") && !log.contains("answered"),
         "{log}"
     );
+}
+
+#[test]
+fn log_that_nobody_reads_does_not_stop_the_server() {
+    // Of each request a line of more than 150 bytes; a pipe takes 64 KiB.
+    const REQUESTS: usize = 1000;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("it is writable");
+    let mut command = Command::new(program());
+    command
+        .args([
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--allow-unsafe-filesystem",
+        ])
+        .current_dir(directory.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut server = Killed(command.spawn().expect("it can be started"));
+    let started = first_line(&mut server.0, Duration::from_secs(60));
+    let (line, _stdout) = started.expect("it says where it listens");
+    let (_, address) = listening_address(&line).expect("it says where it listens");
+    let ask = || exchange(address, &Request::new("GET", ANIMALS)).expect(200);
+    for _ in 0..REQUESTS {
+        ask();
+    }
+    let mut log = BufReader::new(server.0.stderr.take().expect("it is a pipe"));
+    let (mut line, mut lines) = (String::new(), 0);
+    while !line.contains("lines of the log are left out") {
+        // What is read makes room for the line of one more.
+        ask();
+        line.clear();
+        log.read_line(&mut line).expect("it is text");
+        lines += 1;
+    }
+    assert!(lines < REQUESTS, "{lines}");
+}
+
+/// A process that is killed on drop.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
 }
