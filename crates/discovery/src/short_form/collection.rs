@@ -13,7 +13,7 @@ use crate::settings::{CollectionSettings, Digest, OnParentDelete};
 use super::Fields;
 use super::fields::{Identifier, OwnFieldName};
 use super::method::MediaForm;
-use super::service::Notified;
+use super::service::{Notified, ServiceUrl};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,8 +33,7 @@ pub(super) struct CollectionForm {
     #[serde(default)]
     pub(super) order_by: Vec<Spanned<String>>,
     pub(super) media: Option<Spanned<MediaForm>>,
-    #[serde(default)]
-    on: Notified,
+    pub(super) on: Option<Spanned<Notified>>,
 }
 
 /// What happens to fields that no schema names.
@@ -86,7 +85,7 @@ impl CollectionForm {
                 .as_ref()
                 .map(|_| fate().copied().unwrap_or_default()),
             references: references.collect(),
-            on_finished: self.on.finished.as_ref().map(|url| url.as_str().to_owned()),
+            on_finished: self.on_finished().map(|url| url.as_str().to_owned()),
             filters: self.filters(),
             orders: self.orders(),
         }
@@ -108,6 +107,11 @@ impl CollectionForm {
     /// Whether fields that no schema names are refused.
     pub(super) fn is_closed(&self) -> bool {
         self.unknown_fields == UnknownFields::Refuse
+    }
+
+    /// The service that is told of finished uploads.
+    fn on_finished(&self) -> Option<&ServiceUrl> {
+        self.on.as_ref()?.get_ref().finished.as_ref()
     }
 
     pub(super) fn media(&self) -> Option<&MediaForm> {

@@ -52,6 +52,12 @@ impl ShortForm {
                     text,
                 ));
             }
+            if let Some(on) = &form.on
+                && form.media().is_none()
+            {
+                let problem = "without `media` there are no uploads to be told of".to_owned();
+                return Err(wrong(format!("collections.{name}.on"), problem, on, text));
+            }
             if let Some(fate) = &form.on_parent_delete
                 && form.parent.is_none()
             {

@@ -651,6 +651,10 @@ fn services_are_absolute_urls_and_stay_out_of_the_document() {
         let lines = format!("[collections.a]\nmedia = {{}}\non.finished = \"{url}\"");
         check_refused(&lines, &["line 5", "is not a URL such as"]);
     }
+    check_refused(
+        "[collections.a]\non.finished = \"http://a/\"",
+        &["`collections.a.on`", "without `media`"],
+    );
     let with_media = lines.replace("\nbackend", "\nmedia = {}\nbackend");
     check_refused(
         &with_media,

@@ -30,11 +30,8 @@ const PAGE_BATCH: usize = 16;
 /// fits few of them takes more pages, and none takes long.
 const MAX_EXAMINED: usize = 1000;
 
-/// Number of resources that get their rows in an index at a time.
-const BUILD_BATCH: usize = 100;
-
-/// How many times one call does so.
-const BUILD_BATCHES: usize = 10;
+/// Size in bytes of the resources that were looked at, at which a page ends as well.
+const MAX_EXAMINED_BYTES: usize = 4 * PAGE_BYTES;
 
 /// A position before all others.
 const BEFORE_ALL: &str = "\0";
@@ -159,6 +156,8 @@ struct Filling<'a> {
     bytes: usize,
     /// Number of resources that were looked at, whether they belong to the list or not.
     examined: usize,
+    /// Their size in bytes.
+    examined_bytes: usize,
     page: Page,
     /// Position of the last one that was looked at.
     last: Option<String>,
@@ -172,6 +171,7 @@ impl<'a> Filling<'a> {
             limit: page_size(call)?,
             bytes: 0,
             examined: 0,
+            examined_bytes: 0,
             page: Page::default(),
             last: None,
         })
@@ -180,6 +180,7 @@ impl<'a> Filling<'a> {
     /// Looks at the resource at a position. Returns whether the page is full: then it has not become
     /// part of it.
     fn add(&mut self, position: &str, resource: Resource) -> Result<bool, Rejection> {
+        self.examined_bytes += resource.body.len();
         if self.selection.holds(&resource) {
             self.bytes += resource.body.len();
             let found = self.page.resources.len();
@@ -196,7 +197,7 @@ impl<'a> Filling<'a> {
     fn pass(&mut self, position: &str) -> bool {
         position.clone_into(self.last.get_or_insert_default());
         self.examined += 1;
-        self.examined == MAX_EXAMINED
+        self.examined == MAX_EXAMINED || self.examined_bytes >= MAX_EXAMINED_BYTES
     }
 
     /// The page, after which another one may follow.
@@ -273,63 +274,40 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Adds rows that the index lacks. A small collection is listed in the same call; else the page is
-    /// empty and the client asks for the next one until the index is complete.
+    /// Adds rows that the index lacks. The page is empty, and the client asks for the next one until the
+    /// index is complete.
     async fn and_build(
-        mut self,
+        self,
         index: &Index<'_>,
         collection: &str,
         token: Option<String>,
         built: &Built,
     ) -> Result<Page, Rejection> {
-        let mut changes = Vec::new();
+        let (mut changes, mut count, mut bytes) = (Vec::new(), 0, 0);
         let mut last = built.last().map(str::to_owned);
-        for _ in 0..BUILD_BATCHES {
+        let mut is_end = false;
+        while !is_end && count < MAX_EXAMINED && bytes < MAX_EXAMINED_BYTES {
             let lookup = &self.call.lookup;
             let batch = lookup
-                .resources(collection, last.as_deref(), BUILD_BATCH)
+                .resources(collection, last.as_deref(), PAGE_BATCH)
                 .await?;
-            let is_end = batch.len() < BUILD_BATCH;
+            is_end = batch.len() < PAGE_BATCH;
+            count += batch.len();
+            bytes += batch.iter().map(|it| it.body.len()).sum::<usize>();
             changes.extend(missing(self.call, index, &batch).await?);
-            if is_end && last.is_none() {
-                if !batch.is_empty() {
-                    changes.push(built.advance(self.call, index, collection, None));
-                }
-                self.page.changes = changes;
-                return self.by_sorting(index, batch, token.as_deref());
-            }
             last = batch.into_iter().next_back().map(|it| it.id).or(last);
-            if is_end {
-                last = None;
-                break;
-            }
         }
+        if last.is_none() {
+            // There is nothing to be listed, and nothing to be recorded.
+            return Ok(Page::default());
+        }
+        let last = last.filter(|_| !is_end);
         changes.push(built.advance(self.call, index, collection, last.as_deref()));
         Ok(Page {
             resources: Vec::new(),
             next: Some(token.unwrap_or_else(|| BEFORE_ALL.to_owned())),
             changes,
         })
-    }
-
-    /// Fills the page from all resources of a collection.
-    fn by_sorting(
-        mut self,
-        index: &Index<'_>,
-        resources: Vec<Resource>,
-        token: Option<&str>,
-    ) -> Result<Page, Rejection> {
-        let rows = resources.into_iter().map(|it| (index.row_id(&it), it));
-        let mut rows: Vec<_> = rows
-            .filter(|(id, _)| token.is_none_or(|token| id.as_str() > token))
-            .collect();
-        rows.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        for (id, resource) in rows {
-            if self.add(&id, resource)? {
-                return Ok(self.before_next());
-            }
-        }
-        Ok(self.page)
     }
 }
 
