@@ -18,11 +18,13 @@ use std::fmt::{self, Write as _};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use thiserror::Error as ThisError;
 use toml::Spanned;
 use toml::de::{self, DeTable, DeValue};
 use windlass_discovery::{Access, CreatedStatus};
+use windlass_server::Backends;
 
 pub(crate) use acme::{AcmeSettings, Contact, DirectoryUrl, Domain};
 pub(crate) use api::{ApiAccess, ApiEntry, SettingsByName, load};
@@ -75,6 +77,8 @@ pub(crate) struct Settings {
     pub(crate) backend_secret: Option<PathBuf>,
     /// Whether the names of backends may lead to private addresses.
     pub(crate) backend_private_addresses: bool,
+    /// Time in which a backend must have answered a call.
+    pub(crate) backend_timeout: Duration,
     /// The file of the audit log.
     pub(crate) audit_file: Option<PathBuf>,
     /// Whether tokens for tests are given to everybody.
@@ -258,6 +262,7 @@ impl Default for Settings {
             auth_file: None,
             backend_secret: None,
             backend_private_addresses: false,
+            backend_timeout: Backends::TIMEOUT,
             audit_file: None,
             dev_tokens: false,
             allow_unauthenticated: false,

@@ -281,11 +281,18 @@ impl ShortForm {
             }
         }
         for (name, method) in &self.methods {
-            if let (Some(backend), Some(_)) = (&method.backend, &method.media) {
+            let problem = match (&method.backend, &method.media) {
+                (None, _) => None,
+                (_, Some(_)) => {
+                    Some("a method with media has no backend; see `on` of a collection")
+                }
+                _ if method.is_download() => Some("a method that gives media has no backend"),
+                _ => None,
+            };
+            if let (Some(backend), Some(problem)) = (&method.backend, problem) {
                 return Err(ShortFormError::Field {
                     key: format!("methods.{}.backend", name.get_ref()),
-                    problem: "a method with media has no backend; see `on` of a collection"
-                        .to_owned(),
+                    problem: problem.to_owned(),
                     line: line_of(backend, text),
                 });
             }

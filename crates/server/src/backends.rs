@@ -4,15 +4,23 @@
 //! [`WithBackends`] wraps the handler of an API. A call of a method with a backend is forwarded as a
 //! JSON object, and the reply may change the resource that the path names and say what the caller
 //! gets. Nothing is locked meanwhile: the change is made only if the resource is still the one that the
-//! backend has seen, and else the backend is asked again. A finished upload leaves an event in the
-//! outbox, in the transaction of the resource, so that a crash does not lose it.
+//! backend has seen, and else the backend is asked again, one call of the resource after the other. Each
+//! service has its own bound on calls, and each collection its own topic of events, so that one that is
+//! slow holds up nobody else. A finished upload leaves an event in the outbox, in the transaction of the
+//! resource, so that a crash does not lose it.
 //!
 //! All requests are signed as Standard Webhooks (<https://www.standardwebhooks.com>) says: `webhook-id`
 //! is the same each time that the server repeats a request, so that a service does nothing twice.
 
-use std::fmt;
+mod call;
+mod metrics;
+mod webhook;
+
+use std::collections::{BTreeSet, HashMap};
+use std::error::Error as _;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,42 +28,27 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri};
+use prometheus_client::registry::Registry;
 use ring::hmac;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use tokio::sync::Semaphore;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
 use windlass_discovery::{Api, Method};
 use windlass_store::{Resource, Timestamp};
 
+use crate::capacity::{LimitedResource, Pool};
 use crate::default_handler::Target;
-use crate::handler::{
-    Answer, ApiHandler, Call, Deliver, Delivery, DeliveryPolicy, Embedded, Failure, OutboxEvent,
-    Outcome, Rejection, Uploaded,
-};
-use crate::on_uploaded;
+use crate::handler::{Answer, ApiHandler, Call, Deliver, Embedded, Rejection, Uploaded};
 use crate::outbound::{Outbound, OutboundAddresses, OutboundError, OutboundLimits};
-
-/// Time in which a backend must have answered. Its caller waits for it.
-const CALL_TIME: Duration = Duration::from_secs(10);
-
-/// Time in which a service must have taken an event.
-const DELIVERY_TIME: Duration = Duration::from_secs(30);
+use call::{Reply, failed, forwarded};
+use metrics::BackendMetrics;
 
 /// Maximum size of the reply of a backend in bytes.
 const MAX_REPLY: usize = 1 << 20;
 
-/// Maximum size of the reply to an event, which nobody reads.
-const MAX_RECEIPT: usize = 64 << 10;
-
-/// Maximum number of calls that wait for backends at the same time. Further ones are refused with 503.
-const MAX_CALLS: usize = 64;
-
-/// Maximum length of the message of a backend that is passed on, in characters.
-const MAX_MESSAGE: usize = 500;
-
-/// The topic of events of finished uploads.
-const TOPIC: &str = "webhook";
+/// Maximum number of calls that wait for one service, which is a host and a port, at the same time. Further
+/// ones are refused with 503.
+pub const BACKEND_CALLS: usize = 32;
 
 /// Beginning of a secret as Standard Webhooks writes it.
 const SECRET_PREFIX: &str = "whsec_";
@@ -98,10 +91,17 @@ pub struct Backends {
     outbound: Arc<dyn Outbound>,
     secret: ServiceSecret,
     addresses: OutboundAddresses,
-    calls: Semaphore,
+    /// The calls of each service, by its host and port.
+    calls: Mutex<HashMap<String, Pool>>,
+    metrics: BackendMetrics,
+    /// Time in which a backend must have answered.
+    timeout: Duration,
 }
 
 impl Backends {
+    /// The default of [`Backends::with_timeout`].
+    pub const TIMEOUT: Duration = Duration::from_secs(10);
+
     /// Calls services by `outbound`, and signs requests with `secret`.
     ///
     /// A URL whose host is an IP address or `localhost` says where it leads, and is called wherever that is.
@@ -116,8 +116,22 @@ impl Backends {
             outbound,
             secret,
             addresses,
-            calls: Semaphore::new(MAX_CALLS),
+            calls: Mutex::default(),
+            metrics: BackendMetrics::default(),
+            timeout: Self::TIMEOUT,
         }
+    }
+
+    /// Sets the time in which a backend must have answered a call. The caller waits for it. Default:
+    /// [`Backends::TIMEOUT`].
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// Adds the metrics of services to a registry, with the prefix `windlass_backend`.
+    pub fn register(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
     }
 
     /// Sends a signed request. `id` is the same for each repetition.
@@ -190,49 +204,55 @@ impl Backends {
         call: &Call<'_>,
         target: Option<&Target>,
     ) -> Result<Reply, Rejection> {
-        let _permit = self.calls.try_acquire().map_err(|_| Rejection::Busy)?;
-        let path: Map<_, _> = call
-            .path
-            .iter()
-            .map(|(name, value)| (name.to_owned(), value.into()))
-            .collect();
-        let parameters = call.query.iter();
-        let own = parameters.filter(|(name, _)| call.method.parameter(name).is_some());
-        let mut query: Map<String, Value> = Map::new();
-        for (name, value) in own {
-            query.entry(name).or_insert_with(|| value.into());
-        }
-        let body = json!({
-            "method": call.method.id,
-            "path": path,
-            "query": query,
-            "body": call.metadata,
-            "resource": target.map(|target| target.shown(call)),
-            "principal": call.principal.map(ToString::to_string),
-        });
-        let limits = (CALL_TIME, MAX_REPLY);
+        let _permit = self.pool_of(url).take()?;
+        let body = forwarded(call, target);
+        let limits = (self.timeout, MAX_REPLY);
+        let begun = Instant::now();
         let sent = self.send(url, call.fresh_id, call.now, &body, limits).await;
-        let failed = |problem: String| {
-            // The caller is not told: it says where the service is.
-            tracing::warn!(method = call.method.id, problem, "a backend failed");
-            Rejection::BackendFailed {
-                method: call.method.id.clone(),
-                problem,
-            }
-        };
-        let reply = sent.map_err(|error| failed(error.to_string()))?;
-        let status = reply.status();
-        match status {
-            _ if status.is_success() => {
-                Reply::parse(reply.body()).map_err(|error| failed(error.to_string()))
-            }
-            _ if status.is_client_error() => Err(Rejection::Backend {
-                status: passed_on(status),
-                message: message(reply.body()),
-            }),
-            _ => Err(failed(format!("it answered {}", status.as_u16()))),
-        }
+        self.metrics.took(begun.elapsed());
+        let reply = sent.map_err(|error| failed(call, with_causes(&error)))?;
+        Reply::read(call, &reply)
     }
+
+    /// The calls of the service at a URL: of its host and port, so that a service that is slow holds up
+    /// its own callers alone. There are as many as the descriptions have.
+    fn pool_of(&self, url: &str) -> Pool {
+        let mut pools = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let pool = pools
+            .entry(service_of(url))
+            .or_insert_with(|| Pool::of_count(LimitedResource::BackendCalls, BACKEND_CALLS));
+        pool.clone()
+    }
+}
+
+/// The host and port of a URL.
+fn service_of(url: &str) -> String {
+    let uri: Option<Uri> = url.parse().ok();
+    let authority = uri.as_ref().and_then(Uri::authority);
+    let service = authority.map(|it| it.as_str().to_ascii_lowercase());
+    service.unwrap_or_default()
+}
+
+/// Returns how many connections to the services of these APIs may be open at the same time.
+pub(crate) fn connections<'a>(apis: impl Iterator<Item = &'a Api>) -> usize {
+    let (mut services, mut deliveries) = (BTreeSet::new(), 0);
+    for api in apis {
+        let urls = api.settings().backends.values();
+        services.extend(urls.map(|url| service_of(url)));
+        deliveries += webhook::notified(api).count() * webhook::DELIVERIES;
+    }
+    services.len() * BACKEND_CALLS + deliveries
+}
+
+/// Returns the message of an error with those of its causes.
+fn with_causes(error: &OutboundError) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _ = write!(message, ": {error}");
+        cause = error.source();
+    }
+    message
 }
 
 impl fmt::Debug for Backends {
@@ -241,103 +261,62 @@ impl fmt::Debug for Backends {
     }
 }
 
-/// What a backend answers.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Reply {
-    /// Fields of the resource that change, as in a PATCH.
-    #[serde(default)]
-    fields: Map<String, Value>,
-    /// What the caller gets; by default the resource.
-    reply: Option<Map<String, Value>>,
-}
-
-impl Reply {
-    fn parse(body: &[u8]) -> Result<Self, serde_json::Error> {
-        if body.trim_ascii().is_empty() {
-            return Ok(Self::default());
-        }
-        serde_json::from_slice(body)
-    }
-}
-
-/// The status that a caller sees. One about credentials would be about those of the server.
-fn passed_on(status: StatusCode) -> StatusCode {
-    match status {
-        StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
-            StatusCode::FORBIDDEN
-        }
-        StatusCode::REQUEST_TIMEOUT => StatusCode::CONFLICT,
-        status => status,
-    }
-}
-
-/// The message in the reply of a backend that refuses: `{"error": {"message": "..."}}`, `{"error": "..."}` or
-/// `{"message": "..."}`.
-fn message(body: &[u8]) -> String {
-    let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    let texts = [
-        body.pointer("/error/message"),
-        body.get("error"),
-        body.get("message"),
-    ];
-    let text = texts.into_iter().flatten().find_map(Value::as_str);
-    let text = text.unwrap_or("the service behind this method refuses the call");
-    let printable = text.chars().filter(|char| !char.is_control());
-    printable.take(MAX_MESSAGE).collect()
-}
-
 /// A handler, with the services that the descriptions of its APIs name.
 pub(crate) struct WithBackends {
     inner: Arc<dyn ApiHandler>,
     backends: Arc<Backends>,
+    deliveries: Vec<Arc<dyn Deliver>>,
 }
 
 impl WithBackends {
-    /// Wraps a handler.
-    pub(crate) fn new(inner: Arc<dyn ApiHandler>, backends: Arc<Backends>) -> Self {
-        Self { inner, backends }
+    /// Wraps the handler of an API.
+    pub(crate) fn new(inner: Arc<dyn ApiHandler>, backends: Arc<Backends>, api: &Api) -> Self {
+        let methods = api.settings().backends.keys();
+        backends
+            .metrics
+            .prepare(methods.map(String::as_str), webhook::event_types(api));
+        let deliveries = webhook::deliveries(&backends, api);
+        Self {
+            inner,
+            backends,
+            deliveries,
+        }
     }
 
+    /// Has a backend answer a call, counts it, and logs what the caller is not told: it may say where the
+    /// service is.
     async fn run_backend(&self, call: &Call<'_>, url: &str) -> Result<Answer, Rejection> {
+        let result = self.ask_backend(call, url).await;
+        let method = &call.method.id;
+        self.backends.metrics.called(method, &result);
+        match &result {
+            Err(Rejection::BackendFailed { problem, .. }) => {
+                tracing::warn!(method, problem, "the service behind a method failed");
+            }
+            Err(Rejection::Backend { status, .. }) => {
+                let status = status.as_u16();
+                tracing::debug!(method, status, "the service behind a method refused a call");
+            }
+            _ => {}
+        }
+        result
+    }
+
+    async fn ask_backend(&self, call: &Call<'_>, url: &str) -> Result<Answer, Rejection> {
         let target = Target::of(call).await?;
         let reply = self.backends.call(url, call, target.as_ref()).await?;
         let mut answer = match target {
             Some(target) => target.changed(call, &reply.fields).await?,
             None if reply.fields.is_empty() => Answer::default(),
             None => {
-                return Err(Rejection::BackendFailed {
-                    method: call.method.id.clone(),
-                    problem: "it changes fields, and the path names no resource".to_owned(),
-                });
+                let problem = "it changes fields, and the path names no resource";
+                return Err(failed(call, problem));
             }
         };
         if let Some(reply) = reply.reply {
             answer.body = Some(reply.into());
         }
         Ok(answer)
-    }
-
-    /// Adds the event of a finished upload, if somebody is to be told.
-    fn add_event(call: &Call<'_>, answer: &mut Answer) {
-        let settings = call.api.settings().collection_of(call.method);
-        let Some(url) = settings.and_then(|it| it.on_finished.as_deref()) else {
-            return;
-        };
-        let resource = on_uploaded::resource(answer.body.as_ref());
-        let payload = json!({
-            "url": url,
-            "event": {
-                "type": format!("{}.{}.finished", call.api.name(), call.method.collection()),
-                "timestamp": crate::default_handler::rfc3339(call.now),
-                "data": {
-                    "method": call.method.id,
-                    "resource": resource,
-                    "principal": call.principal.map(ToString::to_string),
-                },
-            },
-        });
-        answer.events.push(OutboxEvent::new(TOPIC, payload));
     }
 }
 
@@ -366,7 +345,7 @@ impl ApiHandler for WithBackends {
         let is_upload = media.is_some();
         let mut answer = self.inner.run(call, media).await?;
         if is_upload && answer.concatenation.is_none() {
-            Self::add_event(call, &mut answer);
+            webhook::add_event(call, &mut answer);
         }
         Ok(answer)
     }
@@ -380,6 +359,15 @@ impl ApiHandler for WithBackends {
         match backend_of(call) {
             Some(_) => None,
             None => self.inner.lock_key(call),
+        }
+    }
+
+    /// The resource, so that many calls that change it at once go one after the other when they have found
+    /// each other in the way. Other writers do not wait for them.
+    fn retry_lock_key(&self, call: &Call<'_>) -> Option<String> {
+        match backend_of(call) {
+            Some(_) => Target::key(call).map(|key| format!("backend {key}")),
+            None => self.inner.retry_lock_key(call),
         }
     }
 
@@ -416,55 +404,9 @@ impl ApiHandler for WithBackends {
     }
 
     fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {
-        let own: Arc<dyn Deliver> = Arc::new(Webhook(Arc::clone(&self.backends)));
         let mut deliveries = self.inner.deliveries();
-        deliveries.push(own);
+        deliveries.extend(self.deliveries.iter().cloned());
         deliveries
-    }
-}
-
-/// Tells services of finished uploads.
-struct Webhook(Arc<Backends>);
-
-#[async_trait]
-impl Deliver for Webhook {
-    fn topic(&self) -> &str {
-        TOPIC
-    }
-
-    fn policy(&self) -> DeliveryPolicy {
-        DeliveryPolicy {
-            first_delay: Duration::from_secs(5),
-            timeout: 2 * DELIVERY_TIME,
-            concurrency: 16,
-            ..DeliveryPolicy::default()
-        }
-    }
-
-    async fn deliver(&self, delivery: &Delivery<'_>) -> Result<Outcome, Rejection> {
-        let url = delivery.payload.get("url").and_then(Value::as_str);
-        let (Some(url), Some(event)) = (url, delivery.payload.get("event")) else {
-            return Ok(Outcome::Unreadable("it has no URL or no event".to_owned()));
-        };
-        let limits = (DELIVERY_TIME, MAX_RECEIPT);
-        let sent = self.0.send(url, delivery.id, delivery.now, event, limits);
-        Ok(match sent.await {
-            Ok(reply) if reply.status().is_success() => Outcome::Delivered,
-            Ok(reply) => {
-                let status = reply.status();
-                let failure = Failure {
-                    status: Some(status.as_u16()),
-                    text: "the service did not take the event".to_owned(),
-                };
-                // So a service says that it wants no more of them.
-                if status == StatusCode::GONE {
-                    Outcome::GiveUp(failure)
-                } else {
-                    Outcome::Retry(failure)
-                }
-            }
-            Err(error) => Outcome::Retry(Failure::new(error.to_string())),
-        })
     }
 }
 

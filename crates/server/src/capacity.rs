@@ -39,6 +39,8 @@ pub enum LimitedResource {
     Downloads,
     /// Calls that put media together from existing media.
     Concatenations,
+    /// Calls that wait for a service which answers methods. Each service has a bound of its own.
+    BackendCalls,
     /// Files that are open because media is read by a handler or for a digest.
     MediaReads,
     /// Bytes of heads, of the JSON of requests, and of its parsed form.
@@ -99,6 +101,7 @@ impl LimitedResource {
             Self::Uploads => "uploads",
             Self::Downloads => "downloads",
             Self::Concatenations => "concatenations",
+            Self::BackendCalls => "backend_calls",
             Self::MediaReads => "media_reads",
             Self::Metadata => "metadata",
             Self::LargeBodies => "large_bodies",
@@ -116,6 +119,7 @@ impl LimitedResource {
             | Self::Uploads
             | Self::Downloads
             | Self::Concatenations
+            | Self::BackendCalls
             | Self::MediaReads => false,
             Self::Metadata
             | Self::LargeBodies
@@ -132,6 +136,7 @@ impl LimitedResource {
             Self::Uploads => "concurrent uploads",
             Self::Downloads => "concurrent downloads",
             Self::Concatenations => "calls that put media together",
+            Self::BackendCalls => "calls of the service behind this method",
             Self::MediaReads | Self::Reading => "media that handlers read",
             Self::Metadata => "memory for metadata",
             Self::LargeBodies => "memory for JSON with media inside",

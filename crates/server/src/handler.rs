@@ -64,6 +64,12 @@ pub trait ApiHandler: Send + Sync + 'static {
         call.lock_key_by_path()
     }
 
+    /// As [`ApiHandler::lock_key`], for a call that is run again because another one has changed what it
+    /// relies on. Default: the same key.
+    fn retry_lock_key(&self, call: &Call<'_>) -> Option<String> {
+        self.lock_key(call)
+    }
+
     /// Returns the maximum length in bytes of a JSON body on the plain path, for methods whose JSON
     /// may contain media; see [`ApiHandler::embedded`]. Default: none, so that
     /// [`Limits::metadata`](crate::config::Limits::metadata) applies.

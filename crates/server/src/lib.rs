@@ -139,7 +139,7 @@ pub use auth::{
     Access, AccessError, AccessRequest, AllowAll, Authorize, BearerToken, RequirePrincipal,
     SessionInfo,
 };
-pub use backends::{Backends, NotAServiceSecret, ServiceSecret};
+pub use backends::{BACKEND_CALLS, Backends, NotAServiceSecret, ServiceSecret};
 pub use capacity::{CONCATENATIONS, Full, LimitedResource, MEDIA_READS, Usage};
 pub use client_certificate::ClientCertificate;
 pub use config::Settings;

@@ -15,7 +15,7 @@ use windlass_discovery::{Api, Digest, Found, Method, MethodTable};
 use windlass_proto::digest::Wanted;
 use windlass_proto::parameters::Parameters;
 
-use crate::backends::{Backends, WithBackends};
+use crate::backends::{self, Backends, WithBackends};
 use crate::cors::CorsPolicy;
 use crate::default_handler::{DefaultHandler, unanswered_methods, with_digests};
 use crate::handler::{ApiHandler, Deliver};
@@ -61,7 +61,7 @@ impl ServedApi {
     #[must_use]
     pub fn with_backends(self, backends: Arc<Backends>) -> Self {
         Self {
-            handler: Arc::new(WithBackends::new(self.handler, backends)),
+            handler: Arc::new(WithBackends::new(self.handler, backends, &self.api)),
             ..self
         }
     }
@@ -224,6 +224,11 @@ impl Registry {
         self.served()
             .flat_map(|served| unanswered_methods(&served.api))
             .map(|method| method.id.as_str())
+    }
+
+    /// Returns how many connections to the services that descriptions name may be open at the same time.
+    pub fn service_connections(&self) -> usize {
+        backends::connections(self.served().map(|served| &served.api))
     }
 
     /// Returns the APIs that answer on `host`, which is `None` for a request that names none.

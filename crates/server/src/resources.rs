@@ -217,7 +217,12 @@ async fn run(
         }
         let call = head.call(server, metadata, &fresh_id, &reply_memory, &ownership);
         let handler = &*head.method.served.handler;
-        let guard = server.lock_for(handler, &call).await?;
+        let key = if attempt == 1 {
+            handler.lock_key(&call)
+        } else {
+            handler.retry_lock_key(&call)
+        };
+        let guard = server.lock(key, &call).await?;
         let mut answer = handler::run(handler, &call, None).await?;
         if let Some(wanted) = answer.concatenation.take() {
             // Other calls do not wait for the copy.

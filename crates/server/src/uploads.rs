@@ -212,7 +212,16 @@ impl ServerState {
         handler: &dyn ApiHandler,
         call: &Call<'_>,
     ) -> Result<Option<KeyedGuard>, Error> {
-        let Some(key) = handler.lock_key(call) else {
+        self.lock(handler.lock_key(call), call).await
+    }
+
+    /// As [`ServerState::lock_for`], with a key that the handler has given for the call.
+    pub(crate) async fn lock(
+        &self,
+        key: Option<String>,
+        call: &Call<'_>,
+    ) -> Result<Option<KeyedGuard>, Error> {
+        let Some(key) = key else {
             return Ok(None);
         };
         // This lock has nothing to do with takeovers of sessions. The limit on the wait is the same.

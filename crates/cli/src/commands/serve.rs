@@ -102,7 +102,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         output::data(merged.to_toml());
         return Ok(());
     }
-    fit_descriptors(&mut merged.settings);
+    fit_descriptors(&mut merged.settings, apis.service_connections());
     output::log_to_stderr(&merged.settings.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -116,7 +116,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         audit: audit.transpose()?.map(Arc::new),
         orders_certificate: acme.is_some(),
     };
-    let result = runtime.block_on(serve(merged.settings, apis, reloadable, acme));
+    let mut metrics = MetricsRegistry::default();
+    if let Some(backends) = &backends {
+        backends.register(&mut metrics);
+    }
+    let result = runtime.block_on(serve(merged.settings, apis, reloadable, acme, metrics));
     // Remaining tasks wait for a disk or a client that may never answer.
     runtime.shutdown_background();
     result
@@ -157,9 +161,11 @@ fn warn_of_ignored(environment: &Environment) {
 }
 
 /// Lowers the limits to the number of file descriptors that are available.
-fn fit_descriptors(settings: &mut Settings) {
+///
+/// `services` is how many connections to the services of descriptions there may be.
+fn fit_descriptors(settings: &mut Settings, services: usize) {
     let limits = &mut settings.server.limits;
-    let available = raise_descriptor_limit();
+    let available = raise_descriptor_limit().saturating_sub(services as u64);
     if !fit_limits(limits, available) {
         return;
     }
@@ -189,6 +195,7 @@ async fn serve(
     apis: Registry,
     reloadable: Reloadable,
     acme: Option<Acme>,
+    mut metrics: MetricsRegistry,
 ) -> Result<(), Error> {
     let signals = Signals::catch().map_err(Error::Signals)?;
     ignore_file_size_signal().map_err(Error::Signals)?;
@@ -197,7 +204,6 @@ async fn serve(
         Some(address) => Some(listen(address, "metrics.listen").await?),
         None => None,
     };
-    let mut metrics = MetricsRegistry::default();
     let store_metrics = StoreMetrics::default();
     store_metrics.register(&mut metrics);
     let acme_metrics = AcmeMetrics::default();

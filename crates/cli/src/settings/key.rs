@@ -96,6 +96,9 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("backends.private_addresses", |all| {
         ValueRef::Switch(&mut all.backend_private_addresses)
     }),
+    Key::new("backends.timeout", |all| {
+        ValueRef::Span(&mut all.backend_timeout)
+    }),
     Key::new("audit.file", |all| ValueRef::File(&mut all.audit_file)),
     Key::new("cors.origins", |all| {
         ValueRef::Origins(&mut all.cors.origins)
@@ -426,6 +429,11 @@ const RULES: &[Rule] = &[
             let mut apis = all.cors.apis.iter();
             apis.all(|own| own.policy(&all.cors).is_ok())
         },
+    },
+    Rule {
+        key: "backends.timeout",
+        requirement: "must be longer than 0s",
+        holds: |all| all.backend_timeout > Duration::ZERO,
     },
     Rule {
         key: "sessions.lifetime",

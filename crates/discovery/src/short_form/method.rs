@@ -68,6 +68,11 @@ struct NotAPath {
 }
 
 impl MethodForm {
+    /// Whether `alt=media` gives media.
+    pub(super) fn is_download(&self) -> bool {
+        self.download || self.download_service
+    }
+
     /// The description of the method with this id.
     pub(super) fn method(
         &self,
@@ -90,7 +95,7 @@ impl MethodForm {
             request: reference(&self.request),
             response: reference(&self.response),
             scopes: self.scopes_or(scopes).to_vec(),
-            supports_media_download: self.download || self.download_service,
+            supports_media_download: self.is_download(),
             use_media_download_service: self.download_service,
             supports_media_upload: media.is_some(),
             media_upload: media.map(|media| media.description(service_path, path)),

@@ -660,4 +660,6 @@ fn services_are_absolute_urls_and_stay_out_of_the_document() {
         &with_media,
         &["`methods.a.like.backend`", "see `on` of a collection"],
     );
+    let download = lines.replace("\nbackend", "\ndownload = true\nbackend");
+    check_refused(&download, &["a method that gives media has no backend"]);
 }

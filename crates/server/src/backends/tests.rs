@@ -52,15 +52,29 @@ fn names_lead_to_public_addresses_and_addresses_to_themselves() {
 }
 
 #[test]
-fn messages_of_services_are_cut_and_have_no_control_characters() {
-    for (body, expected) in [
-        (r#"{"error": {"message": "no"}}"#, "no"),
-        (r#"{"error": "no"}"#, "no"),
-        (r#"{"message": "no\u001b[31m"}"#, "no[31m"),
-        ("<html>", "the service behind this method refuses the call"),
+fn each_service_has_its_own_bound_on_calls() {
+    let backends = backends(&STANDARD.encode([7; 32]));
+    let slow = backends.pool_of("http://127.0.0.1:9000/like");
+    let permits: Vec<_> = (0..BACKEND_CALLS).map(|_| slow.take().unwrap()).collect();
+    for (url, is_free) in [
+        ("http://127.0.0.1:9000/other?x=1", false),
+        ("http://127.0.0.1:9001/like", true),
+        ("https://service.example/like", true),
     ] {
-        assert_eq!(message(body.as_bytes()), expected, "{body}");
+        assert_eq!(backends.pool_of(url).take().is_ok(), is_free, "{url}");
     }
-    let long = format!(r#"{{"error": "{}"}}"#, "x".repeat(2 * MAX_MESSAGE));
-    assert_eq!(message(long.as_bytes()).len(), MAX_MESSAGE);
+    drop(permits);
+    assert!(slow.take().is_ok());
+}
+
+#[test]
+fn failures_say_their_causes() {
+    let error = OutboundError::Failed {
+        host: "service.example".to_owned(),
+        source: "connection refused".into(),
+    };
+    assert_eq!(
+        with_causes(&error),
+        "the exchange with service.example failed: connection refused"
+    );
 }

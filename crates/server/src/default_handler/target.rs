@@ -31,6 +31,12 @@ impl Target {
         Ok(Some(Self { resource }))
     }
 
+    /// Returns a key of the resource that the path of the call names.
+    pub(crate) fn key(call: &Call<'_>) -> Option<String> {
+        let named = named_resource(call)?;
+        Some(format!("{}/{}", named.collection, named.id))
+    }
+
     /// The resource as the API shows it to those who read it.
     pub(crate) fn shown(&self, call: &Call<'_>) -> Map<String, Value> {
         let reading = as_reading(call);

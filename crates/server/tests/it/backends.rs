@@ -1,5 +1,9 @@
 //! Methods that a service of the operator answers, and services that are told of uploads.
 
+mod bounds;
+mod callers;
+mod deliveries;
+
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
@@ -41,13 +45,30 @@ path = "photos:best"
 backend = "http://127.0.0.1:9000/best"
 "#;
 
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
 const PHOTOS: &str = "/album/v1/photos";
+
+/// Where the ledger has the events of the photos.
+const EVENTS: &str = ".outbox/webhook.album.v1.photos";
 
 /// A request that a service has got.
 struct Got {
     path: String,
     id: String,
     body: Value,
+}
+
+impl Got {
+    fn of(request: &Request<Bytes>) -> Self {
+        assert!(request.headers()["webhook-signature"].to_str().is_ok());
+        let id = request.headers()["webhook-id"].to_str();
+        Self {
+            path: request.uri().path().to_owned(),
+            id: id.expect("a text").to_owned(),
+            body: serde_json::from_slice(request.body()).expect("JSON"),
+        }
+    }
 }
 
 /// What a service answers to its `n`-th request, counted from 0.
@@ -67,13 +88,7 @@ impl Outbound for Services {
         limits: OutboundLimits,
     ) -> Result<Response<Bytes>, OutboundError> {
         assert_eq!(limits.addresses, OutboundAddresses::Any);
-        assert!(request.headers()["webhook-signature"].to_str().is_ok());
-        let id = request.headers()["webhook-id"].to_str();
-        let got = Got {
-            path: request.uri().path().to_owned(),
-            id: id.expect("a text").to_owned(),
-            body: serde_json::from_slice(request.body()).expect("JSON"),
-        };
+        let got = Got::of(&request);
         // As another call would do meanwhile.
         tokio::task::yield_now().await;
         let mut all = self.got.lock().expect("no panic");
@@ -95,11 +110,14 @@ fn services(
 }
 
 fn album(services: &Arc<Services>, ledger: &Arc<MemoryLedger>) -> World {
-    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-    let secret = secret.parse().expect("a secret");
+    album_of(ALBUM, services, ledger)
+}
+
+fn album_of(description: &str, services: &Arc<Services>, ledger: &Arc<MemoryLedger>) -> World {
+    let secret = SECRET.parse().expect("a secret");
     let outbound = Arc::clone(services) as Arc<_>;
     let backends = Backends::new(outbound, secret, OutboundAddresses::Public);
-    let api = Api::from_toml(ALBUM).expect("it is valid");
+    let api = Api::from_toml(description).expect("it is valid");
     let stores = Stores {
         ledger: Arc::clone(ledger) as Arc<_>,
         vault: Arc::new(MemoryVault::new()),
@@ -218,6 +236,7 @@ async fn refusals_and_failures_of_a_backend_change_nothing() {
         4 => Ok((200, json!({"fields": {"likes": -1}}).to_string())),
         5 => Ok((200, json!({"fields": {"likes": "many"}}).to_string())),
         6 => Ok((302, String::new())),
+        7 => Ok((405, json!({"error": "secret"}).to_string())),
         _ => Err(OutboundError::Timeout {
             host: "10.0.0.5".to_owned(),
             timeout: std::time::Duration::from_secs(10),
@@ -239,7 +258,7 @@ async fn refusals_and_failures_of_a_backend_change_nothing() {
         "forbidden",
         "refuses the call",
     );
-    for _ in 0..6 {
+    for _ in 0..7 {
         let reply = album.json("POST", &like, &nothing).await;
         refused(
             &reply,
@@ -265,7 +284,7 @@ async fn refusals_and_failures_of_a_backend_change_nothing() {
     );
     assert_eq!(
         services.got.lock().expect("no panic").len(),
-        8,
+        9,
         "nothing is repeated"
     );
 }
@@ -283,7 +302,7 @@ async fn finished_uploads_leave_an_event_and_other_writes_none() {
         .await;
     let made = reply.json();
     let rows = ledger
-        .resources(".outbox/webhook", None, 10)
+        .resources(EVENTS, None, 10)
         .await
         .expect("it can be read");
     let payload: Vec<Value> = rows

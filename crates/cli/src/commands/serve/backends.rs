@@ -43,5 +43,7 @@ pub(super) fn load(
         OutboundAddresses::Public
     };
     let outbound = Arc::clone(outbound) as Arc<_>;
-    Ok(Some(Arc::new(Backends::new(outbound, secret, addresses))))
+    let backends = Backends::new(outbound, secret, addresses);
+    let backends = backends.with_timeout(settings.backend_timeout);
+    Ok(Some(Arc::new(backends)))
 }

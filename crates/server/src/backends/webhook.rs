@@ -1,0 +1,183 @@
+//! Events of finished uploads, and their delivery to services.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::StatusCode;
+use ring::digest;
+use serde_json::{Value, json};
+use windlass_discovery::Api;
+
+use super::{Backends, with_causes};
+use crate::handler::{
+    Answer, Call, Deliver, Delivery, DeliveryPolicy, Failure, OutboxEvent, Outcome, Rejection,
+};
+use crate::on_uploaded;
+
+/// Time in which a service must have taken an event.
+const DELIVERY_TIME: Duration = Duration::from_secs(30);
+
+/// Maximum size of the reply to an event, which nobody reads.
+const MAX_RECEIPT: usize = 64 << 10;
+
+/// Maximum number of events of a collection that are being delivered at the same time.
+pub(super) const DELIVERIES: usize = 8;
+
+/// Maximum length of a topic that is written out.
+const MAX_TOPIC: usize = 64;
+
+/// Adds the event of a finished upload to the answer, if somebody is to be told.
+pub(super) fn add_event(call: &Call<'_>, answer: &mut Answer) {
+    let settings = call.api.settings().collection_of(call.method);
+    let Some(url) = settings.and_then(|it| it.on_finished.as_deref()) else {
+        return;
+    };
+    let resource = on_uploaded::resource(answer.body.as_ref());
+    let collection = call.method.collection();
+    let payload = json!({
+        "url": url,
+        "event": {
+            "type": event_type(call.api, collection),
+            "timestamp": crate::default_handler::rfc3339(call.now),
+            "data": {
+                "method": call.method.id,
+                "resource": resource,
+                "principal": call.principal.map(ToString::to_string),
+            },
+        },
+    });
+    let topic = topic(call.api, collection);
+    answer.events.push(OutboxEvent::new(topic, payload));
+}
+
+/// Returns the deliveries of an API's events: one for each collection, because the events of a topic
+/// wait for each other, and one service must not hold up those of another.
+pub(super) fn deliveries(backends: &Arc<Backends>, api: &Api) -> Vec<Arc<dyn Deliver>> {
+    let webhooks = notified(api).map(|collection| -> Arc<dyn Deliver> {
+        Arc::new(Webhook {
+            topic: topic(api, collection).into_owned(),
+            event: event_type(api, collection),
+            backends: Arc::clone(backends),
+        })
+    });
+    webhooks.collect()
+}
+
+/// The collections of which a service is told.
+pub(super) fn notified(api: &Api) -> impl Iterator<Item = &str> {
+    let collections = api.settings().collections.iter();
+    collections
+        .filter(|(_, settings)| settings.on_finished.is_some())
+        .map(|(name, _)| name.as_str())
+}
+
+/// The type of the events of a collection, such as `album.photos.finished`.
+fn event_type(api: &Api, collection: &str) -> String {
+    format!("{}.{collection}.finished", api.name())
+}
+
+/// The topic of the events of a collection, such as `webhook.album.v1.photos`; of a long name, its digest.
+fn topic(api: &Api, collection: &str) -> Cow<'static, str> {
+    let name = format!("{}.{}.{collection}", api.name(), api.version());
+    let plain = format!("webhook.{name}");
+    let is_topic_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if plain.len() <= MAX_TOPIC && plain.bytes().all(is_topic_byte) {
+        return plain.into();
+    }
+    let digest = digest::digest(&digest::SHA256, name.as_bytes());
+    let mut topic = "webhook-".to_owned();
+    for byte in &digest.as_ref()[..16] {
+        let _ = write!(topic, "{byte:02x}");
+    }
+    topic.into()
+}
+
+/// Tells services of the finished uploads of a collection.
+struct Webhook {
+    topic: String,
+    /// The type of its events.
+    event: String,
+    backends: Arc<Backends>,
+}
+
+#[async_trait]
+impl Deliver for Webhook {
+    fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    fn policy(&self) -> DeliveryPolicy {
+        DeliveryPolicy {
+            first_delay: Duration::from_secs(5),
+            timeout: 2 * DELIVERY_TIME,
+            concurrency: DELIVERIES,
+            ..DeliveryPolicy::default()
+        }
+    }
+
+    async fn deliver(&self, delivery: &Delivery<'_>) -> Result<Outcome, Rejection> {
+        // Of the time of the upload: the description may name another service by now.
+        let url = delivery.payload.get("url").and_then(Value::as_str);
+        let (Some(url), Some(event)) = (url, delivery.payload.get("event")) else {
+            return Ok(Outcome::Unreadable("it has no URL or no event".to_owned()));
+        };
+        let limits = (DELIVERY_TIME, MAX_RECEIPT);
+        let backends = &self.backends;
+        let sent = backends.send(url, delivery.id, delivery.now, event, limits);
+        let failure = match sent.await {
+            Ok(reply) if reply.status().is_success() => {
+                backends.metrics.delivered(&self.event, true);
+                return Ok(Outcome::Delivered);
+            }
+            Ok(reply) => Failure {
+                status: Some(reply.status().as_u16()),
+                text: format!("the service answered {}", reply.status().as_u16()),
+            },
+            Err(error) => Failure::new(with_causes(&error)),
+        };
+        backends.metrics.delivered(&self.event, false);
+        // So a service says that it wants no more of them.
+        Ok(if failure.status == Some(StatusCode::GONE.as_u16()) {
+            Outcome::GiveUp(failure)
+        } else {
+            Outcome::Retry(failure)
+        })
+    }
+}
+
+/// The types of the events of an API, for metrics.
+pub(super) fn event_types(api: &Api) -> impl Iterator<Item = String> {
+    notified(api).map(|collection| event_type(api, collection))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn api(name: &str) -> Api {
+        let text = format!(
+            "name = \"{name}\"\nversion = \"v1\"\n[collections.photos]\nmedia = {{}}\n\
+             on.finished = \"https://service.example/\"\n[collections.notes]\n"
+        );
+        Api::from_toml(&text).unwrap()
+    }
+
+    #[test]
+    fn each_collection_with_a_service_has_a_topic_of_its_own() {
+        let album = api("album");
+        assert_eq!(topic(&album, "photos"), "webhook.album.v1.photos");
+        assert_eq!(
+            event_types(&album).collect::<Vec<_>>(),
+            ["album.photos.finished"]
+        );
+        let long = api(&"a".repeat(60));
+        let topics = [topic(&long, "photos"), topic(&long, "notes")];
+        assert_ne!(topics[0], topics[1]);
+        for topic in topics {
+            assert!(topic.len() <= MAX_TOPIC && topic.starts_with("webhook-"));
+        }
+    }
+}
