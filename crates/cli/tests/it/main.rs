@@ -9,6 +9,7 @@ mod append;
 mod architecture;
 mod audit;
 mod authentication;
+mod backends;
 mod bad_line;
 mod batch;
 mod cancel;

@@ -13,6 +13,7 @@ use windlass_testkit::media::Media;
 use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
 use windlass_testkit::wait;
 
+use crate::backends::album;
 use crate::server::{own, program, scratch};
 
 const DOCUMENT: &str = include_str!(concat!(
@@ -138,7 +139,7 @@ fn documented() -> BTreeMap<String, [String; 3]> {
 
 #[test]
 fn the_document_lists_each_metric_of_a_scrape_and_no_other() {
-    let server = own(&[]);
+    let (_directory, server, _) = album("10s");
     let scrape = scrape(server.address());
     let labels_of = |metric: &Metric| {
         let suffixes: &[&str] = match metric.kind.as_str() {
@@ -163,7 +164,7 @@ fn the_document_lists_each_metric_of_a_scrape_and_no_other() {
         })
         .collect();
     assert_eq!(documented(), shown);
-    for label in ["method", "upload_type", "status", "resource"] {
+    for label in ["method", "upload_type", "status", "resource", "outcome"] {
         let samples = scrape.samples.iter();
         for value in samples.filter_map(|sample| sample.labels.get(label)) {
             let is_id = label == "method" && value.contains('.');
