@@ -1,5 +1,6 @@
 //! Services that a description names, over real connections (docs/apis.md, Services).
 
+use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -116,10 +117,10 @@ fn answer(mut connection: TcpStream, log: &Mutex<Vec<Got>>) {
         .push(got.clone());
     let (status, body) = match &*got.path {
         "/like" => {
-            let likes = got.json()["resource"]["likes"].as_u64().unwrap_or(0);
+            let before = got.json()["resource"]["likes"].as_u64().unwrap_or(0);
             (
                 "200 OK",
-                json!({"fields": {"likes": likes + 1}}).to_string(),
+                json!({"fields": {"likes": before + 1}}).to_string(),
             )
         }
         "/moved" => ("302 Found\r\nLocation: /like", String::new()),
@@ -157,7 +158,8 @@ fn description(service: SocketAddr, closed: SocketAddr) -> String {
     );
     let of_service = METHODS.map(|name| (name, service));
     for (name, address) in of_service.into_iter().chain([("closed", closed)]) {
-        text += &format!(
+        let _ = write!(
+            text,
             "[methods.\"photos.{name}\"]\nhttp = \"POST\"\npath = \"photos/{{photoId}}:{name}\"\n\
              response = \"Photo\"\nbackend = \"http://{address}/{name}\"\n"
         );
