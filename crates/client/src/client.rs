@@ -23,7 +23,7 @@ use crate::upload_loop::{Deadline, UploadDriver};
 
 /// Maximum size in bytes of media that is uploaded in a single request by default. Google's
 /// documents recommend "5 MB or less".
-const MAX_SINGLE_REQUEST: u64 = 5 * 1024 * 1024;
+pub const MAX_SINGLE_REQUEST: u64 = 5 * 1024 * 1024;
 
 /// Uploads and downloads media, and manages upload sessions. Cheap to clone; clones share
 /// connections and tokens.

@@ -54,7 +54,7 @@ mod upload;
 mod upload_loop;
 
 pub use checksum::{Mismatch, Verified};
-pub use client::{Client, Settings, Status};
+pub use client::{Client, MAX_SINGLE_REQUEST, Settings, Status};
 pub use download::{Download, DownloadError, DownloadProgress, Downloaded};
 pub use error::{Error, Kind};
 pub use identity::{ClientIdentity, InvalidIdentity};

@@ -17,8 +17,7 @@ mod metrics;
 mod webhook;
 
 use std::collections::{BTreeSet, HashMap};
-use std::error::Error as _;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -28,7 +27,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, Request, Response, Uri};
 use prometheus_client::registry::Registry;
 use ring::hmac;
 use serde_json::{Map, Value};
@@ -38,7 +37,9 @@ use windlass_store::{Resource, Timestamp};
 
 use crate::capacity::{LimitedResource, Pool};
 use crate::default_handler::Target;
-use crate::handler::{Answer, ApiHandler, Call, Deliver, Embedded, Rejection, Uploaded};
+use crate::handler::{
+    Answer, ApiHandler, Call, Deliver, Embedded, Rejection, Uploaded, with_causes,
+};
 use crate::outbound::{Outbound, OutboundAddresses, OutboundError, OutboundLimits};
 use call::{Reply, failed, forwarded};
 use metrics::BackendMetrics;
@@ -106,7 +107,7 @@ impl Backends {
     ///
     /// A URL whose host is an IP address or `localhost` says where it leads, and is called wherever that is.
     /// `addresses` says where names may lead: with [`OutboundAddresses::Public`] not into the server's
-    /// own network, so that whoever controls a name cannot reach into it.
+    /// own network, so that the owner of a name cannot reach into it.
     pub fn new(
         outbound: Arc<dyn Outbound>,
         secret: ServiceSecret,
@@ -151,13 +152,11 @@ impl Backends {
             reply,
             addresses: self.addresses_for(&uri),
         };
-        let body = Bytes::from(body.to_string());
-        let mut request = Request::post(uri)
-            .header(CONTENT_TYPE, "application/json")
-            .body(body)
-            .map_err(|_| OutboundError::Unsupported {
-                problem: "it is not a URL",
-            })?;
+        let mut request = Request::new(Bytes::from(body.to_string()));
+        *request.method_mut() = HttpMethod::POST;
+        *request.uri_mut() = uri;
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(CONTENT_TYPE, json);
         self.sign(&mut request, id, now);
         self.outbound.send(request, limits).await
     }
@@ -242,17 +241,6 @@ pub(crate) fn connections<'a>(apis: impl Iterator<Item = &'a Api>) -> usize {
         deliveries += webhook::notified(api).count() * webhook::DELIVERIES;
     }
     services.len() * BACKEND_CALLS + deliveries
-}
-
-/// Returns the message of an error with those of its causes.
-fn with_causes(error: &OutboundError) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let _ = write!(message, ": {error}");
-        cause = error.source();
-    }
-    message
 }
 
 impl fmt::Debug for Backends {

@@ -37,6 +37,9 @@ pub(crate) use index::is_index;
 pub use operation::unanswered_methods;
 pub(crate) use target::Target;
 
+/// Number of resources that are read from the ledger at a time.
+const BATCH: usize = 16;
+
 /// The handler for any description. It stores the client's fields and adds those that the response
 /// schema names.
 #[derive(Debug, Clone, Copy, Default)]
@@ -167,13 +170,17 @@ impl Write {
             }
         };
         let new = replaced(call, old.clone(), upload, change)?;
-        let (before, after) = (fields_of(&old), fields_of(&new));
-        let expect = relations::check(call, &new.collection, Some(&before), &after).await?;
-        Ok(Self {
-            old: Some(old),
-            new,
-            expect,
-        })
+        Self::checked(call, Some(old), new).await
+    }
+
+    /// Checks what the resource `new`, which was `old` before, relies on.
+    async fn checked(
+        call: &Call<'_>,
+        old: Option<Resource>,
+        new: Resource,
+    ) -> Result<Self, Rejection> {
+        let expect = relations::check(call, old.as_ref(), &new).await?;
+        Ok(Self { old, new, expect })
     }
 
     async fn new_resource(
@@ -186,12 +193,7 @@ impl Write {
             Upload::None | Upload::Started => None,
         };
         let new = inserted(call, named.collection, named.id, media)?;
-        let expect = relations::check(call, &new.collection, None, &fields_of(&new)).await?;
-        Ok(Self {
-            old: None,
-            new,
-            expect,
-        })
+        Self::checked(call, None, new).await
     }
 
     async fn answer(self, call: &Call<'_>) -> Result<Answer, Rejection> {
@@ -264,7 +266,7 @@ fn replaced(
         None => Some(changed_fields(call, &old, change)?),
     };
     if let Some(fields) = &fields {
-        check_immutable(call, &fields_of(&old), fields)?;
+        check_immutable(call, &old, fields)?;
         check_required(call, &old, fields)?;
     }
     let media = match upload {

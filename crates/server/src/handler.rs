@@ -35,8 +35,9 @@ pub use crate::identifiers::{first_version, new_secret};
 pub use concatenation::Concatenation;
 pub use delivery::{
     Conclusion, Deliver, Delivery, DeliveryPolicy, Failure, MAX_EVENT_LEN, MAX_EVENTS, OutboxEvent,
-    Outcome,
+    Outcome, with_causes,
 };
+pub(crate) use delivery::{MAX_TOPIC, is_topic, topic_of};
 pub(crate) use stores::StoreHandles;
 pub use stores::StoreReader;
 pub(crate) use stores::slice;

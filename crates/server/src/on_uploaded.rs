@@ -5,7 +5,6 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
@@ -15,14 +14,8 @@ use windlass_store::Media;
 
 use crate::context::Principal;
 use crate::handler::{
-    Content, Deliver, Delivery, Failure, MediaSource, OutboxEvent, Outcome, Rejection,
+    Content, Deliver, Delivery, Failure, MediaSource, OutboxEvent, Outcome, Rejection, topic_of,
 };
-
-/// Beginning of the names of topics.
-const TOPIC: &str = "uploaded.";
-
-/// Maximum length of the name of a topic in bytes.
-const MAX_TOPIC: usize = 64;
 
 /// Maximum length in bytes of a resource in an event. An event has room for more, and metadata may be
 /// longer than that.
@@ -69,10 +62,8 @@ impl UploadCallback {
         Done: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let mut topic = format!("{TOPIC}{}.{}", api.name(), api.version());
-        topic.truncate(MAX_TOPIC);
         Self {
-            topic,
+            topic: topic_of("uploaded", &format!("{}.{}", api.name(), api.version())),
             callback: Box::new(move |uploaded| {
                 let done = callback(uploaded);
                 Box::pin(async move { done.await.map_err(Into::into) })
@@ -121,12 +112,12 @@ pub(crate) fn resource(body: Option<&Content>) -> Value {
 }
 
 fn is_shallow(value: &Value, depth: usize) -> bool {
-    let inside = match value {
-        Value::Array(elements) => elements.iter().collect::<Vec<_>>(),
-        Value::Object(fields) => fields.values().collect(),
-        _ => return true,
-    };
-    depth > 0 && inside.into_iter().all(|value| is_shallow(value, depth - 1))
+    let is_inside = |value| is_shallow(value, depth - 1);
+    match value {
+        Value::Array(elements) => depth > 0 && elements.iter().all(is_inside),
+        Value::Object(fields) => depth > 0 && fields.values().all(is_inside),
+        _ => true,
+    }
 }
 
 #[async_trait]
@@ -156,13 +147,6 @@ impl Deliver for UploadCallback {
             Err(error) => Outcome::Retry(Failure::new(error.to_string())),
         })
     }
-}
-
-/// The deliveries of these callbacks.
-pub(crate) fn deliveries<'a>(
-    callbacks: impl Iterator<Item = &'a Arc<UploadCallback>>,
-) -> impl Iterator<Item = Arc<dyn Deliver>> {
-    callbacks.map(|callback| Arc::clone(callback) as Arc<dyn Deliver>)
 }
 
 #[cfg(test)]

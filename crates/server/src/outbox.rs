@@ -21,7 +21,9 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use windlass_store::{Resource, ResourceChange, Timestamp};
 
-use crate::handler::{Deliver, MAX_EVENT_LEN, MAX_EVENTS, OutboxEvent, Rejection};
+use crate::handler::{
+    Deliver, MAX_EVENT_LEN, MAX_EVENTS, MAX_TOPIC, OutboxEvent, Rejection, is_topic,
+};
 use crate::identifiers::{first_version, new_resource_id};
 use crate::namespace::Namespace;
 
@@ -30,9 +32,6 @@ pub(crate) use worker::Worker;
 // No name of an API begins with a dot, so the default handler reaches no such collection.
 /// Beginning of the names of all collections of events.
 const PREFIX: &str = ".outbox/";
-
-/// Maximum length of the name of a topic, in bytes.
-const MAX_TOPIC: usize = 64;
 
 /// Maximum number of new events of a topic that wait to be looked at by their ids. Further ones are
 /// found by the next scan of all rows.
@@ -71,9 +70,7 @@ fn insertion(
     now: Timestamp,
     namespace: &Namespace,
 ) -> Result<ResourceChange, Rejection> {
-    let topic_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    let is_topic = (1..=MAX_TOPIC).contains(&event.topic.len());
-    if !is_topic || !event.topic.bytes().all(topic_byte) {
+    if !is_topic(&event.topic) {
         return Err(beyond_bounds(format!(
             "{:?} is not the topic of an event; it needs 1 to {MAX_TOPIC} letters, digits, '.', '_' or '-'",
             event.topic

@@ -20,7 +20,7 @@ use crate::cors::CorsPolicy;
 use crate::default_handler::{DefaultHandler, unanswered_methods, with_digests};
 use crate::handler::{ApiHandler, Deliver};
 use crate::host::Host;
-use crate::on_uploaded::{self, UploadCallback, UploadedResource};
+use crate::on_uploaded::{UploadCallback, UploadedResource};
 
 /// An API and its handler.
 pub struct ServedApi {
@@ -241,10 +241,9 @@ impl Registry {
     pub(crate) fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {
         let own = self.deliveries.iter().cloned();
         let of_handlers = self.served().flat_map(|served| served.handler.deliveries());
-        let callbacks = self.served().filter_map(|it| it.on_uploaded.as_ref());
-        own.chain(of_handlers)
-            .chain(on_uploaded::deliveries(callbacks))
-            .collect()
+        let callbacks = self.served().filter_map(|it| it.on_uploaded.clone());
+        let callbacks = callbacks.map(|it| -> Arc<dyn Deliver> { it });
+        own.chain(of_handlers).chain(callbacks).collect()
     }
 
     /// All APIs: those without a host, then those of each host.

@@ -258,8 +258,11 @@ async fn run(
 
 /// Writes into the audit log that a call has deleted something.
 fn write_deletion(server: &ServerState, head: &CallHead<'_>, resources: &[ResourceChange]) {
-    let is_deletion = |change: &ResourceChange| matches!(change, ResourceChange::Delete { collection, .. } if !is_index(collection));
-    if !resources.iter().any(is_deletion) {
+    let mut deleted = resources.iter().filter_map(|change| match change {
+        ResourceChange::Delete { collection, .. } => Some(collection),
+        _ => None,
+    });
+    if deleted.all(|collection| is_index(collection)) {
         return;
     }
     let about = About {

@@ -20,6 +20,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use windlass_server::handler::{
     Conclusion, Deliver, Delivery, DeliveryPolicy, Failure, OutboxEvent, Outcome, Rejection,
+    with_causes,
 };
 use windlass_store::{Media, ResourceChange};
 
@@ -388,19 +389,13 @@ fn refusal(error: &smtp::Error) -> Refusal {
     let is_permanent = (error.is_permanent() || error.is_client()) && !is_about_us;
     let reason = Failure {
         status,
-        text: with_sources(error),
+        text: with_causes(error),
     };
     if is_permanent {
         Refusal::Permanent(reason)
     } else {
         Refusal::Transient(reason)
     }
-}
-
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let sources = std::iter::successors(Some(error), |error| error.source());
-    let texts: Vec<_> = sources.map(ToString::to_string).collect();
-    texts.join(": ")
 }
 
 #[cfg(test)]

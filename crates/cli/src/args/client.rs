@@ -208,7 +208,7 @@ pub(crate) struct DirectoryArgs {
     #[arg(long, value_name = "GLOB", requires = "recursive")]
     pub(crate) exclude: Vec<Pattern>,
 
-    /// Of a directory, go so many levels down; 1 is the files in the directory itself [default: all]
+    /// Of a directory, go down this number of levels; 1 is the files in the directory itself [default: all]
     #[arg(long, value_name = "COUNT", value_parser = parse_count, requires = "recursive")]
     pub(crate) max_depth: Option<NonZeroUsize>,
 }

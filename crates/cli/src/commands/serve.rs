@@ -551,8 +551,8 @@ fn store_hint(error: &OpenError) -> Option<&'static str> {
              used this one",
         ),
         OpenError::Vault { .. } => Some(
-            "is its disk mounted? Nothing was changed; docs/durability.md says how a vault that was put \
-             together anew is marked",
+            "is its disk mounted? Nothing was changed; docs/durability.md says how a vault that was \
+             rebuilt is marked",
         ),
         OpenError::NoLedger { .. } => Some(
             "bring the ledger back, or move the vault away: without its ledger all media in it would \

@@ -90,7 +90,7 @@ pub(super) struct Transfers {
 }
 
 impl Transfers {
-    /// Runs all jobs, so many at a time, and sums up several. Returns the exit code of the worst.
+    /// Runs all jobs, as many at once as `concurrency` allows, and sums up several. Returns the exit code of the worst.
     pub(super) async fn run(
         &self,
         jobs: Vec<Job>,

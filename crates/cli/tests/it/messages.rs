@@ -5,7 +5,7 @@
 //! The commands of a file run one after the other in one directory. Addresses, ids, times and
 //! versions are replaced by words in capital letters, which commands can use as well.
 //!
-//! After a change, `UPDATE_MESSAGES=1 cargo test --test it messages` writes the files anew: read each
+//! After a change, `UPDATE_MESSAGES=1 cargo test --test it messages` rewrites the files: read each
 //! changed line as somebody who sees it for the first time.
 
 use std::cell::RefCell;

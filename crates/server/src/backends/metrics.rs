@@ -11,7 +11,7 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::capacity::{Full, LimitedResource};
 use crate::handler::Rejection;
 
-/// Upper bounds in seconds of the buckets of calls: from a service beside the server to the longest wait.
+/// Upper bounds in seconds of the buckets of calls: from a service on the same machine to the longest wait.
 const SECONDS: [f64; 11] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0,
 ];
@@ -92,7 +92,8 @@ impl BackendMetrics {
         }
     }
 
-    /// Counts a call by its result. One that never came to its service is not counted.
+    /// Counts a call by its result. One that its service never got is not counted, unless it was
+    /// refused because too many wait.
     pub(super) fn called<T>(&self, method: &str, result: &Result<T, Rejection>) {
         let outcome = match result {
             Ok(_) => ANSWERED,

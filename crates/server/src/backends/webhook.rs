@@ -1,19 +1,17 @@
 //! Events of finished uploads, and their delivery to services.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use http::StatusCode;
-use ring::digest;
 use serde_json::{Value, json};
 use windlass_discovery::Api;
 
-use super::{Backends, with_causes};
+use super::Backends;
 use crate::handler::{
     Answer, Call, Deliver, Delivery, DeliveryPolicy, Failure, OutboxEvent, Outcome, Rejection,
+    topic_of, with_causes,
 };
 use crate::on_uploaded;
 
@@ -25,9 +23,6 @@ const MAX_RECEIPT: usize = 64 << 10;
 
 /// Maximum number of events of a collection that are being delivered at the same time.
 pub(super) const DELIVERIES: usize = 8;
-
-/// Maximum length of a topic that is written out.
-const MAX_TOPIC: usize = 64;
 
 /// Adds the event of a finished upload to the answer, if somebody is to be told.
 pub(super) fn add_event(call: &Call<'_>, answer: &mut Answer) {
@@ -58,7 +53,7 @@ pub(super) fn add_event(call: &Call<'_>, answer: &mut Answer) {
 pub(super) fn deliveries(backends: &Arc<Backends>, api: &Api) -> Vec<Arc<dyn Deliver>> {
     let webhooks = notified(api).map(|collection| -> Arc<dyn Deliver> {
         Arc::new(Webhook {
-            topic: topic(api, collection).into_owned(),
+            topic: topic(api, collection),
             event: event_type(api, collection),
             backends: Arc::clone(backends),
         })
@@ -79,20 +74,10 @@ fn event_type(api: &Api, collection: &str) -> String {
     format!("{}.{collection}.finished", api.name())
 }
 
-/// The topic of the events of a collection, such as `webhook.album.v1.photos`; of a long name, its digest.
-fn topic(api: &Api, collection: &str) -> Cow<'static, str> {
+/// The topic of the events of a collection, such as `webhook.album.v1.photos`.
+fn topic(api: &Api, collection: &str) -> String {
     let name = format!("{}.{}.{collection}", api.name(), api.version());
-    let plain = format!("webhook.{name}");
-    let is_topic_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if plain.len() <= MAX_TOPIC && plain.bytes().all(is_topic_byte) {
-        return plain.into();
-    }
-    let digest = digest::digest(&digest::SHA256, name.as_bytes());
-    let mut topic = "webhook-".to_owned();
-    for byte in &digest.as_ref()[..16] {
-        let _ = write!(topic, "{byte:02x}");
-    }
-    topic.into()
+    topic_of("webhook", &name)
 }
 
 /// Tells services of the finished uploads of a collection.
@@ -156,6 +141,7 @@ pub(super) fn event_types(api: &Api) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handler::MAX_TOPIC;
 
     fn api(name: &str) -> Api {
         let text = format!(

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use windlass_discovery::{Document, Schema};
 use windlass_store::Resource;
 
-use super::fields::{is_server_field, server_field};
+use super::fields::{fields_of, is_server_field, server_field};
 use super::operation::CallContext;
 use super::schema_validation::{Path, invalid, resolve};
 use crate::handler::{Call, Rejection};
@@ -111,13 +111,14 @@ pub(super) fn keep_fixed(
 /// [`Rejection::InvalidField`] with the path of one that would change.
 pub(super) fn check_immutable(
     call: &Call<'_>,
-    old: &Map<String, Value>,
+    old: &Resource,
     new: &Map<String, Value>,
 ) -> Result<(), Rejection> {
     let Some(schema) = enforced_schema(call) else {
         return Ok(());
     };
-    check_unchanged(call.api.document(), schema, old, new, Path::Root)
+    let old = fields_of(old);
+    check_unchanged(call.api.document(), schema, &old, new, Path::Root)
 }
 
 /// An element of an array has no identity, so immutable fields inside of arrays are free.

@@ -12,6 +12,7 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
+use serde_json::{Map, Value};
 use windlass_discovery::CollectionSettings;
 use windlass_discovery::settings::{IndexedField, SortOrder, ValueKind};
 use windlass_store::{Resource, ResourceChange};
@@ -149,9 +150,8 @@ impl<'a> Index<'a> {
     }
 
     /// The id of a resource's row.
-    pub(super) fn row_id(&self, resource: &Resource) -> String {
-        let fields = fields_of(resource);
-        let value = |field| Scalar::of(resource, &fields, field);
+    pub(super) fn row_id(&self, resource: &Resource, fields: &Map<String, Value>) -> String {
+        let value = |field| Scalar::of(resource, fields, field);
         let mut id = String::new();
         if let Some(field) = self.equal {
             id.push_str(&digits(value(field).as_ref(), false));
@@ -169,10 +169,10 @@ impl<'a> Index<'a> {
         id
     }
 
-    fn row(&self, resource: &Resource) -> Resource {
+    fn row(&self, (resource, fields): &Read<'_>) -> Resource {
         Resource {
             collection: self.collection(&resource.collection),
-            id: self.row_id(resource),
+            id: self.row_id(resource, fields),
             version: VERSION,
             body: Bytes::copy_from_slice(resource.id.as_bytes()),
             media: None,
@@ -188,8 +188,8 @@ impl<'a> Index<'a> {
     async fn changes(
         &self,
         call: &Call<'_>,
-        old: Option<&Resource>,
-        new: Option<&Resource>,
+        old: Option<&Read<'_>>,
+        new: Option<&Read<'_>>,
     ) -> Result<Vec<ResourceChange>, Rejection> {
         let (before, after) = (old.map(|it| self.row(it)), new.map(|it| self.row(it)));
         let mut changes = Vec::new();
@@ -252,6 +252,13 @@ impl Range {
     }
 }
 
+/// A resource with its fields, which are read once for all indexes.
+type Read<'a> = (&'a Resource, Map<String, Value>);
+
+fn read(resource: &Resource) -> Read<'_> {
+    (resource, fields_of(resource))
+}
+
 async fn exists(call: &Call<'_>, row: &Resource) -> Result<bool, Rejection> {
     let found = call.lookup.resource(&row.collection, &row.id).await?;
     Ok(found.is_some())
@@ -265,9 +272,14 @@ pub(super) async fn changes(
     old: Option<&Resource>,
     new: Option<&Resource>,
 ) -> Result<Vec<ResourceChange>, Rejection> {
+    let indexes = settings.map(Index::of).unwrap_or_default();
     let mut changes = Vec::new();
-    for index in settings.map(Index::of).unwrap_or_default() {
-        changes.extend(index.changes(call, old, new).await?);
+    if indexes.is_empty() {
+        return Ok(changes);
+    }
+    let (old, new) = (old.map(read), new.map(read));
+    for index in indexes {
+        changes.extend(index.changes(call, old.as_ref(), new.as_ref()).await?);
     }
     Ok(changes)
 }
@@ -365,7 +377,7 @@ pub(super) async fn missing(
 ) -> Result<Vec<ResourceChange>, Rejection> {
     let mut missing = Vec::new();
     for resource in resources {
-        let row = index.row(resource);
+        let row = index.row(&read(resource));
         if !exists(call, &row).await? {
             missing.push(ResourceChange::Insert(row));
         }

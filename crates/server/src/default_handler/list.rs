@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use windlass_discovery::Schema;
 use windlass_store::{Resource, ResourceChange};
 
+use super::BATCH;
 use super::fields::fields_of;
 use super::filter::{Condition, Scalar, parse};
 use super::index::{Built, Index, Range, missing};
@@ -22,9 +23,6 @@ const MAX_PAGE: usize = 1000;
 
 /// Size in bytes of the resources at which a page ends, whatever number was requested.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
-
-/// Number of resources that are read from the ledger at a time.
-const PAGE_BATCH: usize = 16;
 
 /// Number of resources at which a page ends, whether they belong to the list or not. A list whose filter
 /// fits few of them takes more pages, and none takes long.
@@ -125,12 +123,13 @@ impl<'a> Selection<'a> {
     }
 
     fn holds(&self, resource: &Resource) -> bool {
-        if self.conditions.is_empty() {
-            return true;
-        }
-        let fields = fields_of(resource);
+        self.conditions.is_empty() || self.holds_for(resource, &fields_of(resource))
+    }
+
+    /// As [`Selection::holds`], for a resource whose fields have been read.
+    fn holds_for(&self, resource: &Resource, fields: &Map<String, Value>) -> bool {
         let mut conditions = self.conditions.iter();
-        conditions.all(|it| it.holds(Scalar::of(resource, &fields, &it.field).as_ref()))
+        conditions.all(|it| it.holds(Scalar::of(resource, fields, &it.field).as_ref()))
     }
 }
 
@@ -177,11 +176,16 @@ impl<'a> Filling<'a> {
         })
     }
 
-    /// Looks at the resource at a position. Returns whether the page is full: then it has not become
-    /// part of it.
-    fn add(&mut self, position: &str, resource: Resource) -> Result<bool, Rejection> {
+    /// Looks at the resource at a position, which belongs to the list or not. Returns whether the page is
+    /// full: then it has not become part of it.
+    fn add(
+        &mut self,
+        position: &str,
+        resource: Resource,
+        belongs: bool,
+    ) -> Result<bool, Rejection> {
         self.examined_bytes += resource.body.len();
-        if self.selection.holds(&resource) {
+        if belongs {
             self.bytes += resource.body.len();
             let found = self.page.resources.len();
             if found > 0 && (found == self.limit || self.bytes > PAGE_BYTES) {
@@ -209,7 +213,7 @@ impl<'a> Filling<'a> {
     /// How many resources are read at once: one more than the page can still hold, to know whether
     /// another page follows.
     fn batch(&self) -> usize {
-        PAGE_BATCH.min(self.limit + 1 - self.page.resources.len())
+        BATCH.min(self.limit + 1 - self.page.resources.len())
     }
 
     /// Fills the page in the order of the ids.
@@ -224,7 +228,8 @@ impl<'a> Filling<'a> {
                 .await?;
             let more = batch.len() == wanted;
             for resource in batch {
-                if self.add(&resource.id.clone(), resource)? {
+                let belongs = self.selection.holds(&resource);
+                if self.add(&resource.id.clone(), resource, belongs)? {
                     return Ok(self.before_next());
                 }
             }
@@ -260,8 +265,12 @@ impl<'a> Filling<'a> {
                 let id = String::from_utf8_lossy(&row.body);
                 let resource = self.call.lookup.resource(collection, &id).await?;
                 // Otherwise the row is an old one, or the resource has changed since the row was read.
-                let is_end = match resource.filter(|it| index.row_id(it) == row.id) {
-                    Some(resource) => self.add(&row.id, resource)?,
+                let read = resource.map(|it| (fields_of(&it), it));
+                let is_end = match read.filter(|(fields, it)| index.row_id(it, fields) == row.id) {
+                    Some((fields, resource)) => {
+                        let belongs = self.selection.holds_for(&resource, &fields);
+                        self.add(&row.id, resource, belongs)?
+                    }
                     None => self.pass(&row.id),
                 };
                 if is_end {
@@ -288,10 +297,8 @@ impl<'a> Filling<'a> {
         let mut is_end = false;
         while !is_end && count < MAX_EXAMINED && bytes < MAX_EXAMINED_BYTES {
             let lookup = &self.call.lookup;
-            let batch = lookup
-                .resources(collection, last.as_deref(), PAGE_BATCH)
-                .await?;
-            is_end = batch.len() < PAGE_BATCH;
+            let batch = lookup.resources(collection, last.as_deref(), BATCH).await?;
+            is_end = batch.len() < BATCH;
             count += batch.len();
             bytes += batch.iter().map(|it| it.body.len()).sum::<usize>();
             changes.extend(missing(self.call, index, &batch).await?);

@@ -44,12 +44,10 @@ impl Operation {
         let method = call.method;
         let find_existing = match method.http_method {
             HttpMethod::POST => path.post(call),
-            HttpMethod::PUT if path.is_plain(call) => Some(Self::Update(path.resource(call)?)),
-            HttpMethod::PATCH if path.is_plain(call) => Some(Self::Patch(path.resource(call)?)),
+            HttpMethod::PUT if path.is_plain(method) => Some(Self::Update(path.resource(call)?)),
+            HttpMethod::PATCH if path.is_plain(method) => Some(Self::Patch(path.resource(call)?)),
             HttpMethod::GET => path.get(call)?,
-            HttpMethod::DELETE if path.verb.is_none_or(|verb| verb == "delete") => {
-                Some(Self::Delete(path.resource(call)?))
-            }
+            HttpMethod::DELETE if path.deletes() => Some(Self::Delete(path.resource(call)?)),
             _ => None,
         };
         find_existing.ok_or_else(|| not_implemented(call))
@@ -73,11 +71,15 @@ struct MethodPath<'a> {
 
 impl<'a> MethodPath<'a> {
     fn of(call: &Call<'a>) -> Self {
-        let template = call.method.template.as_str();
         let path = call.method.template.expand(call.path);
         let path = path.expect("the path was matched by the template");
-        let path = path.trim_start_matches('/');
-        let Some((template, verb)) = custom_verb(call.method, template) else {
+        Self::new(call.method, path.trim_start_matches('/'))
+    }
+
+    /// The path of a method, which its template matches or which is the template itself.
+    fn new(method: &'a Method, path: &str) -> Self {
+        let template = method.template.as_str();
+        let Some((template, verb)) = custom_verb(method, template) else {
             let path = path.to_owned();
             return Self {
                 template,
@@ -97,14 +99,11 @@ impl<'a> MethodPath<'a> {
 
     fn post(&self, call: &Call<'_>) -> Option<Operation> {
         let method = call.method;
-        let listed = self.is_listed(call.api);
         if method.upload.is_none() {
-            let makes = matches!(method.verb(), "insert" | "create") || listed;
-            let collection = !self.ends_in_variable();
-            return (self.verb.is_none() && makes && collection)
-                .then(|| Operation::Insert(self.key(call)));
+            let makes = self.makes(call.api, method);
+            return makes.then(|| Operation::Insert(self.key(call)));
         }
-        if !self.ends_in_variable() || listed {
+        if !self.ends_in_variable() || self.is_listed(call.api) {
             return Some(Operation::Insert(self.key(call)));
         }
         // Media for a parent resource: only the method's id says what is created from it.
@@ -120,7 +119,7 @@ impl<'a> MethodPath<'a> {
         if method.verb() == "list" {
             return Ok(self.verb.is_none().then(|| Operation::List(self.key(call))));
         }
-        if method.supports_media_download && self.verb.is_none_or(is_download_verb) {
+        if self.downloads_media(method) {
             return Ok(Some(Operation::Get(self.downloads(call))));
         }
         if self.verb.is_some() {
@@ -156,19 +155,16 @@ impl<'a> MethodPath<'a> {
     /// Returns the resource that the path names. If the path is that of a collection, the parameter
     /// `id` or the metadata's field `id` names the resource.
     fn resource(&self, call: &Call<'_>) -> Result<ResourceKey, Rejection> {
-        if !self.is_listed(call.api) {
-            let standard = matches!(call.method.verb(), "get" | "update" | "patch" | "delete");
-            if standard || self.ends_in_variable() {
-                return Ok(split(&self.key(call)));
-            }
+        if !self.names_a_resource(call.api, call.method) {
             return Err(not_implemented(call));
+        }
+        if !self.is_listed(call.api) {
+            return Ok(split(&self.key(call)));
         }
         let id = if is_query_parameter(call.method, "id") {
             call.query.first("id")
-        } else if call.method.request.is_some() {
-            call.metadata.get("id").and_then(Value::as_str)
         } else {
-            return Err(not_implemented(call));
+            call.metadata.get("id").and_then(Value::as_str)
         };
         let id = id.filter(|id| !id.is_empty());
         let id = id.ok_or_else(|| Rejection::MissingField {
@@ -180,9 +176,35 @@ impl<'a> MethodPath<'a> {
         })
     }
 
+    /// Whether [`MethodPath::resource`] finds a resource, unless its id is missing.
+    fn names_a_resource(&self, api: &Api, method: &Method) -> bool {
+        if self.is_listed(api) {
+            is_query_parameter(method, "id") || method.request.is_some()
+        } else {
+            let standard = matches!(method.verb(), "get" | "update" | "patch" | "delete");
+            standard || self.ends_in_variable()
+        }
+    }
+
+    /// Whether a POST without media makes a resource.
+    fn makes(&self, api: &Api, method: &Method) -> bool {
+        let makes = matches!(method.verb(), "insert" | "create") || self.is_listed(api);
+        self.verb.is_none() && makes && !self.ends_in_variable()
+    }
+
     /// Whether only the HTTP method states the operation.
-    fn is_plain(&self, call: &Call<'_>) -> bool {
-        self.verb.is_none() || call.method.upload.is_some()
+    fn is_plain(&self, method: &Method) -> bool {
+        self.verb.is_none() || method.upload.is_some()
+    }
+
+    /// Whether a DELETE deletes.
+    fn deletes(&self) -> bool {
+        self.verb.is_none_or(|verb| verb == "delete")
+    }
+
+    /// Whether a GET may be for media.
+    fn downloads_media(&self, method: &Method) -> bool {
+        method.supports_media_download && self.verb.is_none_or(is_download_verb)
     }
 
     fn ends_in_variable(&self) -> bool {
@@ -216,37 +238,18 @@ pub fn unanswered_methods(api: &Api) -> impl Iterator<Item = &Method> {
 
 /// Whether [`Operation::of`] finds an operation for calls of the method.
 fn is_implemented(api: &Api, method: &Method) -> bool {
-    let template = method.template.as_str();
-    let (template, verb) = match custom_verb(method, template) {
-        Some((before, verb)) => (before, Some(verb)),
-        None => (template, None),
-    };
-    let path = MethodPath {
-        template,
-        path: template.to_owned(),
-        verb,
-    };
-    let names_a_resource = || {
-        let standard = matches!(method.verb(), "get" | "update" | "patch" | "delete");
-        if path.is_listed(api) {
-            is_query_parameter(method, "id") || method.request.is_some()
-        } else {
-            standard || path.ends_in_variable()
-        }
-    };
+    let path = MethodPath::new(method, method.template.as_str());
     match method.http_method {
-        HttpMethod::POST if method.upload.is_some() => true,
-        HttpMethod::POST => {
-            let makes = matches!(method.verb(), "insert" | "create") || path.is_listed(api);
-            verb.is_none() && makes && !path.ends_in_variable()
-        }
+        HttpMethod::POST => method.upload.is_some() || path.makes(api, method),
         HttpMethod::PUT | HttpMethod::PATCH => {
-            (verb.is_none() || method.upload.is_some()) && names_a_resource()
+            path.is_plain(method) && path.names_a_resource(api, method)
         }
-        HttpMethod::GET if method.verb() == "list" => verb.is_none(),
-        HttpMethod::GET if method.supports_media_download => verb.is_none_or(is_download_verb),
-        HttpMethod::GET => verb.is_none() && names_a_resource(),
-        HttpMethod::DELETE => verb.is_none_or(|verb| verb == "delete") && names_a_resource(),
+        HttpMethod::GET if method.verb() == "list" => path.verb.is_none(),
+        HttpMethod::GET => {
+            path.downloads_media(method)
+                || path.verb.is_none() && path.names_a_resource(api, method)
+        }
+        HttpMethod::DELETE => path.deletes() && path.names_a_resource(api, method),
         _ => false,
     }
 }

@@ -4,44 +4,44 @@
 //! a parent that is deleted at the same time gets no new content, and what is deleted with a resource is
 //! all that it contains.
 
-use serde_json::{Map, Value};
-
+use serde_json::Value;
 use windlass_discovery::settings::{CollectionSettings, OnParentDelete};
 use windlass_store::{Expected, Resource, ResourceChange};
 
-use super::index;
+use super::fields::fields_of;
 use super::operation::{ResourceKey, key, split};
+use super::{BATCH, index};
 use crate::handler::{Call, Rejection};
 
 /// The most resources that are deleted with one.
 const MAX_CONTENT: usize = 5_000;
 
-/// Number of resources that are read from the ledger at a time.
-const BATCH: usize = 100;
-
 /// The most ids in one field.
 const MAX_IDS: usize = 100;
 
-/// Checks what a write relies on: the resource that contains the collection, and those that fields
-/// name. `old` are the fields before the write. Returns what must not change until it is committed.
+/// Checks what the resource `new`, which was `old` before, relies on: the resource that contains its
+/// collection, and those that its fields name. Returns what must not change until it is committed.
 ///
 /// # Errors
 /// [`Rejection::NotFound`] without the parent, [`Rejection::InvalidField`] for a reference to nothing.
 pub(super) async fn check(
     call: &Call<'_>,
-    collection: &str,
-    old: Option<&Map<String, Value>>,
-    new: &Map<String, Value>,
+    old: Option<&Resource>,
+    new: &Resource,
 ) -> Result<Vec<Expected>, Rejection> {
     let Some(settings) = call.api.settings().collection_of(call.method) else {
         return Ok(Vec::new());
     };
     let mut expected = Vec::new();
     if old.is_none() {
-        expected.extend(check_parent(call, collection).await?);
+        expected.extend(check_parent(call, &new.collection).await?);
     }
+    if settings.references.is_empty() {
+        return Ok(expected);
+    }
+    let (old, new) = (old.map(fields_of), fields_of(new));
     for (field, target) in &settings.references {
-        let before = old.and_then(|old| old.get(field));
+        let before = old.as_ref().and_then(|old| old.get(field));
         let after = new.get(field).filter(|after| before != Some(after));
         for id in ids(after) {
             expected.push(referenced(call, field, target, id).await?);

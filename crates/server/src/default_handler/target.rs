@@ -3,14 +3,14 @@
 
 use serde_json::{Map, Value};
 use windlass_discovery::{Method, Schema};
-use windlass_store::{Resource, ResourceChange};
+use windlass_store::Resource;
 
 use super::enforcement::{check_immutable, check_required};
 use super::fields::{fields_of, fields_to_bytes, is_server_field, patched};
 use super::operation::{CallContext, named_resource};
 use super::response_shape::ResponseShape;
 use super::schema_validation::{Purpose, SchemaValidation};
-use super::{answer, find_existing, index, relations};
+use super::{Write, find_existing};
 use crate::handler::{Answer, Call, Rejection};
 
 /// A resource, with the method that reads it.
@@ -76,20 +76,8 @@ impl Target {
         let reading = as_reading(call);
         let on_resource = reading.as_ref().unwrap_or(call);
         let new = changed(on_resource, &old, fields).map_err(failed)?;
-        let (before, after) = (fields_of(&old), fields_of(&new));
-        let expect = relations::check(call, &new.collection, Some(&before), &after).await;
-        let expect = expect.map_err(failed)?;
-        let settings = call.api.settings().collection_of(call.method);
-        let rows = index::changes(call, settings, Some(&old), Some(&new)).await?;
-        let reply = ResponseShape::new(&CallContext::of(call), &new).reply();
-        let expected = old.version;
-        let change = ResourceChange::Replace {
-            resource: new,
-            expected,
-        };
-        let mut answer = answer(change, reply);
-        answer.changes.extend(rows);
-        answer.expect = expect;
+        let write = Write::checked(call, Some(old), new).await.map_err(failed)?;
+        let mut answer = write.answer(call).await?;
         if call.method.response.is_none() {
             answer.body = None;
         }
@@ -116,9 +104,8 @@ fn changed(
         None => fields.clone(),
     };
     fields.retain(|name, _| !is_server_field(name));
-    let before = fields_of(old);
-    let after = patched(before.clone(), fields);
-    check_immutable(call, &before, &after)?;
+    let after = patched(fields_of(old), fields);
+    check_immutable(call, old, &after)?;
     check_required(call, old, &after)?;
     Ok(Resource {
         version: old.version + 1,

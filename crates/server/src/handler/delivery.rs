@@ -11,9 +11,12 @@
 //! Events have no order. They are delivered while [`Server::run`](crate::Server::run) runs.
 
 use std::borrow::Cow;
+use std::error::Error;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ring::digest;
 use serde_json::Value;
 use windlass_store::{Media, ResourceChange, Timestamp};
 
@@ -157,6 +160,37 @@ impl Failure {
             text: text.into(),
         }
     }
+}
+
+/// Returns the message of an error with those of its causes, for [`Failure::text`] and logs.
+pub fn with_causes(error: &dyn Error) -> String {
+    let errors = std::iter::successors(Some(error), |error: &&dyn Error| (*error).source());
+    let texts: Vec<_> = errors.map(ToString::to_string).collect();
+    texts.join(": ")
+}
+
+/// Maximum length of the name of a topic in bytes.
+pub(crate) const MAX_TOPIC: usize = 64;
+
+/// Whether a text is the name of a topic.
+pub(crate) fn is_topic(name: &str) -> bool {
+    let topic_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=MAX_TOPIC).contains(&name.len()) && name.bytes().all(topic_byte)
+}
+
+/// Returns the topic of this kind for what has this name, as `webhook.album.v1.photos`; of a name that no
+/// topic can have, its digest.
+pub(crate) fn topic_of(kind: &str, name: &str) -> String {
+    let plain = format!("{kind}.{name}");
+    if is_topic(&plain) {
+        return plain;
+    }
+    let digest = digest::digest(&digest::SHA256, name.as_bytes());
+    let mut topic = format!("{kind}-");
+    for byte in &digest.as_ref()[..16] {
+        let _ = write!(topic, "{byte:02x}");
+    }
+    topic
 }
 
 /// How an event has ended.

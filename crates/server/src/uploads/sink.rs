@@ -320,7 +320,8 @@ impl MediaSink {
         let offset = from.offset;
         // A task, so that the next bytes are read while these are written. The sink waits for it
         // before its next write, flush or delete. A checkpoint may sync meanwhile. If the sink is
-        // dropped first, `Vault::reopen` waits for the late write, so that it cannot overwrite the bytes of the next writer.
+        // dropped first, `Vault::reopen` waits for the late write, so that it cannot overwrite the bytes
+        // of the next writer.
         let write = async move { write_out(&*media.media_writer, offset, slices).await };
         self.running_write = Some(Box::new(RunningWrite {
             task: tokio::spawn(write),

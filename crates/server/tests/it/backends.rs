@@ -218,7 +218,7 @@ async fn a_resource_that_changes_meanwhile_is_shown_again_with_the_same_id() {
     }
     assert_eq!(album.get(&photo).await.json()["likes"], 3);
     let got = services.got.lock().expect("no panic");
-    assert!(got.len() > 3, "somebody came too late");
+    assert!(got.len() > 3, "one of them was too late");
     let ids: std::collections::BTreeSet<_> = got.iter().map(|got| &got.id).collect();
     assert_eq!(ids.len(), 3);
 }

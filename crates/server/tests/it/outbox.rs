@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::sleep;
 use windlass_server::handler::{Rejection, StoreReader};
 use windlass_server::{Registry, ServedApi, Stores, TopicCounts};
 use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
@@ -57,18 +56,10 @@ impl Place {
             ledger: Arc::clone(&ledger) as Arc<_>,
             vault: Arc::new(MemoryVault::new()),
         };
-        let clock = Arc::new(ManualClock::default());
-        let ticking = Arc::clone(&clock);
-        tokio::spawn(async move {
-            loop {
-                sleep(Duration::from_secs(1)).await;
-                ticking.advance(Duration::from_secs(1));
-            }
-        });
         Self {
             ledger,
             stores,
-            clock,
+            clock: ManualClock::with_timers(),
         }
     }
 

@@ -9,6 +9,7 @@ use http::{Request, StatusCode};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 use windlass_discovery::Api;
 use windlass_server::config::{ChunkRule, Limits};
 use windlass_server::{
@@ -32,6 +33,19 @@ pub(crate) const LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub(crate) struct ManualClock(AtomicU64);
 
 impl ManualClock {
+    /// A clock that goes with the timers of the runtime, second by second.
+    pub(crate) fn with_timers() -> Arc<Self> {
+        let clock = Arc::new(Self::default());
+        let ticking = Arc::clone(&clock);
+        tokio::spawn(async move {
+            loop {
+                sleep(Duration::from_secs(1)).await;
+                ticking.advance(Duration::from_secs(1));
+            }
+        });
+        clock
+    }
+
     pub(crate) fn advance(&self, by: Duration) {
         let millis = u64::try_from(by.as_millis()).expect("a short time");
         self.0.fetch_add(millis, Ordering::Relaxed);

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use windlass_client::MAX_SINGLE_REQUEST;
+
 use super::{Job, Work};
 use crate::args::TransferArgs;
 use crate::display::ProgressHandle;
@@ -35,13 +37,10 @@ pub(super) enum SizeClass {
     Large,
 }
 
-/// Media up to this size goes in one request, as in the client.
-const SMALL: u64 = 5 << 20;
-
 impl SizeClass {
     fn of(handle: &ProgressHandle) -> Self {
         match handle.size() {
-            Some(size) if size <= SMALL => Self::Small,
+            Some(size) if size <= MAX_SINGLE_REQUEST => Self::Small,
             _ => Self::Large,
         }
     }

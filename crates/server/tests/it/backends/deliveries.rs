@@ -74,14 +74,7 @@ fn told(
         ledger: Arc::new(MemoryLedger::default()),
         vault: Arc::new(MemoryVault::new()),
     };
-    let clock = Arc::new(ManualClock::default());
-    let ticking = Arc::clone(&clock);
-    tokio::spawn(async move {
-        loop {
-            sleep(Duration::from_secs(1)).await;
-            ticking.advance(Duration::from_secs(1));
-        }
-    });
+    let clock = ManualClock::with_timers();
     let served = ServedApi::with_default_handler(api).with_backends(Arc::new(backends));
     (World::of(served, stores, clock), told)
 }
