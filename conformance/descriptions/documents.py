@@ -14,8 +14,8 @@ DOCUMENTS = pathlib.Path(googleapiclient.__file__).parent / "discovery_cache" / 
 UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 
 
-def windlass(binary, path, *flags):
-    ran = subprocess.run([binary, "discovery", path, *flags], capture_output=True, text=True, check=False, timeout=60)
+def windlass(binary, command, path, *flags):
+    ran = subprocess.run([binary, "api", command, path, *flags], capture_output=True, text=True, check=False, timeout=60)
     assert "panicked" not in ran.stderr, ran.stderr
     return ran
 
@@ -58,16 +58,16 @@ def shown(method):
 
 
 def refuses(binary, path):
-    ran = windlass(binary, path, "--check")
+    ran = windlass(binary, "check", path)
     assert ran.returncode == 1 and ran.stdout == "error: resources: there are no methods\n", ran
 
 
 def reads(binary, path, document):
-    ran = windlass(binary, path, "--check")
+    ran = windlass(binary, "check", path)
     assert ran.returncode == 0, ran.stdout
     assert all(line.startswith("warning: ") for line in ran.stdout.splitlines()), ran.stdout
 
-    served = json.loads(windlass(binary, path, "--json").stdout)
+    served = json.loads(windlass(binary, "show", path, "--json").stdout)
     assert served["rootUrl"] == "http://127.0.0.1:8080/", served["rootUrl"]
     for changed in ("rootUrl", "baseUrl", "mtlsRootUrl", "endpoints"):
         served.pop(changed, None)
@@ -76,7 +76,7 @@ def reads(binary, path, document):
 
 
 def shows(binary, path, uploads):
-    table = " ".join(windlass(binary, path).stdout.split())
+    table = " ".join(windlass(binary, "show", path).stdout.split())
     for method in uploads:
         assert shown(method) in table, f"no `{shown(method)}` in {table}"
     assert f"{len(uploads)} of " in table, table

@@ -4,6 +4,7 @@
 //! Values of the server's flags stay text here. [`crate::settings`] parses them, so that a flag, an
 //! environment variable and a key of the configuration file follow the same rules.
 
+mod api;
 mod client;
 mod sign;
 
@@ -23,6 +24,7 @@ use windlass_discovery::byte_size::ByteSizeError;
 
 use crate::settings::RawValue;
 
+pub(crate) use api::{ApiArgs, ApiCheckArgs, ApiCommand, ApiNewArgs, ApiShowArgs};
 pub(crate) use client::{
     CancelArgs, ConnectionArgs, CredentialArgs, DirectoryArgs, DownloadArgs, JournalArgs,
     ResumeArgs, StatusArgs, TransferArgs, UploadArgs, UploadsArgs, VerbosityArgs,
@@ -54,7 +56,7 @@ pub(crate) enum Command {
     Cancel(CancelArgs),
     Download(DownloadArgs),
     Sign(SignArgs),
-    Discovery(DiscoveryArgs),
+    Api(ApiArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
     /// Print the names that `WINDLASS_FAILPOINT` accepts
@@ -323,47 +325,6 @@ Exit codes:
   2  the command line or the configuration file is wrong
   3  the verification cannot start: there is no store, or --repair was given and a server uses it
   6  damage was found and not repaired";
-
-/// Show the upload methods of an API description.
-///
-/// Prints the methods that take media with their paths, accepted types, size limits and upload
-/// types. `--check` reports all errors and warnings of the description. `--json` prints the
-/// discovery document that the server would serve to clients.
-#[derive(Debug, clap::Args)]
-#[command(after_help = DISCOVERY_EXAMPLES, after_long_help = format!("{DISCOVERY_EXAMPLES}\n\n{DISCOVERY_EXIT_CODES}"))]
-pub(crate) struct DiscoveryArgs {
-    /// A discovery document (.json), a file in the short form (.toml), the name of a built-in API,
-    /// or - for either form on standard input
-    #[arg(value_name = "FILE|NAME")]
-    pub(crate) description: String,
-
-    /// Check the description and print one finding per line
-    ///
-    /// The exit code is 1 if there are errors. Warnings do not change it.
-    #[arg(long)]
-    pub(crate) check: bool,
-
-    /// Print the discovery document; with --check, print one JSON object per line
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// The URL of the server in the printed document
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080", value_parser = parse_url)]
-    pub(crate) root_url: Url,
-}
-
-const DISCOVERY_EXAMPLES: &str = "\
-Examples:
-  windlass discovery farm
-  windlass discovery zoo.toml --check
-  windlass discovery zoo.toml --json > zoo.json";
-
-const DISCOVERY_EXIT_CODES: &str = "\
-Exit codes:
-  0  done; with --check, there are no errors
-  1  the description cannot be used, or the output could not be written
-  2  the command line is wrong
-  3  the description cannot be read";
 
 /// Print a shell completion script.
 #[derive(Debug, clap::Args)]

@@ -1,7 +1,7 @@
 //! The commands of the tool, and the parts that they share: the error of a command, the runtime, the
 //! client, signals and warnings.
 
-mod discovery;
+mod api;
 mod download;
 mod generate;
 mod hints;
@@ -55,7 +55,7 @@ pub(crate) fn run(command: Command) -> Result<Code, Error> {
         Command::Cancel(args) => block_on(journal::run_cancel(args)),
         Command::Download(args) => block_on(download::run(args)),
         Command::Sign(args) => sign::run(&args),
-        Command::Discovery(args) => Ok(discovery::run(&args)?),
+        Command::Api(args) => Ok(api::run(&args.command)?),
         Command::Completions(args) => {
             generate::completions(&args);
             Ok(Code::Success)
@@ -84,7 +84,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Backup(#[from] BackupError),
     #[error(transparent)]
-    Discovery(#[from] discovery::Error),
+    Api(#[from] api::Error),
     #[error("cannot start threads")]
     Runtime(#[source] io::Error),
     #[error("cannot catch signals")]
@@ -151,7 +151,7 @@ impl Error {
     pub(crate) fn exit_code(&self) -> Code {
         match self {
             Self::Serve(error) => error.exit_code(),
-            Self::Discovery(error) => error.exit_code(),
+            Self::Api(error) => error.exit_code(),
             Self::Verify(error) => store::verify_exit_code(error),
             Self::Backup(error) => store::backup_exit_code(error),
             Self::Client(error) => hints::exit_code(error),
@@ -188,7 +188,7 @@ impl Error {
     pub(crate) fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Serve(error) => return error.hint(),
-            Self::Discovery(error) => return error.hint(),
+            Self::Api(error) => return error.hint(),
             Self::Settings(error) => return error.hint(),
             Self::Sign(error) => return error.hint().map(str::to_owned),
             Self::Verify(error) => return store::verify_hint(error).map(str::to_owned),

@@ -81,6 +81,13 @@ pub(crate) fn after_interrupt() {
     }
 }
 
+/// Prints what a function makes, which may use the terminal's colours if it is told so. Texts from outside
+/// must be escaped in it.
+pub(crate) fn styled(make: impl FnOnce(bool) -> String) {
+    let colours = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    remember(print(format!("{}\n", make(colours))).or_else(unless_gone));
+}
+
 /// Prints bytes as they are.
 pub(crate) fn raw(data: &[u8]) {
     remember(print(data).or_else(unless_gone));

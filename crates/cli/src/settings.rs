@@ -28,7 +28,7 @@ use windlass_server::Backends;
 
 pub(crate) use acme::{AcmeSettings, Contact, DirectoryUrl, Domain};
 pub(crate) use api::{ApiAccess, ApiEntry, SettingsByName, load};
-pub(crate) use api::{ApiError, ApiSource, UnknownApi};
+pub(crate) use api::{ApiError, ApiSource, MistakesOf, UnknownApi};
 pub(crate) use cors::CorsSettings;
 pub(crate) use value::LogFilter;
 pub(crate) use value::RawValue;

@@ -45,12 +45,14 @@
 
 pub mod api;
 pub mod byte_size;
+pub mod curl;
 pub mod document;
 pub mod error;
 pub mod lint;
 pub mod media_range;
 pub mod method;
 pub mod method_table;
+mod mistake;
 pub mod parameter;
 pub mod pattern;
 pub mod schema;

@@ -13,18 +13,22 @@
 //!
 #![doc = concat!("```toml\n", include_str!("short_form/methods.toml"), "```")]
 //!
-//! Unknown keys are errors. Errors show the line and the key.
+//! Unknown keys are errors. All [mistakes](Mistake) of a text are told at once, each with its line, column and key.
 
 mod bounds;
+mod checks;
 mod collection;
 mod fields;
+mod help;
+mod key_path;
 mod listing;
 mod method;
+mod place;
+mod reading;
 mod relations;
 mod service;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fmt::Display;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -35,20 +39,37 @@ use crate::schema::Schema;
 use crate::settings::{Access, CreatedStatus, Settings};
 use crate::template::without_leading_slash;
 
-pub use crate::error::ShortFormError;
+pub use crate::mistake::{Mistake, Position, ShortFormError};
+pub use place::place_of;
 
 use collection::CollectionCompiler;
 use fields::{Field, FieldName, MethodName, SchemaName};
 use method::{MediaForm, MethodForm};
+use reading::Reading;
 use relations::{Collections, full_name, lineage};
 
 /// Reads the short form and compiles it.
 ///
-/// The [`Settings`] hold the values for which a discovery document has no field.
+/// The [`Settings`] hold the values for which a discovery document has no field. The error has all mistakes of
+/// the text, but for those that only the whole document shows, such as two methods with the same path:
+/// [`Api::from_document`](crate::Api::from_document) finds them.
 pub fn compile(text: &str) -> Result<(Document, Settings), ShortFormError> {
-    let short: ShortForm = toml::from_str(text).map_err(Box::new)?;
-    short.check(text)?;
-    Ok((short.document(), short.settings()))
+    let Reading {
+        form,
+        mut mistakes,
+        left_out,
+    } = reading::read(text);
+    if let Some(form) = &form {
+        let mut of_form = form.mistakes(text);
+        let follows = |it: &Mistake| {
+            let of_nothing = it.key.is_none() && !left_out.is_empty();
+            of_nothing || left_out.iter().any(|(path, name)| it.mentions(path, name))
+        };
+        of_form.retain(|mistake| !follows(mistake));
+        mistakes.append(of_form);
+    }
+    let form = mistakes.or(form)?;
+    Ok((form.document(), form.settings()))
 }
 
 #[derive(Debug, Deserialize)]
@@ -248,195 +269,6 @@ fn collection_at<'a, 'n>(
 fn standard_parameters() -> BTreeMap<String, ParameterDescription> {
     serde_json::from_str(STANDARD_PARAMETERS)
         .expect("a test reads the file, which is part of the binary")
-}
-
-impl ShortForm {
-    fn check(&self, text: &str) -> Result<(), ShortFormError> {
-        if self.collections.is_empty() && self.methods.is_empty() {
-            return Err(ShortFormError::NoMethods);
-        }
-        self.check_media(text)?;
-        self.check_relations(text)?;
-        self.check_lists(text)?;
-        self.check_schemas_of_collections()?;
-        self.check_names_beside_collections(text)?;
-        self.check_references(text)
-    }
-
-    fn check_media(&self, text: &str) -> Result<(), ShortFormError> {
-        let of_collections = self.collections.iter();
-        let of_collections = of_collections
-            .filter_map(|(name, it)| Some((format!("collections.{name}"), it.media.as_ref()?)));
-        let of_methods = self.methods.iter();
-        let of_methods = of_methods.filter_map(|(name, it)| {
-            Some((format!("methods.{}", name.get_ref()), it.media.as_ref()?))
-        });
-        for (key, media) in of_collections.chain(of_methods) {
-            if let Some(problem) = media.get_ref().problem() {
-                return Err(ShortFormError::Field {
-                    key: format!("{key}.media"),
-                    problem: problem.to_owned(),
-                    line: line_of(media, text),
-                });
-            }
-        }
-        for (name, method) in &self.methods {
-            let problem = match (&method.backend, &method.media) {
-                (None, _) => None,
-                (_, Some(_)) => {
-                    Some("a method with media has no backend; see `on` of a collection")
-                }
-                _ if method.is_download() => Some("a method that gives media has no backend"),
-                _ => None,
-            };
-            if let (Some(backend), Some(problem)) = (&method.backend, problem) {
-                return Err(ShortFormError::Field {
-                    key: format!("methods.{}.backend", name.get_ref()),
-                    problem: problem.to_owned(),
-                    line: line_of(backend, text),
-                });
-            }
-        }
-        for (name, collection) in &self.collections {
-            if let Some(media) = collection.unused_media() {
-                return Err(ShortFormError::UnusedMedia {
-                    collection: name.to_string(),
-                    line: line_of(media, text),
-                });
-            }
-        }
-        for (name, method) in &self.methods {
-            if let (Some(media), Some(http_method)) =
-                (&method.media, method.http_method_without_media())
-            {
-                return Err(ShortFormError::MediaWithVerb {
-                    method: name.get_ref().to_string(),
-                    http_method: http_method.to_string(),
-                    line: line_of(media, text),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    fn check_schemas_of_collections(&self) -> Result<(), ShortFormError> {
-        let mut firsts = BTreeMap::new();
-        for (name, collection) in &self.collections {
-            for schema in collection.schema_names(name) {
-                if let Some(first) = firsts.insert(schema.clone(), name) {
-                    let (collection, first) = (name.to_string(), first.to_string());
-                    return Err(ShortFormError::SharedSchema {
-                        collection,
-                        first,
-                        schema,
-                    });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn check_names_beside_collections(&self, text: &str) -> Result<(), ShortFormError> {
-        for (name, collection) in &self.collections {
-            let own_schemas = collection.schema_names(name);
-            let is_own = |schema: &&Spanned<SchemaName>| {
-                own_schemas
-                    .iter()
-                    .any(|own| own == schema.get_ref().as_str())
-            };
-            if let Some(schema) = self.schemas.keys().find(is_own) {
-                return Err(ShortFormError::SchemaOfCollection {
-                    schema: schema.get_ref().to_string(),
-                    collection: name.to_string(),
-                    line: line_of(schema, text),
-                });
-            }
-            let own_methods = collection.method_names(&full_name(&self.collections, name));
-            let mut methods = self.methods.keys();
-            if let Some(method) = methods.find(|it| own_methods.contains(&it.get_ref().to_string()))
-            {
-                return Err(ShortFormError::MethodOfCollection {
-                    method: method.get_ref().to_string(),
-                    collection: name.to_string(),
-                    line: line_of(method, text),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    fn check_references(&self, text: &str) -> Result<(), ShortFormError> {
-        let of_collections = self.collections.iter();
-        let of_collections = of_collections.flat_map(|(name, it)| it.schema_names(name));
-        let described = self.schemas.keys().map(|name| name.get_ref().to_string());
-        let references = References {
-            known: of_collections.chain(described).collect(),
-            text,
-        };
-        for (name, collection) in &self.collections {
-            references.check_fields(&format!("collections.{name}.schema"), &collection.schema)?;
-        }
-        for (name, fields) in &self.schemas {
-            references.check_fields(&format!("schemas.{}", name.get_ref()), fields)?;
-        }
-        for (name, method) in &self.methods {
-            for (key, schema) in [("request", &method.request), ("response", &method.response)] {
-                if let Some(schema) = schema {
-                    let key = format!("methods.{}.{key}", name.get_ref());
-                    references.check(schema.get_ref(), key, schema)?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Checks that the schemas that fields refer to exist, and that bounds suit their fields.
-struct References<'a> {
-    known: HashSet<String>,
-    text: &'a str,
-}
-
-impl References<'_> {
-    fn check_fields<N: Display>(
-        &self,
-        key: &str,
-        fields: &Fields<N>,
-    ) -> Result<(), ShortFormError> {
-        fields.iter().try_for_each(|(name, field)| {
-            if let Some(problem) = field.get_ref().problem() {
-                return Err(ShortFormError::Field {
-                    key: format!("{key}.{name}"),
-                    problem,
-                    line: line_of(field, self.text),
-                });
-            }
-            let Some(schema) = field.get_ref().reference() else {
-                return Ok(());
-            };
-            self.check(schema, format!("{key}.{name}"), field)
-        })
-    }
-
-    fn check<T>(
-        &self,
-        schema: &SchemaName,
-        key: String,
-        at: &Spanned<T>,
-    ) -> Result<(), ShortFormError> {
-        if self.known.contains(schema.as_str()) {
-            return Ok(());
-        }
-        Err(ShortFormError::UnknownSchema {
-            key,
-            schema: schema.to_string(),
-            line: line_of(at, self.text),
-        })
-    }
-}
-
-fn line_of<T>(spanned: &Spanned<T>, text: &str) -> usize {
-    1 + text[..spanned.span().start].matches('\n').count()
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use serde::Serialize;
 use serde_json::json;
-use windlass_discovery::{Api, Location, Method};
+use windlass_discovery::{Api, Method, curl};
 
 use crate::accept::{elements, weighted};
 use crate::registry::{VirtualHost, document_url};
@@ -139,19 +139,16 @@ impl<'a> Entry<'a> {
     fn new(api: &'a Api, base_url: &str) -> Self {
         let document = api.document();
         let takes_media = |method: &&Method| method.upload.is_some();
-        let methods = || api.methods().iter().map(|method| &**method);
-        let uploads = methods().filter(takes_media);
-        // One that can be typed as it is, if there is one.
-        let simplest = uploads
-            .clone()
-            .min_by_key(|method| method.template.variables().count() + query(method).count());
+        let uploads = api.methods().iter().map(|method| &**method);
+        let uploads = uploads.filter(takes_media);
+        let example = curl::simplest_upload(api);
         Self {
             name: api.name(),
             version: api.version(),
             title: document.title.as_deref(),
             description: document.description.as_deref(),
             discovery_rest_url: document_url(api, base_url),
-            example: simplest.map(|method| command_line(method, base_url)),
+            example: example.map(|method| curl::upload_command(api, method, base_url)),
             uploads: uploads
                 .map(|method| Upload::new(method, base_url))
                 .collect(),
@@ -179,60 +176,6 @@ impl<'a> Upload<'a> {
 /// Returns the URL of uploads, with the variables of its path in braces.
 fn upload_url(method: &Method, base_url: &str) -> String {
     format!("{base_url}/upload/{}", method.template.as_str())
-}
-
-/// Returns the command line by which curl uploads a file.
-fn command_line(method: &Method, base_url: &str) -> String {
-    let mut url = format!("{}?uploadType=media", upload_url(method, base_url));
-    for name in query(method) {
-        let _ = write!(url, "&{name}={{{name}}}");
-    }
-    let (file, content_type) = sample(method);
-    format!(
-        "curl -X {} -T {file} -H {} {}",
-        method.http_method,
-        quoted(&format!("Content-Type: {content_type}")),
-        quoted(&url)
-    )
-}
-
-/// Returns the names of the parameters that an upload of media alone needs in its query: the required
-/// ones, and a name, which otherwise would be in the metadata.
-fn query(method: &Method) -> impl Iterator<Item = &str> {
-    let parameters = method.parameters.iter();
-    let parameters = parameters.filter(|parameter| parameter.location == Location::Query);
-    parameters
-        .filter(|parameter| parameter.required || parameter.name == "name")
-        .map(|parameter| parameter.name.as_str())
-}
-
-/// Returns the name of a file that the method takes, and its media type.
-fn sample(method: &Method) -> (&'static str, String) {
-    const SAMPLES: [(&str, &str); 6] = [
-        ("cow.jpg", "image/jpeg"),
-        ("cow.png", "image/png"),
-        ("cow.mp4", "video/mp4"),
-        ("cow.mp3", "audio/mpeg"),
-        ("cow.txt", "text/plain"),
-        ("cow.eml", "message/rfc822"),
-    ];
-    let Some(upload) = &method.upload else {
-        return ("FILE", "application/octet-stream".to_owned());
-    };
-    let known = SAMPLES
-        .iter()
-        .find(|(_, content_type)| upload.accepts(content_type));
-    if let Some((file, content_type)) = known {
-        return (file, (*content_type).to_owned());
-    }
-    let first = upload.accept.first().map(ToString::to_string);
-    let any = || "application/octet-stream".to_owned();
-    ("FILE", first.unwrap_or_else(any))
-}
-
-/// Returns one word of a shell's command line.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// Returns text in which nothing is markup, also not within a quoted attribute.

@@ -35,15 +35,15 @@ pub(super) fn man(args: &ManArgs) -> Result<Code, Error> {
     Ok(Code::Success)
 }
 
+/// Writes the page of a command, and those of its commands.
 fn write_all(command: &Command, directory: &Path) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
-    for command in std::iter::once(command).chain(command.get_subcommands()) {
-        let name = Man::new(command.clone()).get_filename();
-        let mut page = Vec::new();
-        write(command, &mut page)?;
-        std::fs::write(directory.join(name), page)?;
-    }
-    Ok(())
+    let name = Man::new(command.clone()).get_filename();
+    let mut page = Vec::new();
+    write(command, &mut page)?;
+    std::fs::write(directory.join(name), page)?;
+    let mut commands = command.get_subcommands();
+    commands.try_for_each(|command| write_all(command, directory))
 }
 
 /// Writes a page. Examples and exit codes keep their lines, which a section of `clap_mangen` would not

@@ -11,7 +11,6 @@ use windlass_discovery::short_form::ShortFormError;
 use windlass_discovery::{Api, Error as DescriptionError};
 use windlass_server::{Backends, Conflict, Host, NotAHost, Registry, ServedApi};
 
-use super::TomlError;
 use super::cors::CorsSettings;
 use super::for_api::ForApi;
 
@@ -50,13 +49,35 @@ impl UnknownApi {
     }
 }
 
+/// The mistakes of a file in the short form: the place of the first, what it is, and how many there are.
+#[derive(Debug, Error)]
+#[error("{}:{}:{}: {error:#}", path.display(), error.first().position.line, error.first().position.column)]
+pub(crate) struct MistakesOf {
+    path: PathBuf,
+    error: ShortFormError,
+}
+
+impl MistakesOf {
+    pub(crate) fn new(path: &Path, error: ShortFormError) -> Self {
+        Self {
+            path: path.to_owned(),
+            error,
+        }
+    }
+
+    /// Returns the mistakes.
+    pub(crate) fn error(&self) -> &ShortFormError {
+        &self.error
+    }
+}
+
 /// Reason why an API cannot be served.
 #[derive(Debug, Error)]
 pub(crate) enum ApiError {
     #[error("{} cannot be read", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     #[error(transparent)]
-    Toml(TomlError),
+    Mistakes(MistakesOf),
     #[error("{}", path.display())]
     Description {
         path: PathBuf,
@@ -91,8 +112,8 @@ impl ApiError {
                 "`openssl rand -base64 32 > backends.key` makes one, and backends.secret_file names its file"
             }
             Self::Unreadable { .. } => "the file must exist and be readable",
-            Self::Toml(_) | Self::Description { .. } => {
-                "`windlass discovery FILE --check` tells all that is wrong with it"
+            Self::Mistakes(_) | Self::Description { .. } => {
+                "`windlass api check FILE` tells all that is wrong with it"
             }
             Self::NotServed { .. } => "--api NAME serves it, or the key apis",
         }
@@ -137,8 +158,8 @@ fn load_file(path: &Path, parse: Parse) -> Result<Api, ApiError> {
         source,
     })?;
     parse(&text).map_err(|error| match error {
-        DescriptionError::ShortForm(ShortFormError::Toml(error)) => {
-            ApiError::Toml(TomlError::new(path, &text, &error))
+        DescriptionError::ShortForm(mistakes) => {
+            ApiError::Mistakes(MistakesOf::new(path, mistakes))
         }
         source => ApiError::Description {
             path: path.to_owned(),

@@ -229,6 +229,26 @@ fn stores_that_are_verified_and_backed_up() {
     desk.check("store");
 }
 
+/// A description with a mistake in nearly every line, one of which steers terminals.
+const MISTAKES: &str = r#"name = "album"
+version = 3
+tittle = "Album"
+
+[collections.photos]
+schema = { stars = { type = "integer", minimum = 1 }, title = "text" }
+filter_by = ["title", "star"]
+media = { max_size = "20XB" }
+
+[methods.photos.hide]
+http = "POST"
+
+[methods."photos.like"]
+http = "POST"
+path = "photos/{photoId}:like"
+response = "Foto"
+backend = "\u001b[31m"
+"#;
+
 #[test]
 fn descriptions() {
     let desk = Desk::new();
@@ -237,5 +257,10 @@ fn descriptions() {
         r#"{"name": "a", "methods": {"x": {"id": "a.x"}}}"#,
     );
     desk.client_dir.write("syntax.toml", "name = \n");
-    desk.check("discovery");
+    desk.client_dir.write("empty.toml", "");
+    desk.client_dir.write("mistakes.toml", MISTAKES);
+    let warnings = "name = 'a'\nversion = 'v1'\n[collections.photos]\nmedia = {}\n\
+                    [methods.'photos.like']\nhttp = 'POST'\npath = 'photos/{photoId}:like'\n";
+    desk.client_dir.write("warnings.toml", warnings);
+    desk.check("api");
 }

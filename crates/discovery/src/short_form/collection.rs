@@ -18,7 +18,7 @@ use super::service::{Notified, ServiceUrl};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CollectionForm {
-    resource: Option<Identifier>,
+    pub(super) resource: Option<Spanned<Identifier>>,
     description: Option<String>,
     #[serde(default)]
     pub(super) schema: Fields<OwnFieldName>,
@@ -62,7 +62,8 @@ enum StandardMethod {
 impl CollectionForm {
     /// The name of one resource of the collection: `animal` in `animals`.
     pub(super) fn resource(&self, name: &Identifier) -> Identifier {
-        self.resource.clone().unwrap_or_else(|| name.singular())
+        let given = self.resource.as_ref().map(Spanned::get_ref);
+        given.cloned().unwrap_or_else(|| name.singular())
     }
 
     /// The schemas that the collection makes.
@@ -118,11 +119,10 @@ impl CollectionForm {
         self.media.as_ref().map(Spanned::get_ref)
     }
 
-    /// The media, if none of the methods takes it.
-    pub(super) fn unused_media(&self) -> Option<&Spanned<MediaForm>> {
+    /// Whether none of the methods takes media.
+    pub(super) fn takes_no_media(&self) -> bool {
         let mut methods = self.methods.iter();
-        let media = self.media.as_ref();
-        media.filter(|_| !methods.any(|method| method.takes_metadata()))
+        !methods.any(|method| method.takes_metadata())
     }
 
     /// The variable of paths that names one of its resources: `animalId`.

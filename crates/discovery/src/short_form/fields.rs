@@ -491,6 +491,16 @@ impl Identifier {
         })
     }
 
+    pub(super) fn is_capitalised(&self) -> bool {
+        self.0.starts_with(|first: char| first.is_ascii_uppercase())
+    }
+
+    /// With a small letter first: `Animal` → `animal`.
+    pub(super) fn uncapitalised(&self) -> String {
+        let (first, rest) = self.0.split_at(1);
+        format!("{}{rest}", first.to_ascii_lowercase())
+    }
+
     /// With a capital: `animal` → `Animal`.
     pub(super) fn capitalised(&self) -> String {
         let (first, rest) = self.0.split_at(1);

@@ -2,9 +2,10 @@
 
 use toml::Spanned;
 
+use super::ShortForm;
 use super::collection::CollectionForm;
-use super::{ShortForm, ShortFormError, line_of};
 use crate::document::ParameterDescription;
+use crate::mistake::Mistakes;
 use crate::schema::Schema;
 use crate::settings::{IndexedField, SortOrder, ValueKind};
 
@@ -91,29 +92,32 @@ impl CollectionForm {
         })
     }
 
-    /// The mistake in `filter_by` or `order_by`, with its key and its place.
-    fn listing_problem(&self) -> Option<(&'static str, String, &Spanned<String>)> {
+    /// The mistakes in `filter_by` and `order_by`, each with its key and its place.
+    fn listing_problems(&self) -> Vec<(&'static str, String, &Spanned<String>)> {
+        let mut problems = Vec::new();
         for (key, most, written) in [
             ("filter_by", MOST_FILTERS, &self.filter_by),
             ("order_by", MOST_ORDERS, &self.order_by),
         ] {
             if let Some(extra) = written.get(most) {
-                return Some((key, format!("it has at most {most} entries"), extra));
+                problems.push((key, format!("it has at most {most} entries"), extra));
             }
             for entry in written {
                 let checked = match key {
                     "filter_by" => self.indexed(entry.get_ref()).map(drop),
                     _ => self.order(entry.get_ref()).map(drop),
                 };
-                let problem = match checked {
-                    Err(problem) => problem,
-                    Ok(()) if !self.has_list() => "the collection has no method `list`".to_owned(),
-                    Ok(()) => continue,
-                };
-                return Some((key, problem, entry));
+                match checked {
+                    Err(problem) => problems.push((key, problem, entry)),
+                    Ok(()) if !self.has_list() => {
+                        let problem = "the collection has no method `list`".to_owned();
+                        problems.push((key, problem, entry));
+                    }
+                    Ok(()) => {}
+                }
             }
         }
-        None
+        problems
     }
 }
 
@@ -141,16 +145,11 @@ fn kind_of(schema: &Schema) -> Option<ValueKind> {
 
 impl ShortForm {
     /// Checks what lists are filtered and ordered by.
-    pub(super) fn check_lists(&self, text: &str) -> Result<(), ShortFormError> {
+    pub(super) fn check_lists(&self, mistakes: &mut Mistakes<'_>) {
         for (name, form) in &self.collections {
-            if let Some((key, problem, at)) = form.listing_problem() {
-                return Err(ShortFormError::Field {
-                    key: format!("collections.{name}.{key}"),
-                    problem,
-                    line: line_of(at, text),
-                });
+            for (key, problem, at) in form.listing_problems() {
+                mistakes.push(format!("collections.{name}.{key}"), problem, at);
             }
         }
-        Ok(())
     }
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use toml::Spanned;
 
+use super::ShortForm;
 use super::collection::CollectionForm;
 use super::fields::{Field, Identifier};
-use super::{ShortForm, ShortFormError, line_of};
+use crate::mistake::Mistakes;
 
 /// The most collections inside each other.
 const DEEPEST: usize = 4;
@@ -40,49 +41,44 @@ pub(super) fn full_name(collections: &Collections, name: &Identifier) -> String 
 
 impl ShortForm {
     /// Checks what collections say of each other.
-    pub(super) fn check_relations(&self, text: &str) -> Result<(), ShortFormError> {
+    pub(super) fn check_relations(&self, mistakes: &mut Mistakes<'_>) {
         for (name, form) in &self.collections {
             if let Some(parent) = &form.parent
                 && let Some(problem) = self.parent_problem(parent.get_ref())
             {
-                return Err(wrong(
-                    format!("collections.{name}.parent"),
-                    problem,
-                    parent,
-                    text,
-                ));
+                mistakes.push(format!("collections.{name}.parent"), problem, parent);
             }
             if let Some(on) = &form.on
                 && form.media().is_none()
             {
-                let problem = "without `media` there are no uploads to be told of".to_owned();
-                return Err(wrong(format!("collections.{name}.on"), problem, on, text));
+                let problem = "without `media` there are no uploads to be told of";
+                mistakes.push(format!("collections.{name}.on"), problem, on);
             }
             if let Some(fate) = &form.on_parent_delete
                 && form.parent.is_none()
             {
-                let problem = "it has no meaning without `parent`".to_owned();
                 let key = format!("collections.{name}.on_parent_delete");
-                return Err(wrong(key, problem, fate, text));
+                mistakes.push(key, "it has no meaning without `parent`", fate);
             }
             for (field, declared) in &form.schema {
                 if let Some(problem) = self.reference_problem(declared.get_ref()) {
                     let key = format!("collections.{name}.schema.{field}");
-                    return Err(wrong(key, problem, declared, text));
+                    mistakes.push(key, problem, declared);
                 }
             }
         }
         for (name, fields) in &self.schemas {
-            let mut fields = fields.iter();
-            if let Some((field, declared)) =
-                fields.find(|(_, it)| it.get_ref().references().is_some())
-            {
-                let problem = "`references` is for the fields of a collection".to_owned();
+            let with_references =
+                |(_, field): &(_, &Spanned<Field>)| field.get_ref().references().is_some();
+            for (field, declared) in fields.iter().filter(with_references) {
                 let key = format!("schemas.{}.{field}", name.get_ref());
-                return Err(wrong(key, problem, declared, text));
+                mistakes.push(
+                    key,
+                    "`references` is for the fields of a collection",
+                    declared,
+                );
             }
         }
-        Ok(())
     }
 
     /// The mistake in `references`, if there is one.
@@ -112,13 +108,5 @@ impl ShortForm {
         Some(format!(
             "collections form a circle, or more than {DEEPEST} are inside each other"
         ))
-    }
-}
-
-fn wrong<T>(key: String, problem: String, at: &Spanned<T>, text: &str) -> ShortFormError {
-    ShortFormError::Field {
-        key,
-        problem,
-        line: line_of(at, text),
     }
 }

@@ -1,4 +1,5 @@
 mod methods;
+mod mistakes;
 
 use serde_json::{Value, json};
 
@@ -328,7 +329,10 @@ fn a_document_of_the_short_form_reads_back_as_the_same_api() {
 fn errors_show_the_line_and_the_key() {
     check_refused(
         "tilte = \"x\"\n[collections.a]",
-        &["line 3", "tilte", "unknown field"],
+        &[
+            "line 3, column 1",
+            "`tilte`: unknown key; did you mean `title`?",
+        ],
     );
     check_refused(
         "[collections.a]\nmethods = [\"upsert\"]",
@@ -658,7 +662,7 @@ fn services_are_absolute_urls_and_stay_out_of_the_document() {
     let with_media = lines.replace("\nbackend", "\nmedia = {}\nbackend");
     check_refused(
         &with_media,
-        &["`methods.a.like.backend`", "see `on` of a collection"],
+        &["`methods.\"a.like\".backend`", "see `on` of a collection"],
     );
     let download = lines.replace("\nbackend", "\ndownload = true\nbackend");
     check_refused(&download, &["a method that gives media has no backend"]);

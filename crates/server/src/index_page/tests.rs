@@ -83,11 +83,6 @@ fn markup_in_a_description_is_text_on_the_page() {
 }
 
 #[test]
-fn quote_in_a_command_line_does_not_end_the_word() {
-    assert_eq!(quoted("a'b c"), r"'a'\''b c'");
-}
-
-#[test]
 fn api_with_a_method_at_the_root_keeps_it() {
     let api = r#"
         name = "root"

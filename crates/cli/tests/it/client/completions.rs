@@ -11,7 +11,14 @@ fn completions_are_printed_for_every_shell() {
     let client_dir = ClientDir::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = client_dir.run(&["completions", shell]).expect(0);
-        for word in ["upload", "resume", "discovery", "--max-rate", "--root-url"] {
+        for word in [
+            "upload",
+            "resume",
+            "api",
+            "show",
+            "--max-rate",
+            "--root-url",
+        ] {
             let word = if shell == "fish" {
                 word.trim_start_matches('-')
             } else {
@@ -33,10 +40,13 @@ fn every_command_has_a_manual_page() {
     pages.sort();
     let commands = [
         "",
+        "-api",
+        "-api-check",
+        "-api-new",
+        "-api-show",
         "-backup",
         "-cancel",
         "-completions",
-        "-discovery",
         "-download",
         "-man",
         "-resume",
