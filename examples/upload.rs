@@ -15,7 +15,7 @@
 use std::error::Error;
 
 use serde_json::json;
-use windlass_client::{Client, Journal, Settings, Source, Upload};
+use windlass_client::{Client, Journal, Source, Upload};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let journal = args.next().unwrap_or_else(|| "uploads".to_owned());
 
-    let client = Client::new(Settings::default())?;
+    let client = Client::builder().build()?;
     let upload = Upload::new(url.parse()?)?
         .content_type("image/jpeg")?
         .metadata(&json!({"name": file}))?

@@ -28,7 +28,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use windlass_client::{
     Client, ClientIdentity, InvalidIdentity, InvalidTokenSource, JournalError, RecordId,
-    RetryPolicy, Settings, TokenSource, Upload,
+    RetryPolicy, TokenSource, Upload,
 };
 use windlass_store_local::backup::BackupError;
 use windlass_store_local::verify::VerifyError;
@@ -260,10 +260,8 @@ fn block_on<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T, Err
 fn client(args: &CredentialArgs) -> Result<(Client, bool), Error> {
     let token = token(args)?;
     let has_token = token.is_some();
-    let settings = Settings::default()
-        .with_token(token)
-        .with_identity(identity(args)?);
-    Ok((Client::new(settings)?, has_token))
+    let client = Client::builder().token(token).identity(identity(args)?);
+    Ok((client.build()?, has_token))
 }
 
 /// Applies the retry policy and the timeout to an upload.

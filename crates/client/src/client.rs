@@ -12,14 +12,17 @@ use windlass_proto::upload_type::UploadType;
 
 use crate::download::{Download, DownloadProgress, Downloaded};
 use crate::error::{Error, ErrorCause};
-use crate::identity::ClientIdentity;
 use crate::journal::{Journal, JournalError, LockedRecord, Record};
 use crate::session_uri::SessionUri;
 use crate::source::{Media, Source};
 use crate::token::{TokenSource, TransportAndToken};
-use crate::transport::{Body, HttpTransport, Reply, Request, Timeouts, Transport};
+use crate::transport::{Body, Reply, Request, Transport};
 use crate::upload::{Upload, Uploaded};
 use crate::upload_loop::{Deadline, UploadDriver};
+
+mod builder;
+
+pub use builder::{ClientBuilder, InvalidSetting};
 
 /// Maximum size in bytes of media that is uploaded in a single request by default. Google's
 /// documents recommend "5 MB or less".
@@ -29,51 +32,6 @@ pub const MAX_SINGLE_REQUEST: u64 = 5 * 1024 * 1024;
 /// connections and tokens.
 #[derive(Debug, Clone)]
 pub struct Client(Arc<TransportAndToken>);
-
-/// Settings of a client.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct Settings {
-    /// Timeouts of connections and requests.
-    pub timeouts: Timeouts,
-    /// Source of bearer tokens. By default requests have no token.
-    ///
-    /// A token is sent only to the origin (scheme, host and port) of the URL of the upload or
-    /// download. A server may name another origin, in the URI of a session or in a redirection;
-    /// requests to it have no token. [`SessionUri`] says when [`status`](Client::status) and
-    /// [`cancel`](Client::cancel) send one.
-    pub token: Option<TokenSource>,
-    /// Certificate for servers that ask for one. By default none is presented.
-    ///
-    /// It is presented to the origin that may receive a token, and to no other.
-    pub identity: Option<ClientIdentity>,
-}
-
-impl Settings {
-    /// Sets [`timeouts`](Self::timeouts).
-    #[must_use]
-    pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
-        Self { timeouts, ..self }
-    }
-
-    /// Sets [`token`](Self::token).
-    #[must_use]
-    pub fn with_token(self, token: impl Into<Option<TokenSource>>) -> Self {
-        Self {
-            token: token.into(),
-            ..self
-        }
-    }
-
-    /// Sets [`identity`](Self::identity).
-    #[must_use]
-    pub fn with_identity(self, identity: impl Into<Option<ClientIdentity>>) -> Self {
-        Self {
-            identity: identity.into(),
-            ..self
-        }
-    }
-}
 
 /// The state of a session.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,19 +55,13 @@ pub enum Status {
 }
 
 impl Client {
-    /// Creates a client with these settings. It trusts the system's root certificates and takes
-    /// proxies from the environment.
-    ///
-    /// # Errors
-    ///
-    /// The HTTP client cannot be set up. This is not known to happen.
-    pub fn new(settings: Settings) -> Result<Self, Error> {
-        let transport = HttpTransport::new(settings.timeouts, settings.identity.as_ref())?;
-        Ok(Self::with_transport(Arc::new(transport), settings.token))
+    /// Returns a builder of a client.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
     }
 
     /// Creates a client that sends its requests over `transport`. For `token` see
-    /// [`Settings::token`].
+    /// [`ClientBuilder::token`].
     pub fn with_transport(transport: Arc<dyn Transport>, token: Option<TokenSource>) -> Self {
         Self(Arc::new(TransportAndToken::new(transport, token)))
     }

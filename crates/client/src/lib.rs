@@ -3,9 +3,9 @@
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use serde_json::json;
-//! use windlass_client::{Client, Journal, Settings, Source, Upload};
+//! use windlass_client::{Client, Journal, Source, Upload};
 //!
-//! let client = Client::new(Settings::default())?;
+//! let client = Client::builder().build()?;
 //! let upload = Upload::new("http://127.0.0.1:8080/upload/farm/v1/animals".parse()?)?
 //!     .content_type("image/jpeg")?
 //!     .metadata(&json!({"name": "Llama"}))?
@@ -54,7 +54,7 @@ mod upload;
 mod upload_loop;
 
 pub use checksum::{Mismatch, Verified};
-pub use client::{Client, MAX_SINGLE_REQUEST, Settings, Status};
+pub use client::{Client, ClientBuilder, InvalidSetting, MAX_SINGLE_REQUEST, Status};
 pub use download::{Download, DownloadError, DownloadProgress, Downloaded};
 pub use error::{Error, Kind};
 pub use identity::{ClientIdentity, InvalidIdentity};

@@ -1,6 +1,6 @@
 //! The interface of a transport, which sends an HTTP request and returns its reply.
 //!
-//! [`Client::new`](crate::Client::new) uses a transport over TCP and TLS.
+//! [`ClientBuilder::build`](crate::ClientBuilder::build) uses a transport over TCP and TLS.
 //! [`Client::with_transport`](crate::Client::with_transport) takes any implementation of
 //! [`Transport`].
 
@@ -19,7 +19,7 @@ mod http_transport;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use http_transport::HttpTransport;
+pub(crate) use http_transport::{HttpTransport, HttpTransportOptions};
 
 /// Maximum size of a reply's body in bytes.
 const MAX_REPLY: u64 = 4 << 20;

@@ -9,8 +9,8 @@ use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use windlass_client::{
-    ChunkSize, Chunking, Client, Error, Kind, RetryPolicy, Schedule, Settings, Source, Timeouts,
-    Upload, UploadType, Uploaded,
+    ChunkSize, Chunking, Client, Error, Kind, RetryPolicy, Schedule, Source, Timeouts, Upload,
+    UploadType, Uploaded,
 };
 use windlass_testkit::farm;
 use windlass_testkit::fault_proxy::{Exchange, Fault, FaultProxy, Plan};
@@ -49,8 +49,8 @@ fn client() -> Client {
         // Each stall costs one of these.
         .with_idle(Duration::from_secs(2))
         .with_reply(Duration::from_secs(4));
-    let settings = Settings::default().with_timeouts(timeouts);
-    Client::new(settings).expect("it can be set up")
+    let client = Client::builder().timeouts(timeouts);
+    client.build().expect("it can be set up")
 }
 
 fn upload(base: &str, name: &str) -> Upload {

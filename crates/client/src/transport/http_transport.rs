@@ -18,14 +18,15 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
-use http::HeaderValue;
 use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderValue};
 use rustls::client::{Resumption, WantsClientCert};
 use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
 use rustls::{
     AlertDescription, ClientConfig, ConfigBuilder, InvalidMessage, RootCertStore, WantsVerifier,
 };
-use rustls_platform_verifier::BuilderVerifierExt as _;
+use rustls_platform_verifier::Verifier;
 use tokio::time::timeout;
 
 use super::{Body, Incoming, Reply, Request, Timeouts, Transport, TransportError, host_and_port};
@@ -38,7 +39,23 @@ mod body;
 /// a request on a connection that the server is closing fails.
 const POOL_IDLE: Duration = Duration::from_secs(30);
 
-const USER_AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
+/// What servers are told unless the application says something else.
+const USER_AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("windlass/", env!("CARGO_PKG_VERSION")));
+
+/// What an application may choose.
+#[derive(Default)]
+pub(crate) struct HttpTransportOptions {
+    /// A certificate for servers that may receive credentials.
+    pub(crate) identity: Option<ClientIdentity>,
+    /// Header fields for servers that may receive credentials.
+    pub(crate) headers: HeaderMap,
+    pub(crate) user_agent: Option<HeaderValue>,
+    /// Authorities that are trusted besides those of the system.
+    pub(crate) roots: Vec<CertificateDer<'static>>,
+    /// Sends the requests; it has its own TLS.
+    pub(crate) http_client: Option<reqwest::Client>,
+}
 
 /// Sends requests by HTTP/1.1, or by HTTP/2 where a server offers it under TLS. Connections are
 /// reused. Proxies are taken from the environment, root certificates from the system.
@@ -48,36 +65,59 @@ pub(crate) struct HttpTransport {
     /// Connections on which the client presents its certificate, if it has one. They are apart, because
     /// it is not meant for every server.
     identified: Option<Arc<Connections>>,
+    /// Header fields for servers that may receive credentials.
+    headers: HeaderMap,
+    user_agent: HeaderValue,
 }
 
 /// The connection pool and its settings.
 #[derive(Debug)]
 struct Connections {
     timeouts: Timeouts,
-    tls: ClientConfig,
+    /// With which a pool is made; `None` for the application's own, which is never replaced.
+    tls: Option<ClientConfig>,
     /// The pool. It is replaced after a connection was silent.
     client: Mutex<reqwest::Client>,
 }
 
 impl HttpTransport {
-    /// Creates a transport with the system's root certificates and the proxies of the environment.
+    /// Creates a transport with the system's root certificates and the proxies of the environment, or over the
+    /// application's own client.
     ///
     /// # Errors
     ///
-    /// [`TransportError::SetUp`]: the HTTP client cannot be created. This is not known to happen.
+    /// [`TransportError::SetUp`]: the options contradict each other, or the HTTP client cannot be created.
     pub(crate) fn new(
         timeouts: Timeouts,
-        identity: Option<&ClientIdentity>,
+        mut options: HttpTransportOptions,
     ) -> Result<Self, TransportError> {
-        Self::with_tls(timeouts, tls_with_system_roots(), identity)
+        let Some(client) = options.http_client.take() else {
+            let roots = std::mem::take(&mut options.roots);
+            return Self::with_tls(timeouts, tls_with_system_roots(roots)?, options);
+        };
+        if options.identity.is_some() || !options.roots.is_empty() {
+            let reason =
+                "the HTTP client of the application has its own TLS: set certificates there";
+            return Err(TransportError::SetUp(reason.into()));
+        }
+        Ok(Self {
+            anonymous: Arc::new(Connections {
+                timeouts,
+                tls: None,
+                client: Mutex::new(client),
+            }),
+            identified: None,
+            headers: options.headers,
+            user_agent: options.user_agent.unwrap_or(USER_AGENT),
+        })
     }
 
     fn with_tls(
         timeouts: Timeouts,
         tls: ClientConfig,
-        identity: Option<&ClientIdentity>,
+        options: HttpTransportOptions,
     ) -> Result<Self, TransportError> {
-        let identified = identity.map(|identity| {
+        let identified = options.identity.map(|identity| {
             let mut tls = tls.clone();
             tls.client_auth_cert_resolver = identity.resolver();
             // A cache of its own: connections without the certificate must not resume a TLS session that
@@ -88,7 +128,20 @@ impl HttpTransport {
         Ok(Self {
             anonymous: Arc::new(Connections::new(timeouts, tls)?),
             identified: identified.transpose()?.map(Arc::new),
+            headers: options.headers,
+            user_agent: options.user_agent.unwrap_or(USER_AGENT),
         })
+    }
+
+    /// Adds the header fields of the application, but for those that the request has already.
+    fn add_headers(&self, request: &mut Request) {
+        let headers = &mut request.headers;
+        headers.insert(http::header::USER_AGENT, self.user_agent.clone());
+        if request.may_receive_credentials {
+            for (name, value) in &self.headers {
+                headers.entry(name).or_insert_with(|| value.clone());
+            }
+        }
     }
 
     fn connections_for(&self, request: &Request) -> &Arc<Connections> {
@@ -105,7 +158,11 @@ impl HttpTransport {
         roots: rustls::RootCertStore,
         identity: Option<&ClientIdentity>,
     ) -> Self {
-        Self::with_tls(timeouts, tls_with_roots(roots), identity).expect("the settings are good")
+        let options = HttpTransportOptions {
+            identity: identity.cloned(),
+            ..HttpTransportOptions::default()
+        };
+        Self::with_tls(timeouts, tls_with_roots(roots), options).expect("the settings are good")
     }
 }
 
@@ -115,7 +172,8 @@ impl Transport for HttpTransport {
         self.open(request).await?.collect().await
     }
 
-    async fn open(&self, request: Request) -> Result<Incoming, TransportError> {
+    async fn open(&self, mut request: Request) -> Result<Incoming, TransportError> {
+        self.add_headers(&mut request);
         let connections = self.connections_for(&request);
         let host = host_and_port(&request.url);
         let has_body = request.body.length() > 0;
@@ -157,7 +215,7 @@ impl Connections {
             .map_err(|error| TransportError::SetUp(error.without_url().into()))?;
         Ok(Self {
             timeouts,
-            tls,
+            tls: Some(tls),
             client: Mutex::new(client),
         })
     }
@@ -172,7 +230,8 @@ impl Connections {
     /// Makes later requests use new connections. A silent HTTP/2 connection would otherwise be
     /// reused until TCP closes it.
     fn replace_client(&self) {
-        if let Ok(fresh) = client(self.timeouts, self.tls.clone()) {
+        let Some(tls) = self.tls.clone() else { return };
+        if let Ok(fresh) = client(self.timeouts, tls) {
             *self.client.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
         }
     }
@@ -245,7 +304,6 @@ fn pieces(reading: BodyReader) -> BoxStream<'static, Result<Bytes, TransportErro
 fn client(timeouts: Timeouts, tls: ClientConfig) -> reqwest::Result<reqwest::Client> {
     let builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
-        .user_agent(USER_AGENT)
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .referer(false)
@@ -349,24 +407,37 @@ fn timed_out(error: &reqwest::Error) -> bool {
     false
 }
 
-/// Returns a TLS configuration that trusts the system's root certificates. On Linux,
-/// `SSL_CERT_FILE` and `SSL_CERT_DIR` select them. On a system without root certificates, for
-/// instance in a small container, it trusts no server, and the client can use plain HTTP only.
+/// Returns a TLS configuration that trusts the system's root certificates and some more. On Linux,
+/// `SSL_CERT_FILE` and `SSL_CERT_DIR` select the system's. On a system without root certificates, for
+/// instance in a small container, it trusts the others alone.
 ///
 /// The configuration has its own cryptography provider. It neither uses nor sets rustls's provider
 /// for the process, which only the program may choose.
-fn tls_with_system_roots() -> ClientConfig {
-    match tls_builder().with_platform_verifier() {
-        Ok(builder) => configure(builder),
+fn tls_with_system_roots(
+    more: Vec<CertificateDer<'static>>,
+) -> Result<ClientConfig, TransportError> {
+    let provider = Arc::new(ring::default_provider());
+    match Verifier::new_with_extra_roots(more.clone(), provider) {
+        Ok(verifier) => {
+            let builder = tls_builder().dangerous();
+            Ok(configure(
+                builder.with_custom_certificate_verifier(Arc::new(verifier)),
+            ))
+        }
         Err(error) => {
-            tracing::warn!(%error, "no HTTPS server will be trusted, because the system's root certificates cannot be loaded");
-            tls_with_roots(RootCertStore::empty())
+            tracing::warn!(%error, "the system's root certificates cannot be loaded, so none of them is trusted");
+            let mut roots = RootCertStore::empty();
+            for certificate in more {
+                let added = roots.add(certificate);
+                added.map_err(|error| TransportError::SetUp(error.into()))?;
+            }
+            Ok(tls_with_roots(roots))
         }
     }
 }
 
 /// Returns a TLS configuration that trusts only these root certificates.
-fn tls_with_roots(roots: RootCertStore) -> ClientConfig {
+pub(super) fn tls_with_roots(roots: RootCertStore) -> ClientConfig {
     configure(tls_builder().with_root_certificates(roots))
 }
 

@@ -16,6 +16,7 @@ use super::*;
 
 mod body;
 mod environment;
+mod options;
 mod silence;
 mod tls;
 

@@ -211,7 +211,7 @@ pub(super) fn hold(journal: &Journal, id: &RecordId) -> Result<Option<LockedReco
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
-    use windlass_client::{NewRecord, Settings};
+    use windlass_client::NewRecord;
 
     use super::*;
     use crate::args::{Args, Command};
@@ -246,7 +246,7 @@ mod tests {
             Command::Upload(args) => args,
             other => panic!("{other:?}"),
         };
-        let client = Client::new(Settings::default()).expect("a client");
+        let client = Client::builder().build().expect("a client");
         let existing = ExistingUploads::new(client, journal, Display::new(args.verbosity), &args);
         let existing = existing.expect("the journal can be read");
         std::fs::remove_dir_all(desk.path().join("journal")).expect("it is ours");

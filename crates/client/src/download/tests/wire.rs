@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::transport::{HttpTransport, Timeouts};
+use crate::transport::{HttpTransport, HttpTransportOptions, Timeouts};
 
 async fn response(listener: &TcpListener, reply: &str) -> String {
     let mut stream: TcpStream = listener.accept().await.unwrap().0;
@@ -33,7 +33,8 @@ async fn broken_download_continues_with_a_range_request() {
         assert!(head.contains("\r\nif-range: \"v1\"\r\n"), "{head}");
     };
     let dir = DownloadDir::new();
-    let transport = HttpTransport::new(Timeouts::default(), None).unwrap();
+    let transport =
+        HttpTransport::new(Timeouts::default(), HttpTransportOptions::default()).unwrap();
     let url = format!("http://{address}/animals/17?alt=media");
     let download = Download::new(url.parse().unwrap(), dir.target());
     let broken = download.clone().schedule(no_waits());

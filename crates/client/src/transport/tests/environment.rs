@@ -38,7 +38,7 @@ async fn is_second_process() -> bool {
     let Ok(url) = env::var(URL) else {
         return false;
     };
-    let transport = HttpTransport::new(long_timeouts(), None).unwrap();
+    let transport = HttpTransport::new(long_timeouts(), HttpTransportOptions::default()).unwrap();
     let url = url.parse().unwrap();
     let reply = transport.send(put(&url, media(5))).await.unwrap();
     assert_eq!(reply.body, "hello");
