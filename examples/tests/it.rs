@@ -290,3 +290,46 @@ fn handler_counts_the_words_of_notes_and_refuses_media_that_is_not_text() {
     assert_eq!(note.field("words"), json!(3));
     program.exchange(&upload(b"\xff\xfe")).expect(400);
 }
+
+#[test]
+fn gallery_notes_an_upload_also_when_it_is_killed_in_between() {
+    let directory = directory();
+    let data = directory.path().join("data");
+    let program = Program::with_data(env!("CARGO_BIN_EXE_gallery"), &data);
+    // Opening a pipe that nobody reads waits, so the photo is committed and not noted.
+    let list = data.join("thumbnails-to-make");
+    let pipe = Command::new("mkfifo").arg(&list).status();
+    assert!(pipe.expect("mkfifo can be run").success());
+    let upload = Request::new("POST", "/media/upload/album/v1/photos?uploadType=media")
+        .header("Content-Type", "image/jpeg")
+        .body(MEDIA.whole());
+    program.exchange(&upload).expect(401);
+    let photo = program.exchange(&of_alice(upload)).expect(200);
+    drop(program);
+
+    std::fs::remove_file(&list).expect("it is the test's own");
+    let program = Program::with_data(env!("CARGO_BIN_EXE_gallery"), &data);
+    wait::until("the photo is noted", || {
+        let noted = std::fs::read_to_string(&list).unwrap_or_default();
+        noted == format!("{}\n", photo.field("id"))
+    });
+    let photos = get("/media/album/v1/photos");
+    let of_bob = photos.clone().header("Authorization", "Bearer bob-token");
+    for (request, count) in [(of_alice(photos), 1), (of_bob, 0)] {
+        let list = program.exchange(&request).expect(200);
+        assert_eq!(list.json()["items"].as_array().map(Vec::len), Some(count));
+    }
+    program.interrupt();
+}
+
+#[test]
+fn plain_serves_without_a_framework() {
+    let directory = directory();
+    let program = Program::with_data(env!("CARGO_BIN_EXE_plain"), &directory.path().join("data"));
+    let upload = Request::new("POST", "/upload/album/v1/photos?uploadType=media")
+        .header("Content-Type", "image/jpeg")
+        .body(MEDIA.whole());
+    let photo = program.exchange(&upload).expect(200);
+    assert_eq!(photo.field("crc32c"), MEDIA.crc32c());
+    program.interrupt();
+}

@@ -444,6 +444,10 @@ fn purpose_of(changes: &ChangeSet) -> Purpose {
 
 #[async_trait]
 impl Ledger for CheckedLedger {
+    fn opening(&self) -> Option<u64> {
+        self.inner.opening()
+    }
+
     async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
         let _reservation = self.reserve(Purpose::Start, 1, session.context.len())?;
         self.inner.start(session).await

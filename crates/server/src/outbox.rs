@@ -7,7 +7,8 @@
 //! Several processes may work on one ledger. Before a worker delivers an event, it *claims* the row:
 //! it replaces the row by one that is due when the claim runs out. The ledger checks the version, so
 //! one of the processes gets the claim and the others skip the event. The claim is renewed as long as
-//! the delivery runs. After a crash it runs out, and the event is delivered again.
+//! the delivery runs. After a crash it runs out, and the event is delivered again: at once, if the ledger can
+//! tell that the process which claimed it has ended ([`Ledger::opening`](windlass_store::Ledger::opening)).
 
 mod worker;
 
@@ -32,6 +33,9 @@ pub(crate) use worker::Worker;
 // No name of an API begins with a dot, so the default handler reaches no such collection.
 /// Beginning of the names of all collections of events.
 const PREFIX: &str = ".outbox/";
+
+/// The field of a claimed row with the opening of the ledger.
+const CLAIMED_BY: &str = "claimedBy";
 
 /// Maximum number of new events of a topic that wait to be looked at by their ids. Further ones are
 /// found by the next scan of all rows.
@@ -155,6 +159,8 @@ struct Event {
     since: Timestamp,
     due: Timestamp,
     failures: u32,
+    /// The opening of the ledger in which the event was claimed, while it is claimed.
+    claimed_by: Option<u64>,
     payload: Value,
 }
 
@@ -166,6 +172,7 @@ impl Event {
         let due = Timestamp::from_millis(number("due")?);
         let failures = u32::try_from(number("failures")?).unwrap_or(u32::MAX);
         let since = number("since").map(Timestamp::from_millis);
+        let claimed_by = fields.shift_remove(CLAIMED_BY);
         let payload = fields.shift_remove("payload");
         Some(Self {
             created,
@@ -173,9 +180,15 @@ impl Event {
             since: since.filter(|_| payload.is_some()).unwrap_or(created),
             due,
             failures,
+            claimed_by: claimed_by.as_ref().and_then(Value::as_u64),
             // A row of a former collection has its payload around these fields.
             payload: payload.unwrap_or(Value::Object(fields)),
         })
+    }
+
+    /// Returns whether a process claimed the event that has ended, seen from this opening of the ledger.
+    fn is_abandoned(&self, opening: Option<u64>) -> bool {
+        self.claimed_by.is_some() && opening.is_some() && self.claimed_by != opening
     }
 
     /// Returns whether a failed event of this age is given up. One that has not failed before is tried
@@ -185,13 +198,23 @@ impl Event {
     }
 }
 
-/// Returns the next version of a row with another due time. Fields that this version does not know
-/// are kept.
-fn rescheduled(row: &Resource, due: Timestamp, failures: u32, now: Timestamp) -> Resource {
+/// Returns the next version of a row with another due time, claimed in this opening of the ledger or by nobody.
+/// Fields that this version does not know are kept.
+fn rescheduled(
+    row: &Resource,
+    due: Timestamp,
+    failures: u32,
+    claimed_by: Option<u64>,
+    now: Timestamp,
+) -> Resource {
     let fields: Option<Map<String, Value>> = serde_json::from_slice(&row.body).ok();
     let mut fields = fields.expect("only rows that were parsed are rescheduled");
     fields.insert("due".to_owned(), due.as_millis().into());
     fields.insert("failures".to_owned(), failures.into());
+    match claimed_by {
+        Some(opening) => fields.insert(CLAIMED_BY.to_owned(), opening.into()),
+        None => fields.shift_remove(CLAIMED_BY),
+    };
     let body = serde_json::to_vec(&fields).expect("rows can be written");
     Resource {
         version: row.version + 1,

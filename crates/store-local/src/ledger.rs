@@ -131,6 +131,8 @@ pub struct LocalLedger {
     space_probe: SpaceProbe,
     unwritten_epochs: Arc<UnwrittenEpochs>,
     fail_stop: FailStop,
+    /// A random number, see [`Ledger::opening`].
+    opening: u64,
     /// Dropped last: no other process may open the directory before the database is closed.
     _lock: Arc<DirectoryLock>,
 }
@@ -209,6 +211,7 @@ impl LocalLedger {
             space_probe,
             unwritten_epochs,
             fail_stop,
+            opening: getrandom::u64().expect("the system has random numbers"),
             _lock: lock,
         })
     }
@@ -268,6 +271,10 @@ fn prepare_files(path: &Path, durability: Durability) -> std::io::Result<Option<
 
 #[async_trait]
 impl Ledger for LocalLedger {
+    fn opening(&self) -> Option<u64> {
+        Some(self.opening)
+    }
+
     async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
         self.change(Change::Start(session)).await
     }

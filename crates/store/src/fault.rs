@@ -225,6 +225,10 @@ impl fmt::Debug for FaultyLedger {
 
 #[async_trait]
 impl Ledger for FaultyLedger {
+    fn opening(&self) -> Option<u64> {
+        self.inner.opening()
+    }
+
     async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
         self.change("start", self.inner.start(session)).await
     }

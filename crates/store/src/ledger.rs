@@ -177,6 +177,13 @@ pub trait Ledger: Send + Sync + 'static {
     /// when they are copied into the database.
     async fn space(&self) -> Result<Space, LedgerError>;
 
+    /// Returns a number that differs from one opening of the ledger to the next, if only one process can have it
+    /// open at a time; `None` if several can. What a process has noted under another number is noted by one
+    /// that has ended.
+    fn opening(&self) -> Option<u64> {
+        None
+    }
+
     /// Fails if the ledger cannot promise anything any more. It is cheap, and used by the readiness
     /// check.
     ///

@@ -7,7 +7,7 @@ mod tokens;
 use std::path::Path;
 
 /// Each crate with the crates of the workspace that it may depend on.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("proto", &[]),
     ("discovery", &[]),
     ("store", &["proto"]),
@@ -15,6 +15,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("server", &["discovery", "proto", "store"]),
     ("apis", &["discovery", "server", "store"]),
     ("auth", &["discovery", "server", "store"]),
+    ("embed", &["discovery", "server", "store-local"]),
     ("client", &["proto"]),
     (
         "cli",

@@ -44,6 +44,7 @@ fn event_becomes_a_row_before_the_changes() {
         since: due,
         due,
         failures: 0,
+        claimed_by: None,
         payload: json!([1]),
     };
     assert_eq!(event, expected);
@@ -59,7 +60,10 @@ fn event_of_a_namespace_is_delivered_in_it() {
         };
         assert_eq!(left.collection, ".outbox/animals", "it is in no namespace");
         assert_eq!(namespace_of(left), namespace);
-        assert_eq!(namespace_of(&rescheduled(left, NOW, 1, NOW)), namespace);
+        assert_eq!(
+            namespace_of(&rescheduled(left, NOW, 1, None, NOW)),
+            namespace
+        );
         let former = Resource {
             collection: "animals/outbox".to_owned(),
             ..left.clone()
@@ -123,7 +127,7 @@ fn age_counts_from_the_first_due_time_and_parts_keep_it() {
     let [ResourceChange::Insert(row)] = &changes[..] else {
         panic!("{changes:?}");
     };
-    let failed = rescheduled(row, Timestamp::from_millis(6000), 1, NOW);
+    let failed = rescheduled(row, Timestamp::from_millis(6000), 1, None, NOW);
     let event = Event::parse(&failed.body).unwrap();
     let part = parts(&failed, &event, &["a".into()], NOW).unwrap();
     let [ResourceChange::Insert(part)] = &part[..] else {
@@ -167,10 +171,35 @@ fn row_without_a_payload_field_is_a_payload_itself() {
 fn rescheduling_keeps_fields_of_other_versions() {
     let old = json!({"created": 1, "due": 2, "failures": 0, "payload": "p", "newer": true});
     let due = Timestamp::from_millis(9);
-    let next = rescheduled(&row(&old), due, 4, NOW);
+    let next = rescheduled(&row(&old), due, 4, None, NOW);
     let body: Value = serde_json::from_slice(&next.body).unwrap();
     let expected = json!({"created": 1, "due": 9, "failures": 4, "payload": "p", "newer": true});
     assert_eq!((next.version, body), (8, expected));
+}
+
+#[test]
+fn claim_of_an_opening_that_has_ended_is_void() {
+    let waiting = row(&json!({"created": 1, "due": 2, "failures": 0, "payload": "p"}));
+    let due = Timestamp::from_millis(9);
+    let claimed = rescheduled(&waiting, due, 0, Some(7), NOW);
+    let event = Event::parse(&claimed.body).unwrap();
+    assert_eq!(event.payload, "p");
+    for (opening, expected) in [(Some(8), true), (Some(7), false), (None, false)] {
+        assert_eq!(event.is_abandoned(opening), expected, "{opening:?}");
+    }
+    let postponed = rescheduled(&claimed, due, 1, None, NOW);
+    let event = Event::parse(&postponed.body).unwrap();
+    assert!(
+        !event.is_abandoned(Some(8)),
+        "it waits for its next attempt"
+    );
+    let former =
+        Event::parse(br#"{"created": 1, "due": 2, "failures": 0, "to": "b", "claimedBy": 7}"#);
+    let former = former.unwrap();
+    assert_eq!(
+        (former.payload["claimedBy"].clone(), former.claimed_by),
+        (Value::Null, Some(7))
+    );
 }
 
 #[test]

@@ -249,7 +249,9 @@ impl Round {
             self.leave_unreadable(&row, "it is not a row of the outbox");
             return Ok(Some(UNKNOWN));
         };
-        if event.due > self.now() || self.lifecycle.is_draining() {
+        let is_due =
+            event.due <= self.now() || event.is_abandoned(self.store_handles.ledger.opening());
+        if !is_due || self.lifecycle.is_draining() {
             return Ok(Some(event.due));
         }
         match self.deliver(&row, &event).await {
@@ -508,7 +510,7 @@ impl Round {
         let delay = self.topic.deliver.policy().delay(event.failures);
         let due = now.saturating_add(delay);
         let postponed = ResourceChange::Replace {
-            resource: rescheduled(claim, due, failures, now),
+            resource: rescheduled(claim, due, failures, None, now),
             expected: claim.version,
         };
         let is_recorded = self.record(claim, &[postponed]).await?;
@@ -538,7 +540,8 @@ impl Round {
         due: Timestamp,
         failures: u32,
     ) -> Result<Option<Resource>, LedgerError> {
-        let next = rescheduled(row, due, failures, self.now());
+        let opening = self.store_handles.ledger.opening();
+        let next = rescheduled(row, due, failures, opening, self.now());
         let change = ResourceChange::Replace {
             resource: next.clone(),
             expected: row.version,

@@ -132,6 +132,10 @@ impl fmt::Debug for PacedLedger {
 
 #[async_trait]
 impl Ledger for PacedLedger {
+    fn opening(&self) -> Option<u64> {
+        self.inner.opening()
+    }
+
     async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
         self.inner.start(session).await
     }
