@@ -17,6 +17,7 @@ mod operation;
 mod relations;
 mod response_shape;
 mod schema_validation;
+mod stored;
 mod target;
 
 use async_trait::async_trait;
@@ -35,6 +36,7 @@ pub use fields::patched as patched_fields;
 pub(crate) use fields::{rfc3339, with_digests};
 pub(crate) use index::is_index;
 pub use operation::unanswered_methods;
+pub use stored::{Fit, StoredResources};
 pub(crate) use target::Target;
 
 /// Number of resources that are read from the ledger at a time.

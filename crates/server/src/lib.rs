@@ -146,7 +146,9 @@ pub use config::Settings;
 pub use connections::{Accept, Accepted, HttpService, Listener};
 pub use context::{LocalAddress, PeerAddress, Principal, RequestId, Scheme};
 pub use cors::{AllowedOrigin, CorsPolicy, CredentialsForAll, NotAnOrigin};
-pub use default_handler::{DefaultHandler, patched_fields, unanswered_methods};
+pub use default_handler::{
+    DefaultHandler, Fit, StoredResources, patched_fields, unanswered_methods,
+};
 pub use host::{Host, NotAHost};
 pub use identifiers::{Clock, SystemClock};
 pub use link_terms::{LinkPurpose, LinkTerms};

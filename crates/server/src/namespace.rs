@@ -54,6 +54,13 @@ pub(crate) fn separate_owner<'a>(
     }
 }
 
+/// Returns the name of a collection of the ledger as handlers write it, in whichever namespace it is.
+pub(crate) fn without_owner(collection: &str) -> &str {
+    let inside = collection.strip_prefix(PREFIX);
+    let inside = inside.and_then(|inside| inside.split_once('/'));
+    inside.map_or(collection, |(_, name)| name)
+}
+
 impl Namespace {
     /// Returns the namespace of the principal with this id; without one, the root namespace.
     pub(crate) fn of(owner: Option<&str>) -> Self {

@@ -104,7 +104,7 @@ use wal::{CheckpointThread, PAGE_LEN, Wal, is_busy_error};
 use writer::Writer;
 
 pub(crate) use maintenance::{
-    LedgerReader, Repair, ResourceRow, RowBatch, SessionRow, TableScan, copy,
+    LedgerReader, Repair, ResourceRow, RowBatch, SessionRow, StoredResource, TableScan, copy,
 };
 pub(crate) use rows::is_conversion_error;
 pub(crate) use schema::identity_in;

@@ -98,6 +98,7 @@ mod filesystem;
 mod ledger;
 mod open;
 mod reserve;
+mod resources;
 mod sync_health;
 mod vault;
 pub mod verify;
@@ -105,6 +106,7 @@ pub mod verify;
 pub use directory::{Durability, IdentityMismatch, OpenError, Options};
 pub use ledger::LocalLedger;
 pub use open::LocalStore;
+pub use resources::for_each_resource;
 pub use vault::LocalVault;
 #[cfg(feature = "failpoints")]
 pub use windlass_store::failpoint;

@@ -166,12 +166,7 @@ pub fn verify(
     options: VerifyOptions,
     on_event: &mut dyn FnMut(VerifyEvent),
 ) -> Result<Verified, VerifyError> {
-    let ledger = dir.join("ledger.sqlite");
-    if !filesystem::exists(&ledger)? {
-        directory::refuse_incomplete(dir)?;
-        let dir = dir.to_owned();
-        return Err(VerifyError::NoStore { dir });
-    }
+    let ledger = existing_ledger(dir)?;
     let lock = filesystem::lock(&dir.join("lock"));
     let lock = lock.map_err(|source| OpenError::io(dir, source))?;
     if options.repair && lock.is_none() {
@@ -207,6 +202,17 @@ pub fn verify(
     };
     drop(loan);
     verifier.run()
+}
+
+/// Returns the path of the ledger in a data directory.
+pub(crate) fn existing_ledger(dir: &Path) -> Result<PathBuf, VerifyError> {
+    let ledger = dir.join("ledger.sqlite");
+    if filesystem::exists(&ledger)? {
+        return Ok(ledger);
+    }
+    directory::refuse_incomplete(dir)?;
+    let dir = dir.to_owned();
+    Err(VerifyError::NoStore { dir })
 }
 
 /// Returns the identity of the ledger, and why the vault does not match it.

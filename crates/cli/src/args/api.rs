@@ -64,6 +64,13 @@ pub(crate) struct ApiCheckArgs {
     #[arg(value_name = "FILE|NAME")]
     pub(crate) description: String,
 
+    /// Compare the resources in this data directory with the description, too
+    ///
+    /// Each rule that some of them do not fit is an error. A server may use the directory meanwhile. For
+    /// descriptions in the short form.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) data: Option<PathBuf>,
+
     /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
@@ -72,6 +79,7 @@ pub(crate) struct ApiCheckArgs {
 const CHECK_EXAMPLES: &str = "\
 Examples:
   windlass api check album.toml
+  windlass api check album.toml --data windlass-data
   windlass api check drive.json --json";
 
 const CHECK_EXIT_CODES: &str = "\
@@ -79,7 +87,7 @@ Exit codes:
   0  there are no errors; there may be warnings
   1  there are errors, or the output could not be written
   2  the command line is wrong
-  3  the description cannot be read";
+  3  the description or the data directory cannot be read";
 
 /// Show the methods of a description.
 ///

@@ -5,6 +5,7 @@ mod finding;
 mod new;
 mod show;
 mod snippet;
+mod stored;
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use thiserror::Error as ThisError;
 use windlass_apis::Options;
 use windlass_discovery::short_form;
 use windlass_discovery::{Api, Document, Error as DescriptionError};
+use windlass_store_local::verify::VerifyError;
 
 use crate::args::ApiCommand;
 use crate::exit::Code;
@@ -47,6 +49,13 @@ pub(crate) enum Error {
         path: PathBuf,
         source: DescriptionError,
     },
+    #[error("the resources in {} cannot be read", path.display())]
+    Data {
+        path: PathBuf,
+        source: Box<VerifyError>,
+    },
+    #[error("--data is for descriptions in the short form")]
+    DataOfDocument,
     #[error("`{name}` is not a name for an API: it takes a small letter, then letters and digits")]
     NotAName { name: String },
     #[error("{} is there already", path.display())]
@@ -69,10 +78,11 @@ impl Error {
     /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> Code {
         match self {
-            Self::Unknown(_) | Self::NotAName { .. } => Code::Usage,
-            Self::Unreadable { .. } | Self::Exists { .. } | Self::Unwritable { .. } => {
-                Code::CannotBegin
-            }
+            Self::Unknown(_) | Self::NotAName { .. } | Self::DataOfDocument => Code::Usage,
+            Self::Unreadable { .. }
+            | Self::Data { .. }
+            | Self::Exists { .. }
+            | Self::Unwritable { .. } => Code::CannotBegin,
             Self::Mistakes(_) | Self::Unusable { .. } => Code::Failure,
         }
     }
@@ -90,6 +100,10 @@ impl Error {
             Self::NotAName { .. } => "names are such as album or photoAlbum",
             Self::Exists { .. } => "choose another name, or another file with --output",
             Self::Unwritable { .. } => "its directory must exist and be writable",
+            Self::Data { .. } => "--data is the directory of `windlass serve --data`",
+            Self::DataOfDocument => {
+                "name the file *.toml; of other descriptions the server holds no resource to the rules"
+            }
             Self::Unusable { .. } => return None,
         };
         Some(hint.to_owned())

@@ -217,6 +217,14 @@ fn servers_that_cannot_start() {
     desk.check("serve");
 }
 
+/// The farm with other rules.
+const FARM_OF_IMAGES: &str = r#"
+name = "farm"
+version = "v1"
+[collections.animals]
+schema = { name = "string", species = { type = "string", required = true } }
+"#;
+
 #[test]
 fn stores_that_are_verified_and_backed_up() {
     let mut server = own(&[]);
@@ -224,6 +232,8 @@ fn stores_that_are_verified_and_backed_up() {
     let url = format!("http://{}/upload/farm/v1/animals", server.address());
     desk.client_dir.run(&["upload", "cow.jpg", &url]).expect(0);
     let desk = desk.named("DATA", &server.data().display());
+    let image = desk.client_dir.path("image.toml");
+    std::fs::write(image, FARM_OF_IMAGES).expect("the desk is writable");
     desk.check("store_in_use");
     assert!(server.terminate().success());
     desk.check("store");

@@ -172,13 +172,14 @@ fn enforced_schema<'a>(call: &Call<'a>) -> Option<&'a Schema> {
 }
 
 /// Looks for required fields, at any depth of the objects that are there.
-struct Required<'a> {
-    document: &'a Document,
-    method_id: &'a str,
+pub(super) struct Required<'a> {
+    pub(super) document: &'a Document,
+    /// The method for which fields may be required.
+    pub(super) method_id: &'a str,
 }
 
 impl Required<'_> {
-    fn check_field(
+    pub(super) fn check_field(
         &self,
         property: &Schema,
         value: Option<&Value>,

@@ -106,6 +106,14 @@ pub(crate) struct ResourceRow {
     pub(crate) media: Option<(MediaRef, u64, Digests)>,
 }
 
+/// A resource without its media.
+#[derive(Debug, Clone)]
+pub(crate) struct StoredResource {
+    pub(crate) collection: String,
+    pub(crate) id: String,
+    pub(crate) body: Vec<u8>,
+}
+
 impl LedgerReader {
     /// Opens the ledger at `path`, which must exist. Neither opening nor closing it changes the
     /// database file or the pages in the WAL. But the files are opened read-write, so SQLite may
@@ -185,6 +193,19 @@ impl LedgerReader {
                 collection: row.get("collection")?,
                 id: row.get("id")?,
                 media,
+            })
+        })
+    }
+
+    /// Returns the batch of resources after a rowid, without their media.
+    pub(crate) fn resource_bodies(&self, after: i64) -> rusqlite::Result<RowBatch<StoredResource>> {
+        let sql = "SELECT rowid, collection, id, body FROM resources WHERE rowid > ?1
+                   ORDER BY rowid LIMIT ?2";
+        self.read_batch(sql, after, |row| {
+            Ok(StoredResource {
+                collection: row.get("collection")?,
+                id: row.get("id")?,
+                body: row.get("body")?,
             })
         })
     }

@@ -6,7 +6,7 @@ use windlass_discovery::short_form::place_of;
 use windlass_server::unanswered_methods;
 
 use super::finding::Finding;
-use super::{Description, Error, snippet};
+use super::{Description, Error, snippet, stored};
 use crate::args::ApiCheckArgs;
 use crate::exit::Code;
 use crate::output;
@@ -14,7 +14,14 @@ use crate::output;
 /// Prints all that is wrong with a description.
 pub(super) fn run(args: &ApiCheckArgs) -> Result<Code, Error> {
     let description = Description::read(&args.description)?;
-    let findings = findings_of(&description);
+    let mut findings = findings_of(&description);
+    if let Some(data) = &args.data
+        && !findings.iter().any(Finding::is_error)
+    {
+        let text = description.short_form().ok_or(Error::DataOfDocument)?;
+        let api = Api::from_toml(text).expect("it has been checked");
+        findings.extend(stored::findings(&api, data)?);
+    }
     for finding in &findings {
         match (&description, &finding.span) {
             _ if args.json => output::json(finding.to_json(description.short_form())),
