@@ -1,12 +1,12 @@
 //! No API description makes the reader panic, and a document that is accepted is accepted again as the server
-//! shows it, with the same methods.
+//! shows it, with the same methods, and described as OpenAPI.
 //!
 //! The input is a discovery document or the short TOML form.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use windlass_discovery::{Api, MethodTable};
+use windlass_discovery::{Api, MethodTable, openapi};
 
 fuzz_target!(|input: &str| {
     let Ok(api) = Api::from_json(input).or_else(|_| Api::from_toml(input)) else {
@@ -20,6 +20,7 @@ fuzz_target!(|input: &str| {
         methods.map(|method| method.id.clone()).collect()
     };
     assert_eq!(ids(&api), ids(&again));
+    let _ = openapi::document(&api, "http://localhost:8080");
     let table = MethodTable::new([&api]);
     for method in api.methods() {
         let path = format!("/{}", method.id);

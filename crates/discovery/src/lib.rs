@@ -10,6 +10,8 @@
 //! several APIs finds the method that a request calls. [`lint`](lint::lint) reports all errors and
 //! warnings of a document instead of the first error only.
 //!
+//! For tools that read no discovery documents, [`openapi`] describes an API as OpenAPI 3.1.
+//!
 //! The crate does no I/O and uses no clock: its results depend on the arguments only.
 //!
 //! # Example
@@ -53,6 +55,7 @@ pub mod media_range;
 pub mod method;
 pub mod method_table;
 mod mistake;
+pub mod openapi;
 pub mod parameter;
 pub mod pattern;
 pub mod schema;

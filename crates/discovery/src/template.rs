@@ -72,6 +72,27 @@ pub(crate) struct Paths<'a> {
     verb: Option<&'a str>,
 }
 
+/// A part of a path, for forms of description that know no variables of several segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathPart<'a> {
+    /// This segment.
+    Literal {
+        /// As it is written.
+        text: &'a str,
+        /// Whether it is a part of a variable's value.
+        is_in_variable: bool,
+    },
+    /// The value of a variable, or one segment of it.
+    Value {
+        /// The name of the variable.
+        variable: &'a str,
+        /// Whether the variable has no other part.
+        is_whole: bool,
+        /// Whether it may be more than one segment.
+        is_many: bool,
+    },
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Variable {
     name: String,
@@ -271,6 +292,30 @@ impl Template {
             *text = format!("{text}:{verb}");
         }
         elements
+    }
+
+    /// The parts of the path in order, without the custom verb.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = PathPart<'_>> {
+        self.elements.iter().enumerate().map(|(at, element)| {
+            let mut variables = self.variables.iter();
+            let variable = variables.find(|variable| variable.elements.contains(&at));
+            match (element, variable) {
+                (Element::One | Element::Many, Some(variable)) => PathPart::Value {
+                    variable: &variable.name,
+                    is_whole: variable.elements.len() == 1,
+                    is_many: *element == Element::Many,
+                },
+                _ => PathPart::Literal {
+                    text: element.literal().unwrap_or_default(),
+                    is_in_variable: variable.is_some(),
+                },
+            }
+        })
+    }
+
+    /// The custom verb after a variable at the end, without its colon.
+    pub(crate) fn custom_verb(&self) -> Option<&str> {
+        self.verb.as_deref()
     }
 
     fn push_segment<'a>(

@@ -19,7 +19,7 @@ use serde_json::json;
 use windlass_discovery::{Api, Method, curl};
 
 use crate::accept::{elements, weighted};
-use crate::registry::{VirtualHost, document_url};
+use crate::registry::{VirtualHost, document_url, openapi_url};
 use crate::reply::{self, Reply};
 
 const PATH: &str = "/";
@@ -120,6 +120,7 @@ struct Entry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'a str>,
     discovery_rest_url: String,
+    openapi_url: String,
     uploads: Vec<Upload<'a>>,
     /// A command line that uploads something; `None` for an API without uploads.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,6 +149,7 @@ impl<'a> Entry<'a> {
             title: document.title.as_deref(),
             description: document.description.as_deref(),
             discovery_rest_url: document_url(api, base_url),
+            openapi_url: openapi_url(api, base_url),
             example: example.map(|method| curl::upload_command(api, method, base_url)),
             uploads: uploads
                 .map(|method| Upload::new(method, base_url))
@@ -220,8 +222,13 @@ fn add_section(page: &mut String, api: &Entry<'_>) {
         Some(example) => add_uploads(page, &api.uploads, example),
         None => page.push_str("<p>No method takes media.</p>\n"),
     }
-    let url = escaped(&api.discovery_rest_url);
-    let _ = writeln!(page, "<p><a href=\"{url}\">Discovery document</a></p>");
+    let (rest, openapi) = (&api.discovery_rest_url, &api.openapi_url);
+    let _ = writeln!(
+        page,
+        "<p><a href=\"{}\">Discovery document</a>, <a href=\"{}\">OpenAPI</a></p>",
+        escaped(rest),
+        escaped(openapi)
+    );
 }
 
 fn add_uploads(page: &mut String, uploads: &[Upload<'_>], example: &str) {
@@ -250,6 +257,7 @@ fn text(apis: &[Entry<'_>]) -> String {
             let _ = writeln!(page, "  {example}");
         }
         let _ = writeln!(page, "  {}", api.discovery_rest_url);
+        let _ = writeln!(page, "  {}", api.openapi_url);
     }
     let _ = writeln!(page, "\n{HINT}");
     page

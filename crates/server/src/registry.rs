@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use http::Method as HttpMethod;
 use serde_json::{Value, json};
-use windlass_discovery::{Api, Digest, Found, Method, MethodTable};
+use windlass_discovery::{Api, Digest, Found, Method, MethodTable, openapi};
 use windlass_proto::digest::Wanted;
 use windlass_proto::parameters::Parameters;
 
@@ -448,6 +448,8 @@ pub(crate) enum DiscoveryRequest<'a> {
     ByVersion,
     /// `/discovery/v1/apis/{api}/{version}/rest`
     ByName { api: &'a str, version: &'a str },
+    /// `/discovery/v1/apis/{api}/{version}/openapi.json`
+    OpenApi { api: &'a str, version: &'a str },
 }
 
 impl<'a> DiscoveryRequest<'a> {
@@ -458,11 +460,13 @@ impl<'a> DiscoveryRequest<'a> {
             "/$discovery/rest" => return Some(Self::ByVersion),
             _ => {}
         }
-        let name_and_version = path
-            .strip_prefix("/discovery/v1/apis/")?
-            .strip_suffix("/rest")?;
-        let (api, version) = name_and_version.split_once('/')?;
-        (!version.contains('/')).then_some(Self::ByName { api, version })
+        let below = path.strip_prefix("/discovery/v1/apis/")?;
+        let (api, rest) = below.split_once('/')?;
+        match rest.split_once('/')? {
+            (version, "rest") => Some(Self::ByName { api, version }),
+            (version, "openapi.json") => Some(Self::OpenApi { api, version }),
+            _ => None,
+        }
     }
 
     /// Returns the document that is asked for; `None` if the host has no such API.
@@ -476,6 +480,9 @@ impl<'a> DiscoveryRequest<'a> {
             return Some(directory(virtual_host, query, base_url));
         }
         let api = &self.served(virtual_host, query)?.api;
+        if matches!(self, Self::OpenApi { .. }) {
+            return Some(openapi::document(api, base_url));
+        }
         let served = api.document().served_at(base_url);
         Some(serde_json::to_value(served).expect("a document came from JSON or from strings"))
     }
@@ -490,7 +497,9 @@ impl<'a> DiscoveryRequest<'a> {
         match *self {
             Self::Directory => None,
             Self::ByVersion => by_version(virtual_host, query),
-            Self::ByName { api, version } => virtual_host.api(api, version),
+            Self::ByName { api, version } | Self::OpenApi { api, version } => {
+                virtual_host.api(api, version)
+            }
         }
     }
 }
@@ -536,6 +545,12 @@ fn directory_item(api: &Api, base_url: &str) -> Value {
 pub(crate) fn document_url(api: &Api, base_url: &str) -> String {
     let (name, version) = (api.name(), api.version());
     format!("{base_url}/discovery/v1/apis/{name}/{version}/rest")
+}
+
+/// Returns the URL of an API's description in OpenAPI.
+pub(crate) fn openapi_url(api: &Api, base_url: &str) -> String {
+    let (name, version) = (api.name(), api.version());
+    format!("{base_url}/discovery/v1/apis/{name}/{version}/openapi.json")
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ Exit codes:
 ///
 /// Prints the methods that take media with their paths, accepted types, size limits and upload
 /// types, the other methods, and a command line that uploads a file. `--json` prints the discovery
-/// document that the server would serve to clients.
+/// document that the server would serve to clients, `--openapi` its OpenAPI document.
 #[derive(Debug, clap::Args)]
 #[command(after_help = SHOW_EXAMPLES, after_long_help = format!("{SHOW_EXAMPLES}\n\n{SHOW_EXIT_CODES}"))]
 pub(crate) struct ApiShowArgs {
@@ -103,8 +103,12 @@ pub(crate) struct ApiShowArgs {
     pub(crate) description: String,
 
     /// Print the discovery document
-    #[arg(long)]
+    #[arg(long, conflicts_with = "openapi")]
     pub(crate) json: bool,
+
+    /// Print the API as an OpenAPI 3.1 document
+    #[arg(long)]
+    pub(crate) openapi: bool,
 
     /// The URL of the server, for the document and the command line
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080", value_parser = parse_url)]
@@ -114,7 +118,8 @@ pub(crate) struct ApiShowArgs {
 const SHOW_EXAMPLES: &str = "\
 Examples:
   windlass api show farm
-  windlass api show album.toml --json > album.json";
+  windlass api show album.toml --json > album.json
+  windlass api show album.toml --openapi > openapi.json";
 
 const SHOW_EXIT_CODES: &str = "\
 Exit codes:

@@ -1,9 +1,11 @@
 //! The description of an API, as a client library builds itself from it (docs/protocol.md, 2.16).
 
-use serde_json::json;
+use std::process::Command;
+
+use serde_json::{Value, json};
 use windlass_testkit::raw::{Reply, Request, exchange};
 
-use crate::server::{farm, pond};
+use crate::server::{farm, pond, program};
 
 const DOCUMENT: &str = "/discovery/v1/apis/farm/v1/rest";
 
@@ -53,6 +55,21 @@ fn document_of_a_media_method_states_types_and_upload_paths() {
 }
 
 #[test]
+fn openapi_document_is_served_as_the_command_prints_it() {
+    let path = DOCUMENT.replace("/rest", "/openapi.json");
+    let served = exchange(farm(), &Request::new("GET", path)).expect(200);
+    let content_type = served.header("content-type");
+    assert_eq!(content_type, Some("application/json; charset=UTF-8"));
+    let printed = Command::new(program())
+        .args(["api", "show", "farm", "--openapi"])
+        .args(["--root-url", "http://farm.example"])
+        .output()
+        .expect("it runs");
+    let printed: Value = serde_json::from_slice(&printed.stdout).expect("it is JSON");
+    assert_eq!(served.json(), printed);
+}
+
+#[test]
 fn every_api_is_in_the_directory() {
     let directory = exchange(pond(), &Request::new("GET", "/discovery/v1/apis")).expect(200);
     let items = directory.field("items");
@@ -70,6 +87,7 @@ fn an_unknown_api_is_answered_404() {
     for path in [
         "/discovery/v1/apis/farm/v9/rest",
         "/discovery/v1/apis/zoo/v1/rest",
+        "/discovery/v1/apis/farm/v9/openapi.json",
     ] {
         exchange(farm(), &Request::new("GET", path)).expect(404);
     }

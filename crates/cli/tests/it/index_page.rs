@@ -36,6 +36,7 @@ fn page_lists_the_apis_their_upload_urls_and_a_command_line_for_each() {
             "title": "Farm API",
             "description": "Keeps animals and their media.",
             "discoveryRestUrl": format!("{root}/discovery/v1/apis/farm/v1/rest"),
+            "openapiUrl": format!("{root}/discovery/v1/apis/farm/v1/openapi.json"),
             "example": format!(
                 "curl -X POST -T cow.jpg -H 'Content-Type: image/jpeg' '{url}?uploadType=media'"
             ),
@@ -75,6 +76,8 @@ fn browsers_get_html_without_scripts_and_others_text() {
             "{policy}"
         );
         assert!(reply.text().contains(upload), "{}", reply.text());
+        let openapi = "http://farm.example/discovery/v1/apis/farm/v1/openapi.json";
+        assert!(reply.text().contains(openapi), "{}", reply.text());
         assert!(!reply.text().contains("<script"), "{}", reply.text());
         let head =
             exchange(farm(), &Request::new("HEAD", "/").header("Accept", accept)).expect(200);

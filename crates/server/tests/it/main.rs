@@ -19,6 +19,7 @@ mod masked;
 mod metrics;
 mod model;
 mod on_uploaded;
+mod openapi;
 mod outages;
 mod outbox;
 mod owners;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_discovery::{Api, MediaUpload, Method, curl};
+use windlass_discovery::{Api, MediaUpload, Method, curl, openapi};
 
 use super::{Description, Error};
 use crate::args::ApiShowArgs;
@@ -10,11 +10,13 @@ use crate::commands::journal::aligned;
 use crate::exit::Code;
 use crate::output::{self, escaped, size};
 
-/// Prints the methods of a description, or its discovery document.
+/// Prints the methods of a description, or one of its documents.
 pub(super) fn run(args: &ApiShowArgs) -> Result<Code, Error> {
     let api = Description::read(&args.description)?.api()?;
     let root_url = args.root_url.as_str();
-    if args.json {
+    if args.openapi {
+        output::json(format!("{:#}", openapi::document(&api, root_url)));
+    } else if args.json {
         let served = api.document().served_at(root_url);
         let served = serde_json::to_string_pretty(&served);
         output::json(served.expect("a document came from JSON or from strings"));
