@@ -6,6 +6,8 @@ import ts from "typescript";
 const BLOB = ts.factory.createTypeReferenceNode("Blob");
 const [url, file] = process.argv.slice(2);
 const types = await openapiTS(new URL(url), {
+  // What has a default may be left out.
+  defaultNonNullable: false,
   transform: (schema) => (schema.format === "binary" ? BLOB : undefined),
 });
 writeFileSync(file, astToString(types));

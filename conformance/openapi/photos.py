@@ -101,7 +101,7 @@ class Photos:
             more = {"page_token": page.next_page_token}
 
     def rate(self, photo, rating):
-        """The album is required, but not in a patch."""
+        """The album is required, but not in a patch. `None` removes the rating."""
         return album_photos_patch.sync(client=self.client, photo_id=photo, body=PhotoPatch(rating=rating))
 
     def reason(self, photo):

@@ -131,6 +131,8 @@ const flows: Record<string, () => Promise<void>> = {
     // The album is required, but not in a patch.
     const patched = ok(await client.PATCH("/album/v1/photos/{photoId}", { params, body: { rating: 3 } }));
     assert.deepEqual([patched.album, patched.rating], [made.album, 3]);
+    const unrated = ok(await client.PATCH("/album/v1/photos/{photoId}", { params, body: { rating: null } }));
+    assert.equal(unrated.rating, undefined);
     const comments = "/album/v1/photos/{photoId}/comments";
     const said = ok(await client.POST(comments, { params, body: { text: "nice" } }));
     assert.deepEqual(ok(await client.GET(comments, { params })).items, [said]);
@@ -147,6 +149,8 @@ export async function refused(): Promise<void> {
   await client.POST("/album/v1/photos", { body: { title: "x" } });
   // @ts-expect-error: the rating is a number.
   await client.POST("/album/v1/photos", { body: { album: "x", rating: "5" } });
+  // @ts-expect-error: what is required cannot be removed.
+  await client.PATCH("/album/v1/photos/{photoId}", { params: { path: { photoId: "x" } }, body: { album: null } });
   // @ts-expect-error: a session has another path.
   await client.POST("/upload/album/v1/photos", { params: { query: { uploadType: "resumable" } }, body: photo });
   // @ts-expect-error: an upload has a body.

@@ -145,6 +145,7 @@ def python(report, server, url, folder, data):
         photos = made["photos"]
         photo = photos.multipart(data, album=photos.album())
         assert photos.rate(photo.id, 3).rating == 3
+        assert not photos.rate(photo.id, None).rating
         assert photos.reason("none") == "notFound"
 
     report.case("openapi-python-client: the client is generated", generated)

@@ -99,6 +99,10 @@ fn download_responses() -> Value {
             "headers": {"Content-Range": {"schema": {"type": "string"}}},
             "content": content,
         },
+        "416": {
+            "description": "The media has no such part.",
+            "headers": {"Content-Range": {"description": "`bytes */SIZE`.", "schema": {"type": "string"}}},
+        },
         "default": {"$ref": "#/components/responses/Error"},
     })
 }

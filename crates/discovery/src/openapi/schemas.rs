@@ -19,7 +19,7 @@ const JSON_TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "object
 pub(super) enum Form {
     /// Whole resources.
     Full,
-    /// The body of a PATCH, which may leave out what is there.
+    /// The body of a PATCH, which may leave out what is there, and removes what it names as null (RFC 7396).
     Patch,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Schemas<'a> {
     document: &'a Document,
     /// The keys of the components, by the names in the document.
     keys: BTreeMap<&'a str, String>,
-    /// The same for bodies of PATCH, where they differ.
+    /// The same for what bodies of PATCH have inside.
     patch_keys: BTreeMap<&'a str, String>,
     error_key: String,
 }
@@ -141,6 +141,10 @@ impl<'a> Schemas<'a> {
             json.insert("type".into(), json_type.into());
         }
         add_values(json, schema);
+        if form == Form::Full {
+            // A PATCH sets nothing that it does not name.
+            add_default(json, schema);
+        }
         if let Some(items) = &schema.items {
             // A PATCH replaces arrays as a whole.
             json.insert("items".into(), self.convert(items, Form::Full));
@@ -149,7 +153,7 @@ impl<'a> Schemas<'a> {
             self.add_properties(json, schema, form);
         }
         if let Some(values) = &schema.additional_properties {
-            let values = self.convert(values, form);
+            let values = self.property(values, form);
             json.insert("additionalProperties".into(), values);
         }
     }
@@ -158,15 +162,27 @@ impl<'a> Schemas<'a> {
         let convert = |(name, property): (&String, &Schema)| {
             let converted = match constant_kind(name, property) {
                 Some(kind) => constant(property, kind),
-                None => self.convert(property, form),
+                None => self.property(property, form),
             };
             (name.clone(), converted)
         };
         let properties: Map<_, _> = schema.properties.iter().map(convert).collect();
         json.insert("properties".into(), properties.into());
-        let required = required_properties(schema);
+        let properties = schema.properties.iter();
+        let required = properties.filter(|(_, property)| property.required && !property.read_only);
+        let required: Vec<_> = required.map(|(name, _)| name.as_str()).collect();
         if form == Form::Full && !required.is_empty() {
             json.insert("required".into(), json!(required));
+        }
+    }
+
+    /// Converts the schema of a value inside of an object.
+    fn property(&self, schema: &Schema, form: Form) -> Value {
+        let converted = self.convert(schema, form);
+        if form == Form::Patch && !schema.required && !schema.read_only {
+            nullable(converted)
+        } else {
+            converted
         }
     }
 }
@@ -179,7 +195,7 @@ fn add_values(json: &mut Map<String, Value>, schema: &Schema) {
     }
     let allowed = allowed_values(schema, json_type);
     if !allowed.is_empty() {
-        json.insert("enum".into(), allowed.clone().into());
+        json.insert("enum".into(), allowed.into());
         if let Some(descriptions) = schema.extra.get("enumDescriptions") {
             json.insert("x-enum-descriptions".into(), descriptions.clone());
         }
@@ -188,6 +204,11 @@ fn add_values(json: &mut Map<String, Value>, schema: &Schema) {
         json.insert("pattern".into(), pattern.into());
     }
     add_bounds(json, schema, json_type);
+}
+
+fn add_default(json: &mut Map<String, Value>, schema: &Schema) {
+    let json_type = schema.json_type.as_deref().unwrap_or_default();
+    let allowed = allowed_values(schema, json_type);
     if let Some(default) = schema.default_value()
         && is_usable(&default, schema, &allowed)
     {
@@ -286,56 +307,43 @@ fn constant(property: &Schema, value: &str) -> Value {
     Value::Object(json)
 }
 
-/// The properties that a client must give and will find.
-fn required_properties(schema: &Schema) -> Vec<&str> {
-    let properties = schema.properties.iter();
-    let required = properties.filter(|(_, property)| property.required && !property.read_only);
-    required.map(|(name, _)| name.as_str()).collect()
+/// Allows null as well. A schema without a type allows it already.
+fn nullable(mut schema: Value) -> Value {
+    if schema.get("$ref").is_some() {
+        return json!({"anyOf": [schema, {"type": "null"}]});
+    }
+    if let Some(json_type) = schema.get("type").cloned() {
+        schema["type"] = json!([json_type, "null"]);
+    }
+    if let Some(allowed) = schema.get_mut("enum").and_then(Value::as_array_mut) {
+        allowed.push(Value::Null);
+    }
+    schema
 }
 
-/// The schemas whose form in the body of a PATCH differs: those of its metadata that have, or lead to, a
-/// required property.
+/// The schemas that bodies of PATCH have another form of: their metadata, and what a PATCH merges into
+/// fields of it. It replaces arrays as a whole.
 fn patched(api: &Api) -> BTreeSet<&str> {
     let methods = api.methods().iter();
     let patches = methods.filter(|method| method.http_method == HttpMethod::PATCH);
-    let mut reached: BTreeSet<&str> = BTreeSet::new();
+    let mut reached = BTreeSet::new();
     let mut next: Vec<&str> = patches.filter_map(|it| it.request.as_deref()).collect();
     while let Some(name) = next.pop() {
         if let Some(schema) = api.schema(name)
             && reached.insert(name)
         {
-            next.extend(merged(schema).0);
+            collect_merged(schema, &mut next);
         }
     }
-    let mut differing = BTreeSet::new();
-    loop {
-        let before = differing.len();
-        for name in &reached {
-            let Some((references, has_required)) = api.schema(name).map(merged) else {
-                continue;
-            };
-            if has_required || references.iter().any(|it| differing.contains(it)) {
-                differing.insert(*name);
-            }
-        }
-        if differing.len() == before {
-            return differing;
-        }
-    }
+    reached
 }
 
-/// The schemas of what a PATCH merges into values of this schema, and whether it has a required property
-/// itself.
-fn merged(schema: &Schema) -> (Vec<&str>, bool) {
-    let mut references: Vec<&str> = schema.reference.as_deref().into_iter().collect();
-    let mut has_required = !required_properties(schema).is_empty();
+fn collect_merged<'a>(schema: &'a Schema, found: &mut Vec<&'a str>) {
+    found.extend(schema.reference.as_deref());
     let inner = schema.properties.values();
     for inner in inner.chain(schema.additional_properties.as_deref()) {
-        let (further, required) = merged(inner);
-        references.extend(further);
-        has_required |= required;
+        collect_merged(inner, found);
     }
-    (references, has_required)
 }
 
 /// Keys of components have no other characters.

@@ -318,6 +318,7 @@ fn multipart_form(metadata: Option<Value>, types: &str) -> Value {
             "description": "The metadata comes first.",
             "properties": {"metadata": metadata, "media": binary()},
             "required": ["metadata", "media"],
+            "additionalProperties": false,
         },
         "encoding": {
             "metadata": {"contentType": "application/json"},

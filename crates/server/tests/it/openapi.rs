@@ -167,6 +167,9 @@ async fn media_is_uploaded_in_one_request_and_downloaded_as_described() {
     let range = [("Range", "bytes=5-7")];
     let part = album.send(media, &[("photoId", id)], &range, b"").await;
     assert_eq!((part.status.as_u16(), &part.body[..]), (206, &b"moo"[..]));
+    let behind = [("Range", "bytes=8-")];
+    let behind = album.send(media, &[("photoId", id)], &behind, b"").await;
+    assert_eq!(behind.status, StatusCode::RANGE_NOT_SATISFIABLE);
     let delete = album
         .send("album.photos.delete", &[("photoId", id)], &[], b"")
         .await;

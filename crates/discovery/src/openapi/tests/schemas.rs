@@ -122,16 +122,16 @@ fn what_a_method_demands_is_demanded_in_its_body_alone() {
 }
 
 #[test]
-fn body_of_a_patch_requires_nothing_at_any_depth_outside_of_arrays() {
+fn body_of_a_patch_has_schemas_of_its_own_outside_of_arrays() {
     let schemas = json!({
         "Thing": {"type": "object", "properties": {
             "inner": {"$ref": "Inner"},
-            "plain": {"$ref": "Plain"},
             "list": {"type": "array", "items": {"$ref": "Inner"}},
-            "self": {"$ref": "Thing"},
+            "map": {"type": "object", "additionalProperties": {"$ref": "Inner"}},
+            "self": {"$ref": "Thing", "required": true},
         }},
         "Inner": {"type": "object", "properties": {"a": {"type": "string", "required": true}}},
-        "Plain": {"type": "object", "properties": {"a": {"type": "string"}}},
+        "Other": {"type": "object"},
     });
     let document = of_schemas("PATCH", &schemas);
     let patch = operation(&document, "farm.m");
@@ -142,19 +142,44 @@ fn body_of_a_patch_requires_nothing_at_any_depth_outside_of_arrays() {
     let components = &document["components"]["schemas"];
     let thing = &components["ThingPatch"]["properties"];
     let to = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
-    assert_eq!(thing["inner"], to("InnerPatch"));
-    assert_eq!(thing["plain"], to("Plain"));
+    let or_null = |name: &str| json!({"anyOf": [to(name), {"type": "null"}]});
+    assert_eq!(thing["inner"], or_null("InnerPatch"));
     assert_eq!(thing["list"]["items"], to("Inner"));
+    assert_eq!(thing["map"]["additionalProperties"], or_null("InnerPatch"));
     assert_eq!(thing["self"], to("ThingPatch"));
     assert!(components["InnerPatch"].get("required").is_none());
     assert_eq!(components["Inner"]["required"], json!(["a"]));
-    assert!(components.get("PlainPatch").is_none());
+    assert!(components.get("OtherPatch").is_none());
     let document = of_schemas("PUT", &schemas);
     assert!(
         document["components"]["schemas"]
             .get("ThingPatch")
             .is_none()
     );
+}
+
+#[test]
+fn patch_removes_with_null_what_is_neither_required_nor_set_by_the_server() {
+    for (written, expected) in [
+        (
+            json!({"type": "string", "enum": ["a"], "default": "a"}),
+            json!({"type": ["string", "null"], "enum": ["a", null]}),
+        ),
+        (
+            json!({"type": "integer", "required": true, "default": "1"}),
+            json!({"type": "integer"}),
+        ),
+        (
+            json!({"type": "string", "readOnly": true}),
+            json!({"type": "string", "readOnly": true}),
+        ),
+        (json!({"type": "any"}), json!({})),
+    ] {
+        let thing = json!({"type": "object", "properties": {"it": written}});
+        let document = of_schemas("PATCH", &json!({"Thing": thing}));
+        let converted = &document["components"]["schemas"]["ThingPatch"]["properties"]["it"];
+        assert_eq!(*converted, expected, "{written}");
+    }
 }
 
 #[test]

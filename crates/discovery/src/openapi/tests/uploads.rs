@@ -91,6 +91,7 @@ fn form_data_has_metadata_and_then_media() {
         let metadata = json!({"$ref": format!("#/components/schemas/{schema}")});
         assert_eq!(properties["metadata"], metadata);
         assert_eq!(form["schema"]["required"], json!(["metadata", "media"]));
+        assert_eq!(form["schema"]["additionalProperties"], false);
         let encoding = json!({
             "metadata": {"contentType": "application/json"},
             "media": {"contentType": "image/*, video/mp4"},
