@@ -48,6 +48,20 @@ debian() {
   DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends "${missing[@]}" >&2 || exit 2
 }
 
+# Unpacks Debian packages under target/ and puts their programs in front. They are not installed: as packages they would start services.
+unpacked() {
+  local place package here=$1
+  place=$(target_of "$here")/conformance-$(basename "$here")-debian
+  for package in "${@:2}"; do
+    [ ! -e "$place/$package.unpacked" ] || continue
+    mkdir -p "$place/download"
+    (cd "$place/download" && { apt-get download --quiet=2 "$package" || { apt-get update --quiet=2 && apt-get download --quiet=2 "$package"; }; }) >&2 || exit 2
+    dpkg-deb --extract "$place/download/${package}"_*.deb "$place" || exit 2
+    touch "$place/$package.unpacked"
+  done
+  export PATH=$place/usr/sbin:$place/usr/bin:$PATH
+}
+
 # Makes the folder's virtual environment under target/, and runs its script against the binary.
 drive() {
   local here target binary venv

@@ -1,0 +1,190 @@
+"""The recipes of docs/proxies.md: each proxy, with its configuration as the document has it, before the real server.
+
+    proxies.py BINARY
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import requests
+
+from certificates import Certificates
+from report import Report, check, media, write
+from server import Server
+
+RECIPES = pathlib.Path(__file__).resolve().parent.parent.parent / "docs/proxies.md"
+UPLOADS = "/upload/farm/v1/animals"
+KIB, MIB = 1024, 1024 * 1024
+LARGE = media(5 * MIB + 321)
+PATIENCE = 30
+
+
+def recipe(language):
+    text = RECIPES.read_text(encoding="utf-8")
+    return re.search(rf"```{language}\n(.*?)```", text, re.DOTALL)[1]
+
+
+def free_port():
+    with contextlib.closing(socket.socket()) as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+class Proxy:
+    """A proxy with the configuration of its recipe: only ports, files and names are of this machine."""
+
+    def __init__(self, name, server, certificates, folder):
+        self.port = free_port()
+        self.url = f"https://localhost:{self.port}"
+        chain, key = certificates.options[1], certificates.options[3]
+        text = recipe({"nginx": "nginx", "caddy": "caddyfile"}[name])
+        text = text.replace("/etc/ssl/up.example.com.pem", chain).replace("/etc/ssl/up.example.com.key", key)
+        text = text.replace("127.0.0.1:8080", f"127.0.0.1:{server.port}")
+        if name == "nginx":
+            places = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+            text = text.replace("listen 443 ssl", f"listen 127.0.0.1:{self.port} ssl").replace("http {", f"http {{ {places} access_log off;", 1)
+            text = text.replace("up.example.com", "localhost")
+            head = f"daemon off; pid {folder}/pid; error_log {folder}/error.log;" + (" user root;" if os.geteuid() == 0 else "")
+            text = f"{head}\n{text}"
+            command = ["nginx", "-p", folder, "-e", f"{folder}/error.log", "-c", f"{folder}/configuration"]
+        else:
+            text = "{\n\tadmin off\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n" + text.replace("up.example.com", f"localhost:{self.port}")
+            command = ["caddy", "run", "--adapter", "caddyfile", "--config", f"{folder}/configuration"]
+        pathlib.Path(folder, "configuration").write_text(text, encoding="utf-8")
+        self.log = open(os.path.join(folder, "log"), "wb")
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env={**os.environ, "HOME": folder})
+        self.until_it_listens()
+
+    def until_it_listens(self):
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and self.process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"it does not listen: {pathlib.Path(self.log.name).read_text(encoding='utf-8')}")
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(timeout=PATIENCE)
+        self.log.close()
+
+
+class Client:
+    def __init__(self, proxy, server, certificates):
+        self.proxy, self.server, self.certificates = proxy, server, certificates
+        self.http = requests.Session()
+        self.http.verify = certificates.authority
+        self.http.trust_env = False
+
+    def request(self, verb, target, **more):
+        url = target if target.startswith("https:") else self.proxy.url + target
+        return self.http.request(verb, url, timeout=PATIENCE, allow_redirects=False, **more)
+
+    def simple(self):
+        reply = self.request("POST", f"{UPLOADS}?uploadType=media", data=LARGE, headers={"Content-Type": "image/jpeg"})
+        animal = check(reply.json(), LARGE)
+        assert animal["selfLink"].startswith(f"{self.proxy.url}/farm/v1/"), animal["selfLink"]
+        media_of = f"/farm/v1/animals/{animal['id']}?alt=media"
+        assert self.request("GET", media_of).content == LARGE
+        part = self.request("GET", media_of, headers={"Range": "bytes=100000-299999"})
+        assert part.status_code == 206 and part.content == LARGE[100000:300000], part.status_code
+
+    def chunked(self):
+        """A body without a length, as curl sends standard input."""
+        pieces = (LARGE[at:at + 100_000] for at in range(0, len(LARGE), 100_000))
+        reply = self.request("POST", f"{UPLOADS}?uploadType=media", data=pieces, headers={"Content-Type": "image/jpeg"})
+        check(reply.json(), LARGE)
+
+    def multipart(self):
+        body = b"--b\r\nContent-Type: application/json\r\n\r\n{\"name\": \"Llama\"}\r\n--b\r\nContent-Type: image/jpeg\r\n\r\n" + LARGE + b"\r\n--b--\r\n"
+        reply = self.request("POST", f"{UPLOADS}?uploadType=multipart", data=body, headers={"Content-Type": "multipart/related; boundary=b"})
+        check(reply.json(), LARGE, name="Llama")
+
+    def session(self):
+        reply = self.request("POST", f"{UPLOADS}?uploadType=resumable", headers={"X-Upload-Content-Type": "image/jpeg"})
+        location = reply.headers["location"]
+        assert location.startswith(f"{self.proxy.url}{UPLOADS}?"), "the session is at another URL"
+        return location
+
+    def put(self, session, data, content_range):
+        return self.request("PUT", session, data=data, headers={"Content-Range": content_range})
+
+    def resumable(self):
+        session, chunk = self.session(), 256 * KIB
+        for at in range(0, len(LARGE), chunk):
+            piece = LARGE[at:at + chunk]
+            reply = self.put(session, piece, f"bytes {at}-{at + len(piece) - 1}/{len(LARGE)}")
+        assert reply.status_code == 201, reply.status_code
+        check(reply.json(), LARGE)
+
+    def interrupted(self):
+        """What has arrived when a connection breaks is kept: the proxy has not held it back."""
+        session, sent = self.session(), 3 * MIB
+
+        def beginning():
+            yield LARGE[:sent]
+            deadline = time.monotonic() + PATIENCE
+            # On another connection: until the server has what was sent, or gives up waiting for the rest.
+            while time.monotonic() < deadline:
+                reply = requests.put(session, headers={"Content-Range": "bytes */*"}, verify=self.certificates.authority, timeout=PATIENCE)
+                if int(reply.headers.get("range", "bytes=0--1").partition("-")[2]) + 1 >= sent - 256 * KIB:
+                    break
+                time.sleep(0.1)
+            raise InterruptedError
+
+        with contextlib.suppress(InterruptedError, requests.exceptions.ConnectionError):
+            self.put(session, beginning(), f"bytes 0-{len(LARGE) - 1}/{len(LARGE)}")
+        self.http.close()
+        reply = self.put(session, b"", "bytes */*")
+        committed = int(reply.headers["range"].partition("-")[2]) + 1
+        assert sent - 256 * KIB <= committed <= sent, committed
+        reply = self.put(session, LARGE[committed:], f"bytes {committed}-{len(LARGE) - 1}/{len(LARGE)}")
+        check(reply.json(), LARGE)
+
+    def own_client(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = write(folder, media(64 * MIB))
+            command = [self.server.binary, "upload", path, f"{self.proxy.url}{UPLOADS}", "--content-type", "image/jpeg", "--chunk-size", "8M"]
+            environment = {**os.environ, "SSL_CERT_FILE": self.certificates.authority, "XDG_STATE_HOME": folder}
+            ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
+            assert ran.returncode == 0, ran.stderr
+
+    def hidden(self):
+        assert self.request("GET", "/metrics").status_code == 404
+
+    def forged(self):
+        """A client cannot choose the URLs of its replies."""
+        headers = {"X-Forwarded-Proto": "ftp", "X-Forwarded-Host": "evil.example", "Forwarded": "host=evil.example;proto=http"}
+        reply = self.request("POST", f"{UPLOADS}?uploadType=resumable", headers=headers)
+        assert reply.headers["location"].startswith(f"{self.proxy.url}/"), "the session is at another URL"
+
+
+def cases(report, name, client):
+    for case in ("simple", "chunked", "multipart", "resumable", "interrupted", "own_client", "hidden", "forged"):
+        report.case(f"{name}: {case}", getattr(client, case))
+
+
+def main():
+    binary, report = sys.argv[1], Report()
+    Server.log = subprocess.DEVNULL
+    with tempfile.TemporaryDirectory() as folder:
+        certificates = Certificates(folder)
+        for name in ("nginx", "caddy"):
+            with tempfile.TemporaryDirectory() as place, Server(binary, "--trust-forwarded") as server:
+                proxy = Proxy(name, server, certificates, place)
+                try:
+                    cases(report, name, Client(proxy, server, certificates))
+                finally:
+                    proxy.stop()
+    return report.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
