@@ -194,7 +194,10 @@ fn the_flags_in_the_document_are_those_that_exist() {
     let of_the_client = command
         .get_subcommands()
         .filter(|command| command.get_name() != "serve");
+    let with_inner =
+        |command| std::iter::once(command).chain(clap::Command::get_subcommands(command));
     let flags: BTreeSet<_> = of_the_client
+        .flat_map(with_inner)
         .flat_map(clap::Command::get_arguments)
         .filter_map(clap::Arg::get_long)
         .map(|name| format!("--{name}"))

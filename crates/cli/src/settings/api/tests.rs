@@ -48,8 +48,12 @@ fn both_forms_are_loaded() {
 fn what_is_wrong_is_told_with_file_line_and_key() {
     let unknown_key = format!("{POND}scheme = 3\n");
     let cases: [(&str, &str, &str); 4] = [
-        ("a.toml", &unknown_key, "a.toml:4: unknown field `scheme`"),
-        ("b.toml", "name = ", "b.toml:1: "),
+        (
+            "a.toml",
+            &unknown_key,
+            "a.toml:4:1: `collections.frogs.scheme`: unknown key",
+        ),
+        ("b.toml", "name = ", "b.toml:1:8: "),
         ("c.json", "{", "c.json: not a discovery document: EOF"),
         (
             "d.json",
