@@ -117,6 +117,15 @@ impl ErrorReply {
         }
     }
 
+    /// Returns the reply to a client that sends too many requests and may send the next one after this number
+    /// of seconds: 429.
+    pub fn too_many(retry_after: u32) -> Self {
+        Self {
+            retry_after: Some(retry_after),
+            ..Self::json(StatusCode::TOO_MANY_REQUESTS, "rateLimitExceeded")
+        }
+    }
+
     /// Names the header that is wrong.
     #[must_use]
     pub fn header(self, name: &'static str) -> Self {

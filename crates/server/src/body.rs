@@ -16,6 +16,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::time::Instant;
 use tokio_util::io::StreamReader;
 use windlass_proto::command::ContentCoding;
 
@@ -38,6 +39,9 @@ const GZIP_GRACE: u64 = 1024 * 1024;
 /// Maximum number of unread bytes that are read only to keep the connection usable.
 const MAX_DRAIN: u64 = 64 * 1024;
 
+/// Time over which the rate of a body is measured.
+const RATE_WINDOW: Duration = Duration::from_secs(60);
+
 /// Maximum time that a reply is delayed to read these bytes.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -46,6 +50,9 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 pub(crate) struct RequestBody {
     source: Source,
     limits: BodyLimits,
+    pace: Pace,
+    /// Whether the body is not read any further.
+    is_too_slow: bool,
     ended: bool,
     read_to_end: EndFlag,
     /// Whether the client sends the body only after `100 Continue`, which hyper sends when the body
@@ -76,6 +83,7 @@ impl EndFlag {
 #[derive(Debug, Clone, Copy)]
 struct BodyLimits {
     stall: Duration,
+    min_rate: u64,
     gzip_ratio: u64,
 }
 
@@ -88,7 +96,38 @@ enum Source {
     },
 }
 
+/// How fast a body arrives.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Time for which the server has waited for it, in the current window.
+    waited: Duration,
+    /// Bytes that have arrived in this time.
+    arrived: u64,
+}
+
+impl Pace {
+    /// Counts a piece. Returns whether fewer than `min_rate` bytes a second have arrived in a window. Only the
+    /// time counts for which the server has waited: it may be slow itself.
+    fn is_too_slow(&mut self, waited: Duration, arrived: u64, min_rate: u64) -> bool {
+        self.waited += waited;
+        self.arrived += arrived;
+        if self.waited < RATE_WINDOW {
+            return false;
+        }
+        let Self { waited, arrived } = std::mem::take(self);
+        arrived < min_rate.saturating_mul(waited.as_secs())
+    }
+}
+
 impl Source {
+    /// The bytes of a coded body so far; `None` without a coding.
+    fn coded_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Identity(_) => None,
+            Self::Gzip { coded, .. } => Some(coded.load(Ordering::Relaxed)),
+        }
+    }
+
     fn is_at_end(&self) -> bool {
         matches!(self, Self::Identity(body) if body.is_end_stream())
     }
@@ -169,11 +208,14 @@ impl RequestBody {
         };
         let limits = BodyLimits {
             stall: limits.body_timeout,
+            min_rate: limits.min_rate,
             gzip_ratio: limits.gzip_ratio,
         };
         Self {
             source,
             limits,
+            pace: Pace::default(),
+            is_too_slow: false,
             ended,
             read_to_end,
             on_demand: headers.contains_key(EXPECT),
@@ -243,10 +285,24 @@ impl RequestBody {
         if self.ended {
             return Ok(None);
         }
+        if self.is_too_slow {
+            self.ended = true;
+            let min_rate = self.limits.min_rate;
+            return Err(BodyError::Slow { min_rate });
+        }
         let stall = self.limits.stall;
-        let piece = tokio::time::timeout(stall, self.read())
-            .await
-            .unwrap_or(Err(BodyError::Stalled(stall)));
+        let (begun, coded) = (Instant::now(), self.source.coded_bytes());
+        let read = tokio::time::timeout(stall, self.read()).await;
+        let piece = read.unwrap_or(Err(BodyError::Stalled(stall)));
+        if let Ok(Some(bytes)) = &piece {
+            let arrived = match (coded, self.source.coded_bytes()) {
+                (Some(before), Some(now)) => now - before,
+                _ => bytes.len() as u64,
+            };
+            let min_rate = self.limits.min_rate;
+            // This piece is kept.
+            self.is_too_slow = self.pace.is_too_slow(begun.elapsed(), arrived, min_rate);
+        }
         // After an error, as after the end, no further bytes may be read.
         self.ended = !matches!(piece, Ok(Some(_)));
         if matches!(piece, Ok(None)) || self.source.is_at_end() {

@@ -102,6 +102,19 @@ pub struct Limits {
     pub reply_memory: u64,
     /// Maximum number of connections; further ones wait in the kernel's queue. Default: 8192.
     pub connections: usize,
+    /// Maximum number of connections of one address: an IPv4 address, or a /64 network of IPv6. Further
+    /// ones are closed at once. 0 is no limit, and [`Settings::trust_forwarded`] sets it off: they are the
+    /// proxy's. Default: 1024.
+    pub connections_per_address: usize,
+    /// Maximum number of requests per second of one address; twice as many at once. Behind a
+    /// [trusted proxy](Settings::trust_forwarded) it is the address that the proxy states. A call of a batch is a request.
+    /// Default: 0, no limit, because many users may share an address.
+    pub requests_per_address: usize,
+    /// Maximum number of requests per second of one principal; twice as many at once. Default: 0, no limit.
+    pub requests_per_principal: usize,
+    /// Minimum number of bytes per second of a request's body, over a minute in which the server waits for it.
+    /// 0 is no limit. Default: 512, less than the slowest mobile line.
+    pub min_rate: u64,
     /// Maximum number of requests over all connections. A connection carries one over HTTP/1 and up
     /// to 32 over HTTP/2. Default: 16384.
     pub requests: usize,
@@ -267,6 +280,10 @@ impl Default for Limits {
             metadata_memory: 24 * 1024 * 1024,
             reply_memory: 48 * 1024 * 1024,
             connections: 8192,
+            connections_per_address: 1024,
+            requests_per_address: 0,
+            requests_per_principal: 0,
+            min_rate: 512,
             requests: 16_384,
             uploads: 8192,
             downloads: 2048,

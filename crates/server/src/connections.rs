@@ -31,6 +31,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
+use crate::callers::{AddressConnections, AddressPermit};
 use crate::capacity::{Permit, Pool};
 use crate::client_certificate::ClientCertificate;
 use crate::config::Limits;
@@ -84,16 +85,24 @@ pub(crate) struct Connections<S> {
     service: S,
     /// The limit on their number.
     pool: Pool,
+    /// The limit on those of one address.
+    addresses: Option<Arc<AddressConnections>>,
     limits: Arc<Limits>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
 
 impl<S: HttpService<Request<Incoming>>> Connections<S> {
-    pub(crate) fn new(service: S, pool: Pool, limits: Limits) -> Self {
+    pub(crate) fn new(
+        service: S,
+        pool: Pool,
+        addresses: Option<Arc<AddressConnections>>,
+        limits: Limits,
+    ) -> Self {
         Self {
             service,
             pool,
+            addresses,
             limits: Arc::new(limits),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
@@ -113,7 +122,11 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             // take no memory of the server.
             let permit = self.pool.acquire(1).await;
             match listener.accept().await {
-                Ok((accepted, tls)) => self.serve(accepted, tls, listener.scheme(), permit),
+                Ok((accepted, tls)) => match self.admit(accepted.peer) {
+                    Ok(place) => self.serve(accepted, tls, listener.scheme(), (permit, place)),
+                    // Closed without a word, which could wait for the client.
+                    Err(TooMany) => drop(accepted),
+                },
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -129,8 +142,22 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
         self.tasks.wait().await;
     }
 
-    fn serve<T>(&self, accepted: Accepted<T>, tls: Option<Tls>, scheme: Scheme, permit: Permit)
-    where
+    /// Returns the place of a connection among those of its address; `None` where they are not limited.
+    fn admit(&self, peer: Option<SocketAddr>) -> Result<Option<AddressPermit>, TooMany> {
+        let (Some(addresses), Some(peer)) = (&self.addresses, peer) else {
+            return Ok(None);
+        };
+        let place = addresses.admit(peer.ip().into());
+        place.map(Some).ok_or(TooMany)
+    }
+
+    fn serve<T>(
+        &self,
+        accepted: Accepted<T>,
+        tls: Option<Tls>,
+        scheme: Scheme,
+        permits: (Permit, Option<AddressPermit>),
+    ) where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Accepted {
@@ -155,10 +182,13 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             if let Some(served) = begun.await {
                 served.await;
             }
-            drop(permit);
+            drop(permits);
         });
     }
 }
+
+/// An address has as many connections as it may have.
+struct TooMany;
 
 /// One accepted connection.
 struct Connection<S> {

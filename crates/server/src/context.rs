@@ -5,7 +5,7 @@
 //! apart by the [`Host`] in it.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -203,6 +203,8 @@ pub(crate) struct RequestContext {
     pub(crate) id: RequestId,
     /// Address of the client's end of the connection, if it is known.
     pub(crate) peer: Option<SocketAddr>,
+    /// Address of the client: of the connection, or as a trusted proxy states it.
+    pub(crate) client: Option<IpAddr>,
     /// Certificate of the client, if it has presented one.
     pub(crate) certificate: Option<ClientCertificate>,
     /// Host that the client asked for, if it named a valid one.
@@ -214,17 +216,21 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
-    /// Returns the context of a request that reached `host` by `base_url`.
+    /// Returns the context of a request that reached `host` by `base_url`. `forwarded_for` is the address
+    /// that a trusted proxy states.
     pub(crate) fn new(
         extensions: &Extensions,
         ids: &RequestIds,
         host: Option<Host>,
         base_url: String,
+        forwarded_for: Option<IpAddr>,
     ) -> Self {
         let id = extensions.get().cloned();
+        let peer: Option<SocketAddr> = extensions.get().map(|PeerAddress(address)| *address);
         Self {
             id: id.unwrap_or_else(|| ids.next()),
-            peer: extensions.get().map(|PeerAddress(address)| *address),
+            client: forwarded_for.or(peer.map(|peer| peer.ip())),
+            peer,
             certificate: extensions.get().cloned(),
             host,
             base_url,
@@ -289,6 +295,11 @@ impl<'a> Origin<'a> {
     /// of the request.
     pub(crate) fn host(&self) -> Option<Host> {
         Host::of(self.forwarded.authority.as_ref().or(self.own.as_ref())?)
+    }
+
+    /// Returns the address of the client that a trusted proxy states.
+    pub(crate) fn client(&self) -> Option<IpAddr> {
+        self.forwarded.client
     }
 
     /// Returns the base URL for the request, without a slash at its end. `virtual_host` is the
@@ -402,31 +413,49 @@ impl fmt::Display for Scheme {
 struct Forwarded {
     scheme: Option<Scheme>,
     authority: Option<Authority>,
+    client: Option<IpAddr>,
 }
 
-/// `Forwarded` (RFC 7239), else `X-Forwarded-Proto` and `X-Forwarded-Host`. Of several proxies the
-/// first, which the client talked to, counts.
+/// `Forwarded` (RFC 7239), else `X-Forwarded-Proto`, `-Host` and `-For`. The last element counts: the trusted proxy has added
+/// it, and those before it may be the client's.
 fn forwarded(headers: &HeaderMap) -> Forwarded {
-    let text = |name: &str| headers.get(name)?.to_str().ok();
-    let first = |list: &str| list.split(',').next().map(|first| first.trim().to_owned());
-    let (mut scheme, mut authority) = (None, None);
-    if let Some(element) = text(FORWARDED.as_str()).and_then(first) {
+    let last = |name: &str| {
+        let value = headers
+            .get_all(name)
+            .into_iter()
+            .next_back()?
+            .to_str()
+            .ok()?;
+        value.rsplit(',').next().map(|last| last.trim().to_owned())
+    };
+    let (mut scheme, mut authority, mut client) = (None, None, None);
+    if let Some(element) = last(FORWARDED.as_str()) {
         for pair in element.split(';') {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = value.trim().trim_matches('"').to_owned();
             match name.trim().to_ascii_lowercase().as_str() {
                 "proto" => scheme = Some(value),
                 "host" => authority = Some(value),
+                "for" => client = Some(value),
                 _ => {}
             }
         }
     }
-    let scheme = scheme.or_else(|| text("x-forwarded-proto").and_then(first));
-    let authority = authority.or_else(|| text("x-forwarded-host").and_then(first));
+    let scheme = scheme.or_else(|| last("x-forwarded-proto"));
+    let authority = authority.or_else(|| last("x-forwarded-host"));
+    let client = client.or_else(|| last("x-forwarded-for"));
     Forwarded {
         scheme: scheme.and_then(|scheme| Scheme::named(&scheme)),
         authority: authority.and_then(|host| host.parse().ok()),
+        client: client.and_then(|client| address_of(&client)),
     }
+}
+
+/// An address with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
+fn address_of(text: &str) -> Option<IpAddr> {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    let with_port = || text.parse().ok().map(|address: SocketAddr| address.ip());
+    bare.parse().ok().or_else(with_port)
 }
 
 #[cfg(test)]
@@ -472,7 +501,7 @@ mod tests {
             ("host", "inner:8080"),
             (
                 "forwarded",
-                "for=1.2.3.4;proto=https;host=\"up.example.com\", for=5.6.7.8;host=no",
+                "for=1.2.3.4;host=evil, for=5.6.7.8;proto=https;host=\"up.example.com\"",
             ),
         ];
         check(&Settings::default(), &headers, "http://inner:8080");
@@ -483,10 +512,46 @@ mod tests {
         check(&settings, &headers, "https://up.example.com");
         let headers = [
             ("host", "inner"),
-            ("x-forwarded-host", "up:99"),
+            ("x-forwarded-host", "evil, up:99"),
             ("x-forwarded-proto", "https"),
         ];
         check(&settings, &headers, "https://up:99");
+    }
+
+    #[test]
+    fn client_is_the_one_that_the_trusted_proxy_has_added() {
+        let trusting = Settings {
+            trust_forwarded: true,
+            ..Settings::default()
+        };
+        let default = Settings::default();
+        let client = |settings, name, value| {
+            let client = origin(settings, &[(name, value)], Scheme::Http).client();
+            client.map(|ip| ip.to_string())
+        };
+        for (name, value, expected) in [
+            ("x-forwarded-for", "192.0.2.1", Some("192.0.2.1")),
+            (
+                "x-forwarded-for",
+                "10.0.0.1, 192.0.2.1:4711",
+                Some("192.0.2.1"),
+            ),
+            ("x-forwarded-for", "2001:db8::1", Some("2001:db8::1")),
+            (
+                "forwarded",
+                "for=\"[2001:db8::1]:80\";proto=https",
+                Some("2001:db8::1"),
+            ),
+            ("forwarded", "for=10.0.0.1, for=unknown", None),
+            ("x-forwarded-for", "", None),
+        ] {
+            assert_eq!(
+                client(&trusting, name, value).as_deref(),
+                expected,
+                "{value}"
+            );
+            assert_eq!(client(&default, name, value), None, "{value}");
+        }
     }
 
     #[test]

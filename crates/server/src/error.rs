@@ -172,6 +172,12 @@ pub(crate) enum Error {
     /// The session that is to be cancelled has been cancelled before.
     #[error("the upload has been cancelled before")]
     AlreadyCancelled,
+    /// The address or the principal has sent too many requests.
+    #[error("too many requests; try again in {retry_after} s")]
+    TooManyRequests {
+        /// Seconds until the next request is admitted.
+        retry_after: u32,
+    },
     /// The application has not started the server.
     #[error("the server has not been started by the application that embeds it")]
     NotStarted,
@@ -201,6 +207,12 @@ pub(crate) enum BodyError {
     /// No byte arrived for too long.
     #[error("no byte of the body arrived for {0:?}")]
     Stalled(Duration),
+    /// The client sends more slowly than the limit.
+    #[error("the body arrives more slowly than {min_rate} bytes a second")]
+    Slow {
+        /// Minimum number of bytes per second.
+        min_rate: u64,
+    },
     /// The connection broke.
     #[error("the connection broke before the end of the body")]
     Broken,
@@ -248,12 +260,22 @@ impl Error {
         Self::Access(refusal.clone())
     }
 
+    /// Whether the body of the request came too slowly.
+    pub(crate) fn is_too_slow(&self) -> bool {
+        matches!(
+            self,
+            Self::Body(BodyError::Slow { .. }) | Self::Interrupted(BodyError::Slow { .. })
+        )
+    }
+
     /// Whether the body of the request broke off or stalled, so that its client has probably gone.
     pub(crate) fn is_abandoned(&self) -> bool {
         matches!(
             self,
-            Self::Body(BodyError::Stalled(_) | BodyError::Broken)
-                | Self::Interrupted(BodyError::Stalled(_) | BodyError::Broken)
+            Self::Body(BodyError::Stalled(_) | BodyError::Slow { .. } | BodyError::Broken)
+                | Self::Interrupted(
+                    BodyError::Stalled(_) | BodyError::Slow { .. } | BodyError::Broken
+                )
         )
     }
 }
@@ -332,6 +354,7 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
         Error::AlreadyCancelled => dialect.condition(Condition::AlreadyCancelled),
         Error::AlreadyFinished => dialect.condition(Condition::AlreadyFinished),
         Error::MediaLost(_) => dialect.condition(Condition::MediaLost),
+        Error::TooManyRequests { retry_after } => other(ErrorReply::too_many(*retry_after)),
         Error::Busy | Error::Crowded | Error::Full(_) => unavailable(dialect, 1),
         Error::Draining | Error::NotStarted => unavailable(dialect, 2),
         Error::NoSpace => unavailable(dialect, 30),
@@ -423,7 +446,7 @@ fn reason_of(status: StatusCode) -> &'static str {
 
 fn body(error: &BodyError) -> ErrorReply {
     match error {
-        BodyError::Stalled(_) | BodyError::Broken => {
+        BodyError::Stalled(_) | BodyError::Slow { .. } | BodyError::Broken => {
             ErrorReply::json(StatusCode::REQUEST_TIMEOUT, "uploadBrokenConnection")
         }
         BodyError::Malformed => bad("badRequest").header("Transfer-Encoding"),
@@ -439,7 +462,9 @@ fn body(error: &BodyError) -> ErrorReply {
 /// As [`body`], with 503 instead of 408: all clients continue after a 503, not all after a 408.
 fn interrupted(dialect: &dyn Dialect, error: &BodyError) -> ErrorReply {
     match error {
-        BodyError::Stalled(_) | BodyError::Broken => dialect.condition(Condition::Interrupted),
+        BodyError::Stalled(_) | BodyError::Slow { .. } | BodyError::Broken => {
+            dialect.condition(Condition::Interrupted)
+        }
         BodyError::Malformed
         | BodyError::NotGzip
         | BodyError::Expands { .. }

@@ -44,6 +44,7 @@ use windlass_discovery::{Method as ApiMethod, Template};
 use windlass_proto::command::Command;
 use windlass_proto::dialect::Google;
 
+use crate::callers::CallerMetrics;
 use crate::capacity::{Capacity, LimitedResource, Pool, Usage};
 use crate::config::Limits;
 use crate::connections::{Accept, Connections, Listener};
@@ -163,6 +164,7 @@ pub(crate) struct ServerMetrics {
     received_bytes: Counter,
     sent_bytes: Counter,
     sessions: SessionCounters,
+    callers: CallerMetrics,
     live: Arc<Live>,
 }
 
@@ -174,6 +176,7 @@ impl Default for ServerMetrics {
             received_bytes: Counter::default(),
             sent_bytes: Counter::default(),
             sessions: SessionCounters::default(),
+            callers: CallerMetrics::default(),
             live: Arc::default(),
         }
     }
@@ -236,6 +239,11 @@ impl ServerMetrics {
         ] {
             registry.register(name, help, counter.clone());
         }
+        registry.register(
+            "limited",
+            "What was refused or ended because one caller took too much, by the limit",
+            self.callers.family(),
+        );
         registry.register_collector(Box::new(Arc::clone(&self.live)));
     }
 
@@ -262,6 +270,7 @@ impl ServerMetrics {
             received_bytes: self.received_bytes.clone(),
             sent_bytes: self.sent_bytes.clone(),
             sessions: self.sessions.clone(),
+            callers: self.callers.clone(),
         };
         for name in NOT_METHODS {
             // A request to a session that does not exist belongs to no method.
@@ -328,6 +337,7 @@ pub(crate) struct Recorder {
     received_bytes: Counter,
     pub(crate) sent_bytes: Counter,
     pub(crate) sessions: SessionCounters,
+    pub(crate) callers: CallerMetrics,
 }
 
 /// What is counted of one request, when it is dropped.
@@ -604,7 +614,7 @@ pub async fn serve_metrics<A: Accept>(
 ) {
     let service = MetricsService::new(registry, Nothing);
     let pool = Pool::of_count(LimitedResource::Connections, METRICS_CONNECTIONS);
-    let connections = Connections::new(service, pool, limits.clone());
+    let connections = Connections::new(service, pool, None, limits.clone());
     let _guard = connections.shutdown_on_drop();
     connections.accept(&listener).await;
 }

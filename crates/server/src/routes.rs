@@ -4,9 +4,7 @@
 mod parameters;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, ORIGIN};
 use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, StatusCode};
@@ -28,6 +26,7 @@ use crate::config::SessionAuth;
 use crate::context::{Principal, RequestContext};
 use crate::download_host;
 use crate::error::Error;
+use crate::health;
 use crate::index_page;
 use crate::link_terms::LinkPurpose;
 use crate::metrics::{RequestRecord, UploadType};
@@ -41,9 +40,6 @@ use crate::uploads::sessions::{SessionReply, SessionTarget};
 use crate::uploads::single_request;
 use crate::uploads::start_request::UploadHead;
 use parameters::{check_names, check_parameters};
-
-/// How long the readiness check waits for the ledger.
-const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The route of a request.
 pub(crate) enum Routing {
@@ -64,12 +60,12 @@ pub(crate) async fn route(
     refused: Option<Full>,
     record: &RequestRecord,
 ) -> Result<Routing, Error> {
-    if matches!(head.uri.path(), "/healthz" | "/readyz") {
+    if health::is_probe(head.uri.path()) {
         record.health();
     }
     match head.uri.path() {
-        "/healthz" => return Ok(Routing::Answered(health(server))),
-        "/readyz" => return Ok(Routing::Answered(readiness(server).await)),
+        "/healthz" => return Ok(Routing::Answered(health::liveness(server))),
+        "/readyz" => return Ok(Routing::Answered(health::readiness(server).await)),
         _ if server.lifecycle.has_failed() => return Err(Error::Draining),
         _ if !server.lifecycle.is_started() => return Err(Error::NotStarted),
         _ => {}
@@ -110,6 +106,7 @@ pub(crate) async fn route(
         return Box::pin(answer_stranger(server, head, context, body, record)).await;
     }
     context.principal = principal?;
+    server.rates.admit_principal(context.principal.as_ref())?;
     let framing = framing_of(head, body.as_ref())?;
     check_path(path)?;
     let query = query?;
@@ -646,49 +643,4 @@ fn no_such(path: &str) -> Error {
     Error::NoSuchPath {
         path: path.to_owned(),
     }
-}
-
-/// Liveness check: fails after a storage failure.
-fn health(server: &ServerState) -> Reply {
-    if server.lifecycle.has_failed() {
-        plain(StatusCode::SERVICE_UNAVAILABLE, "storage failed\n")
-    } else {
-        plain(StatusCode::OK, "ok\n")
-    }
-}
-
-/// Readiness check: succeeds while new uploads are accepted.
-async fn readiness(server: &ServerState) -> Reply {
-    let check = tokio::time::timeout(READY_TIMEOUT, server.stores.ledger.check());
-    let unready = match server.admit_upload() {
-        _ if !server.lifecycle.is_started() => Some(Error::NotStarted.to_string()),
-        Err(error) => Some(
-            server
-                .stores
-                .disks
-                .shortage()
-                .unwrap_or_else(|| error.to_string()),
-        ),
-        Ok(()) if server.lifecycle.has_failed() => Some("storage failed".to_owned()),
-        Ok(()) => match check.await {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some("the ledger does not answer".to_owned()),
-        },
-    };
-    match unready {
-        None => plain(StatusCode::OK, "ready\n"),
-        Some(why) => plain(
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("not ready: {why}\n"),
-        ),
-    }
-}
-
-fn plain(status: StatusCode, text: impl Into<Bytes>) -> Reply {
-    reply::reply(
-        status,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-        text.into(),
-    )
 }

@@ -13,6 +13,7 @@ use windlass_store::{Ledger, Vault};
 use crate::audit::{Audit, AuditLog};
 use crate::auth::{AllowAll, Authorize};
 use crate::background::{self, Background};
+use crate::callers::{AddressConnections, RateLimits};
 use crate::capacity::{Capacity, Usage};
 use crate::config::Settings;
 use crate::connections::{Accept, Connections, HttpService, Listener};
@@ -183,6 +184,8 @@ impl ServerBuilder {
             audit,
             clock: self.clock,
             request_ids: RequestIds::new(),
+            rates: RateLimits::new(&settings.limits, metrics.callers.clone()),
+            address_connections: AddressConnections::of(&settings, &metrics.callers),
             settings,
             mount,
             dialects,
@@ -390,10 +393,12 @@ impl Server {
         if !state.lifecycle.is_started() {
             self.start().await;
         }
+        let limits = state.settings.limits.clone();
         let connections = Connections::new(
             service,
             state.capacity.connections.clone(),
-            state.settings.limits.clone(),
+            state.address_connections.clone(),
+            limits,
         );
         tokio::select! {
             () = connections.accept(&listener) => {}

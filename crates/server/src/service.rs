@@ -20,10 +20,12 @@ use windlass_proto::dialect::{Dialect, Google};
 use crate::audit::{self, AuditAction, AuditOutcome, Sender};
 use crate::batch;
 use crate::body::RequestBody;
+use crate::callers::CallerLimit;
 use crate::capacity::Permit;
 use crate::context::{LocalAddress, Origin, Principal, RequestContext, RequestId};
 use crate::cross_origin;
 use crate::error::Error;
+use crate::health;
 use crate::identifiers::without_upload_ids;
 use crate::metrics::RequestRecord;
 use crate::reply;
@@ -160,6 +162,7 @@ where
     let running = server.lifecycle.begin_request();
     let (early, marks) = cross_origin::examine(&server, &mut head, context.host.as_ref());
     marks.hide_certificate(&mut head, &mut context);
+    let early = early.or_else(|| admit_address(&server, &head, &context).err().map(Err));
     let audit = server.audit.clone();
     let sender = Sender::of(&context);
     let answered = async move {
@@ -199,6 +202,9 @@ where
         }
         let RequestContext { id, principal, .. } = context;
         let is_abandoned = result.as_ref().is_err_and(Error::is_abandoned);
+        if result.as_ref().is_err_and(Error::is_too_slow) {
+            server.metrics.callers.count(CallerLimit::BodyRate);
+        }
         let about = About {
             id,
             principal,
@@ -218,13 +224,26 @@ where
     async move { audit.of_request(sender, answered).await }
 }
 
+/// Counts a request to the limit of its address. Probes are answered in any case.
+fn admit_address(
+    server: &ServerState,
+    head: &Parts,
+    context: &RequestContext,
+) -> Result<(), Error> {
+    if health::is_probe(head.uri.path()) {
+        return Ok(());
+    }
+    server.rates.admit_address(context.client)
+}
+
 fn context_of(server: &ServerState, head: &Parts) -> RequestContext {
     let local = head.extensions.get::<LocalAddress>().copied();
     let (settings, mount) = (&server.settings, &server.mount);
     let origin = Origin::of(settings, mount, &head.uri, &head.headers, local);
     let host = origin.host();
     let base_url = origin.base_url(server.registry.on(host.as_ref()).host());
-    RequestContext::new(&head.extensions, &server.request_ids, host, base_url)
+    let ids = &server.request_ids;
+    RequestContext::new(&head.extensions, ids, host, base_url, origin.client())
 }
 
 /// What the reply to a request, and the log of it, need of the request besides its head.

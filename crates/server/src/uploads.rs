@@ -72,6 +72,7 @@ use std::sync::Arc;
 
 use crate::audit::Audit;
 use crate::auth::Authorize;
+use crate::callers::{AddressConnections, RateLimits};
 use crate::capacity::Capacity;
 use crate::config::Settings;
 use crate::context::{Principal, RequestIds};
@@ -118,6 +119,9 @@ pub(crate) struct ServerState {
     pub(crate) request_ids: RequestIds,
     /// Bounds on what clients can make the server hold.
     pub(crate) capacity: Capacity,
+    /// The connections of each address; `None` where they are not limited.
+    pub(crate) address_connections: Option<Arc<AddressConnections>>,
+    pub(crate) rates: RateLimits,
     /// Fail-stop, drain, and work that outlives its request.
     pub(crate) lifecycle: Arc<Lifecycle>,
     /// Counts what the server does.

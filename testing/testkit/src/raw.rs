@@ -11,7 +11,7 @@
 //! ```
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind};
 
 use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{self, AddressFamily, SocketType};
 
 use crate::wait::PATIENCE;
 
@@ -59,7 +60,22 @@ impl RawPeer {
     /// # Errors
     /// What the operating system says.
     pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        Self::over(TcpStream::connect_timeout(&address, PATIENCE)?)
+    }
+
+    /// Connects from another address of this machine, such as 127.0.0.2.
+    #[track_caller]
+    pub fn connect_from(source: Ipv4Addr, address: SocketAddr) -> Self {
+        let connect = || {
+            let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+            net::bind(&socket, &SocketAddr::from((source, 0)))?;
+            net::connect(&socket, &address)?;
+            Self::over(socket.into())
+        };
+        connect().unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"))
+    }
+
+    fn over(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let peer = Self {
             stream,

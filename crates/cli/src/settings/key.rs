@@ -153,6 +153,18 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("limits.connections", |all| {
         ValueRef::Count(&mut all.server.limits.connections)
     }),
+    Key::new("limits.connections_per_address", |all| {
+        ValueRef::Count(&mut all.server.limits.connections_per_address)
+    }),
+    Key::new("limits.requests_per_address", |all| {
+        ValueRef::Count(&mut all.server.limits.requests_per_address)
+    }),
+    Key::new("limits.requests_per_principal", |all| {
+        ValueRef::Count(&mut all.server.limits.requests_per_principal)
+    }),
+    Key::new("limits.min_rate", |all| {
+        ValueRef::Size(&mut all.server.limits.min_rate)
+    }),
     Key::new("limits.requests", |all| {
         ValueRef::Count(&mut all.server.limits.requests)
     }),

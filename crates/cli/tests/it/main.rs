@@ -12,6 +12,7 @@ mod authentication;
 mod backends;
 mod bad_line;
 mod batch;
+mod callers;
 mod cancel;
 mod checksums;
 mod chunk_size;

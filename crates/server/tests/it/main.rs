@@ -28,6 +28,7 @@ mod pauses;
 mod power;
 mod relations;
 mod rotten;
+mod slow_bodies;
 mod swept;
 mod syncs;
 mod warm;

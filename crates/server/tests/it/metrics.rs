@@ -284,7 +284,7 @@ async fn labels_name_no_session_resource_principal_or_token() {
         .iter()
         .flat_map(|sample| sample.labels.keys())
         .collect();
-    let expected = ["le", "method", "resource", "status", "upload_type"];
+    let expected = ["le", "limit", "method", "resource", "status", "upload_type"];
     assert_eq!(names.into_iter().collect::<Vec<_>>(), expected);
 }
 

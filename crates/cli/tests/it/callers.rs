@@ -1,0 +1,76 @@
+//! Limits on what one caller takes (docs/configuration.md, "Limits").
+
+use std::net::Ipv4Addr;
+
+use windlass_testkit::error_object::assert_error;
+use windlass_testkit::process::ServerProcess;
+use windlass_testkit::raw::{RawPeer, Request};
+use windlass_testkit::wait;
+
+use crate::server::own;
+
+const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+fn server(arguments: &[&str]) -> ServerProcess {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/few_per_address.toml");
+    own(&[&["--config", config], arguments].concat())
+}
+
+fn probe() -> Request {
+    Request::new("GET", "/healthz")
+}
+
+fn limited(server: &ServerProcess, limit: &str) -> String {
+    let mut peer = RawPeer::connect_from(Ipv4Addr::new(127, 0, 0, 3), server.address());
+    let metrics = peer.exchange(&Request::new("GET", "/metrics")).expect(200);
+    let name = format!("windlass_limited_total{{limit=\"{limit}\"}} ");
+    let line = metrics
+        .text()
+        .lines()
+        .find_map(|line| line.strip_prefix(&*name));
+    line.expect("the metric is there").to_owned()
+}
+
+#[test]
+fn connections_of_an_address_are_bounded_and_others_get_in() {
+    let server = server(&[]);
+    let mut peers: Vec<_> = (0..3).map(|_| RawPeer::connect(server.address())).collect();
+    for peer in &mut peers {
+        peer.exchange(&probe()).expect(200);
+    }
+    let mut further = RawPeer::connect(server.address());
+    assert!(further.is_closed(), "it is closed at once");
+    let mut neighbour = RawPeer::connect_from(NEIGHBOUR, server.address());
+    neighbour.exchange(&probe()).expect(200);
+    assert_eq!(limited(&server, "connections_per_address"), "1");
+
+    // The place of a connection that has ended is free.
+    drop(peers.pop());
+    wait::until("another connection gets in", || {
+        let mut peer = RawPeer::connect(server.address());
+        let sent = peer.try_send(probe().to_bytes());
+        sent.and_then(|()| peer.try_reply()).is_ok()
+    });
+}
+
+#[test]
+fn requests_of_an_address_and_of_a_principal_have_a_rate() {
+    let server = server(&["--trust-forwarded"]);
+    let mut peer = RawPeer::connect(server.address());
+    // What stands before the last element, the client may have sent.
+    let list = |from: &str| {
+        Request::new("GET", "/farm/v1/animals")
+            .header("X-Forwarded-For", format!("198.51.100.7, {from}"))
+    };
+    let refused = (0..100).find_map(|_| {
+        let reply = peer.exchange(&list("192.0.2.1"));
+        (reply.status != 200).then_some(reply)
+    });
+    let refused = refused.expect("a hundred requests in a moment are too many");
+    assert_error(&refused, 429, "rateLimitExceeded", None);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    peer.exchange(&list("192.0.2.2")).expect(200);
+    peer.exchange(&probe().header("X-Forwarded-For", "192.0.2.1"))
+        .expect(200);
+    assert_eq!(limited(&server, "requests_per_address"), "1");
+}

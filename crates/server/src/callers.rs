@@ -1,0 +1,350 @@
+//! Limits on what one caller takes: the connections of an address, and the requests per second of an address
+//! and of a principal.
+//!
+//! An address is what its owner can change it to: an IPv4 address, or the first 64 bits of an IPv6 address,
+//! which belong to one network. Behind a trusted proxy it is the one that the proxy states, and the
+//! connections of the proxy are not limited.
+//!
+//! What is remembered is bounded by the connections, and for rates by [`MOST_CALLERS`].
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use governor::clock::Clock;
+use governor::middleware::NoOpMiddleware;
+use governor::nanos::Nanos;
+use governor::state::keyed::DashMapStateStore;
+use governor::{Quota, RateLimiter};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use tokio::time::Instant;
+
+use crate::config::{Limits, Settings};
+use crate::context::Principal;
+use crate::error::Error;
+
+/// The number of callers above which those are forgotten who have not sent anything lately.
+const MOST_CALLERS: usize = 10_000;
+
+/// After so many requests it is looked whether there are more callers than that.
+const CLEANING: u64 = 1024;
+
+/// A caller may send this many seconds' worth of requests at once.
+const BURST: u32 = 2;
+
+/// An IPv4 address, or the /64 network of an IPv6 address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Address(IpAddr);
+
+impl From<IpAddr> for Address {
+    fn from(ip: IpAddr) -> Self {
+        match ip.to_canonical() {
+            IpAddr::V6(ip) => {
+                let [a, b, c, d, ..] = ip.segments();
+                Self(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into())
+            }
+            ip @ IpAddr::V4(_) => Self(ip),
+        }
+    }
+}
+
+/// The limits of callers, as their metric names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallerLimit {
+    Connections,
+    AddressRate,
+    PrincipalRate,
+    BodyRate,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabels {
+    limit: &'static str,
+}
+
+/// Counts what was refused or ended because one caller took too much.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CallerMetrics(Family<LimitLabels, Counter>);
+
+impl CallerMetrics {
+    /// Returns what is registered: a counter for each limit.
+    pub(crate) fn family(&self) -> impl prometheus_client::registry::Metric {
+        // Zeros are shown, too.
+        for limit in CallerLimit::ALL {
+            drop(self.counter(limit));
+        }
+        self.0.clone()
+    }
+
+    pub(crate) fn count(&self, limit: CallerLimit) {
+        self.counter(limit).inc();
+    }
+
+    fn counter(&self, limit: CallerLimit) -> Counter {
+        self.0.get_or_create_owned(&LimitLabels {
+            limit: limit.name(),
+        })
+    }
+}
+
+impl CallerLimit {
+    const ALL: [Self; 4] = [
+        Self::Connections,
+        Self::AddressRate,
+        Self::PrincipalRate,
+        Self::BodyRate,
+    ];
+
+    /// The name of its key in the configuration.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Connections => "connections_per_address",
+            Self::AddressRate => "requests_per_address",
+            Self::PrincipalRate => "requests_per_principal",
+            Self::BodyRate => "min_rate",
+        }
+    }
+}
+
+/// The open connections of each address.
+#[derive(Debug)]
+pub(crate) struct AddressConnections {
+    most: usize,
+    open: Mutex<HashMap<Address, usize>>,
+    metrics: CallerMetrics,
+}
+
+/// The place of a connection among those of its address.
+#[derive(Debug)]
+pub(crate) struct AddressPermit {
+    connections: Arc<AddressConnections>,
+    address: Address,
+}
+
+impl AddressConnections {
+    /// Returns the limit that the settings state, if there is one.
+    pub(crate) fn of(settings: &Settings, metrics: &CallerMetrics) -> Option<Arc<Self>> {
+        let most = settings.limits.connections_per_address;
+        let is_limited = most > 0 && !settings.trust_forwarded;
+        is_limited.then(|| Arc::new(Self::new(most, metrics.clone())))
+    }
+
+    /// Allows `most` connections for each address.
+    fn new(most: usize, metrics: CallerMetrics) -> Self {
+        Self {
+            most,
+            open: Mutex::default(),
+            metrics,
+        }
+    }
+
+    /// Returns a place for a connection from this address; `None` if there is none left.
+    pub(crate) fn admit(self: &Arc<Self>, address: Address) -> Option<AddressPermit> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.entry(address).or_default();
+        if *count >= self.most {
+            self.metrics.count(CallerLimit::Connections);
+            return None;
+        }
+        *count += 1;
+        Some(AddressPermit {
+            connections: Arc::clone(self),
+            address,
+        })
+    }
+}
+
+impl Drop for AddressPermit {
+    fn drop(&mut self) {
+        let open = self.connections.open.lock();
+        let mut open = open.unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// A limiter of the keys `K`.
+type Limiter<K> = RateLimiter<K, DashMapStateStore<K>, TokioClock, NoOpMiddleware<Nanos>>;
+
+/// The requests per second of each address and of each principal.
+#[derive(Debug)]
+pub(crate) struct RateLimits {
+    addresses: Option<Limiter<Address>>,
+    principals: Option<Limiter<String>>,
+    metrics: CallerMetrics,
+    asked: AtomicU64,
+}
+
+impl RateLimits {
+    pub(crate) fn new(limits: &Limits, metrics: CallerMetrics) -> Self {
+        Self {
+            addresses: limiter(limits.requests_per_address),
+            principals: limiter(limits.requests_per_principal),
+            metrics,
+            asked: AtomicU64::default(),
+        }
+    }
+
+    /// Counts a request from this address.
+    ///
+    /// # Errors
+    /// [`Error::TooManyRequests`] if it has sent too many.
+    pub(crate) fn admit_address(&self, ip: Option<IpAddr>) -> Result<(), Error> {
+        let (Some(limiter), Some(ip)) = (&self.addresses, ip) else {
+            return Ok(());
+        };
+        self.admit(limiter, &ip.into(), CallerLimit::AddressRate)
+    }
+
+    /// Counts a request of this principal.
+    ///
+    /// # Errors
+    /// [`Error::TooManyRequests`] if it has sent too many.
+    pub(crate) fn admit_principal(&self, principal: Option<&Principal>) -> Result<(), Error> {
+        let (Some(limiter), Some(principal)) = (&self.principals, principal) else {
+            return Ok(());
+        };
+        let id = principal.id().to_owned();
+        self.admit(limiter, &id, CallerLimit::PrincipalRate)
+    }
+
+    fn admit<K: Clone + Eq + std::hash::Hash>(
+        &self,
+        limiter: &Limiter<K>,
+        caller: &K,
+        limit: CallerLimit,
+    ) -> Result<(), Error> {
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        if asked.is_multiple_of(CLEANING) && limiter.len() > MOST_CALLERS {
+            // Those who would be admitted at once are as new ones.
+            limiter.retain_recent();
+        }
+        let Err(later) = limiter.check_key(caller) else {
+            return Ok(());
+        };
+        self.metrics.count(limit);
+        let wait = later.wait_time_from(limiter.clock().now());
+        let retry_after = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX);
+        Err(Error::TooManyRequests {
+            retry_after: retry_after.saturating_add(1),
+        })
+    }
+}
+
+fn limiter<K: Clone + Eq + std::hash::Hash>(per_second: usize) -> Option<Limiter<K>> {
+    let per_second = NonZeroU32::new(u32::try_from(per_second).unwrap_or(u32::MAX))?;
+    let burst = per_second.saturating_mul(NonZeroU32::new(BURST)?);
+    let quota = Quota::per_second(per_second).allow_burst(burst);
+    Some(RateLimiter::new(
+        quota,
+        DashMapStateStore::default(),
+        TokioClock(Instant::now()),
+    ))
+}
+
+/// The clock of Tokio, which tests control: the time since a moment.
+#[derive(Debug, Clone)]
+struct TokioClock(Instant);
+
+impl Clock for TokioClock {
+    type Instant = Nanos;
+
+    fn now(&self) -> Nanos {
+        self.0.elapsed().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn addresses_of_a_network_are_one() {
+        let of = |text: &str| Address::from(text.parse::<IpAddr>().expect("it is an address"));
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    }
+
+    #[test]
+    fn connections_of_an_address_are_bounded_and_those_of_others_are_not() {
+        let metrics = CallerMetrics::default();
+        let connections = Arc::new(AddressConnections::new(2, metrics.clone()));
+        let address = |last| Address::from(IpAddr::from([192, 0, 2, last]));
+        let first = connections.admit(address(1));
+        let second = connections.admit(address(1));
+        assert!(first.is_some() && second.is_some());
+        assert!(connections.admit(address(1)).is_none());
+        assert!(connections.admit(address(2)).is_some());
+        drop(first);
+        assert!(connections.admit(address(1)).is_some());
+        drop(second);
+        assert!(
+            connections.open.lock().unwrap().is_empty(),
+            "nothing is remembered"
+        );
+        assert_eq!(metrics.counter(CallerLimit::Connections).get(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_are_admitted_at_their_rate_after_a_burst() {
+        let limits = Limits {
+            requests_per_address: 10,
+            requests_per_principal: 1,
+            ..Limits::default()
+        };
+        let metrics = CallerMetrics::default();
+        let rates = RateLimits::new(&limits, metrics.clone());
+        let ip = |last| Some(IpAddr::from([192, 0, 2, last]));
+        for _ in 0..20 {
+            assert!(rates.admit_address(ip(1)).is_ok());
+        }
+        let refused = rates.admit_address(ip(1));
+        assert!(
+            matches!(refused, Err(Error::TooManyRequests { retry_after: 1 })),
+            "{refused:?}"
+        );
+        assert!(rates.admit_address(ip(2)).is_ok() && rates.admit_address(None).is_ok());
+        tokio::time::advance(Duration::from_millis(100)).await;
+        assert!(rates.admit_address(ip(1)).is_ok());
+        assert!(rates.admit_address(ip(1)).is_err());
+
+        let alice = Principal::new("alice");
+        assert!(rates.admit_principal(Some(&alice)).is_ok());
+        assert!(rates.admit_principal(Some(&alice)).is_ok());
+        assert!(rates.admit_principal(Some(&alice)).is_err());
+        assert!(rates.admit_principal(None).is_ok());
+        assert_eq!(metrics.counter(CallerLimit::AddressRate).get(), 2);
+        assert_eq!(metrics.counter(CallerLimit::PrincipalRate).get(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_are_forgotten_when_there_are_very_many() {
+        let limits = Limits {
+            requests_per_address: 1,
+            ..Limits::default()
+        };
+        let rates = RateLimits::new(&limits, CallerMetrics::default());
+        let limiter = rates.addresses.as_ref().expect("there is a limit");
+        let ask = |number: u32| {
+            let ip = IpAddr::from(number.to_be_bytes());
+            rates.admit_address(Some(ip)).ok();
+        };
+        (0..20_000).for_each(ask);
+        assert!(limiter.len() > MOST_CALLERS);
+        tokio::time::advance(Duration::from_secs(60)).await;
+        (0..2048).for_each(|_| ask(7));
+        assert_eq!(limiter.len(), 1);
+    }
+}
