@@ -295,7 +295,9 @@ impl Scan<'_> {
     fn close(&mut self, level: usize, end: usize) {
         for open in self.open.drain(level..) {
             let body = &mut self.entities[open.entity].body;
-            body.end = end.max(body.start);
+            // The line end before a delimiter belongs to it, also where it is that of a header: then the
+            // body is empty, and begins where the part ends.
+            *body = body.start.min(end)..end;
         }
     }
 

@@ -193,3 +193,23 @@ fn encoded_text_is_decoded_and_then_converted() {
     let raw = "Content-Transfer-Encoding: Quoted-Printable\n\ncaf=C3=A9=\n!";
     check_data(raw, "", "café!");
 }
+
+#[test]
+fn bodies_are_within_those_around_them() {
+    // The line end before a delimiter belongs to it, and here also ends the header of the message inside.
+    let raw = "Content-Type: multipart/digest; boundary=d\n\n--d\n\nFrom: a\n\n--d--\n";
+    let message = check_tree(
+        raw,
+        &[
+            "- multipart/digest parts 0",
+            "0 message/rfc822 file 8",
+            "0.0 text/plain inline 0",
+        ],
+    );
+    let range = |id| message.part(id).unwrap().range();
+    let (outer, inner) = (range("0"), range("0.0"));
+    assert!(
+        outer.start <= inner.start && inner.end <= outer.end,
+        "{inner:?} in {outer:?}"
+    );
+}
