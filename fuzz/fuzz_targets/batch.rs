@@ -8,12 +8,11 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use libfuzzer_sys::fuzz_target;
+use windlass_fuzz::first_line;
 use windlass_proto::batch::{MAX_CALLS, MAX_FIELDS, boundary, calls};
 
 fuzz_target!(|input: &[u8]| {
-    let end = input.iter().position(|byte| *byte == b'\n');
-    let (content_type, body) = input.split_at(end.unwrap_or(input.len()));
-    let body = body.strip_prefix(b"\n").unwrap_or(body);
+    let (content_type, body) = first_line(input);
     let Ok(content_type) = HeaderValue::from_bytes(content_type) else {
         return;
     };

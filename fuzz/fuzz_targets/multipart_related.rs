@@ -7,6 +7,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
+use windlass_fuzz::first_line;
 use windlass_proto::related::{Boundary, Piece, RelatedError, RelatedLimits, Splitter, ThirdPart};
 
 /// Media types and contents of the parts.
@@ -22,9 +23,7 @@ fuzz_target!(|input: &[u8]| {
     let Some((packet, input)) = input.split_first() else {
         return;
     };
-    let end = input.iter().position(|byte| *byte == b'\n');
-    let (content_type, body) = input.split_at(end.unwrap_or(input.len()));
-    let body = body.strip_prefix(b"\n").unwrap_or(body);
+    let (content_type, body) = first_line(input);
     let Ok(boundary) = Boundary::from_content_type(content_type) else {
         return;
     };

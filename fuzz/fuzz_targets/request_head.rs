@@ -1,16 +1,35 @@
-//! No request head makes the protocol panic, and a session that takes a body never takes a byte beyond
-//! the length of the media.
+//! No request head makes the protocol panic, in any dialect; a session that takes a body never takes a byte beyond
+//! the size of the media or before those that it has; and a client reads the offset from the reply that the server
+//! has written into it.
 //!
 //! The input is a head as HTTP/1 has it: a request line without its version, then a header a line.
 
 #![no_main]
 
+use http::header::RANGE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use libfuzzer_sys::fuzz_target;
-use windlass_proto::command::{Command, Framing, effective_method};
-use windlass_proto::dialect::{Dialect, Google, RequestHead, XGoogUpload};
+use windlass_fuzz::media;
+use windlass_proto::command::{
+    BodyLength, Command, Framing, SessionHead, SessionRequest, effective_method,
+};
+use windlass_proto::content_range::CommittedRange;
+use windlass_proto::dialect::{Dialect, Google, Outcome, RequestHead, XGoogUpload};
+use windlass_proto::error::ProtocolError;
 use windlass_proto::parameters::Parameters;
-use windlass_proto::session::{Rules, Snapshot, State, step};
+use windlass_proto::session::{BodyFilter, Rules, Snapshot, State, Step, step};
+
+/// All dialects. Each reads every head, also those that it would not claim.
+const DIALECTS: [&dyn Dialect; 2] = [&Google, &XGoogUpload];
+
+/// Number of bytes that the session has.
+const OFFSET: u64 = 262_144;
+
+/// Size of the media, where it is known.
+const TOTAL: u64 = 1_000_000;
+
+/// Length of the packets of a body.
+const PACKET: usize = 100_000;
 
 fuzz_target!(|input: &[u8]| {
     let mut lines = input.split(|byte| *byte == b'\n');
@@ -36,19 +55,76 @@ fn judge(request_line: &[u8], headers: &HeaderMap) -> Option<()> {
             headers,
             framing,
         };
-        let dialects: [&dyn Dialect; 2] = [&Google, &XGoogUpload];
-        for dialect in dialects {
-            if let Ok(Command::Session(head)) = dialect.command(&head) {
-                let session = Snapshot {
-                    state: State::Active,
-                    offset: 262_144,
-                    total: Some(1_000_000),
-                };
-                let _ = step(&session, &Rules::default(), &head.request);
+        for dialect in DIALECTS {
+            match dialect.command(&head) {
+                Ok(Command::Session(head)) => session(dialect, &head),
+                Ok(Command::Start(head)) => assert!(head.declared_total() != Some(0)),
+                Ok(_) => {}
+                Err(error) => assert!(dialect.protocol_error(&error).status.as_u16() >= 300),
             }
         }
     }
     Some(())
+}
+
+fn session(dialect: &dyn Dialect, head: &SessionHead) {
+    let rules = dialect.rules(Rules::default());
+    for total in [None, Some(TOTAL)] {
+        let session = Snapshot {
+            state: State::Active,
+            offset: OFFSET,
+            total,
+        };
+        match step(&session, &rules, &head.request) {
+            Ok(Step::Append(filter)) => append(filter, &head.request),
+            Ok(Step::Finish { total: end }) => {
+                assert_eq!(end, OFFSET);
+                assert!(total.is_none_or(|total| total == end));
+            }
+            Ok(Step::Report) => {}
+            Ok(other) => panic!("{other:?} of an active session"),
+            Err(error) => {
+                let reply = dialect.protocol_error(&ProtocolError::Session(error));
+                assert!(reply.status.as_u16() >= 300);
+            }
+        }
+    }
+    let reply = dialect.reply(Outcome::Committed {
+        offset: OFFSET,
+        upload_id: &head.upload_id,
+        no_308: head.no_308,
+    });
+    assert_eq!(offset_in(&reply.headers), Some(OFFSET));
+}
+
+fn append(mut filter: BodyFilter, request: &SessionRequest) {
+    assert!(filter.position() <= OFFSET, "there is no gap");
+    let (first, total, hint) = (filter.position(), filter.total(), filter.remaining_hint());
+    let end = match request.body {
+        BodyLength::Exact(length) => first.saturating_add(length),
+        BodyLength::Unknown => media::LEN,
+    };
+    let mut stored = OFFSET;
+    for start in (first..end.min(media::LEN)).step_by(PACKET) {
+        let packet = media::slice(start, end.min(start + PACKET as u64));
+        let Ok(kept) = filter.accept(packet) else {
+            return;
+        };
+        assert!(media::is_at(&kept, stored));
+        stored += kept.len() as u64;
+        assert!(total.is_none_or(|total| stored <= total));
+        assert!(hint.is_none_or(|hint| stored <= OFFSET + hint));
+    }
+}
+
+/// The offset in a reply, in the form of any dialect.
+fn offset_in(headers: &HeaderMap) -> Option<u64> {
+    let range = headers.get(RANGE);
+    if let Some(range) = range.and_then(|range| CommittedRange::parse(range.as_bytes())) {
+        return Some(range.committed());
+    }
+    let received = headers.get("x-goog-upload-size-received")?;
+    received.to_str().ok()?.parse().ok()
 }
 
 fn header(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {

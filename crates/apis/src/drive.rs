@@ -20,6 +20,9 @@ mod files;
 mod list;
 mod query;
 
+#[cfg(feature = "fuzzing")]
+pub use query::fuzzing::DriveQuery;
+
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "drive",
     built_in: |_| vec![served(description(include_str!("drive/drive.toml")))],

@@ -47,6 +47,8 @@ mod request;
 mod rows;
 
 pub use options::{Address, NotAnAddress};
+#[cfg(feature = "fuzzing")]
+pub use query::fuzzing::{GmailMessage, GmailQuery};
 
 use mailbox::Mailbox;
 use options::Options;

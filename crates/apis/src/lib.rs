@@ -47,6 +47,8 @@ mod drive;
 mod farm;
 #[cfg(feature = "firebase-storage")]
 mod firebase_storage;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 #[cfg(feature = "games-configuration")]
 mod games_configuration;
 #[cfg(feature = "generative-language")]

@@ -34,7 +34,7 @@ const GZIP_MEMORY: u64 = 60 * 1024;
 
 // The amount of disk space that a tiny body can take.
 /// Number of decoded bytes below which the limit on the gzip ratio does not apply.
-const GZIP_GRACE: u64 = 1024 * 1024;
+pub(crate) const GZIP_GRACE: u64 = 1024 * 1024;
 
 /// Maximum number of unread bytes that are read only to keep the connection usable.
 const MAX_DRAIN: u64 = 64 * 1024;

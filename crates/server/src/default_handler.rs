@@ -35,6 +35,8 @@ use response_shape::{Reply, ResponseShape};
 pub use fields::patched as patched_fields;
 pub(crate) use fields::{rfc3339, with_digests};
 pub(crate) use index::is_index;
+#[cfg(feature = "fuzzing")]
+pub use list::fuzzing::ListQuery;
 pub use operation::unanswered_methods;
 pub use stored::{Fit, StoredResources};
 pub(crate) use target::Target;

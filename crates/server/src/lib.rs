@@ -112,6 +112,8 @@ mod disks;
 mod download;
 mod download_host;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod handler;
 mod health;
 mod host;

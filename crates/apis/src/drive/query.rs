@@ -16,6 +16,9 @@ use thiserror::Error;
 use super::file::{flag, parent};
 use crate::record::{Fields, normal_time, text};
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+
 /// Why a query cannot be read.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(super) enum QueryError {

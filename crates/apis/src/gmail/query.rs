@@ -13,6 +13,9 @@ use windlass_server::handler::Rejection;
 use super::mailbox::{self, Mailbox};
 use super::rows::{Entry, words_of};
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+
 /// Longest query, in bytes.
 pub(super) const LONGEST: usize = 2048;
 

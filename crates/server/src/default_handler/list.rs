@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
-use windlass_discovery::Schema;
+use windlass_discovery::{CollectionSettings, Schema};
 use windlass_store::{Resource, ResourceChange};
 
 use super::BATCH;
@@ -14,6 +14,9 @@ use super::operation::{CallContext, is_query_parameter, not_implemented};
 use super::relations::check_parent;
 use super::response_shape::{ResponseShape, add_required, response_schema};
 use crate::handler::{Answer, Call, Rejection};
+
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 
 /// Number of resources in a page by default.
 const DEFAULT_PAGE: usize = 100;
@@ -90,12 +93,11 @@ struct Selection<'a> {
 
 impl<'a> Selection<'a> {
     fn of(call: &Call<'a>) -> Result<Self, Rejection> {
-        let nothing = Self {
-            conditions: Vec::new(),
-            index: None,
-        };
         let Some(settings) = call.api.settings().collection_of(call.method) else {
-            return Ok(nothing);
+            return Ok(Self {
+                conditions: Vec::new(),
+                index: None,
+            });
         };
         let given = |name| {
             let given = call
@@ -104,16 +106,25 @@ impl<'a> Selection<'a> {
                 .filter(|text| !text.trim().is_empty());
             given.filter(|_| is_query_parameter(call.method, name))
         };
-        let filter = given("filter").map(|text| parse(text, &settings.filters));
-        let filter = filter
-            .transpose()
-            .map_err(|problem| Rejection::InvalidParameter {
-                parameter: "filter".to_owned(),
-                problem,
-            })?;
-        let conditions = filter.unwrap_or_default();
+        let selection = Self::parse(settings, given("filter"), given("orderBy"));
+        selection.map_err(|problem| Rejection::InvalidParameter {
+            parameter: "filter".to_owned(),
+            problem,
+        })
+    }
+
+    /// Reads the parameters of the same names.
+    ///
+    /// # Errors
+    /// What is wrong with the filter.
+    fn parse(
+        settings: &'a CollectionSettings,
+        filter: Option<&str>,
+        order: Option<&str>,
+    ) -> Result<Self, String> {
+        let conditions = filter.map(|text| parse(text, &settings.filters));
+        let conditions = conditions.transpose()?.unwrap_or_default();
         // Its value is one of those that the description allows.
-        let order = given("orderBy");
         let mut orders = settings.orders.iter();
         let order = order.and_then(|written| orders.find(|it| it.to_string() == written));
         Ok(Self {

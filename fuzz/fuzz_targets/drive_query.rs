@@ -1,0 +1,44 @@
+//! A query of Drive is read again as it is written, and means the same.
+//!
+//! The input is a query and, after a line feed, the name of a file.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use serde_json::json;
+use windlass_apis::fuzzing::DriveQuery;
+use windlass_fuzz::first_text_line;
+
+fuzz_target!(|input: &str| {
+    let (text, name) = first_text_line(input);
+    let Some(query) = DriveQuery::parse(text) else {
+        return;
+    };
+    let written = query.to_string();
+    let Some(again) = DriveQuery::parse(&written) else {
+        assert!(
+            DriveQuery::is_too_long(&written),
+            "{text:?} became {written:?}"
+        );
+        return;
+    };
+    assert_eq!(again, query, "{text:?} became {written:?}");
+    let file = json!({
+        "name": name, "mimeType": "text/plain", "starred": true, "parents": ["root"],
+        "createdTime": "2026-01-31T12:00:00.000Z", "properties": {"a": "b"},
+    });
+    let file = file.as_object().expect("it is an object");
+    for trashed in [false, true] {
+        let matches = query.matches(file, trashed);
+        assert_eq!(again.matches(file, trashed), matches);
+        if matches && let Some(folder) = query.folder() {
+            assert_eq!(folder, "root", "{text:?} implies another folder");
+        }
+        // A bracket more may be one too many.
+        if let Some(not) = DriveQuery::parse(&format!("not ({text})"))
+            && !text.trim().is_empty()
+        {
+            assert_eq!(not.matches(file, trashed), !matches, "{text:?}");
+        }
+    }
+});
