@@ -1,6 +1,7 @@
 //! The layers of the workspace (ARCHITECTURE.md): which crate may depend on which, and that the modules
 //! of a crate have an order.
 
+mod dependencies;
 mod modules;
 mod tokens;
 
