@@ -1,4 +1,4 @@
-//! A query of Drive is read again as it is written, and means the same.
+//! A query of Drive is read again as it is written, and means the same; and each text can be searched for.
 //!
 //! The input is a query and, after a line feed, the name of a file.
 
@@ -11,6 +11,7 @@ use windlass_fuzz::first_text_line;
 
 fuzz_target!(|input: &str| {
     let (text, name) = first_text_line(input);
+    check_value(name);
     let Some(query) = DriveQuery::parse(text) else {
         return;
     };
@@ -42,3 +43,17 @@ fuzz_target!(|input: &str| {
         }
     }
 });
+
+/// A file is found by its own type and properties, in quotation marks.
+fn check_value(value: &str) {
+    let quoted = value.replace('\\', "\\\\").replace('\'', "\\'");
+    let text = format!(
+        "mimeType = '{quoted}' and properties has {{ key='{quoted}' and value='{quoted}' }}"
+    );
+    let query = DriveQuery::parse(&text).expect("it is a query");
+    let file = json!({"mimeType": value, "properties": {value: value}});
+    assert!(
+        query.matches(file.as_object().expect("it is an object"), false),
+        "{text:?}"
+    );
+}

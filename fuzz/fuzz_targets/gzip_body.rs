@@ -30,7 +30,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let packet = usize::from(*packet).max(1);
-    if form % 2 == 0 {
+    if form.is_multiple_of(2) {
         sent(rest, packet);
     } else {
         compressed(rest, packet, *form);

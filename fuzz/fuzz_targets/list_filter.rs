@@ -57,6 +57,7 @@ fuzz_target!(|input: &str| {
             );
         }
         check_parts(settings, filter, holds, resource);
+        check_value(settings, resource);
     }
     if list.holds(&first) && list.holds(&second) {
         check_order(&list, order, &first, &second);
@@ -87,6 +88,18 @@ fn check_parts(settings: &CollectionSettings, filter: &str, holds: bool, resourc
             assert_eq!(both, holds, "{filter:?} for {resource:?}");
         }
     }
+}
+
+/// A resource is found by its own text, in quotation marks.
+fn check_value(settings: &CollectionSettings, resource: &Resource) {
+    let fields = fields(resource);
+    let Some(title) = fields.get("title").and_then(Value::as_str) else {
+        return;
+    };
+    let quoted = title.replace('\\', "\\\\").replace('"', "\\\"");
+    let filter = format!("title = \"{quoted}\"");
+    let list = ListQuery::parse(settings, Some(&filter), None).expect("it is a filter");
+    assert!(list.holds(resource), "{filter:?} for {resource:?}");
 }
 
 fn check_order(list: &ListQuery<'_>, order: Option<&str>, first: &Resource, second: &Resource) {

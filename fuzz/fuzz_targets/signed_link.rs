@@ -4,14 +4,13 @@
 #![no_main]
 
 use std::sync::LazyLock;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::{HeaderMap, Method, Uri};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use tokio::runtime::{Builder, Runtime};
 use windlass_auth::{Authenticator, LINK_PARAMETER, Link, LinkKeys, Rules};
-use windlass_server::{Access, AccessRequest, Authorize, Host, Principal};
+use windlass_server::{Access, AccessRequest, Authorize, Clock, Host, Principal, SystemClock};
 
 #[derive(Debug, Arbitrary)]
 struct Input {
@@ -81,7 +80,7 @@ fuzz_target!(|input: Input| {
 fn link(input: &Input) -> Link {
     let methods = ["GET", "POST", "PUT", "PATCH"];
     // A second on either side of now would depend on when it is run.
-    let expires = if input.seconds % 2 == 0 {
+    let expires = if input.seconds.is_multiple_of(2) {
         1
     } else {
         now() + 3_600 + u64::from(input.seconds)
@@ -102,8 +101,7 @@ fn link(input: &Input) -> Link {
 }
 
 fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.expect("it is after 1970").as_secs()
+    SystemClock.now().as_millis() / 1000
 }
 
 /// Whom a link establishes for the request that it is for, or nobody; `None` if its path cannot be sent.
