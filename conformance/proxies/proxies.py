@@ -1,13 +1,16 @@
-"""The recipes of docs/proxies.md: each proxy, with its configuration as the document has it, before the real server.
+"""The recipes of docs/proxies.md: each proxy, with its configuration as the document has it, before the real server with its command there.
 
     proxies.py BINARY
 """
 
 import contextlib
+import http.client
 import os
 import pathlib
 import re
+import shlex
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -31,36 +34,53 @@ def recipe(language):
     return re.search(rf"```{language}\n(.*?)```", text, re.DOTALL)[1]
 
 
+def arguments(public_url):
+    """Those of `windlass serve` in the document, but for the name and the data, which are of this machine."""
+    command = shlex.split(recipe("sh").replace("https://up.example.com", public_url))
+    at = command.index("--data")
+    assert command[:2] == ["windlass", "serve"], command
+    return command[2:at] + command[at + 2:]
+
+
 def free_port():
     with contextlib.closing(socket.socket()) as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
 
 
+def url_of(port):
+    return f"https://localhost:{port}"
+
+
 class Proxy:
     """A proxy with the configuration of its recipe: only ports, files and names are of this machine."""
 
-    def __init__(self, name, server, certificates, folder):
-        self.port = free_port()
-        self.url = f"https://localhost:{self.port}"
+    def __init__(self, name, port, server, certificates, folder):
+        self.port, self.url, self.folder = port, url_of(port), folder
         chain, key = certificates.options[1], certificates.options[3]
         text = recipe({"nginx": "nginx", "caddy": "caddyfile"}[name])
         text = text.replace("/etc/ssl/up.example.com.pem", chain).replace("/etc/ssl/up.example.com.key", key)
         text = text.replace("127.0.0.1:8080", f"127.0.0.1:{server.port}")
         if name == "nginx":
             places = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-            text = text.replace("listen 443 ssl", f"listen 127.0.0.1:{self.port} ssl").replace("http {", f"http {{ {places} access_log off;", 1)
+            text = text.replace("listen 443 ssl", f"listen 127.0.0.1:{self.port} ssl").replace("http {", f"http {{ {places}", 1)
+            text = text.replace("/var/log/nginx", folder)
             text = text.replace("up.example.com", "localhost")
             head = f"daemon off; pid {folder}/pid; error_log {folder}/error.log;" + (" user root;" if os.geteuid() == 0 else "")
             text = f"{head}\n{text}"
             command = ["nginx", "-p", folder, "-e", f"{folder}/error.log", "-c", f"{folder}/configuration"]
         else:
-            text = "{\n\tadmin off\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n" + text.replace("up.example.com", f"localhost:{self.port}")
+            options = ("admin off", "auto_https disable_redirects", "skip_install_trust", "default_bind 127.0.0.1")
+            text = "{\n\t" + "\n\t".join(options) + "\n}\n" + text.replace("up.example.com", f"localhost:{self.port}")
             command = ["caddy", "run", "--adapter", "caddyfile", "--config", f"{folder}/configuration"]
         pathlib.Path(folder, "configuration").write_text(text, encoding="utf-8")
         self.log = open(os.path.join(folder, "log"), "wb")
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env={**os.environ, "HOME": folder})
-        self.until_it_listens()
+        try:
+            self.until_it_listens()
+        except RuntimeError:
+            self.stop()
+            raise
 
     def until_it_listens(self):
         deadline = time.monotonic() + PATIENCE
@@ -70,10 +90,24 @@ class Proxy:
             time.sleep(0.05)
         raise RuntimeError(f"it does not listen: {pathlib.Path(self.log.name).read_text(encoding='utf-8')}")
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
     def stop(self):
         self.process.terminate()
         self.process.wait(timeout=PATIENCE)
         self.log.close()
+
+
+def head_of(replies):
+    """Reads the head of a reply; its status."""
+    status = int(replies.readline().split()[1])
+    while replies.readline().strip():
+        pass
+    return status
 
 
 class Client:
@@ -121,7 +155,7 @@ class Client:
         for at in range(0, len(LARGE), chunk):
             piece = LARGE[at:at + chunk]
             reply = self.put(session, piece, f"bytes {at}-{at + len(piece) - 1}/{len(LARGE)}")
-        assert reply.status_code == 201, reply.status_code
+            assert reply.status_code == (308 if at + chunk < len(LARGE) else 201), reply.status_code
         check(reply.json(), LARGE)
 
     def interrupted(self):
@@ -148,6 +182,54 @@ class Client:
         reply = self.put(session, LARGE[committed:], f"bytes {committed}-{len(LARGE) - 1}/{len(LARGE)}")
         check(reply.json(), LARGE)
 
+    def together(self):
+        """All connections come from the proxy's address: the server's limit for one address is not for them."""
+        def body():
+            yield LARGE[:MIB]
+            reply = requests.get(f"{self.proxy.url}/farm/v1/animals", verify=self.certificates.authority, timeout=PATIENCE)
+            assert reply.status_code == 200, reply.status_code
+            yield LARGE[MIB:]
+
+        reply = self.request("POST", f"{UPLOADS}?uploadType=media", data=body(), headers={"Content-Type": "image/jpeg"})
+        check(reply.json(), LARGE)
+
+    def waits_for_100(self):
+        """A client that sends the body only after `100 Continue`."""
+        head = (f"POST {UPLOADS}?uploadType=media HTTP/1.1\r\nHost: localhost:{self.proxy.port}\r\nConnection: close\r\nContent-Type: image/jpeg\r\n"
+                f"Content-Length: {len(LARGE)}\r\nExpect: 100-continue\r\n\r\n")
+        context = ssl.create_default_context(cafile=self.certificates.authority)
+        with socket.create_connection(("127.0.0.1", self.proxy.port), timeout=PATIENCE) as plain, \
+                context.wrap_socket(plain, server_hostname="localhost") as stream, stream.makefile("rb") as replies:
+            stream.sendall(head.encode())
+            status = head_of(replies)
+            assert status == 100, status
+            stream.sendall(LARGE)
+            # Caddy passes on that of the server, and sends one of its own.
+            while status == 100:
+                status = head_of(replies)
+            assert status == 200, status
+
+    def refused(self):
+        """The server refuses before the body has come; who reads while it sends learns the reason."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = write(folder, LARGE * 4)
+            target = f"{self.proxy.url}{UPLOADS}?uploadType=resumable&upload_id={'A' * 40}"
+            command = ["curl", "--silent", "--show-error", "--cacert", self.certificates.authority, "--output", os.devnull, "--write-out", "%{http_code}"]
+            ran = subprocess.run([*command, "--upload-file", path, target], capture_output=True, text=True, check=False, timeout=PATIENCE)
+            assert ran.stdout == "404", (ran.stdout, ran.stderr)
+
+    def addresses(self):
+        """The server counts the requests of each client by the address that the proxy has seen, and not by one that the client made up."""
+        def status(source, stated):
+            context = ssl.create_default_context(cafile=self.certificates.authority)
+            connection = http.client.HTTPSConnection("localhost", self.proxy.port, timeout=PATIENCE, source_address=(source, 0), context=context)
+            with contextlib.closing(connection):
+                connection.request("GET", "/farm/v1/animals", headers={"X-Forwarded-For": stated})
+                return connection.getresponse().status
+
+        assert any(status("127.0.0.1", f"198.51.100.{n}") == 429 for n in range(200)), "a client that makes up addresses is not limited"
+        assert status("127.0.0.2", "198.51.100.1") == 200, "the limit of one client is that of another"
+
     def own_client(self):
         with tempfile.TemporaryDirectory() as folder:
             path = write(folder, media(64 * MIB))
@@ -155,6 +237,16 @@ class Client:
             environment = {**os.environ, "SSL_CERT_FILE": self.certificates.authority, "XDG_STATE_HOME": folder}
             ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
             assert ran.returncode == 0, ran.stderr
+
+    def logged(self):
+        """The access log has the client's address, and no session URI."""
+        self.put(self.session(), LARGE, f"bytes 0-{len(LARGE) - 1}/{len(LARGE)}")
+        log, line, deadline = pathlib.Path(self.proxy.folder, "access.log"), f'"PUT {UPLOADS}" 201', time.monotonic() + PATIENCE
+        while line not in (text := log.read_text(encoding="utf-8")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert line in text, text
+        assert all(it.startswith("127.0.0.1 ") for it in text.splitlines()), text
+        assert "upload_id" not in text, "a session URI is in the log"
 
     def hidden(self):
         assert self.request("GET", "/metrics").status_code == 404
@@ -166,9 +258,22 @@ class Client:
         assert reply.headers["location"].startswith(f"{self.proxy.url}/"), "the session is at another URL"
 
 
-def cases(report, name, client):
-    for case in ("simple", "chunked", "multipart", "resumable", "interrupted", "own_client", "hidden", "forged"):
-        report.case(f"{name}: {case}", getattr(client, case))
+# Of the server as the document starts it, and of one that knows its URL by what the proxy states alone.
+CASES = ("simple", "chunked", "multipart", "resumable", "interrupted", "together", "waits_for_100", "refused", "own_client", "hidden", "logged")
+LEFT_OUT = {
+    ("caddy", "refused"): "it may close the connection before the reply is read; docs/proxies.md says so",
+    ("caddy", "logged"): "it writes no access log",
+}
+OF_FORWARDED = ("session", "forged", "addresses")
+
+
+@contextlib.contextmanager
+def behind(name, binary, certificates, options, **settings):
+    """A client of a server behind the proxy."""
+    port = free_port()
+    with tempfile.TemporaryDirectory() as place, Server(binary, *options(url_of(port)), **settings) as server, \
+            Proxy(name, port, server, certificates, place) as proxy:
+        yield Client(proxy, server, certificates)
 
 
 def main():
@@ -177,12 +282,15 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         certificates = Certificates(folder)
         for name in ("nginx", "caddy"):
-            with tempfile.TemporaryDirectory() as place, Server(binary, "--trust-forwarded") as server:
-                proxy = Proxy(name, server, certificates, place)
-                try:
-                    cases(report, name, Client(proxy, server, certificates))
-                finally:
-                    proxy.stop()
+            with behind(name, binary, certificates, arguments, limits_connections_per_address="1") as client:
+                for case in CASES:
+                    if (reason := LEFT_OUT.get((name, case))) is not None:
+                        report.left_out(f"{name}: {case}", reason)
+                    else:
+                        report.case(f"{name}: {case}", getattr(client, case))
+            with behind(name, binary, certificates, lambda _: ["--trust-forwarded"], limits_requests_per_address="5") as client:
+                for case in OF_FORWARDED:
+                    report.case(f"{name}, without a public URL: {case}", getattr(client, case))
     return report.end()
 
 
