@@ -449,8 +449,8 @@ pub enum DownloadError {
         /// `TARGET.part`. It was not changed.
         path: PathBuf,
     },
-    /// A link, a directory or another special file has the name `TARGET.part` or
-    /// `TARGET.part.json`. It is never replaced.
+    /// The target is a directory or a device, or a link, a directory or another special file has the
+    /// name `TARGET.part` or `TARGET.part.json`. It is never replaced.
     #[error("{} is in the way: it is not a regular file", path.display())]
     NotAFile {
         /// The path. What is there was not changed.

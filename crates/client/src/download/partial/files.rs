@@ -66,8 +66,13 @@ impl Files {
     /// Opens and locks the part, and creates it if it does not exist. Changes no other file. If the
     /// file system supports locks, no other download writes to the part while it is open.
     pub(super) fn open(&self) -> Result<OpenPart, DownloadError> {
-        if !self.overwrite && self.target.symlink_metadata().is_ok() {
-            return Err(self.exists());
+        match self.target.symlink_metadata() {
+            Ok(_) if !self.overwrite => return Err(self.exists()),
+            // The rename would put a file in the place of a device such as /dev/null.
+            Ok(there) if !there.is_file() && !there.is_symlink() => {
+                return Err(not_a_file(&self.target));
+            }
+            Ok(_) | Err(_) => {}
         }
         let (file, owned) = self.open_part()?;
         self.lock(&file)?;

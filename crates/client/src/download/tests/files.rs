@@ -290,6 +290,20 @@ async fn links_are_not_followed() {
 }
 
 #[tokio::test]
+async fn special_file_is_not_replaced_by_the_media() {
+    let dir = DownloadDir::new();
+    let target = dir.0.path().join("cow.jpg");
+    let _socket = std::os::unix::net::UnixListener::bind(&target).unwrap();
+    let server = Server::new(media());
+    let download = dir.download().overwrite(true);
+    let error = download.run(&server, None, |_| {}).await.unwrap_err();
+    assert!(matches!(error, DownloadError::NotAFile { path } if path == target));
+    assert!(server.log().is_empty());
+    assert!(!target.symlink_metadata().unwrap().is_file());
+    dir.assert_names(&["cow.jpg"]);
+}
+
+#[tokio::test]
 async fn directory_in_place_of_a_file_is_refused() {
     let dir = DownloadDir::new();
     fs::create_dir(dir.part()).unwrap();
