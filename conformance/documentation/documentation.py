@@ -8,7 +8,7 @@ differ (VARYING). `# 404: WORDS` behind a command says that it fails with this s
 
 Other than in the document are the port, and the directories of a machine (MACHINE), which are below that of the document.
 
-Invisible lines before a block: `<!-- not run: REASON -->`; `<!-- serve: ARGUMENTS -->`, which starts the server anew; `<!-- with: NAME=VALUE -->`, a variable of
+Invisible lines before a block: `<!-- not run: REASON -->`; `<!-- serve: ARGUMENTS -->`, which stops the server and starts it with these arguments; `<!-- with: NAME=VALUE -->`, a variable of
 the block's commands. A block in TOML that names an API is written to NAME.toml.
 """
 

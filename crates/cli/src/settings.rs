@@ -23,6 +23,7 @@ use std::time::Duration;
 use thiserror::Error as ThisError;
 use toml::Spanned;
 use toml::de::{self, DeTable, DeValue};
+use windlass_discovery::short_form::Position;
 use windlass_discovery::{Access, CreatedStatus};
 use windlass_server::Backends;
 
@@ -379,7 +380,7 @@ pub(crate) struct TomlError {
 impl TomlError {
     pub(crate) fn new(path: &Path, text: &str, error: &de::Error) -> Self {
         let at = error.span().map_or(0, |span| span.start);
-        let line = line_of(text, at);
+        let line = Position::of(text, at).line;
         Self {
             path: path.to_owned(),
             line,
@@ -392,11 +393,6 @@ impl TomlError {
                 .to_owned(),
         }
     }
-}
-
-/// Returns the line of a byte, counted from 1.
-fn line_of(text: &str, at: usize) -> usize {
-    1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
 }
 
 /// One setting in the file.
@@ -433,7 +429,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn read_table(&mut self, table: &DeTable<'_>, prefix: &str) -> Result<(), Error> {
         table.iter().try_for_each(|(name, value)| {
-            let line = line_of(self.text, name.span().start);
+            let line = Position::of(self.text, name.span().start).line;
             self.read_value(&format!("{prefix}{}", name.get_ref()), value, line)
         })
     }

@@ -16,8 +16,8 @@
 //! | the default of `kind` | `const` |
 //! | scopes | the security scheme `bearer`, with the scopes as roles |
 //!
-//! OpenAPI has one operation for each path and HTTP method. That is why uploads and downloads have the
-//! paths at which they are served beside the method's own. Two methods that differ only in the pattern
+//! OpenAPI has one operation for each path and HTTP method. That is why uploads and downloads are described
+//! at other paths than the method itself; the server accepts both. Two methods that differ only in the pattern
 //! of a variable cannot both be described: the description of the document names those that are missing.
 
 mod calls;

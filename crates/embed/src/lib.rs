@@ -49,6 +49,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thiserror::Error as ThisError;
+use windlass_discovery::document::is_document;
 use windlass_discovery::{Api, Error as DescriptionError};
 use windlass_server::{
     BuildError, Conflict, Registry, RequirePrincipal, ServedApi, Server, ServerBuilder,
@@ -293,8 +294,7 @@ impl Description {
                 Err(source) => return Err(Error::Unreadable { path, source }),
             },
         };
-        // A JSON object begins with a brace, and no TOML does.
-        let api = if text.trim_start().starts_with('{') {
+        let api = if is_document(&text) {
             Api::from_json(&text)
         } else {
             Api::from_toml(&text)

@@ -30,7 +30,7 @@ use crate::error::Error;
 /// The number of callers above which those are forgotten who have not sent anything lately.
 const MOST_CALLERS: usize = 10_000;
 
-/// After so many requests it is looked whether there are more callers than that.
+/// Number of requests between two checks whether there are more than [`MOST_CALLERS`].
 const CLEANING: u64 = 1024;
 
 /// A caller may send this many seconds' worth of requests at once.

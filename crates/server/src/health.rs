@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 
 use crate::error::Error;
 use crate::reply::{self, Reply};
@@ -55,9 +55,5 @@ pub(crate) async fn readiness(server: &ServerState) -> Reply {
 }
 
 fn plain(status: StatusCode, text: impl Into<Bytes>) -> Reply {
-    reply::reply(
-        status,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-        text.into(),
-    )
+    reply::reply(status, reply::TEXT, text.into())
 }

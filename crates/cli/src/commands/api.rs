@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error as ThisError;
 use windlass_apis::Options;
+use windlass_discovery::document::is_document;
 use windlass_discovery::short_form;
 use windlass_discovery::{Api, Document, Error as DescriptionError};
 use windlass_store_local::verify::VerifyError;
@@ -203,9 +204,8 @@ impl Description {
 }
 
 impl Form {
-    /// A JSON object begins with a brace, and no TOML does.
     fn of(text: &str) -> Self {
-        if text.trim_start().starts_with('{') {
+        if is_document(text) {
             Self::Document
         } else {
             Self::ShortForm

@@ -100,24 +100,33 @@ impl HttpTransport {
                 "the HTTP client of the application has its own TLS: set certificates there";
             return Err(TransportError::SetUp(reason.into()));
         }
-        Ok(Self {
-            anonymous: Arc::new(Connections {
-                timeouts,
-                tls: None,
-                client: Mutex::new(client),
-            }),
-            identified: None,
+        let own = Connections {
+            timeouts,
+            tls: None,
+            client: Mutex::new(client),
+        };
+        Ok(Self::over(own, None, options))
+    }
+
+    fn over(
+        anonymous: Connections,
+        identified: Option<Connections>,
+        options: HttpTransportOptions,
+    ) -> Self {
+        Self {
+            anonymous: Arc::new(anonymous),
+            identified: identified.map(Arc::new),
             headers: options.headers,
             user_agent: options.user_agent.unwrap_or(USER_AGENT),
-        })
+        }
     }
 
     fn with_tls(
         timeouts: Timeouts,
         tls: ClientConfig,
-        options: HttpTransportOptions,
+        mut options: HttpTransportOptions,
     ) -> Result<Self, TransportError> {
-        let identified = options.identity.map(|identity| {
+        let identified = options.identity.take().map(|identity| {
             let mut tls = tls.clone();
             tls.client_auth_cert_resolver = identity.resolver();
             // A cache of its own: connections without the certificate must not resume a TLS session that
@@ -125,12 +134,8 @@ impl HttpTransport {
             tls.resumption = Resumption::default();
             Connections::new(timeouts, tls)
         });
-        Ok(Self {
-            anonymous: Arc::new(Connections::new(timeouts, tls)?),
-            identified: identified.transpose()?.map(Arc::new),
-            headers: options.headers,
-            user_agent: options.user_agent.unwrap_or(USER_AGENT),
-        })
+        let anonymous = Connections::new(timeouts, tls)?;
+        Ok(Self::over(anonymous, identified.transpose()?, options))
     }
 
     /// Adds the header fields of the application, but for those that the request has already.

@@ -52,10 +52,7 @@ impl Converter<'_> {
         }
         let mut operation = self.operation(entry, id, &description);
         operation.insert("parameters".into(), parameters.into());
-        if let Some(schema) = self.schemas.request(entry) {
-            let content = json!({"application/json": {"schema": schema}});
-            operation.insert("requestBody".into(), self.metadata_body(entry, &content));
-        }
+        self.add_metadata(&mut operation, entry);
         let responses = if is_media_only {
             download_responses()
         } else {

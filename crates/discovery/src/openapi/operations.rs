@@ -58,15 +58,20 @@ impl Converter<'_> {
             .collect()
     }
 
-    /// Returns the body of a request with metadata.
-    pub(super) fn metadata_body(&self, entry: Entry<'_>, content: &Value) -> Value {
+    /// Adds the body of a request with the metadata of a method, if it has some.
+    pub(super) fn add_metadata(&self, operation: &mut Operation, entry: Entry<'_>) {
+        let Some(schema) = self.schemas.request(entry) else {
+            return;
+        };
+        let content = json!({"application/json": {"schema": schema}});
         // Calls of published documents may always be tried without: services say less than they demand.
         let is_required = self.api.settings().strict && self.schemas.demands_body(entry);
-        if is_required {
+        let body = if is_required {
             json!({"required": true, "content": content})
         } else {
             json!({"content": content})
-        }
+        };
+        operation.insert("requestBody".into(), body);
     }
 
     /// Returns the schema of a method's reply; `None` if it has none.

@@ -161,10 +161,7 @@ impl Converter<'_> {
         parameters.extend(parameters::standard_references(self.api.document(), entry));
         let mut operation = self.operation(entry, id, &description);
         operation.insert("parameters".into(), parameters.into());
-        if let Some(schema) = self.schemas.request(entry) {
-            let content = json!({"application/json": {"schema": schema}});
-            operation.insert("requestBody".into(), self.metadata_body(entry, &content));
-        }
+        self.add_metadata(&mut operation, entry);
         let started = started(place, append_id);
         operation.insert("responses".into(), with_errors("200", &started));
         operation

@@ -12,7 +12,7 @@ use super::help::{Quoted, help_for, nearest};
 use super::key_path::{Step, name_of, written};
 use crate::mistake::Mistakes;
 
-/// After so many mistakes the rest of the text is not read.
+/// Maximum number of mistakes that are reported. The text after them is not read.
 const MOST_MISTAKES: usize = 100;
 
 /// What could be read of a text.

@@ -1,6 +1,5 @@
 //! `windlass api check`.
 
-use windlass_discovery::Api;
 use windlass_discovery::lint::{self, Severity};
 use windlass_discovery::short_form::place_of;
 use windlass_server::unanswered_methods;
@@ -18,9 +17,8 @@ pub(super) fn run(args: &ApiCheckArgs) -> Result<Code, Error> {
     if let Some(data) = &args.data
         && !findings.iter().any(Finding::is_error)
     {
-        let text = description.short_form().ok_or(Error::DataOfDocument)?;
-        let api = Api::from_toml(text).expect("it has been checked");
-        findings.extend(stored::findings(&api, data)?);
+        description.short_form().ok_or(Error::DataOfDocument)?;
+        findings.extend(stored::findings(&description.api()?, data)?);
     }
     for finding in &findings {
         match (&description, &finding.span) {
@@ -70,7 +68,7 @@ fn unanswered(description: &Description) -> Vec<Finding> {
     let Some(text) = description.short_form() else {
         return Vec::new();
     };
-    let Ok(api) = Api::from_toml(text) else {
+    let Ok(api) = description.api() else {
         return Vec::new();
     };
     let prefix = format!("{}.", api.name());
