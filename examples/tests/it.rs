@@ -118,7 +118,7 @@ fn assert_photo(program: &Program, photo: &Reply, owner: &str) {
     let id = photo.field("id");
     let path = format!("{PHOTOS}/{}", id.as_str().expect("it is a string"));
     let link = photo.field("selfLink");
-    assert_eq!(link, format!("http://farm.example{path}"));
+    assert_eq!(link, format!("http://farm.localhost{path}"));
     let media = program.exchange(&of_alice(get(&format!("{path}?alt=media"))));
     assert!(media.expect(200).body == MEDIA.whole());
 }
@@ -158,9 +158,9 @@ fn embed_serves_discovery_documents_of_its_prefix_without_a_token() {
     let uri = "/media/discovery/v1/apis/photos/v1/rest";
     let apis = program.exchange(&get("/media/discovery/v1/apis"));
     let listed = &apis.expect(200).json()["items"][0]["discoveryRestUrl"];
-    assert_eq!(*listed, format!("http://farm.example{uri}"));
+    assert_eq!(*listed, format!("http://farm.localhost{uri}"));
     let document = program.exchange(&get(uri)).expect(200).json();
-    assert_eq!(document["rootUrl"], "http://farm.example/media/");
+    assert_eq!(document["rootUrl"], "http://farm.localhost/media/");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn embed_stores_who_uploaded_a_photo() {
     let started = program.exchange(&of_alice(start)).expect(200);
     let location = started.header("location").unwrap_or_default();
     assert!(
-        location.starts_with(&format!("http://farm.example{UPLOADS}?")),
+        location.starts_with(&format!("http://farm.localhost{UPLOADS}?")),
         "{location}"
     );
     // The session URI is a credential of its own.

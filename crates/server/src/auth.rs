@@ -47,6 +47,14 @@ pub trait Authorize: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether requests need credentials. Where they do not, pages of other origins may neither write nor
+    /// read, unless [`Settings::cors`](crate::Settings::cors) allows them: a browser sends what such a page
+    /// asks for from inside of its user's network. An application that decides about origins in a layer of its
+    /// own leaves it at true. Default: true.
+    fn demands_credentials(&self) -> bool {
+        true
+    }
+
     /// Whether an upload session has been revoked. It is asked for each request to a session; one that
     /// has been revoked is answered 404, as one that has expired. A request that is under way goes on.
     /// It is called under a lock, so it must answer from memory, without waiting. Default: none is.
@@ -273,6 +281,10 @@ impl Authorize for AllowAll {
         request: &AccessRequest<'_>,
     ) -> Result<Option<Principal>, AccessError> {
         Ok(request.principal.cloned())
+    }
+
+    fn demands_credentials(&self) -> bool {
+        false
     }
 }
 

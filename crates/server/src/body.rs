@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_compression::tokio::bufread::GzipDecoder;
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt as _;
-use http::header::{CONTENT_LENGTH, EXPECT};
+use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use http::{HeaderMap, Version};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
@@ -66,17 +66,33 @@ pub(crate) struct RequestBody {
 
 /// Tells whether a body was read completely, even after the body has been moved.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct EndFlag(Arc<AtomicBool>);
+pub(crate) struct EndFlag(Arc<EndState>);
+
+// Relaxed everywhere: the flags guard no other data.
+#[derive(Debug, Default)]
+struct EndState {
+    is_read: AtomicBool,
+    has_trailers: AtomicBool,
+}
 
 impl EndFlag {
     /// Whether nothing of the body is left on the connection.
     pub(crate) fn is_set(&self) -> bool {
-        // Relaxed: the flag guards no other data.
-        self.0.load(Ordering::Relaxed)
+        self.0.is_read.load(Ordering::Relaxed)
+    }
+
+    /// Whether the next request begins where the body has ended. After trailers nobody knows: hyper takes the
+    /// head of a request for them if the end of the last chunk is malformed (`0\r\n\n`).
+    pub(crate) fn is_sure(&self) -> bool {
+        self.is_set() && !self.0.has_trailers.load(Ordering::Relaxed)
     }
 
     fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.is_read.store(true, Ordering::Relaxed);
+    }
+
+    fn mark_trailers(&self) {
+        self.0.has_trailers.store(true, Ordering::Relaxed);
     }
 }
 
@@ -183,6 +199,37 @@ impl Body for MarkedEnd {
     }
 }
 
+/// A body without its trailers, which the protocol does not have. It notes that there were some.
+struct WithoutTrailers {
+    body: UnsyncBoxBody<Bytes, BoxError>,
+    end: EndFlag,
+}
+
+impl http_body::Body for WithoutTrailers {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        loop {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) if frame.is_trailers() => self.end.mark_trailers(),
+                frame => return Poll::Ready(frame),
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 impl RequestBody {
     /// Wraps a body, and decodes it if the headers state `Content-Encoding: gzip`.
     pub(crate) fn new<B>(body: B, version: Version, headers: &HeaderMap, limits: &Limits) -> Self
@@ -196,8 +243,14 @@ impl RequestBody {
         } else {
             body
         };
-        let ended = body.is_end_stream();
         let read_to_end = EndFlag::default();
+        let body = if headers.contains_key(TRANSFER_ENCODING) {
+            let end = read_to_end.clone();
+            WithoutTrailers { body, end }.boxed_unsync()
+        } else {
+            body
+        };
+        let ended = body.is_end_stream();
         if ended {
             read_to_end.set();
         }

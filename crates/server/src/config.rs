@@ -17,7 +17,7 @@ use std::time::Duration;
 use windlass_discovery::MediaRange;
 
 use crate::cors::CorsPolicy;
-use crate::host::Host;
+use crate::host::{AllowedHost, Host};
 
 pub use windlass_proto::session::ChunkRule;
 
@@ -32,6 +32,11 @@ pub struct Settings {
     /// Whether to trust `Forwarded` and `X-Forwarded-*` if there is no `public_url`. Only safe behind
     /// a proxy that overwrites these headers. Default: false.
     pub trust_forwarded: bool,
+    /// The hosts that requests may name besides those that are always known: addresses, `localhost` and the
+    /// names below it, the host of `public_url`, those of the APIs, and that of downloads. A request for
+    /// another one is refused (421), since a page could have pointed a name of its own at the server's address
+    /// (DNS rebinding). Default: none.
+    pub hosts: Vec<AllowedHost>,
     /// Whether to take batches: several calls in one request, of which a proxy in front of the server
     /// sees neither the HTTP methods nor the paths. Default: true.
     pub batches: bool,
@@ -40,6 +45,9 @@ pub struct Settings {
     /// Default: none; no principal sees them in an API with
     /// [`Access::Owner`](windlass_discovery::Access).
     pub unowned_principal: Option<String>,
+    /// How long browsers that have used https for a name use nothing else for it (`Strict-Transport-Security`).
+    /// Zero leaves it to them. Default: a year.
+    pub hsts: Duration,
     /// The origins whose pages may call the APIs from a browser, for APIs without a
     /// [policy of their own](crate::ServedApi::cors) and for paths that belong to no API. Default: none;
     /// preflights are then 405 like other OPTIONS requests, and replies say nothing to browsers.
@@ -254,8 +262,10 @@ impl Default for Settings {
         Self {
             public_url: None,
             trust_forwarded: false,
+            hosts: Vec::new(),
             batches: true,
             unowned_principal: None,
+            hsts: Duration::from_secs(31_557_600),
             cors: None,
             bind_origin: false,
             session_lifetime: Duration::from_secs(7 * 24 * 60 * 60),

@@ -351,7 +351,7 @@ pub(crate) fn at_site(url: &str, virtual_host: Option<&Host>) -> String {
 }
 
 /// Returns the authority of the absolute target, of HTTP/2's `:authority`, or of `Host`.
-fn own_authority(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+pub(crate) fn own_authority(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     uri.authority()
         .cloned()
         .or_else(|| headers.get(HOST)?.to_str().ok()?.parse().ok())
@@ -388,7 +388,7 @@ impl Scheme {
         all.into_iter().find(|scheme| scheme.name() == name)
     }
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Https => "https",

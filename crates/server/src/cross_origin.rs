@@ -5,7 +5,8 @@
 //! ([`CorsPolicy`]). Without a policy nothing is special about such requests.
 //!
 //! A request from an origin that is not allowed is answered as any other, without the headers: its
-//! browser then hides the reply from the page.
+//! browser then hides the reply from the page. Where no credentials are asked for it is refused, because
+//! the browser itself is all that keeps the page from the server.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
@@ -20,9 +21,10 @@ use windlass_proto::parameters::Parameters;
 
 use crate::batch;
 use crate::client_certificate::ClientCertificate;
-use crate::context::RequestContext;
+use crate::context::{LocalAddress, RequestContext, Scheme, own_authority};
 use crate::cors::CorsPolicy;
 use crate::error::Error;
+use crate::health;
 use crate::host::Host;
 use crate::registry::{DiscoveryRequest, VirtualHost};
 use crate::reply::{Reply, empty};
@@ -153,8 +155,9 @@ fn policy<'a>(
 
 fn not_allowed(headers: &HeaderMap) -> Error {
     let origin = headers.get(ORIGIN).map(HeaderValue::as_bytes);
+    let origin = origin.map(|origin| format!("the origin {}", String::from_utf8_lossy(origin)));
     Error::OriginNotAllowed {
-        origin: String::from_utf8_lossy(origin.unwrap_or_default()).into_owned(),
+        origin: origin.unwrap_or_else(|| "other origins".to_owned()),
     }
 }
 
@@ -256,8 +259,7 @@ fn requested_headers(headers: &HeaderMap) -> Result<Option<HeaderValue>, Error> 
 /// change something.
 fn is_foreign_change(head: &Parts, base_url: &str) -> bool {
     // Reading changes nothing, and its reply is hidden from the page.
-    let called = effective_method(&head.method, &head.headers);
-    if called.is_ok_and(|called| called.is_safe()) {
+    if is_safe(head) {
         return false;
     }
     let Some(origin) = head.headers.get(ORIGIN) else {
@@ -267,6 +269,28 @@ fn is_foreign_change(head: &Parts, base_url: &str) -> bool {
     own_origin(base_url).is_none_or(|own| *origin != own)
 }
 
+fn is_safe(head: &Parts) -> bool {
+    effective_method(&head.method, &head.headers).is_ok_and(|called| called.is_safe())
+}
+
+/// Whether a page of another origin than that of the server had a browser send the request. The server's
+/// is that of `base_url` and the one that the request itself names, which a proxy may serve under TLS. A
+/// browser leaves out `Origin` where a page embeds something, which it cannot read then.
+fn is_foreign(head: &Parts, base_url: &str) -> bool {
+    let Some(origin) = head.headers.get(ORIGIN) else {
+        return is_foreign_change(head, base_url);
+    };
+    let named = own_authority(&head.uri, &head.headers);
+    let is_named = |scheme: &str| {
+        let named = named.as_ref().map(|named| format!("{scheme}://{named}"));
+        named.is_some_and(|named| *origin == named)
+    };
+    let local = head.extensions.get::<LocalAddress>();
+    let own_scheme = local.map_or(Scheme::Http, |local| local.scheme);
+    let is_own = own_origin(base_url).is_some_and(|own| *origin == own);
+    !is_own && !is_named("https") && !is_named(own_scheme.name())
+}
+
 /// Returns the origin of a base URL, as browsers write it.
 fn own_origin(base_url: &str) -> Option<String> {
     let url: Uri = base_url.parse().ok()?;
@@ -274,6 +298,28 @@ fn own_origin(base_url: &str) -> Option<String> {
 }
 
 impl Marks {
+    /// Refuses what a page of another origin asks for where no credentials do, unless that origin is
+    /// allowed: the page would otherwise use what is open to its visitor's network alone.
+    ///
+    /// # Errors
+    /// [`Error::OriginNotAllowed`].
+    pub(crate) fn refuse_foreign(
+        &self,
+        server: &ServerState,
+        head: &Parts,
+        context: &RequestContext,
+    ) -> Result<(), Error> {
+        let is_guarded = server.authorize.demands_credentials() || context.principal.is_some();
+        let is_exempt = batch::is_inside(head) || health::is_probe(head.uri.path());
+        if is_guarded || is_exempt || self.allow_origin.is_some() {
+            return Ok(());
+        }
+        if is_foreign(head, &context.base_url) {
+            return Err(not_allowed(&head.headers));
+        }
+        Ok(())
+    }
+
     /// Takes the client's certificate away from a change that a page of another origin had a browser
     /// send, unless that origin may send credentials: the browser would have sent the certificate
     /// without a preflight, as it sends cookies (cross-site request forgery).

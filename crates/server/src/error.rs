@@ -21,6 +21,7 @@ use windlass_store::{LedgerError, MediaId, VaultError};
 use crate::auth::AccessError;
 use crate::capacity::Full;
 use crate::handler::Rejection;
+use crate::host::Host;
 use crate::partial_response::FieldMaskError;
 
 /// Why a request failed. Clients read the message.
@@ -95,11 +96,35 @@ pub(crate) enum Error {
     MediaOnly,
     /// A page of this origin may not call the API.
     #[error(
-        "pages of the origin {origin} may not use this API; its operator can allow the origin in the server's settings for CORS"
+        "pages of {origin} may not use this API; its operator can allow the origin in the server's settings for CORS"
     )]
     OriginNotAllowed {
-        /// The origin.
+        /// The origin, or words for an origin that is not known.
         origin: String,
+    },
+    /// The request does not say for which host it is.
+    #[error("the request names no host; send the header Host")]
+    MissingHost,
+    /// The request names more than one host.
+    #[error(
+        "the request names more than one host; send the header Host once, with the host of the URL"
+    )]
+    DoubledHost,
+    /// What the request names is no host.
+    #[error(
+        "the header Host is not the name or the address of a host, with a port if there is one"
+    )]
+    MalformedHost,
+    /// The request of HTTP/2 has no scheme or no path.
+    #[error("the request has no scheme or no path")]
+    NoTarget,
+    /// The host is none that the server answers for.
+    #[error(
+        "this server does not answer for the host {host}; its operator can add it to `hosts` in the server's settings, or state the `public_url`"
+    )]
+    UnknownHost {
+        /// The host.
+        host: Host,
     },
     /// A preflight asks for headers that are no list of names, or too long.
     #[error(
@@ -343,6 +368,13 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
         Error::OriginNotAllowed { .. } | Error::OtherOrigin => {
             other(ErrorReply::json(StatusCode::FORBIDDEN, "forbidden").header("Origin"))
         }
+        Error::MissingHost | Error::DoubledHost | Error::MalformedHost => {
+            other(bad("badRequest").header("Host"))
+        }
+        Error::NoTarget => other(bad("badRequest")),
+        Error::UnknownHost { .. } => other(
+            ErrorReply::json(StatusCode::MISDIRECTED_REQUEST, "misdirectedRequest").header("Host"),
+        ),
         Error::RequestedHeaders { .. } => {
             other(bad("badRequest").header("Access-Control-Request-Headers"))
         }

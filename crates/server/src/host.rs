@@ -26,6 +26,15 @@ const LONGEST: usize = 253;
 #[serde(try_from = "String", into = "String")]
 pub struct Host(String);
 
+/// A host that requests may name, or all of them: `*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AllowedHost {
+    /// Any host.
+    Any,
+    /// This host.
+    Named(Host),
+}
+
 /// A text that is not the name of a host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not the name of a host, such as storage.example.com or [::1], without a port")]
@@ -38,6 +47,47 @@ impl Host {
     /// The host of an authority; its port and its user do not matter.
     pub(crate) fn of(authority: &Authority) -> Option<Self> {
         authority.host().parse().ok()
+    }
+
+    /// Whether it is an IPv4 or IPv6 address.
+    pub(crate) fn is_address(&self) -> bool {
+        self.0.starts_with('[') || self.0.parse::<Ipv4Addr>().is_ok()
+    }
+
+    /// Whether it is `localhost` or a name below it, which lead to the own machine alone (RFC 6761, section 6.3).
+    pub(crate) fn is_loopback_name(&self) -> bool {
+        let name = self.0.strip_suffix("localhost");
+        name.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    }
+}
+
+impl AllowedHost {
+    /// Returns the one host; `None` if any will do.
+    pub(crate) fn host(&self) -> Option<&Host> {
+        match self {
+            Self::Any => None,
+            Self::Named(host) => Some(host),
+        }
+    }
+}
+
+impl FromStr for AllowedHost {
+    type Err = NotAHost;
+
+    fn from_str(text: &str) -> Result<Self, NotAHost> {
+        if text == "*" {
+            return Ok(Self::Any);
+        }
+        text.parse().map(Self::Named)
+    }
+}
+
+impl fmt::Display for AllowedHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("*"),
+            Self::Named(host) => host.fmt(f),
+        }
     }
 }
 

@@ -10,9 +10,7 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use http::header::{
-    ACCEPT, CONTENT_SECURITY_POLICY, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
-};
+use http::header::{ACCEPT, CONTENT_SECURITY_POLICY, REFERRER_POLICY, VARY};
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use serde::Serialize;
 use serde_json::json;
@@ -70,7 +68,6 @@ pub(crate) fn reply((content_type, page): (HeaderValue, Bytes)) -> Reply {
     let mut reply = reply::reply(StatusCode::OK, content_type, page);
     let headers = reply.headers_mut();
     headers.insert(VARY, HeaderValue::from_static("Accept"));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(CONTENT_SECURITY_POLICY, POLICY);
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     reply

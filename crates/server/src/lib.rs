@@ -119,6 +119,7 @@ mod health;
 mod host;
 mod identifiers;
 mod index_page;
+mod known_hosts;
 mod lifecycle;
 mod link_terms;
 mod link_uses;
@@ -153,7 +154,7 @@ pub use cors::{AllowedOrigin, CorsPolicy, CredentialsForAll, NotAnOrigin};
 pub use default_handler::{
     DefaultHandler, Fit, StoredResources, patched_fields, unanswered_methods,
 };
-pub use host::{Host, NotAHost};
+pub use host::{AllowedHost, Host, NotAHost};
 pub use identifiers::{Clock, SystemClock};
 pub use link_terms::{LinkPurpose, LinkTerms};
 pub use metrics::{METRICS_CONNECTIONS, MetricsService, serve_metrics};

@@ -231,6 +231,11 @@ impl Registry {
         backends::connections(self.served().map(|served| &served.api))
     }
 
+    /// Returns the hosts that have APIs of their own.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = &Host> {
+        self.hosts.keys()
+    }
+
     /// Returns the APIs that answer on `host`, which is `None` for a request that names none.
     pub(crate) fn on(&self, host: Option<&Host>) -> &VirtualHost {
         host.and_then(|host| self.hosts.get(host))

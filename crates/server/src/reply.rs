@@ -2,12 +2,14 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER,
+    STRICT_TRANSPORT_SECURITY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full};
@@ -21,6 +23,7 @@ use windlass_proto::reply::{ErrorReply, Form, Location, ReplyHead};
 use crate::capacity::Permit;
 use crate::error::{Error, error_reply};
 use crate::handler::Rejection;
+use crate::host::Host;
 
 /// The body of a reply.
 pub type ReplyBody = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -35,6 +38,9 @@ pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json;
 // stay short (`capacity::SHORT_REPLY`), since nothing counts it.
 /// Maximum length in bytes of the message of an error, as it is written in JSON.
 const MAX_MESSAGE_LEN: usize = 1024;
+
+/// A browser takes a reply for what its type says.
+pub(crate) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 /// The type of plain text.
 pub(crate) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -51,12 +57,40 @@ pub(crate) fn nothing() -> ReplyBody {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A reply with a body of a type.
+/// A reply with a body of a type. No cache keeps it, and a browser takes it for nothing but its type.
 pub(crate) fn reply(status: StatusCode, content_type: HeaderValue, body: Bytes) -> Reply {
     let mut reply = Response::new(full(body));
     *reply.status_mut() = status;
-    reply.headers_mut().insert(CONTENT_TYPE, content_type);
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type);
+    keep_private(headers);
     reply
+}
+
+/// Has no cache keep a reply, unless it says for itself what caches do, and browsers take it for nothing but its
+/// type.
+fn keep_private(headers: &mut HeaderMap) {
+    headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    let cache_control = headers.entry(CACHE_CONTROL);
+    cache_control.or_insert(HeaderValue::from_static("no-store"));
+}
+
+/// Has browsers use https for the host of `base_url` from now on (RFC 6797), if that is what they used. They
+/// would do so for all ports of `localhost`, so that is left out.
+pub(crate) fn demand_https(reply: &mut Reply, base_url: &str, max_age: Duration) {
+    let Some(authority) = base_url.strip_prefix("https://") else {
+        return;
+    };
+    let end = authority.find('/').unwrap_or(authority.len());
+    let host = authority[..end].parse().ok().as_ref().and_then(Host::of);
+    let is_name = host.is_some_and(|host| !host.is_address() && !host.is_loopback_name());
+    if !is_name || max_age.is_zero() {
+        return;
+    }
+    let value = HeaderValue::try_from(format!("max-age={}", max_age.as_secs()));
+    if let Ok(value) = value {
+        reply.headers_mut().insert(STRICT_TRANSPORT_SECURITY, value);
+    }
 }
 
 /// A reply without a body.
@@ -77,6 +111,7 @@ pub(crate) fn of_dialect(head: ReplyHead, body: ReplyBody) -> Reply {
     let mut reply = Response::new(body);
     *reply.status_mut() = head.status;
     *reply.headers_mut() = head.headers;
+    keep_private(reply.headers_mut());
     if let Some(phrase) = head.reason_phrase {
         reply
             .extensions_mut()

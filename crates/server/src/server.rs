@@ -22,6 +22,7 @@ use crate::dialects::Dialects;
 use crate::disks::CheckedStores;
 use crate::handler::StoreHandles;
 use crate::identifiers::{Clock, SystemClock};
+use crate::known_hosts::KnownHosts;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::ServerMetrics;
 use crate::outbox::{Outbox, TopicCounts};
@@ -186,6 +187,7 @@ impl ServerBuilder {
             request_ids: RequestIds::new(),
             rates: RateLimits::new(&settings.limits, metrics.callers.clone()),
             address_connections: AddressConnections::of(&settings, &metrics.callers),
+            known_hosts: KnownHosts::of(&settings, &registry),
             settings,
             mount,
             dialects,

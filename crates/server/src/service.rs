@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use http::request::Parts;
-use http::{Request, Response, StatusCode, Version};
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use http_body_util::Full;
 use tower_service::Service;
@@ -23,7 +23,7 @@ use crate::body::RequestBody;
 use crate::callers::CallerLimit;
 use crate::capacity::Permit;
 use crate::context::{LocalAddress, Origin, Principal, RequestContext, RequestId};
-use crate::cross_origin;
+use crate::cross_origin::{self, Marks};
 use crate::error::Error;
 use crate::health;
 use crate::identifiers::without_upload_ids;
@@ -162,7 +162,10 @@ where
     let running = server.lifecycle.begin_request();
     let (early, marks) = cross_origin::examine(&server, &mut head, context.host.as_ref());
     marks.hide_certificate(&mut head, &mut context);
-    let early = early.or_else(|| admit_address(&server, &head, &context).err().map(Err));
+    let early = match check_host(&server, &head, &context) {
+        Err(error) => Some(Err(error)),
+        Ok(()) => early.or_else(|| admit(&server, &head, &context, &marks).err().map(Err)),
+    };
     let audit = server.audit.clone();
     let sender = Sender::of(&context);
     let answered = async move {
@@ -200,7 +203,12 @@ where
         if let Some(mut unread) = body.take() {
             unread.finish_if_short().await;
         }
-        let RequestContext { id, principal, .. } = context;
+        let RequestContext {
+            id,
+            principal,
+            base_url,
+            ..
+        } = context;
         let is_abandoned = result.as_ref().is_err_and(Error::is_abandoned);
         if result.as_ref().is_err_and(Error::is_too_slow) {
             server.metrics.callers.count(CallerLimit::BodyRate);
@@ -211,8 +219,9 @@ where
             dialect: &*dialect,
             record: &record,
         };
-        let mut reply = reply_to(&head, &about, &server, result, read_to_end.is_set());
+        let mut reply = reply_to(&head, &about, &server, result, read_to_end.is_sure());
         marks.add_to(&mut reply);
+        reply::demand_https(&mut reply, &base_url, server.settings.hsts);
         drop(running);
         // Else it is counted as aborted, although some such clients get the reply: a broken
         // connection is no error of the server.
@@ -224,12 +233,29 @@ where
     async move { audit.of_request(sender, answered).await }
 }
 
-/// Counts a request to the limit of its address. Probes are answered in any case.
-fn admit_address(
+/// Refuses a request that names a host which the server does not know. Probes may name any one, and the
+/// calls of a batch have the batch's.
+fn check_host(server: &ServerState, head: &Parts, context: &RequestContext) -> Result<(), Error> {
+    if batch::is_inside(head) {
+        return Ok(());
+    }
+    let is_probe = health::is_probe(head.uri.path());
+    let known = server.known_hosts.check(head, context.host.as_ref());
+    known.or_else(|error| match error {
+        Error::UnknownHost { .. } if is_probe => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// Refuses a request from a page that may not send it, and counts it to the limit of its address. Probes
+/// are answered in any case.
+fn admit(
     server: &ServerState,
     head: &Parts,
     context: &RequestContext,
+    marks: &Marks,
 ) -> Result<(), Error> {
+    marks.refuse_foreign(server, head, context)?;
     if health::is_probe(head.uri.path()) {
         return Ok(());
     }
@@ -304,7 +330,8 @@ fn reply_to(
     if is_unauthorized {
         write_refusal(head, about, server, reply.status());
     }
-    let is_last = !is_read || server.lifecycle.is_draining();
+    // What follows the head of CONNECT is for the tunnel, and no request because there is none (RFC 9110, 9.3.6).
+    let is_last = !is_read || head.method == Method::CONNECT || server.lifecycle.is_draining();
     if is_last && head.version < Version::HTTP_2 {
         reply::close(&mut reply);
     }

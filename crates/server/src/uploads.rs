@@ -81,6 +81,7 @@ use crate::disks::{CheckedStores, DiskSpace};
 use crate::error::Error;
 use crate::handler::{ApiHandler, Call, ReplyMemoryPermit, StoreHandles};
 use crate::identifiers::Clock;
+use crate::known_hosts::KnownHosts;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{KeyedGuard, KeyedMutex};
 use crate::metrics::Recorder;
@@ -112,6 +113,8 @@ pub(crate) struct ServerState {
     pub(crate) settings: Arc<Settings>,
     /// Path prefix under which an application mounts the server; empty if it is not mounted.
     pub(crate) mount: String,
+    /// The hosts that requests may name.
+    pub(crate) known_hosts: KnownHosts,
     pub(crate) authorize: Arc<dyn Authorize>,
     pub(crate) audit: Audit,
     pub(crate) dialects: Arc<Dialects>,

@@ -116,16 +116,22 @@ impl Http2Peer {
         headers: &[(&str, &str)],
         is_last: bool,
     ) -> u32 {
-        let stream = self.next_stream;
-        self.next_stream += 2;
-        let mut block = Vec::new();
         let pseudo = [
             (":method", method),
             (":scheme", self.scheme),
             (":path", path),
-            (":authority", "farm.example"),
+            (":authority", "farm.localhost"),
         ];
-        for (name, value) in pseudo.iter().chain(headers) {
+        self.head(&[&pseudo, headers].concat(), is_last)
+    }
+
+    /// Sends a head of these fields alone. Returns its stream.
+    #[track_caller]
+    pub fn head(&mut self, fields: &[(&str, &str)], is_last: bool) -> u32 {
+        let stream = self.next_stream;
+        self.next_stream += 2;
+        let mut block = Vec::new();
+        for (name, value) in fields {
             block.push(0);
             push_text(&mut block, name);
             push_text(&mut block, value);

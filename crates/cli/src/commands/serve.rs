@@ -102,6 +102,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         output::data(merged.to_toml());
         return Ok(());
     }
+    let domains = merged.settings.acme.hosts();
+    merged.settings.server.hosts.extend(domains);
     fit_descriptors(&mut merged.settings, apis.service_connections());
     output::log_to_stderr(&merged.settings.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()

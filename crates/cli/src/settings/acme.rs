@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 use url::Url;
+use windlass_server::AllowedHost;
 
 /// The directory of Let's Encrypt, whose certificates are trusted by everybody.
 const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
@@ -30,6 +31,12 @@ impl AcmeSettings {
     /// Whether the server orders its certificate.
     pub(crate) fn is_wanted(&self) -> bool {
         !self.domains.is_empty()
+    }
+
+    /// Returns the names in the certificate, by which requests reach the server.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = AllowedHost> + use<> {
+        let domains = self.domains.clone().into_iter();
+        domains.filter_map(|domain| domain.0.parse().ok())
     }
 }
 

@@ -51,6 +51,8 @@ pub(super) const KEYS: &[Key] = &[
     Key::with_flag("trust_forwarded", "trust-forwarded", |all| {
         ValueRef::Switch(&mut all.server.trust_forwarded)
     }),
+    Key::new("hosts", |all| ValueRef::Hosts(&mut all.server.hosts)),
+    Key::new("hsts", |all| ValueRef::Span(&mut all.server.hsts)),
     Key::new("batches", |all| ValueRef::Switch(&mut all.server.batches)),
     Key::with_flag("log", "log", |all| ValueRef::Log(&mut all.log)),
     Key::new("durability", |all| {

@@ -20,7 +20,7 @@ use windlass_discovery::byte_size::ByteSizeError;
 use windlass_discovery::media_range::MediaTypeError;
 use windlass_discovery::{Access, ByteSize, CreatedStatus, MediaRange};
 use windlass_server::config::{ChunkRule, NotAResourcePolicy, ResourcePolicy, SessionAuth};
-use windlass_server::{AllowedOrigin, Host, NotAHost, NotAnOrigin};
+use windlass_server::{AllowedHost, AllowedOrigin, Host, NotAHost, NotAnOrigin};
 use windlass_store_local::Durability;
 
 use super::ClientCertificates;
@@ -75,6 +75,7 @@ pub(super) enum ValueRef<'a> {
     MediaRanges(&'a mut Vec<MediaRange>),
     ResourcePolicy(&'a mut ResourcePolicy),
     OptionalHost(&'a mut Option<Host>),
+    Hosts(&'a mut Vec<AllowedHost>),
     Url(&'a mut Option<String>),
     Switch(&'a mut bool),
     Log(&'a mut LogFilter),
@@ -201,6 +202,7 @@ impl ValueRef<'_> {
             ValueRef::File(file) => *file = Some(base.join(text?)),
             ValueRef::OptionalPrincipal(id) => *id = Some(text?.to_owned()),
             ValueRef::OptionalHost(host) => *host = Some(text?.parse()?),
+            ValueRef::Hosts(hosts) => *hosts = parse_all(raw)?,
             ValueRef::Url(url) => *url = Some(parse_url(text?)?),
             ValueRef::Switch(switch) => *switch = parse_choice(text?, SWITCH)?,
             ValueRef::Log(log) => *log = text?.parse()?,
@@ -250,6 +252,7 @@ impl ValueRef<'_> {
             ValueRef::File(file) => text(&file.as_ref()?.display()),
             ValueRef::OptionalPrincipal(id) => text(id.as_ref()?),
             ValueRef::OptionalHost(host) => text(host.as_ref()?),
+            ValueRef::Hosts(hosts) => (!hosts.is_empty()).then(|| write_list(hosts)),
             ValueRef::Url(url) => text(url.as_ref()?),
             ValueRef::Switch(switch) => Some(switch.to_string()),
             ValueRef::Log(log) => text(log),

@@ -37,7 +37,7 @@ fn inserted_animal_has_the_fields_of_client_and_server() {
     assert_eq!(reply.field("size"), Value::Null);
     assert_eq!(
         reply.field("selfLink"),
-        format!("http://farm.example{}", farm::animal(&id))
+        format!("http://farm.localhost{}", farm::animal(&id))
     );
     assert_eq!(reply.field("createdTime"), reply.field("updatedTime"));
     assert_eq!(reply.header("etag"), reply.field("etag").as_str());

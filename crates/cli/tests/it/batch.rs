@@ -263,8 +263,8 @@ fn hundred_calls_are_a_batch() {
 fn batch_may_come_in_gzip_and_in_bare_line_feeds() {
     let body = format!(
         "--b\nContent-Type: application/http\nMIME-Version: 1.0\nContent-ID: <x + 0>\n\n\
-         GET http://farm.example{ANIMALS}?fields=items HTTP/1.1\nAccept: application/json\n\
-         Host: farm.example\n\n\n--b--\n"
+         GET http://farm.localhost{ANIMALS}?fields=items HTTP/1.1\nAccept: application/json\n\
+         Host: farm.localhost\n\n\n--b--\n"
     );
     let plain = to(PATH, &body);
     let packed = Request::new("POST", PATH)

@@ -10,7 +10,7 @@ use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{Reply, Request, exchange};
 use windlass_testkit::session::{CHUNK_GRANULARITY, Session, target_in};
 
-use crate::authentication::TOKEN;
+use crate::authentication::{TOKEN, bearing, guarded};
 use crate::server::{farm as plain_farm, own, scratch};
 
 const APP: &str = "https://app.example";
@@ -249,9 +249,10 @@ fn preflight_of_a_forbidden_origin_is_refused_with_a_reason() {
 }
 
 #[test]
-fn request_of_a_forbidden_origin_is_answered_without_the_headers() {
+fn request_of_a_forbidden_origin_is_refused_without_the_headers() {
     for origin in FORBIDDEN {
-        let reply = send(&from(&Request::new("GET", ANIMALS), origin)).expect(200);
+        let reply = send(&from(&Request::new("GET", ANIMALS), origin));
+        assert_error(&reply, 403, "forbidden", Some("Origin"));
         assert_hidden(&reply);
     }
     // Caches must not give this reply to a page.
@@ -360,10 +361,10 @@ fn api_with_origins_of_its_own_follows_them_alone() {
             reply.header("access-control-allow-credentials"),
             Some("true")
         );
-        assert_hidden(&send(&from(&Request::new("GET", target), APP)).expect(200));
+        assert_hidden(&send(&from(&Request::new("GET", target), APP)).expect(403));
     }
     let mail = "/gmail/v1/users/me/messages";
-    assert_hidden(&send(&from(&Request::new("GET", mail), APP)).expect(200));
+    assert_hidden(&send(&from(&Request::new("GET", mail), APP)).expect(403));
     assert_error(
         &send(&preflight(mail, APP, "GET")),
         403,
@@ -397,11 +398,10 @@ fn page_reads_in_a_batch_only_what_it_may_call() {
     assert_eq!(statuses(&read), ["200", "403"]);
     assert!(!read.text().contains("access-control-"), "{}", read.text());
     // No page reads these.
-    for unread in [batch.clone(), from(&batch, OTHER)] {
-        let reply = send(&unread).expect(200);
-        assert_hidden(&reply);
-        assert_eq!(statuses(&reply), ["200", "200"]);
-    }
+    let reply = send(&batch).expect(200);
+    assert_hidden(&reply);
+    assert_eq!(statuses(&reply), ["200", "200"]);
+    assert_hidden(&send(&from(&batch, OTHER)).expect(403));
 }
 
 #[test]
@@ -447,18 +447,98 @@ fn session_is_bound_across_a_restart() {
 
 #[test]
 fn session_is_continued_by_every_origin_unless_it_is_bound() {
-    let started = exchange(plain_farm(), &from(&farm::start(&farm::named("free")), APP));
-    let session = Session::of_reply(plain_farm(), &started.expect(200));
+    let server = guarded();
+    let start = bearing(&farm::start(&farm::named("free")), TOKEN);
+    let started = exchange(server.address(), &from(&start, APP));
+    let session = Session::of_reply(server.address(), &started.expect(200));
     let query = session.ranged("bytes */*").body("");
     session.exchange(&from(&query, OTHER)).expect(308);
 }
 
+/// What pages of other origins can have a browser send without asking first, and a method that it asks for.
+fn foreign() -> Vec<Request> {
+    let text = |target: &str| Request::new("POST", target).header("Content-Type", "text/plain");
+    let session = farm::begin(plain_farm(), "foreign");
+    vec![
+        text(ANIMALS).body(farm::named("by a page")),
+        text(&format!("{UPLOADS}?uploadType=media")).body("moo"),
+        text(&format!("{UPLOADS}?uploadType=resumable")).body(farm::named("by a page")),
+        text(session.target())
+            .header("X-HTTP-Method-Override", "DELETE")
+            .body(""),
+        text("/batch/farm/v1").body(""),
+        Request::new("GET", ANIMALS),
+        Request::new("GET", "/discovery/v1/apis"),
+        Request::new("GET", "/"),
+        Request::new("DELETE", session.target()).body(""),
+    ]
+}
+
+#[test]
+fn where_no_credentials_are_asked_for_pages_of_other_origins_neither_write_nor_read() {
+    for request in foreign() {
+        for origin in FORBIDDEN
+            .into_iter()
+            .chain(["http://farm.localhost:1", "http://localhost"])
+        {
+            let reply = exchange(plain_farm(), &from(&request, origin));
+            assert_error(&reply, 403, "forbidden", Some("Origin"));
+            assert_eq!(own_headers(&reply), [""; 0]);
+        }
+    }
+    // Browsers of all ages tell one or the other.
+    let list = Request::new("GET", ANIMALS);
+    let posted = Request::new("POST", ANIMALS).header("Content-Type", "text/plain");
+    let posted = posted
+        .header("Sec-Fetch-Site", "cross-site")
+        .body(farm::named("by a page"));
+    assert_error(
+        &exchange(plain_farm(), &posted),
+        403,
+        "forbidden",
+        Some("Origin"),
+    );
+    let found = exchange(plain_farm(), &list).expect(200);
+    assert!(!found.text().contains("by a page"), "{}", found.text());
+    // What a page embeds it cannot read, and probes tell nothing.
+    let embedded = list.clone().header("Sec-Fetch-Site", "cross-site");
+    exchange(plain_farm(), &embedded).expect(200);
+    exchange(plain_farm(), &from(&Request::new("GET", "/healthz"), APP)).expect(200);
+}
+
+#[test]
+fn pages_of_the_servers_own_origin_need_no_permission() {
+    for origin in ["http://farm.localhost", "https://farm.localhost"] {
+        exchange(plain_farm(), &from(&Request::new("GET", ANIMALS), origin)).expect(200);
+    }
+    let own = format!("http://{}", plain_farm());
+    let request = farm::start(&farm::named("by the own page")).header("Host", plain_farm());
+    exchange(plain_farm(), &from(&request, &own)).expect(200);
+}
+
+#[test]
+fn with_credentials_an_origin_is_what_the_session_is_for() {
+    let server = guarded();
+    for request in [
+        farm::start(&farm::named("for a page")),
+        Request::new("GET", ANIMALS),
+    ] {
+        exchange(server.address(), &from(&bearing(&request, TOKEN), OTHER)).expect(200);
+        exchange(server.address(), &from(&request, OTHER)).expect(401);
+    }
+}
+
 #[test]
 fn without_a_policy_nothing_is_said_to_browsers() {
-    let list = exchange(plain_farm(), &from(&Request::new("GET", ANIMALS), APP)).expect(200);
+    let server = guarded();
+    let list = bearing(&Request::new("GET", ANIMALS), TOKEN);
+    let list = exchange(server.address(), &from(&list, APP)).expect(200);
     assert!(own_headers(&list).is_empty());
     assert_eq!(list.header("vary"), None);
-    let reply = exchange(plain_farm(), &preflight(ANIMALS, APP, "GET"));
+    let reply = exchange(
+        server.address(),
+        &bearing(&preflight(ANIMALS, APP, "GET"), TOKEN),
+    );
     assert_error(&reply, 405, "methodNotAllowed", None);
 }
 

@@ -45,7 +45,7 @@ pub(crate) const LINK_SECRET: &str =
 /// `windlass sign` makes others in tests of what links are good for.
 pub(crate) fn link(verb: &str, path: &str, expires: u64) -> String {
     let claims = json!({
-        "id": "an-id", "method": verb, "host": "farm.example", "path": path, "expires": expires,
+        "id": "an-id", "method": verb, "host": "farm.localhost", "path": path, "expires": expires,
     });
     let signed = format!("1.k.{}", URL_SAFE_NO_PAD.encode(claims.to_string()));
     let key = hmac::Key::new(hmac::HMAC_SHA256, &b"old ".repeat(8));

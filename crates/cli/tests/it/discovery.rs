@@ -15,7 +15,7 @@ fn document() -> Reply {
 
 #[test]
 fn the_document_says_where_it_was_reached() {
-    for host in ["farm.example", "barn.example:8080"] {
+    for host in ["farm.localhost", "barn.localhost:8080"] {
         let reply =
             exchange(farm(), &Request::new("GET", DOCUMENT).header("Host", host)).expect(200);
         assert_eq!(
@@ -62,7 +62,7 @@ fn openapi_document_is_served_as_the_command_prints_it() {
     assert_eq!(content_type, Some("application/json; charset=UTF-8"));
     let printed = Command::new(program())
         .args(["api", "show", "farm", "--openapi"])
-        .args(["--root-url", "http://farm.example"])
+        .args(["--root-url", "http://farm.localhost"])
         .output()
         .expect("it runs");
     let printed: Value = serde_json::from_slice(&printed.stdout).expect("it is JSON");
@@ -79,7 +79,7 @@ fn every_api_is_in_the_directory() {
         .flatten()
         .find(|item| item["id"] == "pond:v2");
     let url = pond.expect("the pond is in the directory")["discoveryRestUrl"].clone();
-    assert_eq!(url, "http://farm.example/discovery/v1/apis/pond/v2/rest");
+    assert_eq!(url, "http://farm.localhost/discovery/v1/apis/pond/v2/rest");
 }
 
 #[test]

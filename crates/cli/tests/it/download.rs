@@ -360,14 +360,14 @@ fn document_is_opened_on_the_host_of_downloads() {
         let request = Request::new("GET", &target).header("Host", host);
         exchange(server.address(), &request.header("Sec-Fetch-Mode", mode))
     };
-    let sent = get("farm.example:8080", "navigate").expect(307);
+    let sent = get("farm.localhost:8080", "navigate").expect(307);
     let location = format!("http://{DOCUMENTS}:8080{target}");
     assert_eq!(sent.header("location"), Some(location.as_str()));
     assert_eq!(sent.header("vary"), Some("Sec-Fetch-Mode"));
     let document = get(DOCUMENTS, "navigate").expect(200);
     assert_eq!((document.body.len(), document.header("vary")), (100, None));
     for mode in ["no-cors", "cors", "same-origin"] {
-        let media = get("farm.example", mode).expect(200);
+        let media = get("farm.localhost", mode).expect(200);
         assert_eq!(media.body.len(), 100, "{mode}");
         assert_eq!(media.header("vary"), Some("Sec-Fetch-Mode"), "{mode}");
     }

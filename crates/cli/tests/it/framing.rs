@@ -227,6 +227,44 @@ fn chunk_extensions_and_trailers_are_passed_over() {
     assert_eq!(exchange(farm(), &request).expect(200).field("size"), "3");
 }
 
+/// Sends all at once, and returns the statuses of the replies until the connection ends.
+fn statuses(sent: &str) -> Vec<u16> {
+    let mut peer = RawPeer::connect(farm());
+    peer.send(sent);
+    let mut statuses = Vec::new();
+    while let Ok(reply) = peer.try_reply() {
+        statuses.push(reply.status);
+    }
+    statuses
+}
+
+#[test]
+fn what_follows_connect_is_for_a_tunnel_and_no_request() {
+    let next = "DELETE /farm/v1/animals/1 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for length in ["", "Content-Length: 0\r\n"] {
+        let connect = format!("CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n{length}\r\n");
+        assert_eq!(statuses(&format!("{connect}{next}")).len(), 1, "{length}");
+    }
+}
+
+#[test]
+fn connection_ends_after_trailers_which_may_be_the_head_of_a_request() {
+    let chunked = "POST /farm/v1/animals HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                   Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n";
+    let next = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert_eq!(statuses(&format!("{chunked}\r\n{next}")), [200, 200]);
+    for end in ["X-Y: z\r\n\r\n", "\n"] {
+        assert_eq!(
+            statuses(&format!("{chunked}{end}{next}{next}")),
+            [200],
+            "{end:?}"
+        );
+    }
+    let packed = chunked.replace("\r\n2\r\n{}", "Content-Encoding: gzip\r\n\r\n");
+    let packed = packed.replace("gzip\r\n\r\n\r\n", "gzip\r\n\r\n");
+    assert_eq!(statuses(&format!("{packed}X-Y: z\r\n\r\n{next}")).len(), 1);
+}
+
 #[test]
 fn more_bytes_than_the_length_says_are_not_taken_for_media() {
     let session = farm::begin(farm(), "surplus");

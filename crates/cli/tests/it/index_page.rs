@@ -26,7 +26,7 @@ fn page_lists_the_apis_their_upload_urls_and_a_command_line_for_each() {
     let reply = exchange(farm(), &page("application/json")).expect(200);
     let json = "application/json; charset=UTF-8";
     assert_eq!(reply.header("content-type"), Some(json));
-    let root = "http://farm.example";
+    let root = "http://farm.localhost";
     let url = format!("{root}/upload/farm/v1/animals");
     assert_eq!(
         reply.json()["apis"][0],
@@ -58,12 +58,12 @@ fn browsers_get_html_without_scripts_and_others_text() {
         (
             browser,
             "text/html; charset=utf-8",
-            "<code>POST http://farm.example/upload/farm/v1/animals</code>",
+            "<code>POST http://farm.localhost/upload/farm/v1/animals</code>",
         ),
         (
             "*/*",
             "text/plain; charset=utf-8",
-            "farm.animals.insert: POST http://farm.example/upload/farm/v1/animals\n",
+            "farm.animals.insert: POST http://farm.localhost/upload/farm/v1/animals\n",
         ),
     ] {
         let reply = exchange(farm(), &page(accept)).expect(200);
@@ -76,7 +76,7 @@ fn browsers_get_html_without_scripts_and_others_text() {
             "{policy}"
         );
         assert!(reply.text().contains(upload), "{}", reply.text());
-        let openapi = "http://farm.example/discovery/v1/apis/farm/v1/openapi.json";
+        let openapi = "http://farm.localhost/discovery/v1/apis/farm/v1/openapi.json";
         assert!(reply.text().contains(openapi), "{}", reply.text());
         assert!(!reply.text().contains("<script"), "{}", reply.text());
         let head =
@@ -103,7 +103,7 @@ fn each_host_shows_the_apis_that_answer_there() {
         "{of_pond}"
     );
     assert!(of_pond.contains("/upload/farm/v1/animals"), "{of_pond}");
-    let elsewhere = uploads(&on("other.example")).concat();
+    let elsewhere = uploads(&on("other.localhost")).concat();
     assert!(!elsewhere.contains("pond"), "{elsewhere}");
 }
 

@@ -1,12 +1,13 @@
 //! Which path and which verb mean what (docs/protocol.md, 2.1, 4.17, 4.24 and 4.27).
 
+use tempfile::TempDir;
 use windlass_testkit::error_object::assert_error;
 use windlass_testkit::farm::{self, ANIMALS, UPLOADS};
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{Request, exchange};
 use windlass_testkit::session::Session;
 
-use crate::server::{farm, own, pond};
+use crate::server::{farm, own, pond, scratch};
 
 #[test]
 fn resumable_upload_paths_are_upload_paths() {
@@ -189,12 +190,12 @@ fn the_target_may_be_in_absolute_form() {
     );
     let start = Request::new(
         "POST",
-        format!("http://barn.example{UPLOADS}?uploadType=resumable"),
+        format!("http://barn.localhost{UPLOADS}?uploadType=resumable"),
     );
     let reply = exchange(farm(), &start.body("")).expect(200);
     let location = reply.header("location").unwrap();
     assert!(
-        location.starts_with("http://barn.example/upload/"),
+        location.starts_with("http://barn.localhost/upload/"),
         "{location}"
     );
     let query = Request::new("PUT", location)
@@ -248,14 +249,65 @@ fn the_public_url_is_where_session_uris_and_links_point() {
 }
 
 #[test]
+fn replies_are_kept_by_no_cache_and_taken_for_their_type_alone() {
+    let missing = Request::new("GET", farm::animal("none"));
+    let elsewhere = Request::new("GET", ANIMALS).header("Host", "evil.example");
+    let page = Request::new("GET", "/").header("Accept", "text/html");
+    let document = Request::new("GET", "/discovery/v1/apis/farm/v1/rest");
+    let list = Request::new("GET", ANIMALS);
+    let made = Request::new("POST", ANIMALS).body(farm::named("plain"));
+    let made = made.header("Content-Type", "application/json");
+    let upload = farm::simple(Media::new(15, 1000));
+    let health = Request::new("GET", "/healthz");
+    for request in [
+        missing, elsewhere, page, document, list, made, upload, health,
+    ] {
+        let reply = exchange(farm(), &request);
+        assert_eq!(
+            reply.header("x-content-type-options"),
+            Some("nosniff"),
+            "{reply:?}"
+        );
+        assert_eq!(reply.header("cache-control"), Some("no-store"), "{reply:?}");
+    }
+}
+
+#[test]
+fn browsers_are_told_to_use_https_under_a_name_that_is_reached_by_it() {
+    let list = |host: &str| Request::new("GET", ANIMALS).header("Host", host);
+    let told = |arguments: &[&str]| {
+        let server = own(arguments);
+        let reply = exchange(server.address(), &list("localhost")).expect(200);
+        reply.header("strict-transport-security").map(str::to_owned)
+    };
+    let year = Some("max-age=31557600".to_owned());
+    assert_eq!(
+        told(&["--public-url", "https://up.example.com/media"]),
+        year
+    );
+    assert_eq!(told(&["--public-url", "http://up.example.com"]), None);
+    assert_eq!(told(&["--public-url", "https://127.0.0.1:8443"]), None);
+    assert_eq!(told(&["--public-url", "https://localhost:8443"]), None);
+    assert_eq!(told(&[]), None);
+    let directory = TempDir::new_in(scratch()).expect("a directory");
+    let config = directory.path().join("windlass.toml");
+    let settings = "hsts = '0s'\npublic_url = 'https://up.example.com'\n";
+    std::fs::write(&config, settings).expect("it is writable");
+    assert_eq!(
+        told(&["--config", config.to_str().expect("it is UTF-8")]),
+        None
+    );
+}
+
+#[test]
 fn a_proxy_that_is_trusted_says_where_session_uris_point_and_no_other_does() {
     let start = farm::start("")
-        .header("X-Forwarded-Host", "up.example.com")
+        .header("X-Forwarded-Host", "up.localhost")
         .header("X-Forwarded-Proto", "https");
     let trusting = own(&["--trust-forwarded"]);
     let table = [
-        (trusting.address(), "https://up.example.com/upload/"),
-        (farm(), "http://farm.example/upload/"),
+        (trusting.address(), "https://up.localhost/upload/"),
+        (farm(), "http://farm.localhost/upload/"),
     ];
     for (address, expected) in table {
         let reply = exchange(address, &start).expect(200);

@@ -46,7 +46,7 @@ fn a_start_is_answered_as_every_client_library_needs_it() {
 fn the_session_uri_is_absolute_and_carries_the_upload_id() {
     let reply = exchange(farm(), &farm::start("")).expect(200);
     let location = reply.header("location").unwrap();
-    let prefix = format!("http://farm.example{TARGET}&upload_id=");
+    let prefix = format!("http://farm.localhost{TARGET}&upload_id=");
     let upload_id = location
         .strip_prefix(&prefix)
         .unwrap_or_else(|| panic!("{location}"));

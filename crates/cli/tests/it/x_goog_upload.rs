@@ -127,7 +127,7 @@ fn start_names_an_absolute_url_and_a_granularity() {
     let reply = exchange(farm(), &start("{}")).expect(200);
     for name in ["x-goog-upload-url", "x-goog-upload-control-url"] {
         let url = reply.header(name).expect("it is there");
-        let prefix = "http://farm.example/upload/farm/v1/animals?";
+        let prefix = "http://farm.localhost/upload/farm/v1/animals?";
         assert!(url.starts_with(prefix), "{url}");
     }
     let granularity = reply.header("x-goog-upload-chunk-granularity");

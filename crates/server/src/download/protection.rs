@@ -15,6 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use windlass_discovery::{MediaRange, MediaType};
 
 use crate::config::Downloads;
+use crate::reply::NOSNIFF;
 
 const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
     HeaderName::from_static("cross-origin-resource-policy");
@@ -24,7 +25,7 @@ const ATTACHMENT: &[u8] = b"attachment";
 
 /// Completes the headers of a reply with media, whose type and own disposition they have.
 pub(super) fn protect(headers: &mut HeaderMap, settings: &Downloads) {
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     headers.insert(
         CONTENT_SECURITY_POLICY,
         HeaderValue::from_static("sandbox; default-src 'none'"),

@@ -66,7 +66,7 @@ async fn calls_may_have_the_prefix_of_a_mounted_server() {
     let server = started(builder(memory()).mounted_at("/media/")).await;
     let calls = [
         format!("GET /media{ANIMALS}"),
-        format!("GET http://app.test/media{ANIMALS}"),
+        format!("GET http://app.localhost/media{ANIMALS}"),
         format!("GET {ANIMALS}"),
         "GET /media/nothing".to_owned(),
     ];

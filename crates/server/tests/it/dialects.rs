@@ -135,7 +135,7 @@ fn world_with(options: impl FnOnce(ServerBuilder) -> ServerBuilder) -> World {
         vault: Arc::new(MemoryVault::new()),
     };
     let mut settings = Settings::default();
-    settings.public_url = Some("http://farm.test".to_owned());
+    settings.public_url = Some("http://farm.localhost".to_owned());
     settings.free_space.soft = 0;
     settings.free_space.hard = 0;
     let server = Server::builder(registry.expect("there is one API"), stores)
@@ -156,7 +156,7 @@ async fn begin(world: &World) -> String {
     let begun = toy(world, "/upload/farm/v1/animals", "begin", Vec::new()).await;
     assert_eq!(begun.status, StatusCode::CREATED, "{begun:?}");
     let session = begun.headers["toy-session"].to_str().expect("it is text");
-    session.replacen("http://farm.test", "", 1)
+    session.replacen("http://farm.localhost", "", 1)
 }
 
 #[test]

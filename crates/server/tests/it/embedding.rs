@@ -66,11 +66,11 @@ pub(crate) async fn started(builder: ServerBuilder) -> Server {
 }
 
 /// Where clients believe the server to be.
-pub(crate) const ORIGIN: &str = "http://app.test";
+pub(crate) const ORIGIN: &str = "http://app.localhost";
 
 /// A request as a client at [`ORIGIN`] sends it.
 fn request(method: &str, uri: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Request<Body> {
-    let headers = [&[("host", "app.test")], headers].concat();
+    let headers = [&[("host", "app.localhost")], headers].concat();
     in_process::request(method, uri, &headers, body)
 }
 
@@ -143,15 +143,16 @@ async fn prefix_of_a_mounted_server_is_in_session_uris_and_documents() {
     let server = started(builder(memory()).mounted_at("/media/")).await;
     let started = ask(server.service(), "POST", SESSIONS, &[], Vec::new()).await;
     let session = started.header("location");
-    let expected = "http://app.test/media/upload/farm/v1/animals?uploadType=resumable&upload_id=";
+    let expected =
+        "http://app.localhost/media/upload/farm/v1/animals?uploadType=resumable&upload_id=";
     assert!(session.starts_with(expected), "{session}");
 
     let uri = "/discovery/v1/apis/farm/v1/rest";
     let document = get(server.service(), uri).await.json();
-    assert_eq!(document["rootUrl"], "http://app.test/media/");
+    assert_eq!(document["rootUrl"], "http://app.localhost/media/");
     let directory = get(server.service(), "/discovery/v1/apis").await.json();
     let link = &directory["items"][0]["discoveryRestUrl"];
-    assert_eq!(*link, format!("http://app.test/media{uri}"));
+    assert_eq!(*link, format!("http://app.localhost/media{uri}"));
 }
 
 #[test]
@@ -471,9 +472,22 @@ impl Service<Request<Body>> for Cors {
 
 const APP: HeaderValue = HeaderValue::from_static("https://app.test");
 
+/// Leaves it to a layer in front which pages may send requests.
+struct LayerDecides;
+
+#[async_trait]
+impl Authorize for LayerDecides {
+    async fn authenticate(
+        &self,
+        request: &AccessRequest<'_>,
+    ) -> Result<Option<Principal>, AccessError> {
+        Ok(request.principal.cloned())
+    }
+}
+
 #[tokio::test]
 async fn cors_layer_answers_preflights_and_marks_every_reply() {
-    let server = started(builder(memory())).await;
+    let server = started(builder(memory()).authorize(Arc::new(LayerDecides))).await;
     let cors = Cors {
         inner: server.service(),
     };

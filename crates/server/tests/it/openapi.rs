@@ -71,7 +71,7 @@ impl Described {
         let mut request = Request::builder()
             .method(verb.to_ascii_uppercase().as_str())
             .uri(format!("{path}?{}", query.join("&")))
-            .header("Host", "album.test")
+            .header("Host", "album.localhost")
             .header("Content-Length", body.len());
         for (name, value) in headers {
             request = request.header(*name, *value);

@@ -305,7 +305,7 @@ impl World {
 }
 
 impl Peer for World {
-    const ORIGIN: &str = "http://farm.test";
+    const ORIGIN: &str = "http://farm.localhost";
 
     async fn try_exchange(&self, request: Request<Body>) -> Reply {
         in_process::try_exchange(self.service().await, request).await

@@ -16,7 +16,7 @@ impl Request {
         Self {
             verb: verb.to_owned(),
             target: target.into(),
-            headers: vec![("Host".to_owned(), "farm.example".to_owned())],
+            headers: vec![("Host".to_owned(), "farm.localhost".to_owned())],
             body: Vec::new(),
         }
     }

@@ -58,6 +58,6 @@ fn a_body_ends_by_its_chunks_or_with_the_connection() {
 fn a_request_has_the_headers_that_it_shows_and_a_host() {
     let request = Request::new("PUT", "/x?y=z").header("X-Y", 1).body("abc");
     let wire =
-        "PUT /x?y=z HTTP/1.1\r\nHost: farm.example\r\nX-Y: 1\r\nContent-Length: 3\r\n\r\nabc";
+        "PUT /x?y=z HTTP/1.1\r\nHost: farm.localhost\r\nX-Y: 1\r\nContent-Length: 3\r\n\r\nabc";
     assert_eq!(String::from_utf8(request.to_bytes()).unwrap(), wire);
 }
