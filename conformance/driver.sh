@@ -60,7 +60,11 @@ unpacked() {
     touch "$place/$package.unpacked"
   done
   export PATH=$place/usr/sbin:$place/usr/bin:$PATH
+  export UNPACKED_LIBRARIES=$place/usr/lib/$(uname -m)-linux-gnu
 }
+
+# The proxies of docs/proxies.md, and the libraries of haproxy that a machine seldom has.
+proxies() { unpacked "$1" nginx caddy haproxy liblua5.3-0 libopentracing-c-wrapper0 libopentracing1; }
 
 # Makes the folder's virtual environment under target/, and runs its script against the binary.
 drive() {

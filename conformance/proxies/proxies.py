@@ -7,8 +7,6 @@ import contextlib
 import http.client
 import os
 import pathlib
-import re
-import shlex
 import socket
 import ssl
 import subprocess
@@ -19,87 +17,14 @@ import time
 import requests
 
 from certificates import Certificates
+from recipes import NAMES, Proxy, arguments, free_port, url_of
 from report import Report, check, media, write
 from server import Server
 
-RECIPES = pathlib.Path(__file__).resolve().parent.parent.parent / "docs/proxies.md"
 UPLOADS = "/upload/farm/v1/animals"
 KIB, MIB = 1024, 1024 * 1024
 LARGE = media(5 * MIB + 321)
 PATIENCE = 30
-
-
-def recipe(language):
-    text = RECIPES.read_text(encoding="utf-8")
-    return re.search(rf"```{language}\n(.*?)```", text, re.DOTALL)[1]
-
-
-def arguments(public_url):
-    """Those of `windlass serve` in the document, but for the name and the data, which are of this machine."""
-    command = shlex.split(recipe("sh").replace("https://up.example.com", public_url))
-    at = command.index("--data")
-    assert command[:2] == ["windlass", "serve"], command
-    return command[2:at] + command[at + 2:]
-
-
-def free_port():
-    with contextlib.closing(socket.socket()) as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
-def url_of(port):
-    return f"https://localhost:{port}"
-
-
-class Proxy:
-    """A proxy with the configuration of its recipe: only ports, files and names are of this machine."""
-
-    def __init__(self, name, port, server, certificates, folder):
-        self.port, self.url, self.folder = port, url_of(port), folder
-        chain, key = certificates.options[1], certificates.options[3]
-        text = recipe({"nginx": "nginx", "caddy": "caddyfile"}[name])
-        text = text.replace("/etc/ssl/up.example.com.pem", chain).replace("/etc/ssl/up.example.com.key", key)
-        text = text.replace("127.0.0.1:8080", f"127.0.0.1:{server.port}")
-        if name == "nginx":
-            places = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-            text = text.replace("listen 443 ssl", f"listen 127.0.0.1:{self.port} ssl").replace("http {", f"http {{ {places}", 1)
-            text = text.replace("/var/log/nginx", folder)
-            text = text.replace("up.example.com", "localhost")
-            head = f"daemon off; pid {folder}/pid; error_log {folder}/error.log;" + (" user root;" if os.geteuid() == 0 else "")
-            text = f"{head}\n{text}"
-            command = ["nginx", "-p", folder, "-e", f"{folder}/error.log", "-c", f"{folder}/configuration"]
-        else:
-            options = ("admin off", "auto_https disable_redirects", "skip_install_trust", "default_bind 127.0.0.1")
-            text = "{\n\t" + "\n\t".join(options) + "\n}\n" + text.replace("up.example.com", f"localhost:{self.port}")
-            command = ["caddy", "run", "--adapter", "caddyfile", "--config", f"{folder}/configuration"]
-        pathlib.Path(folder, "configuration").write_text(text, encoding="utf-8")
-        self.log = open(os.path.join(folder, "log"), "wb")
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env={**os.environ, "HOME": folder})
-        try:
-            self.until_it_listens()
-        except RuntimeError:
-            self.stop()
-            raise
-
-    def until_it_listens(self):
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline and self.process.poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-                return
-            time.sleep(0.05)
-        raise RuntimeError(f"it does not listen: {pathlib.Path(self.log.name).read_text(encoding='utf-8')}")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.stop()
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(timeout=PATIENCE)
-        self.log.close()
 
 
 def head_of(replies):
@@ -263,6 +188,7 @@ CASES = ("simple", "chunked", "multipart", "resumable", "interrupted", "together
 LEFT_OUT = {
     ("caddy", "refused"): "it may close the connection before the reply is read; docs/proxies.md says so",
     ("caddy", "logged"): "it writes no access log",
+    ("haproxy", "logged"): "it writes no access log",
 }
 OF_FORWARDED = ("session", "forged", "addresses")
 
@@ -281,7 +207,7 @@ def main():
     Server.log = subprocess.DEVNULL
     with tempfile.TemporaryDirectory() as folder:
         certificates = Certificates(folder)
-        for name in ("nginx", "caddy"):
+        for name in NAMES:
             with behind(name, binary, certificates, arguments, limits_connections_per_address="1") as client:
                 for case in CASES:
                     if (reason := LEFT_OUT.get((name, case))) is not None:

@@ -1,0 +1,103 @@
+"""The recipes of docs/proxies.md: a proxy with its configuration as the document has it, before a server with its command there."""
+
+import contextlib
+import os
+import pathlib
+import re
+import shlex
+import socket
+import subprocess
+import time
+
+RECIPES = pathlib.Path(__file__).resolve().parent.parent / "docs/proxies.md"
+NAMES = "nginx", "haproxy", "caddy"
+# Of the document's blocks.
+LANGUAGES = {"nginx": "nginx", "haproxy": "haproxy", "caddy": "caddyfile"}
+PATIENCE = 30
+
+
+def recipe(language):
+    text = RECIPES.read_text(encoding="utf-8")
+    return re.search(rf"```{language}\n(.*?)```", text, re.DOTALL)[1]
+
+
+def arguments(public_url):
+    """Those of `windlass serve` in the document, but for the name and the data, which are of this machine."""
+    command = shlex.split(recipe("sh").replace("https://up.example.com", public_url))
+    at = command.index("--data")
+    assert command[:2] == ["windlass", "serve"], command
+    return command[2:at] + command[at + 2:]
+
+
+def free_port():
+    with contextlib.closing(socket.socket()) as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def url_of(port):
+    return f"https://localhost:{port}"
+
+
+class Proxy:
+    """A proxy with the configuration of its recipe: only ports, files and names are of this machine."""
+
+    def __init__(self, name, port, server, certificates, folder):
+        self.port, self.url, self.folder = port, url_of(port), folder
+        text = recipe(LANGUAGES[name]).replace("127.0.0.1:8080", f"127.0.0.1:{server.port}")
+        text, command = getattr(self, name)(text, certificates)
+        pathlib.Path(folder, "configuration").write_text(text, encoding="utf-8")
+        self.log = open(os.path.join(folder, "log"), "wb")
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=self.environment())
+        try:
+            self.until_it_listens()
+        except RuntimeError:
+            self.stop()
+            raise
+
+    def nginx(self, text, certificates):
+        folder, (_, chain, _, key) = self.folder, certificates.options
+        places = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        text = text.replace("listen 443 ssl", f"listen 127.0.0.1:{self.port} ssl").replace("http {", f"http {{ {places}", 1)
+        text = text.replace("/etc/ssl/up.example.com.pem", chain).replace("/etc/ssl/up.example.com.key", key)
+        text = text.replace("/var/log/nginx", folder)
+        text = text.replace("up.example.com", "localhost")
+        head = f"daemon off; pid {folder}/pid; error_log {folder}/error.log;" + (" user root;" if os.geteuid() == 0 else "")
+        return f"{head}\n{text}", ["nginx", "-p", folder, "-e", f"{folder}/error.log", "-c", f"{folder}/configuration"]
+
+    def haproxy(self, text, certificates):
+        _, chain, _, key = certificates.options
+        both = pathlib.Path(self.folder, "both.pem")
+        both.write_text(pathlib.Path(chain).read_text(encoding="utf-8") + pathlib.Path(key).read_text(encoding="utf-8"), encoding="utf-8")
+        text = text.replace("bind :443", f"bind 127.0.0.1:{self.port}").replace("/etc/ssl/up.example.com.pem", str(both))
+        return text, ["haproxy", "-db", "-f", f"{self.folder}/configuration"]
+
+    def caddy(self, text, certificates):
+        _, chain, _, key = certificates.options
+        text = text.replace("/etc/ssl/up.example.com.pem", chain).replace("/etc/ssl/up.example.com.key", key)
+        options = ("admin off", "auto_https disable_redirects", "skip_install_trust", "default_bind 127.0.0.1")
+        text = "{\n\t" + "\n\t".join(options) + "\n}\n" + text.replace("up.example.com", f"localhost:{self.port}")
+        return text, ["caddy", "run", "--adapter", "caddyfile", "--config", f"{self.folder}/configuration"]
+
+    def environment(self):
+        """With the libraries of the packages that are unpacked, and not installed."""
+        return {**os.environ, "HOME": self.folder, "LD_LIBRARY_PATH": os.environ.get("UNPACKED_LIBRARIES", "")}
+
+    def until_it_listens(self):
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and self.process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"it does not listen: {pathlib.Path(self.log.name).read_text(encoding='utf-8')}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(timeout=PATIENCE)
+        self.log.close()
