@@ -221,7 +221,7 @@ mod tests {
         settings.downloads.host = Some("files.example.com".parse().unwrap());
         let registry = Registry::new([]).unwrap();
         let known = KnownHosts::of(&settings, &registry);
-        let knows = |host: &str| known.knows(&host.parse().unwrap());
+        let answers_for = |host: &str| known.knows(&host.parse().unwrap());
         for host in [
             "up.example.com",
             "media.internal",
@@ -231,7 +231,7 @@ mod tests {
             "192.0.2.1",
             "[2001:db8::1]",
         ] {
-            assert!(knows(host), "{host}");
+            assert!(answers_for(host), "{host}");
         }
         for host in [
             "example.com",
@@ -239,7 +239,7 @@ mod tests {
             "localhost.example",
             "evil.example",
         ] {
-            assert!(!knows(host), "{host}");
+            assert!(!answers_for(host), "{host}");
         }
         settings.hosts.push(AllowedHost::Any);
         let any = KnownHosts::of(&settings, &registry);
