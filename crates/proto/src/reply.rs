@@ -126,6 +126,15 @@ impl ErrorReply {
         }
     }
 
+    /// Returns the reply to a client that occupies as much as it may, and may ask again after this number of
+    /// seconds: 429.
+    pub fn over_quota(retry_after: u32) -> Self {
+        Self {
+            retry_after: Some(retry_after),
+            ..Self::json(StatusCode::TOO_MANY_REQUESTS, "quotaExceeded")
+        }
+    }
+
     /// Names the header that is wrong.
     #[must_use]
     pub fn header(self, name: &'static str) -> Self {

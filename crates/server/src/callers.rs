@@ -59,6 +59,8 @@ pub(crate) enum CallerLimit {
     AddressRate,
     PrincipalRate,
     BodyRate,
+    /// Of sessions or of bytes ([`crate::quotas`]).
+    Quota,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -92,20 +94,22 @@ impl CallerMetrics {
 }
 
 impl CallerLimit {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::Connections,
         Self::AddressRate,
         Self::PrincipalRate,
         Self::BodyRate,
+        Self::Quota,
     ];
 
-    /// The name of its key in the configuration.
+    /// The name of its key in the configuration; a quota has two.
     fn name(self) -> &'static str {
         match self {
             Self::Connections => "connections_per_address",
             Self::AddressRate => "requests_per_address",
             Self::PrincipalRate => "requests_per_principal",
             Self::BodyRate => "min_rate",
+            Self::Quota => "quota",
         }
     }
 }

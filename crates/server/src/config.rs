@@ -120,6 +120,11 @@ pub struct Limits {
     pub requests_per_address: usize,
     /// Maximum number of requests per second of one principal; twice as many at once. Default: 0, no limit.
     pub requests_per_principal: usize,
+    /// Maximum number of open sessions of one principal. Default: 100,000; 0 is no limit.
+    pub sessions_per_principal: usize,
+    /// Maximum number of bytes of one principal: of its resources, with their media, and of its open sessions,
+    /// with their declared length. Each is rounded up to 1 KiB. Default: 0, no limit.
+    pub bytes_per_principal: u64,
     /// Minimum number of bytes per second of a request's body, over a minute in which the server waits for it.
     /// 0 is no limit. Default: 512, less than the slowest mobile line.
     pub min_rate: u64,
@@ -293,6 +298,8 @@ impl Default for Limits {
             connections_per_address: 1024,
             requests_per_address: 0,
             requests_per_principal: 0,
+            sessions_per_principal: 100_000,
+            bytes_per_principal: 0,
             min_rate: 512,
             requests: 16_384,
             uploads: 8192,

@@ -21,8 +21,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::timeout;
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, Ledger, LedgerError, MediaId, NewSession, OffsetCommit, Resource,
-    Session, SessionId, Space, Timestamp, Vault, VaultError,
+    ChangeSet, EndSession, Epoch, Ledger, LedgerError, MediaId, NewSession, OffsetCommit, Quota,
+    Resource, Session, SessionId, Space, Timestamp, Usage, Vault, VaultError,
 };
 
 use crate::config::FreeSpace;
@@ -448,9 +448,13 @@ impl Ledger for CheckedLedger {
         self.inner.opening()
     }
 
-    async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
+    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<(), LedgerError> {
         let _reservation = self.reserve(Purpose::Start, 1, session.context.len())?;
-        self.inner.start(session).await
+        self.inner.start_within(session, quota).await
+    }
+
+    async fn usage(&self, owner: &str) -> Result<Usage, LedgerError> {
+        self.inner.usage(owner).await
     }
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
@@ -463,15 +467,18 @@ impl Ledger for CheckedLedger {
 
     /// Never refused: it commits media that has been written, and the requests that write it are
     /// admitted elsewhere.
-    async fn commit_offset(
+    async fn commit_offset_within(
         &self,
         id: SessionId,
         epoch: Epoch,
         advance: OffsetCommit,
+        quota: Quota,
     ) -> Result<(), LedgerError> {
         let payload = advance.small_media.as_ref().map_or(0, Bytes::len);
         let _reservation = self.reserve(Purpose::Always, 1, payload)?;
-        self.inner.commit_offset(id, epoch, advance).await
+        self.inner
+            .commit_offset_within(id, epoch, advance, quota)
+            .await
     }
 
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
@@ -479,9 +486,14 @@ impl Ledger for CheckedLedger {
         self.inner.end(id, epoch, end).await
     }
 
-    async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError> {
+    async fn apply_within(
+        &self,
+        changes: ChangeSet,
+        owner: Option<&str>,
+        quota: Quota,
+    ) -> Result<(), LedgerError> {
         let _reservation = self.reserve(purpose_of(&changes), changes.rows(), changes.payload())?;
-        self.inner.apply(changes).await
+        self.inner.apply_within(changes, owner, quota).await
     }
 
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {

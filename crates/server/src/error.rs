@@ -218,8 +218,8 @@ pub(crate) enum Error {
     /// The ledger has lost the media of a session or a resource.
     #[error("media {0} is lost; upload it again")]
     MediaLost(MediaId),
-    /// The ledger failed.
-    #[error("the server cannot read or store data now; try again")]
+    /// The ledger failed, or refused a change.
+    #[error("{}", ledger_problem(.0))]
     Ledger(#[from] LedgerError),
     /// The vault failed.
     #[error("the server cannot read or store media now; try again")]
@@ -285,6 +285,11 @@ impl Error {
         Self::Access(refusal.clone())
     }
 
+    /// Whether the principal has reached its quota.
+    pub(crate) fn is_over_quota(&self) -> bool {
+        matches!(self, Self::Ledger(LedgerError::OverQuota))
+    }
+
     /// Whether the body of the request came too slowly.
     pub(crate) fn is_too_slow(&self) -> bool {
         matches!(
@@ -302,6 +307,16 @@ impl Error {
                     BodyError::Stalled(_) | BodyError::Slow { .. } | BodyError::Broken
                 )
         )
+    }
+}
+
+fn ledger_problem(error: &LedgerError) -> &'static str {
+    match error {
+        LedgerError::OverQuota => {
+            "the principal has reached its limit of open uploads or of stored bytes; finish or cancel uploads, \
+             or delete resources"
+        }
+        _ => "the server cannot read or store data now; try again",
     }
 }
 
@@ -508,6 +523,7 @@ fn ledger(error: &LedgerError) -> ErrorReply {
     match error {
         LedgerError::Fenced => ErrorReply::unavailable(1),
         LedgerError::Conflict => ErrorReply::json(StatusCode::CONFLICT, "conflict"),
+        LedgerError::OverQuota => ErrorReply::over_quota(60),
         LedgerError::NoSpace => ErrorReply::unavailable(30),
         LedgerError::Busy | LedgerError::Fault(_) => ErrorReply::unavailable(5),
         LedgerError::Unreadable => {

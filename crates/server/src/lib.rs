@@ -131,6 +131,7 @@ pub mod outbound;
 mod outbox;
 mod partial_response;
 mod precondition;
+mod quotas;
 mod registry;
 mod reply;
 mod resources;

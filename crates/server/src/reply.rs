@@ -111,7 +111,10 @@ pub(crate) fn of_dialect(head: ReplyHead, body: ReplyBody) -> Reply {
     let mut reply = Response::new(body);
     *reply.status_mut() = head.status;
     *reply.headers_mut() = head.headers;
-    keep_private(reply.headers_mut());
+    // The other ones have no body.
+    if reply.headers().get(CONTENT_TYPE) == Some(&JSON) {
+        keep_private(reply.headers_mut());
+    }
     if let Some(phrase) = head.reason_phrase {
         reply
             .extensions_mut()

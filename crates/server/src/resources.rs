@@ -242,7 +242,9 @@ async fn run(
             resources: resources.clone(),
             ..ChangeSet::default()
         };
-        match server.stores.ledger.apply(changes).await {
+        let (owner, quota) = (head.principal.map(Principal::id), server.quotas.of_bytes());
+        let ledger = &server.stores.ledger;
+        match ledger.apply_within(changes, owner, quota).await {
             Ok(()) => {
                 write_deletion(server, &head, &resources);
                 server.outbox.wake(&resources);

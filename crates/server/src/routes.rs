@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::header::{CONTENT_LENGTH, ORIGIN};
 use http::request::Parts;
-use http::{HeaderValue, Method as HttpMethod, StatusCode};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use percent_encoding::percent_decode_str;
 use windlass_discovery::{Access as ApiAccess, Found, Method, Target};
 use windlass_proto::command::{
@@ -479,6 +479,13 @@ impl Routed<'_> {
             headers: &self.head.headers,
             principal: self.principal,
         };
+        let server = self.server;
+        let (sessions, declared) = upload.occupies(&self.head.headers);
+        let admitted =
+            server
+                .quotas
+                .admit(&*server.stores.ledger, self.principal, sessions, declared);
+        admitted.await?;
         let reply = match upload {
             Upload::Simple(upload) => {
                 Box::pin(single_request::simple(
@@ -572,6 +579,19 @@ enum Upload {
     Simple(SimpleHead),
     Multipart(MultipartHead),
     Start(StartHead),
+}
+
+impl Upload {
+    /// Returns the number of sessions that it makes, and the length that it declares.
+    fn occupies(&self, headers: &HeaderMap) -> (u64, Option<u64>) {
+        match self {
+            Self::Simple(_) | Self::Multipart(_) => {
+                let length = headers.get(CONTENT_LENGTH);
+                (0, length.and_then(|it| it.to_str().ok()?.parse().ok()))
+            }
+            Self::Start(start) => (1, start.declared_total()),
+        }
+    }
 }
 
 /// A request that is routed to a session.

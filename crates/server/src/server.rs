@@ -26,6 +26,7 @@ use crate::known_hosts::KnownHosts;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::ServerMetrics;
 use crate::outbox::{Outbox, TopicCounts};
+use crate::quotas::Quotas;
 use crate::registry::Registry;
 use crate::service::UploadService;
 use crate::uploads::ServerState;
@@ -185,6 +186,7 @@ impl ServerBuilder {
             audit,
             clock: self.clock,
             request_ids: RequestIds::new(),
+            quotas: Quotas::of(&settings.limits),
             rates: RateLimits::new(&settings.limits, metrics.callers.clone()),
             address_connections: AddressConnections::of(&settings, &metrics.callers),
             known_hosts: KnownHosts::of(&settings, &registry),

@@ -213,6 +213,9 @@ where
         if result.as_ref().is_err_and(Error::is_too_slow) {
             server.metrics.callers.count(CallerLimit::BodyRate);
         }
+        if result.as_ref().is_err_and(Error::is_over_quota) {
+            server.metrics.callers.count(CallerLimit::Quota);
+        }
         let about = About {
             id,
             principal,

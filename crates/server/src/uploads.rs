@@ -87,6 +87,7 @@ use crate::locks::{KeyedGuard, KeyedMutex};
 use crate::metrics::Recorder;
 use crate::namespace::{Namespace, separate_owner};
 use crate::outbox::Outbox;
+use crate::quotas::Quotas;
 use crate::registry::{Registry, ServedApi};
 
 use sessions::Sessions;
@@ -125,6 +126,8 @@ pub(crate) struct ServerState {
     /// The connections of each address; `None` where they are not limited.
     pub(crate) address_connections: Option<Arc<AddressConnections>>,
     pub(crate) rates: RateLimits,
+    /// What one principal may occupy in the stores.
+    pub(crate) quotas: Quotas,
     /// Fail-stop, drain, and work that outlives its request.
     pub(crate) lifecycle: Arc<Lifecycle>,
     /// Counts what the server does.

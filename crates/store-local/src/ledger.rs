@@ -74,6 +74,7 @@ mod rows;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod wal;
 mod writer;
 
@@ -89,7 +90,7 @@ use rusqlite::{Connection, params};
 use tokio::sync::Semaphore;
 use windlass_store::{
     ChangeSet, EndSession, Epoch, Failpoint, Ledger, LedgerError, MediaId, NewSession,
-    OffsetCommit, Resource, Session, SessionId, Space, Timestamp,
+    OffsetCommit, Quota, Resource, Session, SessionId, Space, Timestamp, Usage,
 };
 
 use crate::directory::{DirectoryLock, Identity, StoreShared};
@@ -275,8 +276,14 @@ impl Ledger for LocalLedger {
         Some(self.opening)
     }
 
-    async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
-        self.change(Change::Start(session)).await
+    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<(), LedgerError> {
+        self.change(Change::Start(session, quota)).await
+    }
+
+    async fn usage(&self, owner: &str) -> Result<Usage, LedgerError> {
+        let owner = owner.to_owned();
+        let query = move |connection: &Connection| usage::of_owner(connection, &owner);
+        self.readers.read(query).await
     }
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
@@ -298,22 +305,39 @@ impl Ledger for LocalLedger {
         self.writer.lease(id).await
     }
 
-    async fn commit_offset(
+    async fn commit_offset_within(
         &self,
         id: SessionId,
         epoch: Epoch,
         commit: OffsetCommit,
+        quota: Quota,
     ) -> Result<(), LedgerError> {
-        self.change(Change::OffsetCommit { id, epoch, commit })
-            .await
+        let change = Change::OffsetCommit {
+            id,
+            epoch,
+            commit,
+            quota,
+        };
+        self.change(change).await
     }
 
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
         self.change(Change::End { id, epoch, end }).await
     }
 
-    async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError> {
-        self.change(Change::Apply(changes)).await
+    async fn apply_within(
+        &self,
+        changes: ChangeSet,
+        owner: Option<&str>,
+        quota: Quota,
+    ) -> Result<(), LedgerError> {
+        let owner = owner.filter(|_| !quota.is_unlimited()).map(str::to_owned);
+        self.change(Change::Apply {
+            changes,
+            owner,
+            quota,
+        })
+        .await
     }
 
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {

@@ -32,7 +32,9 @@ use bytes::Bytes;
 
 use crate::Cause;
 use crate::ledger::{ChangeSet, EndSession, Ledger, LedgerError, OffsetCommit};
-use crate::records::{Epoch, Extent, MediaId, NewSession, Resource, Session, SessionId, Timestamp};
+use crate::records::{
+    Epoch, Extent, MediaId, NewSession, Quota, Resource, Session, SessionId, Timestamp, Usage,
+};
 use crate::vault::{Listing, MediaReader, MediaWriter, Part, Space, Vault, VaultError};
 
 pub use paced::{PacedLedger, Stopped};
@@ -229,8 +231,13 @@ impl Ledger for FaultyLedger {
         self.inner.opening()
     }
 
-    async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
-        self.change("start", self.inner.start(session)).await
+    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<(), LedgerError> {
+        self.change("start", self.inner.start_within(session, quota))
+            .await
+    }
+
+    async fn usage(&self, owner: &str) -> Result<Usage, LedgerError> {
+        self.read("usage", self.inner.usage(owner)).await
     }
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
@@ -241,22 +248,32 @@ impl Ledger for FaultyLedger {
         self.read("lease", self.inner.lease(id)).await
     }
 
-    async fn commit_offset(
+    async fn commit_offset_within(
         &self,
         id: SessionId,
         epoch: Epoch,
         commit: OffsetCommit,
+        quota: Quota,
     ) -> Result<(), LedgerError> {
-        self.change("commit_offset", self.inner.commit_offset(id, epoch, commit))
-            .await
+        self.change(
+            "commit_offset",
+            self.inner.commit_offset_within(id, epoch, commit, quota),
+        )
+        .await
     }
 
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
         self.change("end", self.inner.end(id, epoch, end)).await
     }
 
-    async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError> {
-        self.change("apply", self.inner.apply(changes)).await
+    async fn apply_within(
+        &self,
+        changes: ChangeSet,
+        owner: Option<&str>,
+        quota: Quota,
+    ) -> Result<(), LedgerError> {
+        self.change("apply", self.inner.apply_within(changes, owner, quota))
+            .await
     }
 
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {

@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use crate::Cause;
 use crate::records::{
-    Epoch, MediaId, MediaLocation, MediaRef, NewSession, Progress, Resource, Session, SessionId,
-    SessionState, Timestamp,
+    Epoch, MediaId, MediaLocation, MediaRef, NewSession, Progress, Quota, Resource, Session,
+    SessionId, SessionState, Timestamp, Usage,
 };
 use crate::vault::Space;
 
@@ -54,7 +54,18 @@ pub trait Ledger: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`LedgerError::Conflict`] if a session with this id exists.
-    async fn start(&self, session: NewSession) -> Result<(), LedgerError>;
+    async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
+        self.start_within(session, Quota::default()).await
+    }
+
+    /// As [`Ledger::start`], if the session's owner then occupies no more than the quota.
+    ///
+    /// # Errors
+    /// In addition [`LedgerError::OverQuota`].
+    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<(), LedgerError>;
+
+    /// Returns what a principal occupies. An expired session counts until it is deleted.
+    async fn usage(&self, owner: &str) -> Result<Usage, LedgerError>;
 
     /// Returns a session, whatever its state, or `None` if the ledger does not have it.
     ///
@@ -88,6 +99,22 @@ pub trait Ledger: Send + Sync + 'static {
         id: SessionId,
         epoch: Epoch,
         commit: OffsetCommit,
+    ) -> Result<(), LedgerError> {
+        self.commit_offset_within(id, epoch, commit, Quota::default())
+            .await
+    }
+
+    /// As [`Ledger::commit_offset`], if the session's owner then occupies no more bytes than the quota, or no
+    /// more than before. A session grows if it has no declared length.
+    ///
+    /// # Errors
+    /// In addition [`LedgerError::OverQuota`].
+    async fn commit_offset_within(
+        &self,
+        id: SessionId,
+        epoch: Epoch,
+        commit: OffsetCommit,
+        quota: Quota,
     ) -> Result<(), LedgerError>;
 
     /// Ends a session without a resource, under a lease.
@@ -125,7 +152,20 @@ pub trait Ledger: Send + Sync + 'static {
     ///   [`ChangeSet::expect`] is not as expected, or a collection of [`ChangeSet::expect_empty`]
     ///   is not empty; or if a resource would reference media that neither comes with the change
     ///   set nor is referenced by a row, since such media may be deleted already.
-    async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError>;
+    async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError> {
+        self.apply_within(changes, None, Quota::default()).await
+    }
+
+    /// As [`Ledger::apply`], if this owner then occupies no more bytes than the quota, or no more than before.
+    ///
+    /// # Errors
+    /// In addition [`LedgerError::OverQuota`].
+    async fn apply_within(
+        &self,
+        changes: ChangeSet,
+        owner: Option<&str>,
+        quota: Quota,
+    ) -> Result<(), LedgerError>;
 
     /// Returns a resource, or `None` if it does not exist.
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError>;
@@ -419,6 +459,9 @@ pub enum LedgerError {
     /// may have been deleted. Nothing has changed.
     #[error("the session or resource exists already, or was changed by another request")]
     Conflict,
+    /// The owner would occupy more than its quota. Nothing has changed.
+    #[error("the principal would occupy more than its quota")]
+    OverQuota,
     /// The disk is full. Nothing has changed, and the ledger goes on.
     #[error("the disk of the ledger is full")]
     NoSpace,

@@ -22,8 +22,8 @@ use crate::ledger::{
     ResourceChange,
 };
 use crate::records::{
-    Epoch, MediaId, MediaLocation, MediaRef, NewSession, Progress, Resource, Session, SessionId,
-    SessionState, Timestamp,
+    Epoch, MediaId, MediaLocation, MediaRef, NewSession, Progress, Quota, Resource, Session,
+    SessionId, SessionState, Timestamp, Usage, counted,
 };
 use crate::vault::Space;
 
@@ -62,8 +62,12 @@ impl MemoryLedger {
 
 #[async_trait]
 impl Ledger for MemoryLedger {
-    async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
-        self.tables().start(session)
+    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<(), LedgerError> {
+        self.tables().start(session, quota)
+    }
+
+    async fn usage(&self, owner: &str) -> Result<Usage, LedgerError> {
+        Ok(self.tables().usage(owner))
     }
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
@@ -74,21 +78,38 @@ impl Ledger for MemoryLedger {
         Ok(self.tables().lease(id))
     }
 
-    async fn commit_offset(
+    async fn commit_offset_within(
         &self,
         id: SessionId,
         epoch: Epoch,
         commit: OffsetCommit,
+        quota: Quota,
     ) -> Result<(), LedgerError> {
-        self.tables().commit_offset(id, epoch, commit)
+        self.tables().commit_offset(id, epoch, commit, quota)
     }
 
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
         self.tables().end(id, epoch, end)
     }
 
-    async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError> {
-        self.tables().apply(changes)
+    async fn apply_within(
+        &self,
+        changes: ChangeSet,
+        owner: Option<&str>,
+        quota: Quota,
+    ) -> Result<(), LedgerError> {
+        let mut tables = self.tables();
+        let Some(owner) = owner.filter(|_| !quota.is_unlimited()) else {
+            return tables.apply(changes);
+        };
+        // On a copy first: what a change set adds is known when it is made.
+        let (before, mut after) = (tables.usage(owner), tables.clone());
+        after.apply(changes)?;
+        if !quota.admits(before, after.usage(owner)) {
+            return Err(LedgerError::OverQuota);
+        }
+        *tables = after;
+        Ok(())
     }
 
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {
@@ -169,7 +190,7 @@ impl Ledger for MemoryLedger {
 }
 
 /// The rows. Each change checks all conditions before it changes a row.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Tables {
     sessions: BTreeMap<SessionId, Session>,
     resources: BTreeMap<(String, String), Resource>,
@@ -182,12 +203,41 @@ struct Tables {
 }
 
 impl Tables {
-    fn start(&mut self, new: NewSession) -> Result<(), LedgerError> {
+    fn start(&mut self, new: NewSession, quota: Quota) -> Result<(), LedgerError> {
         if self.sessions.contains_key(&new.id) {
             return Err(LedgerError::Conflict);
         }
-        self.sessions.insert(new.id, new.into());
+        let session = Session::from(new);
+        if let Some(owner) = &session.owner {
+            let before = self.usage(owner);
+            let after = Usage {
+                sessions: before.sessions + 1,
+                bytes: before.bytes + bytes_of(&session),
+            };
+            if !quota.admits(before, after) {
+                return Err(LedgerError::OverQuota);
+            }
+        }
+        self.sessions.insert(session.id, session);
         Ok(())
+    }
+
+    fn usage(&self, owner: &str) -> Usage {
+        let is_own = |of: &Option<String>| of.as_deref() == Some(owner);
+        let sessions = self.sessions.values();
+        let sessions = sessions.filter(|session| is_own(&session.owner) && is_open(session.state));
+        let resources = self.resources.values();
+        let resources = resources.filter(|resource| is_own(&resource.owner));
+        let of_resources: u64 = resources
+            .map(|resource| {
+                let media = resource.media.as_ref().map_or(0, |media| media.length);
+                counted(media, resource.body.len())
+            })
+            .sum();
+        Usage {
+            sessions: sessions.clone().count() as u64,
+            bytes: of_resources + sessions.map(bytes_of).sum::<u64>(),
+        }
     }
 
     fn session(&self, id: SessionId) -> Option<Session> {
@@ -227,16 +277,25 @@ impl Tables {
         id: SessionId,
         epoch: Epoch,
         commit: OffsetCommit,
+        quota: Quota,
     ) -> Result<(), LedgerError> {
         let mut session = self.leased(id, epoch)?;
         if session.progress.offset != commit.from || commit.progress.offset < commit.from {
             return Err(LedgerError::Fenced);
         }
-        if let (Some(media), Some(bytes)) = (commit.progress.media, commit.small_media) {
+        let before = session.progress.media;
+        let bytes_before = bytes_of(&session);
+        session.progress = commit.progress;
+        if let Some(owner) = &session.owner {
+            let usage = self.usage(owner);
+            let bytes = usage.bytes - bytes_before + bytes_of(&session);
+            if !quota.admits(usage, Usage { bytes, ..usage }) {
+                return Err(LedgerError::OverQuota);
+            }
+        }
+        if let (Some(media), Some(bytes)) = (session.progress.media, commit.small_media) {
             self.small_media.insert(media.id, bytes);
         }
-        let before = session.progress.media;
-        session.progress = commit.progress;
         session.state = commit.state;
         session.expires = commit.expires.unwrap_or(session.expires);
         self.put_session(session);
@@ -473,6 +532,12 @@ fn finished(session: Session, finish: FinishSession) -> Session {
 
 fn is_open(state: SessionState) -> bool {
     matches!(state, SessionState::Active | SessionState::Finishing)
+}
+
+/// What an open session counts in [`Usage::bytes`].
+fn bytes_of(session: &Session) -> u64 {
+    let Progress { offset, total, .. } = session.progress;
+    counted(offset.max(total.unwrap_or_default()), session.context.len())
 }
 
 fn media_of(resource: &Resource) -> Option<MediaRef> {

@@ -221,6 +221,51 @@ pub struct NewSession {
     pub dialect: String,
 }
 
+/// What a principal occupies in the ledger and the vault.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Number of its open sessions.
+    pub sessions: u64,
+    /// Bytes of its open sessions and of its resources: media, what the server remembers of the start, and
+    /// bodies. An open session counts with its declared length, or with what is committed if that is more.
+    /// Each row is rounded up to 1 KiB, and its media counts as 16 TiB at most.
+    pub bytes: u64,
+}
+
+/// How much a principal may occupy. The default is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// Maximum number of open sessions; `None` for no limit.
+    pub sessions: Option<u64>,
+    /// Maximum number of bytes, as [`Usage::bytes`] counts them; `None` for no limit.
+    pub bytes: Option<u64>,
+}
+
+impl Quota {
+    /// Whether there is no limit.
+    pub fn is_unlimited(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether a principal may go from one usage to another. What does not grow is allowed, also above a limit
+    /// that was lowered.
+    pub fn admits(&self, before: Usage, after: Usage) -> bool {
+        let fits = |limit: Option<u64>, before: u64, after: u64| {
+            after <= before || limit.is_none_or(|limit| after <= limit)
+        };
+        fits(self.sessions, before.sessions, after.sessions)
+            && fits(self.bytes, before.bytes, after.bytes)
+    }
+}
+
+/// The longest media that counts in [`Usage::bytes`].
+const MOST_COUNTED: u64 = 1 << 44;
+
+/// Returns what a row counts in [`Usage::bytes`].
+pub(crate) fn counted(media: u64, rest: usize) -> u64 {
+    (media.min(MOST_COUNTED) + rest as u64).next_multiple_of(1024)
+}
+
 /// A session in the ledger.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Session {

@@ -164,6 +164,12 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("limits.requests_per_principal", |all| {
         ValueRef::Count(&mut all.server.limits.requests_per_principal)
     }),
+    Key::new("limits.sessions_per_principal", |all| {
+        ValueRef::Count(&mut all.server.limits.sessions_per_principal)
+    }),
+    Key::new("limits.bytes_per_principal", |all| {
+        ValueRef::Size(&mut all.server.limits.bytes_per_principal)
+    }),
     Key::new("limits.min_rate", |all| {
         ValueRef::Size(&mut all.server.limits.min_rate)
     }),

@@ -49,6 +49,7 @@ mod photos_library;
 mod preconditions;
 mod public_objects;
 mod query;
+mod quotas;
 mod reload;
 mod restart;
 mod routes;

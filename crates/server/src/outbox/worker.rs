@@ -675,7 +675,10 @@ enum Recorded {
 /// Returns whether an error concerns all events, and not only the one that was tried.
 fn concerns_all(error: &LedgerError) -> bool {
     match error {
-        LedgerError::Fault(_) | LedgerError::Busy | LedgerError::NoSpace => true,
+        LedgerError::Fault(_)
+        | LedgerError::Busy
+        | LedgerError::NoSpace
+        | LedgerError::OverQuota => true,
         LedgerError::Fenced | LedgerError::Conflict | LedgerError::Unreadable => false,
     }
 }

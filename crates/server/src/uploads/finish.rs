@@ -196,7 +196,11 @@ pub(super) async fn try_finish(
     let change_set = change_set(answer, finished, session_ref, &reply);
     // One transaction for the resource, its events, the reply and the end of the session, so
     // that a crash leaves all of them or none.
-    server.stores.ledger.apply(change_set).await?;
+    // The bytes of a session have been counted, and they are acknowledged.
+    let owner = call.principal.filter(|_| session_ref.is_none());
+    let (owner, quota) = (owner.map(Principal::id), server.quotas.of_bytes());
+    let ledger = &server.stores.ledger;
+    ledger.apply_within(change_set, owner, quota).await?;
     if session_ref.is_some() {
         server.metrics.sessions.finished.inc();
     }

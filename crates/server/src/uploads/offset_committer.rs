@@ -212,10 +212,11 @@ impl PendingCommit {
             state,
             expires,
         };
+        let quota = server.quotas.of_bytes();
         server
             .stores
             .ledger
-            .commit_offset(self.id, self.epoch, commit)
+            .commit_offset_within(self.id, self.epoch, commit, quota)
             .await?;
         Ok(committed)
     }

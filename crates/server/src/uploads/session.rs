@@ -63,7 +63,8 @@ pub(crate) async fn start(
         ..session.clone()
     };
     // Committed before the reply: a client that has the `Location` relies on the session.
-    server.stores.ledger.start(row).await?;
+    let quota = server.quotas.of_start();
+    server.stores.ledger.start_within(row, quota).await?;
     server.metrics.sessions.started.inc();
     let principal = start_request.principal.as_ref();
     let (action, about) = (AuditAction::Start, start_request.audited(Some(session.id)));

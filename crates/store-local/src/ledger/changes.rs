@@ -7,28 +7,35 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_store::{
     ChangeSet, EndSession, Epoch, Expected, FinishSession, LedgerError, Media, MediaId,
-    MediaLocation, MediaRef, NewSession, OffsetCommit, Progress, Resource, ResourceChange,
+    MediaLocation, MediaRef, NewSession, OffsetCommit, Progress, Quota, Resource, ResourceChange,
     SessionId, SessionState, Timestamp,
 };
 
 use super::rows::{self, UnwrittenEpochs};
+use super::usage;
 use crate::reserve::Purpose;
 
 /// A queued change: the arguments of a method of [`Ledger`](windlass_store::Ledger), or
 /// [`Change::Shrink`].
 pub(super) enum Change {
-    Start(NewSession),
+    Start(NewSession, Quota),
     OffsetCommit {
         id: SessionId,
         epoch: Epoch,
         commit: OffsetCommit,
+        quota: Quota,
     },
     End {
         id: SessionId,
         epoch: Epoch,
         end: EndSession,
     },
-    Apply(ChangeSet),
+    Apply {
+        changes: ChangeSet,
+        /// Whose usage the quota limits; `None` if there is no limit.
+        owner: Option<String>,
+        quota: Quota,
+    },
     Expire {
         now: Timestamp,
         limit: usize,
@@ -59,6 +66,8 @@ pub(super) enum Refusal {
     /// An id exists already, a resource has another version, a collection is not empty, or media
     /// may have been deleted.
     Conflict,
+    /// A principal would occupy more than its quota.
+    OverQuota,
     /// The disk is full.
     NoSpace,
     /// Another connection, usually of another program, holds the write lock of the database.
@@ -72,6 +81,7 @@ impl From<Refusal> for LedgerError {
         match refusal {
             Refusal::Fenced => Self::Fenced,
             Refusal::Conflict => Self::Conflict,
+            Refusal::OverQuota => Self::OverQuota,
             Refusal::NoSpace => Self::NoSpace,
             Refusal::Busy => Self::Busy,
             Refusal::Unreadable => Self::Unreadable,
@@ -96,12 +106,26 @@ impl Change {
     /// [`Change::Expire`].
     pub(super) fn run(&self, tables: &Tables<'_>) -> Result<Vec<SessionId>, ChangeError> {
         match self {
-            Self::Start(session) => tables.start(session)?,
-            Self::OffsetCommit { id, epoch, commit } => {
-                tables.commit_offset(*id, *epoch, commit)?;
+            Self::Start(session, quota) => {
+                let owner = session.owner.as_deref();
+                tables.within(owner, *quota, || tables.start(session))?;
+            }
+            Self::OffsetCommit {
+                id,
+                epoch,
+                commit,
+                quota,
+            } => {
+                let owner = tables.owner_to_limit(*id, *quota)?;
+                let change = || tables.commit_offset(*id, *epoch, commit);
+                tables.within(owner.as_deref(), *quota, change)?;
             }
             Self::End { id, epoch, end } => tables.end(*id, *epoch, *end)?,
-            Self::Apply(changes) => tables.apply(changes)?,
+            Self::Apply {
+                changes,
+                owner,
+                quota,
+            } => tables.within(owner.as_deref(), *quota, || tables.apply(changes))?,
             Self::Expire { now, limit } => return tables.expire(*now, *limit),
             Self::ForgetGarbage(ids) => tables.forget_garbage(ids)?,
             Self::Shrink => tables.shrink()?,
@@ -130,15 +154,15 @@ impl Change {
             Self::End { .. } | Self::Expire { .. } | Self::ForgetGarbage(_) => {
                 Some(Purpose::MakeSpace)
             }
-            Self::Apply(changes) if changes.makes_space() => Some(Purpose::MakeSpace),
-            Self::Apply(changes) if changes.finish.is_some() => Some(Purpose::Uploads),
+            Self::Apply { changes, .. } if changes.makes_space() => Some(Purpose::MakeSpace),
+            Self::Apply { changes, .. } if changes.finish.is_some() => Some(Purpose::Uploads),
             // It brings no media into the database.
             Self::OffsetCommit { commit, .. } if commit.small_media.is_none() => {
                 Some(Purpose::Uploads)
             }
             // Shrinking takes space in the WAL now, and frees space on the disk only with the next
             // complete checkpoint.
-            Self::Start(_) | Self::OffsetCommit { .. } | Self::Apply(_) | Self::Shrink => None,
+            Self::Start(..) | Self::OffsetCommit { .. } | Self::Apply { .. } | Self::Shrink => None,
             #[cfg(test)]
             Self::Any(change) => change.purpose,
         }
@@ -154,7 +178,7 @@ impl Change {
     pub(super) fn leased_session(&self) -> Option<SessionId> {
         match self {
             Self::OffsetCommit { id, .. } | Self::End { id, .. } => Some(*id),
-            Self::Apply(changes) => changes.finish.as_ref().map(|finish| finish.id),
+            Self::Apply { changes, .. } => changes.finish.as_ref().map(|finish| finish.id),
             _ => None,
         }
     }
@@ -181,6 +205,38 @@ struct LeasedRow {
 }
 
 impl Tables<'_> {
+    /// Makes a change, and refuses it if the owner then occupies more than the quota.
+    fn within(
+        &self,
+        owner: Option<&str>,
+        quota: Quota,
+        change: impl FnOnce() -> ChangeResult,
+    ) -> ChangeResult {
+        let Some(owner) = owner.filter(|_| !quota.is_unlimited()) else {
+            return change();
+        };
+        let before = usage::of_owner(self.connection, owner)?;
+        change()?;
+        let after = usage::of_owner(self.connection, owner)?;
+        if quota.admits(before, after) {
+            Ok(())
+        } else {
+            Err(Refusal::OverQuota.into())
+        }
+    }
+
+    /// Returns the owner of a session, if there is a quota.
+    fn owner_to_limit(&self, id: SessionId, quota: Quota) -> Result<Option<String>, ChangeError> {
+        if quota.is_unlimited() {
+            return Ok(None);
+        }
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT owner FROM sessions WHERE id = ?1")?;
+        let found = statement.query_row([id.as_bytes()], |row| row.get(0));
+        Ok(found.optional()?.flatten())
+    }
+
     pub(super) fn start(&self, new: &NewSession) -> ChangeResult {
         let inserted = self.execute(
             "INSERT INTO sessions

@@ -8,6 +8,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use windlass_store::Cause;
 
+use super::usage;
 use super::wal::{CHECKPOINT_PAGES, PAGE_LEN, is_full_error};
 use crate::directory::Identity;
 use crate::{Durability, OpenError, filesystem};
@@ -16,7 +17,7 @@ use crate::{Durability, OpenError, filesystem};
 const APPLICATION_ID: i32 = 0x576E_646C;
 
 /// Version of the schema below. A database of a newer version is refused.
-pub(crate) const VERSION: i32 = 2;
+pub(crate) const VERSION: i32 = 3;
 
 /// The oldest version that is still read. Opening a store upgrades it to [`VERSION`].
 const OLDEST: i32 = 1;
@@ -48,6 +49,8 @@ const OLDEST: i32 = 1;
 /// * `reply`: final reply of a finished session, as the server encodes it.
 /// * `owner`: principal that has started the session, or that the resource belongs to.
 /// * `dialect`: wire dialect of the session.
+///
+/// [`super::usage`] adds the table of what each owner occupies.
 ///
 /// State 1 is finishing. A finishing session never expires. `sessions_expires` contains it
 /// nevertheless: an index with the condition `state <> 1` would be written when a session becomes
@@ -288,22 +291,27 @@ fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), Sc
     match found {
         (0, 0) if is_empty(&transaction)? => {
             transaction.execute_batch(TABLES)?;
+            transaction.execute_batch(&usage::tables())?;
             transaction.execute("INSERT INTO store VALUES (?1)", [identity.as_bytes()])?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
             transaction.pragma_update(None, "user_version", VERSION)?;
         }
         (APPLICATION_ID, VERSION) => {}
-        (APPLICATION_ID, OLDEST) => {
-            transaction.execute_batch(FROM_VERSION_1)?;
+        (APPLICATION_ID, from @ OLDEST..VERSION) => {
+            if from == OLDEST {
+                transaction.execute_batch(FROM_VERSION_1)?;
+            }
+            transaction.execute_batch(&usage::tables())?;
+            transaction.execute_batch(&usage::count_all())?;
             transaction.pragma_update(None, "user_version", VERSION)?;
         }
         (APPLICATION_ID, found) => return Err(SchemaError::UnsupportedVersion { found }),
         _ => return Err(SchemaError::Foreign),
     }
     transaction.commit()?;
-    if found == (APPLICATION_ID, OLDEST) {
+    if let (APPLICATION_ID, from @ OLDEST..VERSION) = found {
         tracing::info!(
-            from = OLDEST,
+            from,
             to = VERSION,
             "the schema of the ledger was upgraded; earlier releases refuse it from now on"
         );

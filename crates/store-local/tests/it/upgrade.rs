@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
-use windlass_store::{Ledger, READ_LEN, Session, SessionId, SessionState, Vault};
+use windlass_store::{Ledger, READ_LEN, Session, SessionId, SessionState, Usage, Vault};
 use windlass_store_local::backup::backup;
 use windlass_store_local::verify::{VerifyOptions, verify};
 use windlass_store_local::{LocalStore, OpenError, Options};
@@ -70,8 +70,13 @@ fn old() -> (i32, BTreeSet<String>) {
 }
 
 fn new() -> (i32, BTreeSet<String>) {
-    let columns = ["resources.owner", "sessions.dialect", "sessions.owner"];
-    (2, columns.map(str::to_owned).into())
+    let columns = [
+        "resources.owner",
+        "sessions.dialect",
+        "sessions.owner",
+        "usage.owner",
+    ];
+    (3, columns.map(str::to_owned).into())
 }
 
 fn session_ids(dir: &Path) -> Vec<SessionId> {
@@ -241,7 +246,7 @@ async fn upgrade_that_is_interrupted_leaves_either_schema_and_is_made_again() {
         assert_eq!(schema(dir.path()), new(), "at {end}");
     }
     assert!(
-        seen.is_sorted() && seen.contains(&1) && seen.contains(&2),
+        seen.is_sorted() && seen.contains(&1) && seen.contains(&3),
         "{seen:?}"
     );
 }
@@ -262,6 +267,40 @@ fn upgraded_tables_are_those_of_a_new_store() {
     assert_eq!(columns(&schema_1()), columns(&directory::new()));
 }
 
+#[tokio::test]
+async fn usage_is_counted_when_a_store_of_schema_2_is_opened() {
+    let dir = schema_1();
+    let owners = "UPDATE sessions SET owner = 'ann'; UPDATE resources SET owner = 'ann' WHERE rowid < 3;
+        DROP TABLE usage; DROP TRIGGER session_started; DROP TRIGGER session_changed; DROP TRIGGER session_deleted;
+        DROP TRIGGER resource_inserted; DROP TRIGGER resource_changed; DROP TRIGGER resource_deleted;
+        PRAGMA user_version = 2;";
+    let counted = {
+        let store = open(dir.path()).unwrap();
+        let before = store.ledger.usage("ann").await.unwrap();
+        assert_eq!(before, Usage::default());
+        drop(store);
+        let connection = Connection::open(dir.path().join("ledger.sqlite")).unwrap();
+        connection.execute_batch(owners).unwrap();
+        let sql = "SELECT count(*), sum((max(coalesce(total, 0), offset) + length(context) + 1023) / 1024)
+            FROM sessions WHERE state < 2";
+        let of_sessions = connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)));
+        let (sessions, kib): (u32, u32) = of_sessions.unwrap();
+        let sql =
+            "SELECT sum((length + length(body) + 1023) / 1024) FROM resources WHERE owner = 'ann'";
+        let more: u32 = connection.query_row(sql, [], |row| row.get(0)).unwrap();
+        Usage {
+            sessions: sessions.into(),
+            bytes: u64::from(kib + more) * 1024,
+        }
+    };
+    assert!(
+        counted.sessions == 3 && counted.bytes > 3 * 1024,
+        "{counted:?}"
+    );
+    let store = open(dir.path()).unwrap();
+    assert_eq!(store.ledger.usage("ann").await.unwrap(), counted);
+}
+
 /// The messages of an error and of its causes.
 fn causes(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |&error| error.source());
@@ -275,7 +314,7 @@ fn store_of_a_newer_schema_is_refused_by_server_verification_and_backup() {
     drop(open(dir.path()).unwrap());
     let ledger = dir.path().join("ledger.sqlite");
     let connection = Connection::open(&ledger).unwrap();
-    connection.pragma_update(None, "user_version", 3).unwrap();
+    connection.pragma_update(None, "user_version", 4).unwrap();
     drop(connection);
     let before = fs::read(&ledger).unwrap();
     let refusals = [
@@ -284,7 +323,7 @@ fn store_of_a_newer_schema_is_refused_by_server_verification_and_backup() {
         causes(&backup(dir.path(), target.path(), &mut |_| ()).unwrap_err()),
     ];
     for refusal in refusals {
-        assert!(refusal.contains("its schema has version 3"), "{refusal}");
+        assert!(refusal.contains("its schema has version 4"), "{refusal}");
     }
     assert!(fs::read(&ledger).unwrap() == before);
 }

@@ -2,6 +2,7 @@
 
 mod clearing;
 mod resources;
+mod usage;
 
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ pub async fn ledger(ledger: &dyn Ledger) {
     check_endings(ledger).await;
     resources::check_resources(ledger).await;
     clearing::check_clearing(ledger).await;
+    usage::check_usage(ledger).await;
     assert!(ledger.check().await.is_ok(), "a sound ledger says so");
     let space = ledger.space().await.unwrap();
     assert!(

@@ -7,7 +7,9 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::ledger::{ChangeSet, EndSession, Ledger, LedgerError, OffsetCommit};
-use crate::records::{Epoch, MediaId, NewSession, Resource, Session, SessionId, Timestamp};
+use crate::records::{
+    Epoch, MediaId, NewSession, Quota, Resource, Session, SessionId, Timestamp, Usage,
+};
 use crate::vault::Space;
 
 /// How long a test waits for a call before it fails.
@@ -136,8 +138,12 @@ impl Ledger for PacedLedger {
         self.inner.opening()
     }
 
-    async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
-        self.inner.start(session).await
+    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<(), LedgerError> {
+        self.inner.start_within(session, quota).await
+    }
+
+    async fn usage(&self, owner: &str) -> Result<Usage, LedgerError> {
+        self.inner.usage(owner).await
     }
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
@@ -150,21 +156,29 @@ impl Ledger for PacedLedger {
         leased
     }
 
-    async fn commit_offset(
+    async fn commit_offset_within(
         &self,
         id: SessionId,
         epoch: Epoch,
         advance: OffsetCommit,
+        quota: Quota,
     ) -> Result<(), LedgerError> {
-        self.inner.commit_offset(id, epoch, advance).await
+        self.inner
+            .commit_offset_within(id, epoch, advance, quota)
+            .await
     }
 
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
         self.inner.end(id, epoch, end).await
     }
 
-    async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError> {
-        self.inner.apply(changes).await
+    async fn apply_within(
+        &self,
+        changes: ChangeSet,
+        owner: Option<&str>,
+        quota: Quota,
+    ) -> Result<(), LedgerError> {
+        self.inner.apply_within(changes, owner, quota).await
     }
 
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {

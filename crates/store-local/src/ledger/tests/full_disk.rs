@@ -121,8 +121,13 @@ fn purpose_of_each_change() {
         id: "i".to_owned(),
         expected: version,
     };
-    let apply = |resources| {
-        Change::Apply(ChangeSet {
+    let apply = |changes| Change::Apply {
+        changes,
+        owner: None,
+        quota: Quota::default(),
+    };
+    let change = |resources| {
+        apply(ChangeSet {
             resources,
             ..ChangeSet::default()
         })
@@ -135,6 +140,7 @@ fn purpose_of_each_change() {
             small_media,
             ..append(0, 1)
         },
+        quota: Quota::default(),
     };
     let end = EndSession::Cancelled;
     let (now, limit) = (Timestamp::from_millis(0), 1);
@@ -149,12 +155,12 @@ fn purpose_of_each_change() {
         ..ChangeSet::default()
     };
     let cases = [
-        (Change::Start(new_session(1)), None),
+        (Change::Start(new_session(1), Quota::default()), None),
         (commit(Some(Bytes::from_static(b"a"))), None),
         (commit(None), Some(Purpose::Uploads)),
-        (Change::Apply(finish), Some(Purpose::Uploads)),
-        (Change::Apply(ChangeSet::default()), None),
-        (apply(vec![deletion(1)]), Some(Purpose::MakeSpace)),
+        (apply(finish), Some(Purpose::Uploads)),
+        (apply(ChangeSet::default()), None),
+        (change(vec![deletion(1)]), Some(Purpose::MakeSpace)),
         (Change::End { id, epoch, end }, Some(Purpose::MakeSpace)),
         (Change::Expire { now, limit }, Some(Purpose::MakeSpace)),
         (Change::ForgetGarbage(Vec::new()), Some(Purpose::MakeSpace)),

@@ -1,0 +1,115 @@
+//! What each principal occupies: the table `usage`, which triggers keep.
+//!
+//! A row of `usage` is written in the transaction of the row that it counts, whatever statement writes that. Rows
+//! without an owner cost nothing. `kib` is in units of 1 KiB, so that no number of sessions that declare a very
+//! long media makes it overflow.
+
+use rusqlite::{Connection, OptionalExtension};
+use windlass_store::Usage;
+
+/// Returns what a principal occupies.
+pub(super) fn of_owner(connection: &Connection, owner: &str) -> rusqlite::Result<Usage> {
+    let mut statement =
+        connection.prepare_cached("SELECT sessions, kib FROM usage WHERE owner = ?1")?;
+    let found = statement.query_row([owner], |row| {
+        let (sessions, kib): (i64, i64) = (row.get("sessions")?, row.get("kib")?);
+        Ok(Usage {
+            sessions: u64::try_from(sessions).unwrap_or(0),
+            bytes: u64::try_from(kib).unwrap_or(0).saturating_mul(1024),
+        })
+    });
+    Ok(found.optional()?.unwrap_or_default())
+}
+
+/// The table, and the triggers that keep it.
+pub(super) fn tables() -> String {
+    let (new_count, new_kib) = of_session("NEW");
+    let (old_count, old_kib) = of_session("OLD");
+    let (new_resource, old_resource) = (of_resource("NEW"), of_resource("OLD"));
+    format!(
+        "
+CREATE TABLE usage (
+    owner    TEXT    NOT NULL PRIMARY KEY,
+    sessions INTEGER NOT NULL,
+    kib      INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER session_started AFTER INSERT ON sessions WHEN NEW.owner IS NOT NULL
+BEGIN
+    INSERT INTO usage VALUES (NEW.owner, {new_count}, {new_kib})
+    ON CONFLICT (owner) DO UPDATE SET sessions = sessions + excluded.sessions, kib = kib + excluded.kib;
+END;
+
+CREATE TRIGGER session_changed AFTER UPDATE OF context, state, offset, total ON sessions
+WHEN NEW.owner IS NOT NULL AND ({new_count} <> {old_count} OR {new_kib} <> {old_kib})
+BEGIN
+    UPDATE usage SET sessions = sessions + {new_count} - {old_count}, kib = kib + {new_kib} - {old_kib}
+    WHERE owner = NEW.owner;
+    DELETE FROM usage WHERE owner = NEW.owner AND sessions = 0 AND kib = 0;
+END;
+
+CREATE TRIGGER session_deleted AFTER DELETE ON sessions WHEN OLD.owner IS NOT NULL AND {old_count} <> 0
+BEGIN
+    UPDATE usage SET sessions = sessions - {old_count}, kib = kib - {old_kib} WHERE owner = OLD.owner;
+    DELETE FROM usage WHERE owner = OLD.owner AND sessions = 0 AND kib = 0;
+END;
+
+CREATE TRIGGER resource_inserted AFTER INSERT ON resources WHEN NEW.owner IS NOT NULL
+BEGIN
+    INSERT INTO usage VALUES (NEW.owner, 0, {new_resource})
+    ON CONFLICT (owner) DO UPDATE SET kib = kib + excluded.kib;
+END;
+
+CREATE TRIGGER resource_changed AFTER UPDATE OF body, length, owner ON resources
+WHEN NEW.owner IS NOT OLD.owner OR (NEW.owner IS NOT NULL AND {new_resource} <> {old_resource})
+BEGIN
+    UPDATE usage SET kib = kib - {old_resource} WHERE owner = OLD.owner;
+    INSERT INTO usage SELECT NEW.owner, 0, {new_resource} WHERE NEW.owner IS NOT NULL
+    ON CONFLICT (owner) DO UPDATE SET kib = kib + excluded.kib;
+    DELETE FROM usage WHERE owner = OLD.owner AND sessions = 0 AND kib = 0;
+END;
+
+CREATE TRIGGER resource_deleted AFTER DELETE ON resources WHEN OLD.owner IS NOT NULL
+BEGIN
+    UPDATE usage SET kib = kib - {old_resource} WHERE owner = OLD.owner;
+    DELETE FROM usage WHERE owner = OLD.owner AND sessions = 0 AND kib = 0;
+END;
+"
+    )
+}
+
+/// The statement that counts all rows, for a table that is new.
+pub(super) fn count_all() -> String {
+    let (count, kib) = of_session("sessions");
+    let resource = of_resource("resources");
+    format!(
+        "
+INSERT INTO usage
+SELECT owner, sum(count), sum(kib) FROM (
+    SELECT owner, {count} AS count, {kib} AS kib FROM sessions
+    UNION ALL SELECT owner, 0, {resource} FROM resources
+) WHERE owner IS NOT NULL GROUP BY owner HAVING sum(count) > 0 OR sum(kib) > 0;
+"
+    )
+}
+
+/// What a row of `sessions` counts: sessions, and KiB. States 0 and 1 are open.
+fn of_session(row: &str) -> (String, String) {
+    let count = format!("({row}.state IN (0, 1))");
+    let media = format!("max(coalesce({row}.total, 0), {row}.offset)");
+    let kib = format!("({count} * {})", kib(&media, &format!("{row}.context")));
+    (count, kib)
+}
+
+/// The KiB that a row of `resources` counts.
+fn of_resource(row: &str) -> String {
+    kib(
+        &format!("coalesce({row}.length, 0)"),
+        &format!("{row}.body"),
+    )
+}
+
+/// As [`Usage::bytes`] says: media of 16 TiB at most, and the row rounded up.
+fn kib(media: &str, rest: &str) -> String {
+    format!("((min(max({media}, 0), 17592186044416) + length({rest}) + 1023) / 1024)")
+}
