@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 use windlass_store::Cause;
 use windlass_store::metrics::StoreMetrics;
 
-use crate::filesystem;
+use crate::filesystem::{self, SharedDirectory};
 use crate::reserve::Reserve;
 use crate::sync_health::StopProbe;
 
@@ -46,6 +46,9 @@ pub struct Options {
     /// Whether to open a store on a file system that is known to lose synced bytes, with a warning
     /// instead of an error. The default is `false`.
     pub allow_unsafe_filesystem: bool,
+    /// Whether to open a store in a directory that other users can change, with a warning instead of
+    /// an error. The default is `false`.
+    pub allow_shared_data: bool,
     /// The handles that the store records its metrics into. The default is registered nowhere.
     pub metrics: StoreMetrics,
 }
@@ -69,6 +72,13 @@ impl Options {
     #[must_use]
     pub const fn allow_unsafe_filesystem(mut self, allow: bool) -> Self {
         self.allow_unsafe_filesystem = allow;
+        self
+    }
+
+    /// Sets [`Options::allow_shared_data`].
+    #[must_use]
+    pub const fn allow_shared_data(mut self, allow: bool) -> Self {
+        self.allow_shared_data = allow;
         self
     }
 
@@ -113,6 +123,14 @@ pub enum OpenError {
         dir: PathBuf,
         /// What is wrong with the file system.
         reason: &'static str,
+    },
+    /// Other users can change what is in the directory.
+    #[error("other users can change what is in {}: {why}", dir.display())]
+    Shared {
+        /// Data directory or vault.
+        dir: PathBuf,
+        /// Why they can.
+        why: SharedDirectory,
     },
     /// The database belongs to another application or to a newer version, or is damaged.
     #[error("{} cannot be used as the ledger", path.display())]

@@ -10,11 +10,11 @@ mod copy;
 
 use std::fs::{DirBuilder, File, FileType, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use windlass_store::{Space, Timestamp};
 
@@ -78,12 +78,20 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 
 /// Opens an existing file for reading.
 pub(crate) fn open_for_reading(path: &Path) -> io::Result<File> {
-    File::open(path)
+    no_link().read(true).open(path)
 }
 
 fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
+    let mut options = no_link();
     options.read(true).write(true).mode(0o600);
+    options
+}
+
+/// Options that refuse a symbolic link in the place of a file. The store makes none, and one that
+/// somebody else has made would have the server read or write a file elsewhere.
+fn no_link() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     options
 }
 
@@ -281,6 +289,49 @@ pub(crate) fn canonical(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 
+/// Why other users can change what is in a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SharedDirectory {
+    /// Its permissions let its group or everybody write to it.
+    #[error("its permissions are {mode:04o}")]
+    Writable {
+        /// Permissions of the directory.
+        mode: u32,
+    },
+    /// It belongs to another user, who is not root.
+    #[error("it belongs to the user {owner}, and this process to the user {user}")]
+    Foreign {
+        /// Owner of the directory.
+        owner: u32,
+        /// User of this process.
+        user: u32,
+    },
+}
+
+/// Returns how other users can change what is in a directory, or `None` if they cannot. Root always
+/// can.
+///
+/// The bits of the group also say what an access control list allows at most.
+pub(crate) fn shared_with_others(dir: &Path) -> io::Result<Option<SharedDirectory>> {
+    let metadata = dir.metadata()?;
+    let mode = metadata.permissions().mode() & 0o7777;
+    let user = rustix::process::geteuid().as_raw();
+    Ok(SharedDirectory::of(metadata.uid(), mode, user))
+}
+
+impl SharedDirectory {
+    /// Judges a directory for a process of `user`.
+    fn of(owner: u32, mode: u32, user: u32) -> Option<Self> {
+        if owner != user && owner != 0 {
+            Some(Self::Foreign { owner, user })
+        } else if mode & 0o022 != 0 {
+            Some(Self::Writable { mode })
+        } else {
+            None
+        }
+    }
+}
+
 /// Returns whether two files are on the same file system.
 pub(crate) fn on_same_filesystem(one: &Path, other: &Path) -> io::Result<bool> {
     Ok(one.metadata()?.dev() == other.metadata()?.dev())
@@ -466,8 +517,6 @@ fn has_efficient_direct_writes(magic: u32) -> bool {
 /// One for which [`is_refused`] is true if the file system does not support it.
 #[cfg(target_os = "linux")]
 pub(crate) fn write_directly(file: &File, is_direct: bool) -> io::Result<()> {
-    use rustix::fs::OFlags;
-
     let flags = if is_direct {
         OFlags::DIRECT
     } else {
@@ -500,6 +549,27 @@ pub(crate) fn is_refused(error: &io::Error) -> bool {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn directories_that_others_can_change_are_told_apart() {
+        use SharedDirectory::{Foreign, Writable};
+
+        let (owner, user) = (1000, 999);
+        let cases = [
+            (999, 0o700, None),
+            (999, 0o755, None),
+            (999, 0o2755, None),
+            (999, 0o720, Some(Writable { mode: 0o720 })),
+            (999, 0o702, Some(Writable { mode: 0o702 })),
+            (999, 0o1777, Some(Writable { mode: 0o1777 })),
+            (0, 0o755, None),
+            (0, 0o775, Some(Writable { mode: 0o775 })),
+            (1000, 0o700, Some(Foreign { owner, user })),
+        ];
+        for (owner, mode, expected) in cases {
+            assert_eq!(SharedDirectory::of(owner, mode, user), expected, "{owner} {mode:o}");
+        }
+    }
 
     #[test]
     fn memory_and_network_file_systems_are_refused() {

@@ -104,6 +104,7 @@ mod vault;
 pub mod verify;
 
 pub use directory::{Durability, IdentityMismatch, OpenError, Options};
+pub use filesystem::SharedDirectory;
 pub use ledger::LocalLedger;
 pub use open::LocalStore;
 pub use resources::for_each_resource;

@@ -4,6 +4,7 @@
 mod tests;
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,11 +46,13 @@ impl LocalStore {
     fn open_assessed(dir: &Path, options: Options, assess: Assess) -> Result<Self, OpenError> {
         let io = |source| OpenError::io(dir, source);
         filesystem::make_directories_durably(dir).map_err(io)?;
+        check_owner(dir, &options)?;
         let lock = filesystem::lock(&dir.join("lock")).map_err(io)?;
         let file = lock.ok_or_else(|| OpenError::InUse {
             dir: dir.to_owned(),
         })?;
         let (ledger_path, vault_dir) = (dir.join(LEDGER), dir.join("vault"));
+        check_owner(&vault_dir, &options)?;
         check_filesystems(dir, &vault_dir, &options, assess)?;
         directory::refuse_incomplete(dir)?;
 
@@ -132,6 +135,26 @@ fn identify_new(vault: &Path) -> Result<(Identity, File), OpenError> {
     let identity = Identity::random();
     identity.write_durably(vault).map_err(io)?;
     Ok((identity, lock))
+}
+
+/// Refuses a directory whose content other users can change, unless the operator accepts it. One that
+/// does not exist yet will be this user's alone.
+fn check_owner(dir: &Path, options: &Options) -> Result<(), OpenError> {
+    let why = match filesystem::shared_with_others(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        shared => shared.map_err(|source| OpenError::io(dir, source))?,
+    };
+    match why {
+        None => {}
+        Some(why) if !options.allow_shared_data => {
+            let dir = dir.to_owned();
+            return Err(OpenError::Shared { dir, why });
+        }
+        Some(why) => {
+            tracing::warn!(dir = %dir.display(), "other users can change what is stored: {why}");
+        }
+    }
+    Ok(())
 }
 
 /// Assesses the file system of a directory.

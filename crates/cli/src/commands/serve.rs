@@ -29,7 +29,7 @@ use windlass_server::{
 };
 #[cfg(feature = "failpoints")]
 use windlass_store_local::failpoint::{self, Failpoint, UnknownFailpoint};
-use windlass_store_local::{Durability, LocalStore, OpenError, StoreMetrics};
+use windlass_store_local::{Durability, LocalStore, OpenError, SharedDirectory, StoreMetrics};
 
 use super::{Signals, ignore_file_size_signal, store};
 use crate::args::ServeArgs;
@@ -506,6 +506,7 @@ impl Error {
             Self::Listen {
                 setting, source, ..
             } => listen_hint(setting, source),
+            Self::Store(OpenError::Shared { dir, why }) => Some(shared_hint(dir, *why)),
             Self::Store(error) => store_hint(error).map(str::to_owned),
             Self::StorageFailed => Some(
                 "the log above says what failed; repair the disk, then start the server again: \
@@ -536,6 +537,15 @@ fn listen_hint(setting: &str, error: &io::Error) -> Option<String> {
     }
 }
 
+fn shared_hint(dir: &Path, why: SharedDirectory) -> String {
+    let dir = dir.display();
+    let command = match why {
+        SharedDirectory::Writable { .. } => format!("chmod go-w '{dir}'"),
+        SharedDirectory::Foreign { user, .. } => format!("chown -R {user} '{dir}'"),
+    };
+    format!("`{command}` makes it the server's own; `allow_shared_data` accepts it")
+}
+
 fn store_hint(error: &OpenError) -> Option<&'static str> {
     match error {
         OpenError::InUse { .. } => {
@@ -561,6 +571,7 @@ fn store_hint(error: &OpenError) -> Option<&'static str> {
              be deleted",
         ),
         OpenError::NoSpace { .. } => store::open_hint(error),
+        OpenError::Shared { .. } => None,
         OpenError::Io { .. } => Some(
             "--data names a directory that this user must be allowed to create, read and write",
         ),

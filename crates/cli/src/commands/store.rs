@@ -46,7 +46,9 @@ pub(super) fn open_hint(error: &OpenError) -> Option<&'static str> {
         OpenError::Io { .. } => Some(
             "--data names the directory of a server, which this user must be allowed to read and write",
         ),
-        OpenError::UnsafeFilesystem { .. } | OpenError::NoLedger { .. } => None,
+        OpenError::UnsafeFilesystem { .. }
+        | OpenError::Shared { .. }
+        | OpenError::NoLedger { .. } => None,
     }
 }
 

@@ -66,6 +66,9 @@ pub(super) const KEYS: &[Key] = &[
         "allow-unsafe-filesystem",
         |all| ValueRef::Switch(&mut all.store.allow_unsafe_filesystem),
     ),
+    Key::new("allow_shared_data", |all| {
+        ValueRef::Switch(&mut all.store.allow_shared_data)
+    }),
     Key::with_flag("allow_unauthenticated", "allow-unauthenticated", |all| {
         ValueRef::Switch(&mut all.allow_unauthenticated)
     }),

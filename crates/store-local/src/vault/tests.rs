@@ -85,6 +85,24 @@ async fn after_a_failed_write_no_sync_succeeds() {
     is_fault(sound.sync().await);
 }
 
+#[tokio::test]
+async fn a_link_in_the_place_of_a_media_is_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = open(&dir, Durability::Os);
+    let writer = vault.create(id(1)).await.unwrap();
+    writer.write(0, data()).await.unwrap();
+    drop(writer);
+    let (media, elsewhere) = (vault.shared.layout.path(id(1)), dir.path().join("elsewhere"));
+    std::fs::rename(&media, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &media).unwrap();
+    vault.read(id(1), 0..8).await.unwrap_err();
+    // It would cut the file off.
+    vault.reopen(id(1), 4, None).await.unwrap_err();
+    assert_eq!(std::fs::read(&elsewhere).unwrap(), b"windlass");
+    std::fs::rename(&elsewhere, &media).unwrap();
+    vault.read(id(1), 0..8).await.unwrap();
+}
+
 /// More bytes than a write-back waits for.
 fn much() -> Vec<Bytes> {
     vec![vec![7; 4 << 20].into()]

@@ -7,7 +7,9 @@ use std::time::SystemTime;
 use tempfile::TempDir;
 use windlass_store::{Ledger, MediaId, Vault};
 use windlass_store_local::verify::{VerifyError, VerifyOptions, verify};
-use windlass_store_local::{Durability, IdentityMismatch, LocalStore, OpenError, Options};
+use windlass_store_local::{
+    Durability, IdentityMismatch, LocalStore, OpenError, Options, SharedDirectory,
+};
 
 use crate::directory;
 use crate::sample::{self, NOW, store_with_everything};
@@ -105,6 +107,39 @@ fn a_file_system_in_memory_is_refused_unless_the_operator_insists() {
     // Without the promise to survive power cuts no file system is refused.
     let scratch = Options::default().durability(Durability::Os);
     LocalStore::open(dir.path(), scratch).unwrap();
+}
+
+#[test]
+fn a_directory_that_others_can_write_to_is_refused_and_left_alone() {
+    let root = directory::new();
+    let data = root.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let set = |dir: &Path, mode| {
+        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let options = || Options::default().allow_unsafe_filesystem(true);
+    let refused = |of: &Path, expected: u32| {
+        let error = LocalStore::open(&data, options()).unwrap_err();
+        let is_right = matches!(
+            &error,
+            OpenError::Shared { dir, why: SharedDirectory::Writable { mode } }
+                if dir == of && *mode == expected
+        );
+        assert!(is_right, "{error:?}");
+    };
+    for mode in [0o720, 0o702, 0o777] {
+        set(&data, mode);
+        refused(&data, mode);
+        assert_eq!(std::fs::read_dir(&data).unwrap().count(), 0, "{mode:o}");
+    }
+    set(&data, 0o755);
+    LocalStore::open(&data, options()).unwrap();
+    let vault = data.join("vault");
+    set(&vault, 0o770);
+    refused(&vault, 0o770);
+    LocalStore::open(&data, options().allow_shared_data(true)).unwrap();
+    set(&vault, 0o700);
+    LocalStore::open(&data, options()).unwrap();
 }
 
 #[test]
