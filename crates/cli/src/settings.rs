@@ -84,6 +84,10 @@ pub(crate) struct Settings {
     pub(crate) audit_file: Option<PathBuf>,
     /// Whether tokens for tests are given to everybody.
     pub(crate) dev_tokens: bool,
+    /// Whether Landlock confines the process to the files that it needs.
+    pub(crate) landlock: bool,
+    /// Whether the process may leave core dumps, which have its secrets.
+    pub(crate) core_dumps: bool,
     /// Whether everybody may do everything on an address that is not a loopback one.
     pub(crate) allow_unauthenticated: bool,
     /// The log filter.
@@ -266,6 +270,8 @@ impl Default for Settings {
             backend_timeout: Backends::TIMEOUT,
             audit_file: None,
             dev_tokens: false,
+            landlock: true,
+            core_dumps: false,
             allow_unauthenticated: false,
             #[cfg(feature = "gmail")]
             relay_password: None,

@@ -25,6 +25,7 @@ pub(crate) use copy::{CopyFailed, copy_range};
 pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Err(_) if !path.is_dir() => Err(Errno::NOTDIR.into()),
         _ => Ok(()),
     }
 }
@@ -567,7 +568,11 @@ mod tests {
             (1000, 0o700, Some(Foreign { owner, user })),
         ];
         for (owner, mode, expected) in cases {
-            assert_eq!(SharedDirectory::of(owner, mode, user), expected, "{owner} {mode:o}");
+            assert_eq!(
+                SharedDirectory::of(owner, mode, user),
+                expected,
+                "{owner} {mode:o}"
+            );
         }
     }
 

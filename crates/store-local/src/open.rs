@@ -43,9 +43,19 @@ impl LocalStore {
         Self::open_assessed(dir, options, filesystem::assess)
     }
 
+    /// Creates the data directory for its owner only, and all missing ones above it, if it does not
+    /// exist. [`LocalStore::open`] does so itself; a process that gives up the right to create it calls
+    /// this before.
+    ///
+    /// # Errors
+    /// [`OpenError::Io`] and [`OpenError::NoSpace`].
+    pub fn create_directory(dir: &Path) -> Result<(), OpenError> {
+        filesystem::make_directories_durably(dir).map_err(|source| OpenError::io(dir, source))
+    }
+
     fn open_assessed(dir: &Path, options: Options, assess: Assess) -> Result<Self, OpenError> {
         let io = |source| OpenError::io(dir, source);
-        filesystem::make_directories_durably(dir).map_err(io)?;
+        Self::create_directory(dir)?;
         check_owner(dir, &options)?;
         let lock = filesystem::lock(&dir.join("lock")).map_err(io)?;
         let file = lock.ok_or_else(|| OpenError::InUse {

@@ -72,6 +72,12 @@ impl ServerProcess {
         self.life().address
     }
 
+    /// The id of its process.
+    #[track_caller]
+    pub fn id(&self) -> u32 {
+        self.life().child.id()
+    }
+
     /// The URL of its root, without a slash at the end.
     #[track_caller]
     pub fn url(&self) -> String {

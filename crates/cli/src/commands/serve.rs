@@ -6,6 +6,7 @@ mod authentication;
 mod backends;
 mod certificate;
 mod client_trust;
+mod confinement;
 mod outbound;
 mod reload;
 
@@ -43,6 +44,7 @@ use audit::AuditFile;
 use authentication::Authentication;
 use certificate::{Certificate, server_config};
 use client_trust::ClientTrust;
+use confinement::{Confined, confine, forbid_core_dumps};
 use outbound::HttpOutbound;
 use reload::Reloadable;
 
@@ -66,6 +68,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     };
     warn_of_ignored(&sources.environment);
     let mut merged = sources.merge()?;
+    // Before the first secret is read.
+    if !merged.settings.core_dumps {
+        forbid_core_dumps();
+    }
     #[cfg(feature = "gmail")]
     read_relay_password(&mut merged.settings)?;
     #[cfg(feature = "failpoints")]
@@ -106,10 +112,6 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     merged.settings.server.hosts.extend(domains);
     fit_descriptors(&mut merged.settings, apis.service_connections());
     output::log_to_stderr(&merged.settings.log);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(Error::Runtime)?;
     let audit = merged.settings.audit_file.as_deref().map(AuditFile::open);
     let reloadable = Reloadable {
         certificate,
@@ -118,11 +120,20 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         audit: audit.transpose()?.map(Arc::new),
         orders_certificate: acme.is_some(),
     };
+    LocalStore::create_directory(&merged.settings.data)?;
+    let confined = confine(&merged.settings, &reloadable);
+    // After that, so that its threads are confined as well.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::Runtime)?;
     let mut metrics = MetricsRegistry::default();
     if let Some(backends) = &backends {
         backends.register(&mut metrics);
     }
-    let result = runtime.block_on(serve(merged.settings, apis, reloadable, acme, metrics));
+    let settings = merged.settings;
+    let served = serve(settings, apis, reloadable, acme, metrics, &confined);
+    let result = runtime.block_on(served);
     // Remaining tasks wait for a disk or a client that may never answer.
     runtime.shutdown_background();
     result
@@ -198,6 +209,7 @@ async fn serve(
     reloadable: Reloadable,
     acme: Option<Acme>,
     mut metrics: MetricsRegistry,
+    confined: &Confined,
 ) -> Result<(), Error> {
     let signals = Signals::catch().map_err(Error::Signals)?;
     ignore_file_size_signal().map_err(Error::Signals)?;
@@ -240,6 +252,7 @@ async fn serve(
         version,
         "serving {names} at {scheme}://{address}, with the data in {data}"
     );
+    confined.log();
     let renewal = acme.map(|acme| acme.start(&settings.data, acme_metrics));
     reloadable.reload_on_sighup().map_err(Error::Signals)?;
     output::announce(format_args!("listening on {scheme}://{address}"));

@@ -75,6 +75,8 @@ pub(super) const KEYS: &[Key] = &[
     Key::with_flag("dev_tokens", "dev-tokens", |all| {
         ValueRef::Switch(&mut all.dev_tokens)
     }),
+    Key::new("landlock", |all| ValueRef::Switch(&mut all.landlock)),
+    Key::new("core_dumps", |all| ValueRef::Switch(&mut all.core_dumps)),
     Key::new("acme.domains", |all| {
         ValueRef::AcmeDomains(&mut all.acme.domains)
     }),

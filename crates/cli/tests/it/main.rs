@@ -19,6 +19,7 @@ mod chunk_size;
 mod client;
 mod client_certificates;
 mod compose;
+mod confinement;
 mod content_range;
 mod contract;
 mod cors;

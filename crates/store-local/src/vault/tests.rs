@@ -92,7 +92,10 @@ async fn a_link_in_the_place_of_a_media_is_not_followed() {
     let writer = vault.create(id(1)).await.unwrap();
     writer.write(0, data()).await.unwrap();
     drop(writer);
-    let (media, elsewhere) = (vault.shared.layout.path(id(1)), dir.path().join("elsewhere"));
+    let (media, elsewhere) = (
+        vault.shared.layout.path(id(1)),
+        dir.path().join("elsewhere"),
+    );
     std::fs::rename(&media, &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &media).unwrap();
     vault.read(id(1), 0..8).await.unwrap_err();

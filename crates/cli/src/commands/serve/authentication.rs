@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use thiserror::Error;
 use windlass_auth::{
@@ -19,6 +19,8 @@ use crate::settings::{BEARER, Settings};
 pub(super) struct Authentication {
     sources: Sources,
     authenticator: Arc<Authenticator>,
+    /// The files that were read at the start, with those that the file of credentials names.
+    files: Vec<PathBuf>,
 }
 
 /// Where credentials come from: one of these at least.
@@ -72,10 +74,11 @@ impl Authentication {
         if sources.token.is_none() && sources.auth.is_none() && sources.dev_tokens.is_none() {
             return Ok(None);
         }
-        let authenticator = Arc::new(Authenticator::new(sources.read()?));
+        let (rules, files) = sources.read()?;
         Ok(Some(Self {
             sources,
-            authenticator,
+            authenticator: Arc::new(Authenticator::new(rules)),
+            files,
         }))
     }
 
@@ -89,10 +92,15 @@ impl Authentication {
         self.sources.dev_tokens.clone()
     }
 
+    /// Returns the files that are read again.
+    pub(super) fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
     /// Reads the files again. After an error the old credentials stay. A policy is not replaced by none: a
     /// file that was cut off, or is being written, would allow everything.
     pub(super) fn reload(&self) -> Result<(), AuthenticationError> {
-        let rules = self.sources.read()?;
+        let (rules, _) = self.sources.read()?;
         if let Some(path) = &self.sources.auth
             && rules.policy.is_empty()
             && self.authenticator.has_policy()
@@ -105,11 +113,13 @@ impl Authentication {
 }
 
 impl Sources {
-    fn read(&self) -> Result<Rules, AuthenticationError> {
-        let mut rules = match &self.auth {
+    /// Returns the rules, and the files that were read for them.
+    fn read(&self) -> Result<(Rules, Vec<PathBuf>), AuthenticationError> {
+        let (mut rules, mut files) = match &self.auth {
             Some(path) => self.read_auth_file(path)?,
-            None => Rules::default(),
+            None => Default::default(),
         };
+        files.extend(self.auth.iter().chain(&self.token).cloned());
         if let Some(path) = &self.token {
             let mut table = SecretTable::default();
             table.insert(read_token(path)?, Principal::new(BEARER));
@@ -119,27 +129,40 @@ impl Sources {
             // Before introspection, which is asked about whatever the others do not know.
             rules.schemes.insert(0, Arc::clone(tokens) as Arc<_>);
         }
-        Ok(rules)
+        Ok((rules, files))
     }
 
-    fn read_auth_file(&self, path: &Path) -> Result<Rules, AuthenticationError> {
+    /// Returns the rules of the file of credentials, and the files that it names.
+    fn read_auth_file(&self, path: &Path) -> Result<(Rules, Vec<PathBuf>), AuthenticationError> {
+        let files = Mutex::<Vec<_>>::default();
         let services = Services {
             outbound: Arc::clone(&self.outbound) as Arc<_>,
             clock: Arc::new(SystemClock),
-            read: &|named| read_beside(path, named),
+            read: &|named| {
+                let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
+                files.push(beside(path, named));
+                drop(files);
+                read_beside(path, named)
+            },
         };
         let rules = read_auth_file("auth.file", path)?.into_rules(&services);
-        rules.map_err(|source| AuthenticationError::Rules {
+        let rules = rules.map_err(|source| AuthenticationError::Rules {
             path: path.to_owned(),
             source,
-        })
+        })?;
+        let files = files.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok((rules, files))
     }
+}
+
+/// Returns the path of a file that the file of credentials at `path` names.
+fn beside(path: &Path, named: &Path) -> PathBuf {
+    path.parent().unwrap_or(Path::new("")).join(named)
 }
 
 /// Reads a file that the file of credentials at `path` names.
 fn read_beside(path: &Path, named: &Path) -> io::Result<String> {
-    let directory = path.parent().unwrap_or(Path::new(""));
-    std::fs::read_to_string(directory.join(named))
+    std::fs::read_to_string(beside(path, named))
 }
 
 fn read_auth_file(key: &'static str, path: &Path) -> Result<AuthFile, AuthenticationError> {

@@ -67,6 +67,11 @@ impl Certificate {
         Ok(Self { files, current })
     }
 
+    /// Returns the files that are read again.
+    pub(super) fn files(&self) -> [&Path; 2] {
+        [&self.files.chain, &self.files.key]
+    }
+
     /// Reads it again. After an error the old one stays.
     pub(super) fn reload(&self) -> Result<(), CertificateError> {
         let fresh = Arc::new(self.files.read()?);

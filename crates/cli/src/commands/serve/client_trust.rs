@@ -84,6 +84,12 @@ impl ClientTrust {
         Arc::clone(&current)
     }
 
+    /// Returns the files that are read again.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        let revoked = self.sources.revoked.as_deref();
+        std::iter::once(&*self.sources.authorities).chain(revoked)
+    }
+
     /// Reads the files again. After an error the old ones stay.
     pub(super) fn reload(&self) -> Result<(), ClientTrustError> {
         let fresh = self.sources.config(&self.certificates)?;

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,6 +38,21 @@ impl Reloadable {
     /// Returns the tokens for tests, if they are given out.
     pub(super) fn dev_tokens(&self) -> Option<Arc<DevTokens>> {
         self.authentication.as_ref()?.dev_tokens()
+    }
+
+    /// Returns the files that are read again.
+    pub(super) fn files(&self) -> Vec<&Path> {
+        let mut files = Vec::new();
+        if let Some(certificate) = &self.certificate {
+            files.extend(certificate.files());
+        }
+        if let Some(trust) = &self.client_trust {
+            files.extend(trust.files());
+        }
+        if let Some(authentication) = &self.authentication {
+            files.extend(authentication.files().iter().map(PathBuf::as_path));
+        }
+        files
     }
 
     /// Starts a task that reads them again at each SIGHUP, as long as the process runs. With nothing
