@@ -15,6 +15,7 @@ use ring::hmac;
 use serde::{Deserialize, Serialize};
 use windlass_discovery::MediaRange;
 use windlass_server::{AccessError, AccessRequest, Host, LinkPurpose, LinkTerms, Principal};
+use zeroize::Zeroizing;
 
 use crate::secrets::hexadecimal;
 
@@ -166,10 +167,11 @@ fn asked(request: &AccessRequest<'_>) -> (Option<Host>, String) {
     (host, format!("{mount}{}", request.uri.path()))
 }
 
-/// The secret of a key of links: 32 bytes or more, as base64 or as hexadecimal digits.
+/// The secret of a key of links: 32 bytes or more, as base64 or as hexadecimal digits. It is erased from
+/// memory when it is dropped.
 #[derive(Clone, Deserialize)]
 #[serde(try_from = "String")]
-pub struct LinkSecret(Vec<u8>);
+pub struct LinkSecret(Zeroizing<Vec<u8>>);
 
 /// A text that is no secret of a key of links. It is not in the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -187,7 +189,7 @@ impl FromStr for LinkSecret {
             .or_else(|| STANDARD.decode(text).ok())
             .or_else(|| URL_SAFE_NO_PAD.decode(text).ok());
         match bytes {
-            Some(bytes) if bytes.len() >= SECRET_LEN => Ok(Self(bytes)),
+            Some(bytes) if bytes.len() >= SECRET_LEN => Ok(Self(Zeroizing::new(bytes))),
             _ => Err(InvalidSecret),
         }
     }
@@ -197,7 +199,7 @@ impl TryFrom<String> for LinkSecret {
     type Error = InvalidSecret;
 
     fn try_from(text: String) -> Result<Self, InvalidSecret> {
-        text.parse()
+        Zeroizing::new(text).parse()
     }
 }
 

@@ -34,6 +34,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use windlass_discovery::{Api, Method};
 use windlass_store::{Resource, Timestamp};
+use zeroize::Zeroizing;
 
 use crate::capacity::{LimitedResource, Pool};
 use crate::default_handler::Target;
@@ -74,6 +75,7 @@ impl FromStr for ServiceSecret {
         let text = text.trim();
         let encoded = text.strip_prefix(SECRET_PREFIX).unwrap_or(text);
         let secret = STANDARD.decode(encoded).map_err(|_| NotAServiceSecret)?;
+        let secret = Zeroizing::new(secret);
         if !SECRET_LEN.contains(&secret.len()) {
             return Err(NotAServiceSecret);
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jsonwebtoken::{Algorithm, AlgorithmFamily};
 use serde::{Deserialize, Deserializer};
+use zeroize::Zeroizing;
 
 use super::{RulesError, Services};
 use crate::claims::PrincipalClaims;
@@ -223,6 +224,7 @@ impl IntrospectionEntry {
             &self.client_secret_file,
             services.read,
         )?;
+        let secret = Zeroizing::new(secret);
         let secret = secret.trim_end_matches(['\r', '\n']);
         let authorization = Introspection::authorization(&self.client_id, secret);
         let id = match self.principal_claim {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use zeroize::Zeroizing;
 
 use super::{ReadFile, RulesError, read_named};
 use crate::links::{LinkKeys, LinkSecret, Revocation, is_key_id};
@@ -66,6 +67,7 @@ impl LinksEntry {
                 LinkSecretSource::Text(secret) => secret,
                 LinkSecretSource::File(path) => {
                     let text = read_named("links.keys.secret_file", &path, read)?;
+                    let text = Zeroizing::new(text);
                     text.parse().map_err(|_| RulesError::LinkSecret { path })?
                 }
             };

@@ -31,6 +31,7 @@ use windlass_server::{
 #[cfg(feature = "failpoints")]
 use windlass_store_local::failpoint::{self, Failpoint, UnknownFailpoint};
 use windlass_store_local::{Durability, LocalStore, OpenError, SharedDirectory, StoreMetrics};
+use zeroize::Zeroizing;
 
 use super::{Signals, ignore_file_size_signal, store};
 use crate::args::ServeArgs;
@@ -145,19 +146,22 @@ fn read_relay_password(settings: &mut Settings) -> Result<(), Error> {
     let relay = settings.options.gmail.relay.as_mut();
     let credentials = relay.and_then(|relay| relay.credentials.as_mut());
     if let (Some(path), Some(credentials)) = (&settings.relay_password, credentials) {
-        credentials.password = read_secret("gmail.relay_password_file", path)?;
+        credentials.password = read_secret("gmail.relay_password_file", path)?.to_string();
     }
     Ok(())
 }
 
 /// Reads the secret in a file, without the end of its line.
-fn read_secret(key: &'static str, path: &Path) -> Result<String, Error> {
+fn read_secret(key: &'static str, path: &Path) -> Result<Zeroizing<String>, Error> {
     let text = std::fs::read_to_string(path).map_err(|source| Error::Secret {
         key,
         path: path.to_owned(),
         source,
     })?;
-    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+    let text = Zeroizing::new(text);
+    Ok(Zeroizing::new(
+        text.trim_end_matches(['\r', '\n']).to_owned(),
+    ))
 }
 
 fn warn_of_ignored(environment: &Environment) {

@@ -1,12 +1,16 @@
 //! Secrets stay secret: no token, key, signed link or session URI is in the log at `trace`, the audit
-//! log, the metrics or a reply that did not have to contain it.
+//! log, the metrics or a reply that did not have to contain it, nor what the files of the operator have.
 //!
-//! Not here: the secret of introspection (`tokens`), tokens for tests (`authentication`), keys of
-//! certificates (`tls`), what the client prints (`client`), secrets inside media and metadata, download
-//! URLs of Firebase, and HTTP/2.
+//! Not here: tokens for tests (`authentication`), keys of certificates (`tls`), what the client prints
+//! (`client`), core dumps (`confinement`), secrets inside media and metadata, download URLs of Firebase,
+//! and HTTP/2.
 
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::process::Command;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use tempfile::TempDir;
 use windlass_testkit::farm::{self, ANIMALS, UPLOADS};
@@ -18,7 +22,7 @@ use windlass_testkit::wait;
 
 use crate::authentication::bearing;
 use crate::credentials::{LINK_SECRET, Signer, link, now};
-use crate::server::{own, scratch};
+use crate::server::{own, program, scratch};
 
 const MEDIA: Media = Media::new(64, 600_000);
 
@@ -43,18 +47,20 @@ struct Watched {
 
 impl Watched {
     fn new(lines: &str) -> Self {
+        let config = "[auth]\nfile = 'auth.toml'\n[audit]\nfile = 'audit.log'\n";
+        Self::with_files(&[("auth.toml", lines), ("windlass.toml", config)])
+    }
+
+    /// With these files, one of which is the configuration.
+    fn with_files(files: &[(&str, &str)]) -> Self {
         let directory = TempDir::new_in(scratch()).expect("it is writable");
-        std::fs::write(directory.path().join("auth.toml"), lines).expect("it is writable");
+        for (name, text) in files {
+            std::fs::write(directory.path().join(name), text).expect("it is writable");
+        }
         let config = directory.path().join("windlass.toml");
-        let text = "[auth]\nfile = 'auth.toml'\n[audit]\nfile = 'audit.log'\n";
-        std::fs::write(&config, text).expect("it is writable");
+        let config = config.to_str().expect("it is UTF-8");
         Self {
-            server: own(&[
-                "--config",
-                config.to_str().expect("it is UTF-8"),
-                "--log",
-                "trace",
-            ]),
+            server: own(&["--config", config, "--log", "trace"]),
             directory,
             said: String::new(),
         }
@@ -209,6 +215,112 @@ fn secrets_are_in_no_log_no_metric_and_no_reply() {
         &everything,
         &sessions.iter().map(String::as_str).collect::<Vec<_>>(),
     );
+}
+
+/// Secrets that are in files of the operator.
+const TOKEN_FILE: &str = "canary-token-file-1f6b3d";
+const RELAY_PASSWORD: &str = "canary-relay-password-60ee47";
+const CLIENT_SECRET: &str = "canary-client-secret-8a92f0";
+const HOOK: &str = "canary-hook-c4d7e1";
+/// That of webhooks, in base64 and as it is.
+const WEBHOOK: [&str; 2] = [
+    "Y2FuYXJ5LXdlYmhvb2sta2V5LTAxMjM0NTY3ODk=",
+    "canary-webhook-key-0123456789",
+];
+
+/// A server with a secret of each kind in its files. Nobody answers at `closed`.
+fn with_secrets_in_files(closed: SocketAddr) -> Watched {
+    let config = "apis = ['farm', 'album.toml', 'gmail']\n\
+        [auth]\nfile = 'auth.toml'\ntoken_file = 'token'\n[audit]\nfile = 'audit.log'\n\
+        [backends]\nsecret_file = 'backends.key'\n\
+        [gmail]\nrelay = 'smtps://me@127.0.0.1:1'\nrelay_password_file = 'relay'\n";
+    let credentials = format!(
+        "[[links.keys]]\nid = 'k'\nsecret_file = 'links'\n\
+         [introspection]\nurl = 'http://{closed}/ask'\nclient_id = 'c'\nclient_secret_file = 'client'\n\
+         [[proxies]]\nfrom = ['192.0.2.1/32']\n"
+    );
+    let album = format!(
+        "name = 'album'\nversion = 'v1'\n[collections.photos]\nmedia = {{}}\n\
+         on.finished = 'http://{closed}/finished?key={HOOK}'\n\
+         [methods.'photos.like']\nhttp = 'POST'\npath = 'photos/{{photoId}}:like'\n\
+         response = 'Photo'\nbackend = 'http://{closed}/like?key={HOOK}'\n"
+    );
+    Watched::with_files(&[
+        ("windlass.toml", config),
+        ("auth.toml", &credentials),
+        ("album.toml", &album),
+        ("token", TOKEN_FILE),
+        ("links", LINK_SECRET),
+        ("client", CLIENT_SECRET),
+        ("backends.key", &format!("whsec_{}", WEBHOOK[0])),
+        ("relay", RELAY_PASSWORD),
+    ])
+}
+
+#[test]
+fn secrets_in_files_and_in_other_headers_are_told_nowhere() {
+    let closed = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+    let mut watched = with_secrets_in_files(closed.expect("there is a free port"));
+    let bearer = format!("Bearer {TOKEN_FILE}");
+    watched.exercise("", ("Authorization", &bearer));
+    for name in [
+        "Cookie",
+        "Proxy-Authorization",
+        "X-Forwarded-User",
+        "X-Forwarded-Access-Token",
+        "X-Api-Key",
+    ] {
+        watched.exercise("", (name, WRONG));
+    }
+    // The service for unknown tokens, the one behind a method and the one that is told do not answer.
+    let ask = |target: &str, token: &str| {
+        let request = Request::new("POST", target).header("content-type", "image/png");
+        bearing(&request.body("a cow"), token)
+    };
+    watched.ask(&ask(UPLOADS, WRONG)).expect(503);
+    let upload = "/upload/album/v1/photos?uploadType=media";
+    let photo = watched.ask(&ask(upload, TOKEN_FILE)).expect(200);
+    let id = photo.field("id").as_str().expect("an id").to_owned();
+    let like = format!("/album/v1/photos/{id}:like");
+    let like = bearing(&Request::new("POST", like), TOKEN_FILE);
+    watched.ask(&like).expect(503);
+    wait::until("the failed delivery is logged", || {
+        watched
+            .server
+            .stderr()
+            .contains("an event was not delivered")
+    });
+    let config = watched.directory.path().join("windlass.toml");
+    let checked = Command::new(program())
+        .args(["serve", "--check-config", "--config"])
+        .arg(config)
+        .output()
+        .expect("it can be started");
+    assert!(checked.status.success(), "{checked:?}");
+    watched.said += &String::from_utf8_lossy(&checked.stdout);
+    watched.said += &of_process(watched.server.id());
+    watched.server.hang_up();
+    wait::until("the files are read again", || {
+        let log = watched.server.stderr();
+        log.contains("the file of credentials was read again")
+    });
+    let everything = watched.everything();
+    let basic = STANDARD.encode(format!("c:{CLIENT_SECRET}"));
+    check_untold(&everything, &[TOKEN_FILE, WRONG, RELAY_PASSWORD]);
+    check_untold(&everything, &[CLIENT_SECRET, &basic, HOOK, LINK_SECRET]);
+    check_untold(&everything, &WEBHOOK);
+    check_untold(&everything, &["webhook-signature"]);
+}
+
+/// What everybody who can list processes sees of this one, on Linux: no secret is an argument. A server starts no
+/// other process, which could show more.
+fn of_process(id: u32) -> String {
+    let read = |name: &str| std::fs::read(format!("/proc/{id}/{name}")).unwrap_or_default();
+    let children = read(&format!("task/{id}/children"));
+    assert_eq!(String::from_utf8_lossy(&children), "");
+    [read("cmdline"), read("environ")]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat()
 }
 
 #[test]

@@ -10,6 +10,7 @@ use windlass_auth::{
     SecretTable, Services,
 };
 use windlass_server::{Principal, SystemClock};
+use zeroize::Zeroizing;
 
 use super::outbound::HttpOutbound;
 use crate::settings::{BEARER, Settings};
@@ -198,12 +199,14 @@ fn read_token(path: &Path) -> Result<SecretHash, AuthenticationError> {
     Ok(SecretHash::of(token))
 }
 
-fn read(key: &'static str, path: &Path) -> Result<String, AuthenticationError> {
-    std::fs::read_to_string(path).map_err(|source| AuthenticationError::Unreadable {
+/// Reads a file with secrets.
+fn read(key: &'static str, path: &Path) -> Result<Zeroizing<String>, AuthenticationError> {
+    let text = std::fs::read_to_string(path).map_err(|source| AuthenticationError::Unreadable {
         key,
         path: path.to_owned(),
         source,
-    })
+    })?;
+    Ok(Zeroizing::new(text))
 }
 
 impl AuthenticationError {

@@ -12,6 +12,7 @@ use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 /// The ALPN protocols, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -172,11 +173,13 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> {
     })
 }
 
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
-    fs::read(path).map_err(|source| CertificateError::Unreadable {
+/// Reads a file that may have a key in it.
+pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, CertificateError> {
+    let text = fs::read(path).map_err(|source| CertificateError::Unreadable {
         path: path.to_owned(),
         source,
-    })
+    })?;
+    Ok(Zeroizing::new(text))
 }
 
 /// Returns the cryptography of all connections.

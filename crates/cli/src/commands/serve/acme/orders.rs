@@ -9,6 +9,7 @@ use instant_acme::{
     OrderStatus, RetryPolicy, SuggestedWindow,
 };
 use windlass_server::outbound::Outbound;
+use zeroize::Zeroizing;
 
 use super::challenges::{Answering, Challenges};
 use super::client::DirectoryClient;
@@ -114,7 +115,7 @@ impl Orders {
                 order.poll_certificate(&POLLS),
             )
             .await?;
-        let pem = format!("{key}{chain}");
+        let pem = Zeroizing::new(format!("{key}{chain}"));
         let issued = Issued::from_pem(&pem)?;
         self.store(pem).await;
         Ok(issued)
@@ -219,7 +220,7 @@ impl Orders {
 
     /// Stores the certificate. It is used in any case: that it is ordered once more after a restart is
     /// the lesser evil.
-    async fn store(&self, pem: String) {
+    async fn store(&self, pem: Zeroizing<String>) {
         let written = self.with_state(move |state| state.write_certificate(&pem));
         if let Err(error) = written.await {
             let cause = std::error::Error::source(&error).map(tracing::field::display);

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use tokio::time::{sleep, timeout};
+use zeroize::Zeroizing;
 
 use super::failure::Failure;
 use super::issued::Issued;
@@ -101,7 +102,7 @@ impl<A: Authority> Renewal<A> {
     /// for the others while its successor is ordered.
     pub(super) fn use_stored(&mut self, stored: Result<Option<String>, StateError>) {
         match stored {
-            Ok(Some(pem)) => match Issued::from_pem(&pem) {
+            Ok(Some(pem)) => match Issued::from_pem(&Zeroizing::new(pem)) {
                 Ok(issued) if issued.validity.holds_at((self.now)()) => self.take_up(&issued),
                 Ok(_) => tracing::warn!("the stored certificate is not valid at this time"),
                 Err(error) => tracing::warn!(%error, "the stored certificate cannot be used"),
