@@ -40,6 +40,10 @@ use value::ValueError;
 
 /// The server's settings.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of its own"
+)]
 pub(crate) struct Settings {
     /// The address to listen on.
     pub(crate) listen: SocketAddr,

@@ -37,7 +37,9 @@ use super::{Signals, ignore_file_size_signal, store};
 use crate::args::ServeArgs;
 use crate::exit::Code;
 use crate::output;
-use crate::settings::{self, ApiAccess, ApiError, Environment, Settings, SettingsByName, Sources};
+use crate::settings::{
+    self, ApiAccess, ApiError, Environment, Merged, Settings, SettingsByName, Sources,
+};
 #[cfg(feature = "failpoints")]
 use crate::settings::{FAILPOINT_VARIABLE, client_variable};
 use acme::{Acme, AcmeMetrics};
@@ -62,13 +64,7 @@ const CLOSING: Duration = Duration::from_secs(2);
 
 /// Serves until a signal stops it, or prints the configuration.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
-    let sources = Sources {
-        config: args.config.clone(),
-        flags: args.raw_values(),
-        environment: Environment::new(std::env::vars_os())?,
-    };
-    warn_of_ignored(&sources.environment);
-    let mut merged = sources.merge()?;
+    let mut merged = merge(args)?;
     // Before the first secret is read.
     if !merged.settings.core_dumps {
         forbid_core_dumps();
@@ -138,6 +134,17 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     // Remaining tasks wait for a disk or a client that may never answer.
     runtime.shutdown_background();
     result
+}
+
+/// Merges the settings of all sources.
+fn merge(args: &ServeArgs) -> Result<Merged, Error> {
+    let sources = Sources {
+        config: args.config.clone(),
+        flags: args.raw_values(),
+        environment: Environment::new(std::env::vars_os())?,
+    };
+    warn_of_ignored(&sources.environment);
+    Ok(sources.merge()?)
 }
 
 /// Copies the password of the relay into the options. Printed settings never contain it.

@@ -134,8 +134,8 @@ fn files_that_are_replaced_are_read_again_by_a_confined_server() {
     assert!(entries.contains("the file of credentials"), "{entries}");
     let log = confined.server.stderr();
     assert!(!log.contains("ERROR") && !log.contains("WARN"), "{log}");
-    let confines = log.contains("Landlock confines the server");
-    assert_eq!(confines, kernel_confines(), "{log}");
+    let says_so = log.contains("Landlock confines the server");
+    assert_eq!(says_so, kernel_confines(), "{log}");
 }
 
 #[test]
