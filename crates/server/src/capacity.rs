@@ -11,6 +11,7 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::config::Limits;
+use crate::importance::Importance;
 
 /// Maximum number of files that are open because a handler reads media, or because a digest is
 /// computed from stored media.
@@ -267,6 +268,16 @@ impl Pool {
         let mut permit = self.permit();
         permit.resize(1)?;
         Ok(permit)
+    }
+
+    /// As [`Pool::take`], and leaves the last units to what is more important.
+    pub(crate) fn take_for(&self, importance: Importance) -> Result<Permit, Full> {
+        let State { total, free, .. } = &*self.0;
+        let left = u64::from(*total) * u64::from(importance.leaves()) / 16;
+        if (free.available_permits() as u64) < left + 1 {
+            return Err(self.full());
+        }
+        self.take()
     }
 
     /// Returns an empty permit.

@@ -118,6 +118,7 @@ pub mod handler;
 mod health;
 mod host;
 mod identifiers;
+mod importance;
 mod index_page;
 mod known_hosts;
 mod lifecycle;

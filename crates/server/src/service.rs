@@ -27,6 +27,7 @@ use crate::cross_origin::{self, Marks};
 use crate::error::Error;
 use crate::health;
 use crate::identifiers::without_upload_ids;
+use crate::importance::Importance;
 use crate::metrics::RequestRecord;
 use crate::reply;
 use crate::reply::{Reply, ReplyBody};
@@ -150,7 +151,12 @@ where
     let admitted = if batch::is_inside(&head) {
         Ok(None)
     } else {
-        server.capacity.requests.take().map(Some)
+        let importance = if health::is_probe(head.uri.path()) {
+            Importance::Finish
+        } else {
+            Importance::of(&head)
+        };
+        server.capacity.requests.take_for(importance).map(Some)
     };
     let admitted = admitted.and_then(|permit| {
         body.count(server.capacity.metadata.permit(), head_size(&head))?;

@@ -56,6 +56,7 @@ mod restart;
 mod routes;
 mod secrets;
 mod server;
+mod shedding;
 mod signed_links;
 mod simple;
 mod size_limit;

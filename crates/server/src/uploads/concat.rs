@@ -25,6 +25,7 @@ use crate::capacity::Permit;
 use crate::error::Error;
 use crate::handler::{Concatenation, Rejection, StoreReader};
 use crate::identifiers::{new_media_id, new_small_media_id};
+use crate::importance::Importance;
 use crate::namespace;
 
 /// Maximum number of times that media is put together for one call, if other calls keep replacing
@@ -82,7 +83,7 @@ impl<'a> Concat<'a> {
         server.admit_upload()?;
         let capacity = &server.capacity;
         let turn = capacity.concatenations.wait(1, capacity.timeout).await?;
-        let permit = server.capacity.uploads.take()?;
+        let permit = server.capacity.uploads.take_for(Importance::Start)?;
         let mut memory = server.capacity.metadata.permit();
         memory.resize(start_request.memory() as u64)?;
         Ok(Self {
