@@ -46,7 +46,7 @@ pub struct Options {
     /// Whether to open a store on a file system that is known to lose synced bytes, with a warning
     /// instead of an error. The default is `false`.
     pub allow_unsafe_filesystem: bool,
-    /// Whether to open a store in a directory that other users can change, with a warning instead of
+    /// Whether to open a store in a directory that everybody can change, with a warning instead of
     /// an error. The default is `false`.
     pub allow_shared_data: bool,
     /// The handles that the store records its metrics into. The default is registered nowhere.
@@ -124,7 +124,7 @@ pub enum OpenError {
         /// What is wrong with the file system.
         reason: &'static str,
     },
-    /// Other users can change what is in the directory.
+    /// Everybody can change what is in the directory.
     #[error("other users can change what is in {}: {why}", dir.display())]
     Shared {
         /// Data directory or vault.

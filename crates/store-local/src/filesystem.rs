@@ -321,6 +321,11 @@ pub(crate) fn shared_with_others(dir: &Path) -> io::Result<Option<SharedDirector
 }
 
 impl SharedDirectory {
+    /// Whether everybody can, and not only some users.
+    pub(crate) fn is_open_to_all(self) -> bool {
+        matches!(self, Self::Writable { mode } if mode & 0o002 != 0)
+    }
+
     /// Judges a directory for a process of `user`.
     fn of(owner: u32, mode: u32, user: u32) -> Option<Self> {
         if owner != user && owner != 0 {

@@ -147,8 +147,9 @@ fn identify_new(vault: &Path) -> Result<(Identity, File), OpenError> {
     Ok((identity, lock))
 }
 
-/// Refuses a directory whose content other users can change, unless the operator accepts it. One that
-/// does not exist yet will be this user's alone.
+/// Refuses a directory whose content everybody can change, unless the operator accepts it, and warns of one
+/// that some other users can: volumes of containers belong to root or to a group. One that does not exist yet
+/// will be this user's alone.
 fn check_owner(dir: &Path, options: &Options) -> Result<(), OpenError> {
     let why = match filesystem::shared_with_others(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -156,7 +157,7 @@ fn check_owner(dir: &Path, options: &Options) -> Result<(), OpenError> {
     };
     match why {
         None => {}
-        Some(why) if !options.allow_shared_data => {
+        Some(why) if why.is_open_to_all() && !options.allow_shared_data => {
             let dir = dir.to_owned();
             return Err(OpenError::Shared { dir, why });
         }

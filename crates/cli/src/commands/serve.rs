@@ -30,7 +30,7 @@ use windlass_server::{
 };
 #[cfg(feature = "failpoints")]
 use windlass_store_local::failpoint::{self, Failpoint, UnknownFailpoint};
-use windlass_store_local::{Durability, LocalStore, OpenError, SharedDirectory, StoreMetrics};
+use windlass_store_local::{Durability, LocalStore, OpenError, StoreMetrics};
 use zeroize::Zeroizing;
 
 use super::{Signals, ignore_file_size_signal, store};
@@ -530,7 +530,7 @@ impl Error {
             Self::Listen {
                 setting, source, ..
             } => listen_hint(setting, source),
-            Self::Store(OpenError::Shared { dir, why }) => Some(shared_hint(dir, *why)),
+            Self::Store(OpenError::Shared { dir, .. }) => Some(shared_hint(dir)),
             Self::Store(error) => store_hint(error).map(str::to_owned),
             Self::StorageFailed => Some(
                 "the log above says what failed; repair the disk, then start the server again: \
@@ -561,13 +561,9 @@ fn listen_hint(setting: &str, error: &io::Error) -> Option<String> {
     }
 }
 
-fn shared_hint(dir: &Path, why: SharedDirectory) -> String {
+fn shared_hint(dir: &Path) -> String {
     let dir = dir.display();
-    let command = match why {
-        SharedDirectory::Writable { .. } => format!("chmod go-w '{dir}'"),
-        SharedDirectory::Foreign { user, .. } => format!("chown -R {user} '{dir}'"),
-    };
-    format!("`{command}` makes it the server's own; `allow_shared_data` accepts it")
+    format!("`chmod go-w '{dir}'` makes it the server's own; `allow_shared_data` accepts it")
 }
 
 fn store_hint(error: &OpenError) -> Option<&'static str> {

@@ -110,7 +110,7 @@ fn a_file_system_in_memory_is_refused_unless_the_operator_insists() {
 }
 
 #[test]
-fn a_directory_that_others_can_write_to_is_refused_and_left_alone() {
+fn a_directory_that_everybody_can_write_to_is_refused_and_left_alone() {
     let root = directory::new();
     let data = root.path().join("data");
     std::fs::create_dir(&data).unwrap();
@@ -127,16 +127,17 @@ fn a_directory_that_others_can_write_to_is_refused_and_left_alone() {
         );
         assert!(is_right, "{error:?}");
     };
-    for mode in [0o720, 0o702, 0o777] {
+    for mode in [0o702, 0o777, 0o1777] {
         set(&data, mode);
         refused(&data, mode);
         assert_eq!(std::fs::read_dir(&data).unwrap().count(), 0, "{mode:o}");
     }
-    set(&data, 0o755);
+    // A volume of a container belongs to a group.
+    set(&data, 0o2775);
     LocalStore::open(&data, options()).unwrap();
     let vault = data.join("vault");
-    set(&vault, 0o770);
-    refused(&vault, 0o770);
+    set(&vault, 0o707);
+    refused(&vault, 0o707);
     LocalStore::open(&data, options().allow_shared_data(true)).unwrap();
     set(&vault, 0o700);
     LocalStore::open(&data, options()).unwrap();
