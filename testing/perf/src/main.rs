@@ -2,7 +2,8 @@
 //!
 //! A floor does the minimum that any server has to do: it copies bytes from a socket into a file. `run` starts each
 //! contestant in turn, warms it up, applies the load of a scenario and reads back what was stored. Only ratios within a
-//! round are meaningful. `count` counts system calls and allocations per upload in two builds.
+//! round are meaningful. `count` counts system calls and allocations per upload in two builds. `withstand`
+//! shows what other clients notice of attacks and of overload.
 //!
 //! The server is not a dependency: it is measured as a binary and a wire, like the servers of others.
 
@@ -23,6 +24,7 @@ mod scenario;
 mod server;
 mod units;
 mod usage;
+mod withstand;
 
 use std::process::ExitCode;
 
@@ -42,6 +44,7 @@ enum Command {
     Floor(floor::Arguments),
     Report(report::Arguments),
     Run(run::Arguments),
+    Withstand(withstand::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Floor(arguments) => floor::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Withstand(arguments) => withstand::run(&arguments),
     };
     output::ending(result)
 }

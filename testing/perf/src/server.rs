@@ -89,6 +89,11 @@ impl Server {
         self.address
     }
 
+    /// The id of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// How long ago it was started.
     pub(crate) fn age(&self) -> Duration {
         self.begun.elapsed()

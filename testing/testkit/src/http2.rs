@@ -14,20 +14,28 @@ use rustls::ClientConfig;
 use crate::raw::{RawPeer, Reply};
 use crate::wait::PATIENCE;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The first bytes of a connection.
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
+/// The frame type HEADERS.
+pub const HEADERS: u8 = 1;
+/// The frame type RST_STREAM.
+pub const RST_STREAM: u8 = 3;
+/// The frame type SETTINGS.
+pub const SETTINGS: u8 = 4;
+/// The frame type PING.
+pub const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
+/// The frame type CONTINUATION.
+pub const CONTINUATION: u8 = 9;
 
 /// The flag of a DATA or HEADERS frame that ends its stream; of SETTINGS and PING, that it is an answer.
 const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
-const END_HEADERS: u8 = 4;
+/// The flag of a HEADERS or CONTINUATION frame that ends the block of header fields.
+pub const END_HEADERS: u8 = 4;
 
 /// The longest frame that a server takes unless it says something else.
 const FRAME_LEN: usize = 16 * 1024;
@@ -130,12 +138,7 @@ impl Http2Peer {
     pub fn head(&mut self, fields: &[(&str, &str)], is_last: bool) -> u32 {
         let stream = self.next_stream;
         self.next_stream += 2;
-        let mut block = Vec::new();
-        for (name, value) in fields {
-            block.push(0);
-            push_text(&mut block, name);
-            push_text(&mut block, value);
-        }
+        let block = header_block(fields);
         let flags = END_HEADERS | if is_last { END_STREAM } else { 0 };
         self.peer.send(frame(HEADERS, flags, stream, &block));
         stream
@@ -273,13 +276,28 @@ fn is_end(kind: ErrorKind) -> bool {
     )
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+/// Returns a frame.
+///
+/// # Panics
+/// If the payload is longer than a length can say.
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let len = u32::try_from(payload.len()).expect("a frame is short");
     let mut frame = len.to_be_bytes()[1..].to_vec();
     frame.extend([kind, flags]);
     frame.extend(stream.to_be_bytes());
     frame.extend(payload);
     frame
+}
+
+/// Returns a block of header fields, which adds none to the dynamic table.
+pub fn header_block<'a>(fields: impl IntoIterator<Item = &'a (&'a str, &'a str)>) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        block.push(0);
+        push_text(&mut block, name);
+        push_text(&mut block, value);
+    }
+    block
 }
 
 /// A text as HPACK has it, without Huffman coding (RFC 7541, 5.2).

@@ -77,7 +77,7 @@ fn or_nothing(value: Option<f64>, shown: impl Fn(f64) -> String) -> String {
 }
 
 /// Rows of cells as Markdown. The first row is the head.
-pub(super) fn lined_up(rows: &[Vec<String>]) -> String {
+pub(crate) fn lined_up(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());

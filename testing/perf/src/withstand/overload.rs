@@ -1,0 +1,262 @@
+//! Overload: twice as many uploads as the server can take.
+//!
+//! The peak is measured in a closed loop, in which each connection uploads again when it has a reply. Then uploads begin at their
+//! time, however many are under way, as those of independent clients do.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use crate::units::float;
+
+use super::client::{Answer, Connection};
+use super::honest::quantile;
+
+/// Numbers of connections with which the peak is looked for.
+const CLOSED_LOOPS: [u32; 3] = [32, 128, 512];
+
+/// Number of addresses of the clients.
+const ADDRESSES: u32 = 64;
+
+/// The load in units of the peak.
+const FACTOR: f64 = 2.0;
+
+/// Maximum number of uploads under way. More than a server with default limits takes, and less than this process may open.
+const MOST: u32 = 12_000;
+
+/// The pause between two looks at the clock.
+const TICK: Duration = Duration::from_millis(1);
+
+/// What came of an overload.
+#[derive(Debug, Default)]
+pub(super) struct Overload {
+    /// The most uploads per second in a closed loop.
+    pub(super) peak: f64,
+    /// Uploads per second that were begun.
+    pub(super) offered: f64,
+    /// Uploads per second that were acknowledged while the load went on.
+    pub(super) goodput: f64,
+    /// Number of uploads that could not begin because [`MOST`] were under way.
+    pub(super) unsent: u64,
+    /// Replies to the others.
+    pub(super) outcomes: Outcomes,
+}
+
+/// What came of single uploads.
+#[derive(Debug, Default)]
+pub(super) struct Outcomes {
+    /// What acknowledged uploads took, with their connection; the quickest first.
+    pub(super) acknowledged: Vec<Duration>,
+    /// What refused uploads took from the request to the reply.
+    pub(super) refused: Vec<Duration>,
+    /// Number of refusals without `Retry-After`.
+    pub(super) without_retry_after: u64,
+    /// Number of uploads whose connection broke or did not come about, or that had no reply in time.
+    pub(super) broken: u64,
+    /// Number of replies that are neither an acknowledgement nor a refusal.
+    pub(super) unexpected: u64,
+    /// Number of uploads that were acknowledged while the load went on.
+    in_time: u64,
+}
+
+impl Outcomes {
+    fn add(&mut self, start: Instant, end: Instant, uploaded: &anyhow::Result<Answer>) {
+        match uploaded {
+            Ok(answer) if answer.is_success() => {
+                self.acknowledged.push(start.elapsed());
+                self.in_time += u64::from(Instant::now() < end);
+            }
+            Ok(answer) if answer.is_refusal() => {
+                self.refused.push(answer.took);
+                self.without_retry_after += u64::from(!answer.has_retry_after);
+            }
+            Ok(_) => self.unexpected += 1,
+            Err(_) => self.broken += 1,
+        }
+    }
+
+    /// The median time of a refusal.
+    pub(super) fn refusal(&self) -> Option<Duration> {
+        quantile(&self.refused, 50)
+    }
+}
+
+/// Measures the peak, and what is left of it at twice the load; each load goes on for `length`.
+///
+/// # Errors
+/// When an upload of a closed loop is not acknowledged.
+pub(super) async fn measure(server: SocketAddr, length: Duration) -> anyhow::Result<Overload> {
+    let mut peak: f64 = 0.0;
+    for connections in CLOSED_LOOPS {
+        peak = peak.max(closed_loop(server, connections, length / 3).await?);
+    }
+    let mut overload = open_loop(server, FACTOR * peak, length).await;
+    overload.peak = peak;
+    Ok(overload)
+}
+
+/// Returns the acknowledged uploads per second.
+async fn closed_loop(
+    server: SocketAddr,
+    connections: u32,
+    length: Duration,
+) -> anyhow::Result<f64> {
+    let start = Instant::now();
+    let end = start + length;
+    let mut clients = JoinSet::new();
+    for number in 0..connections {
+        clients.spawn(async move {
+            let mut connection = Connection::open(address(number), server).await?;
+            let mut count: u64 = 0;
+            while Instant::now() < end {
+                let answer = connection.upload().await?;
+                anyhow::ensure!(answer.is_success(), "status {}", answer.status);
+                count += 1;
+            }
+            anyhow::Ok(count)
+        });
+    }
+    let mut count = 0;
+    while let Some(client) = clients.join_next().await {
+        count += client??;
+    }
+    Ok(float(count) / start.elapsed().as_secs_f64())
+}
+
+/// Begins `rate` uploads per second.
+async fn open_loop(server: SocketAddr, rate: f64, length: Duration) -> Overload {
+    let clients = Arc::new(Clients {
+        server,
+        end: Instant::now() + length,
+        idle: Mutex::default(),
+        opened: AtomicU64::default(),
+        under_way: AtomicU32::default(),
+        outcomes: Mutex::default(),
+    });
+    let start = Instant::now();
+    let (mut begun, mut unsent): (u64, u64) = (0, 0);
+    let mut uploads = JoinSet::new();
+    let mut tick = start;
+    while tick < clients.end {
+        let due = rate * start.elapsed().as_secs_f64();
+        while float(begun + unsent) < due {
+            if clients.under_way.load(Ordering::Relaxed) >= MOST {
+                unsent += 1;
+                continue;
+            }
+            clients.under_way.fetch_add(1, Ordering::Relaxed);
+            begun += 1;
+            let clients = Arc::clone(&clients);
+            uploads.spawn(async move { clients.upload().await });
+        }
+        // Those that have ended give their memory back.
+        while uploads.try_join_next().is_some() {}
+        tick += TICK;
+        sleep_until(tick).await;
+    }
+    let seconds = length.as_secs_f64();
+    while uploads.join_next().await.is_some() {}
+    let outcomes = std::mem::take(&mut *lock(&clients.outcomes));
+    let sorted = |mut laps: Vec<Duration>| {
+        laps.sort_unstable();
+        laps
+    };
+    Overload {
+        peak: 0.0,
+        offered: float(begun) / seconds,
+        goodput: float(outcomes.in_time) / seconds,
+        unsent,
+        outcomes: Outcomes {
+            acknowledged: sorted(outcomes.acknowledged),
+            refused: sorted(outcomes.refused),
+            ..outcomes
+        },
+    }
+}
+
+/// The clients of an open loop. They share connections that are idle.
+struct Clients {
+    server: SocketAddr,
+    /// When the load ends.
+    end: Instant,
+    idle: Mutex<Vec<Connection>>,
+    opened: AtomicU64,
+    under_way: AtomicU32,
+    outcomes: Mutex<Outcomes>,
+}
+
+impl Clients {
+    async fn upload(&self) {
+        let start = Instant::now();
+        let uploaded = self.try_upload().await;
+        lock(&self.outcomes).add(start, self.end, &uploaded);
+        self.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    async fn try_upload(&self) -> anyhow::Result<Answer> {
+        let idle = lock(&self.idle).pop();
+        let mut connection = match idle {
+            Some(connection) if !connection.is_closed() => connection,
+            _ => {
+                let number = self.opened.fetch_add(1, Ordering::Relaxed);
+                let number = u32::try_from(number % u64::from(ADDRESSES)).unwrap_or_default();
+                Connection::open(address(number), self.server).await?
+            }
+        };
+        let answer = connection.upload().await?;
+        if !connection.is_closed() {
+            lock(&self.idle).push(connection);
+        }
+        Ok(answer)
+    }
+}
+
+/// The address of the client with this number: 127.2.0.0 and those that follow it.
+fn address(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(0x7f02_0000 + number % ADDRESSES)
+}
+
+fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, has_retry_after: bool) -> anyhow::Result<Answer> {
+        Ok(Answer {
+            status,
+            has_retry_after,
+            took: Duration::from_millis(1),
+        })
+    }
+
+    #[tokio::test]
+    async fn refusal_without_retry_after_is_counted_and_late_upload_is_no_goodput() {
+        let mut outcomes = Outcomes::default();
+        let now = Instant::now();
+        let later = now + Duration::from_secs(3600);
+        let all = [
+            (later, answer(201, false)),
+            (now, answer(201, false)),
+            (later, answer(503, true)),
+            (later, answer(429, false)),
+            (later, answer(400, false)),
+            (later, Err(anyhow::anyhow!("broken"))),
+        ];
+        for (end, uploaded) in &all {
+            outcomes.add(now, *end, uploaded);
+        }
+        assert_eq!((outcomes.acknowledged.len(), outcomes.in_time), (2, 1));
+        assert_eq!(
+            (outcomes.refused.len(), outcomes.without_retry_after),
+            (2, 1)
+        );
+        assert_eq!((outcomes.unexpected, outcomes.broken), (1, 1));
+    }
+}
