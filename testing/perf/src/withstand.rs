@@ -259,6 +259,7 @@ impl Bench<'_> {
             "",
             "peak /s",
             "offered /s",
+            "not begun",
             "goodput /s",
             "of the peak",
             "goal",
@@ -268,6 +269,7 @@ impl Bench<'_> {
             "of these without Retry-After",
             "p50 ms of a refusal",
             "broken or late",
+            "core of the load",
             "peak MiB",
             "allowed MiB",
         ];
@@ -302,12 +304,6 @@ impl Bench<'_> {
                     .push(format!("overload, {name}: {count} {what}"));
             }
         }
-        if overload.unsent > 0 {
-            progress(format_args!(
-                "{} uploads were not begun: too many were under way",
-                overload.unsent
-            ));
-        }
         Ok(overload_row(name, &overload, peak, limit))
     }
 }
@@ -320,6 +316,7 @@ fn overload_row(name: &str, overload: &Overload, peak: u64, limit: u64) -> Vec<S
         name.to_owned(),
         figure(overload.peak),
         figure(overload.offered),
+        overload.unsent.to_string(),
         figure(overload.goodput),
         format!("{share:.0} %"),
         if share >= GOAL { "reached" } else { "missed" }.to_owned(),
@@ -329,6 +326,7 @@ fn overload_row(name: &str, overload: &Overload, peak: u64, limit: u64) -> Vec<S
         outcomes.without_retry_after.to_string(),
         milliseconds(outcomes.refusal()),
         outcomes.broken.to_string(),
+        format!("{:.0} %", overload.load_cpu * 100.0),
         figure(mib(peak)),
         figure(mib(limit)),
     ]
@@ -347,6 +345,9 @@ impl Attacked {
             "p99 ms quiet",
             "attacked",
             "ratio",
+            "max ms quiet",
+            "attacked",
+            "ratio",
         ];
         titles.map(str::to_owned).to_vec()
     }
@@ -363,7 +364,7 @@ impl Attacked {
                     attacked.laps.len().to_string(),
                     attacked.failures.len().to_string(),
                 ];
-                for percent in [50, 99] {
+                for percent in [50, 99, 100] {
                     let [quiet, attacked] = [quiet, attacked].map(|one| one.quantile(percent));
                     let ratio = quiet.zip(attacked).map(|(quiet, attacked)| {
                         figure(attacked.as_secs_f64() / quiet.as_secs_f64())

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -17,7 +18,7 @@ use super::client::{Answer, Connection};
 use super::honest::quantile;
 
 /// Numbers of connections with which the peak is looked for.
-const CLOSED_LOOPS: [u32; 3] = [32, 128, 512];
+const CLOSED_LOOPS: [u32; 3] = [16, 64, 192];
 
 /// Number of addresses of the clients.
 const ADDRESSES: u32 = 64;
@@ -25,8 +26,9 @@ const ADDRESSES: u32 = 64;
 /// The load in units of the peak.
 const FACTOR: f64 = 2.0;
 
-/// Maximum number of uploads under way. More than a server with default limits takes, and less than this process may open.
-const MOST: u32 = 12_000;
+// Connections above `limits.connections` would wait in the kernel until others end.
+/// Maximum number of uploads under way, each on a connection.
+const MOST: u32 = 8000;
 
 /// The pause between two looks at the clock.
 const TICK: Duration = Duration::from_millis(1);
@@ -36,12 +38,14 @@ const TICK: Duration = Duration::from_millis(1);
 pub(super) struct Overload {
     /// The most uploads per second in a closed loop.
     pub(super) peak: f64,
-    /// Uploads per second that were begun.
+    /// Uploads per second that should begin.
     pub(super) offered: f64,
     /// Uploads per second that were acknowledged while the load went on.
     pub(super) goodput: f64,
     /// Number of uploads that could not begin because [`MOST`] were under way.
     pub(super) unsent: u64,
+    /// Processor time that the load took, in seconds of each second.
+    pub(super) load_cpu: f64,
     /// Replies to the others.
     pub(super) outcomes: Outcomes,
 }
@@ -138,6 +142,7 @@ async fn open_loop(server: SocketAddr, rate: f64, length: Duration) -> Overload 
         outcomes: Mutex::default(),
     });
     let start = Instant::now();
+    let cpu = thread_cpu();
     let (mut begun, mut unsent): (u64, u64) = (0, 0);
     let mut uploads = JoinSet::new();
     let mut tick = start;
@@ -159,6 +164,7 @@ async fn open_loop(server: SocketAddr, rate: f64, length: Duration) -> Overload 
         sleep_until(tick).await;
     }
     let seconds = length.as_secs_f64();
+    let load_cpu = (thread_cpu() - cpu) / seconds;
     while uploads.join_next().await.is_some() {}
     let outcomes = std::mem::take(&mut *lock(&clients.outcomes));
     let sorted = |mut laps: Vec<Duration>| {
@@ -167,15 +173,23 @@ async fn open_loop(server: SocketAddr, rate: f64, length: Duration) -> Overload 
     };
     Overload {
         peak: 0.0,
-        offered: float(begun) / seconds,
+        offered: float(begun + unsent) / seconds,
         goodput: float(outcomes.in_time) / seconds,
         unsent,
+        load_cpu,
         outcomes: Outcomes {
             acknowledged: sorted(outcomes.acknowledged),
             refused: sorted(outcomes.refused),
             ..outcomes
         },
     }
+}
+
+/// Processor time of this thread, on which all clients are, in seconds.
+fn thread_cpu() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let time = Duration::try_from(time).unwrap_or_default();
+    time.as_secs_f64()
 }
 
 /// The clients of an open loop. They share connections that are idle.
