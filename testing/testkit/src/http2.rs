@@ -20,7 +20,7 @@ pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
 /// The frame type HEADERS.
 pub const HEADERS: u8 = 1;
-/// The frame type RST_STREAM.
+/// The frame type `RST_STREAM`.
 pub const RST_STREAM: u8 = 3;
 /// The frame type SETTINGS.
 pub const SETTINGS: u8 = 4;
