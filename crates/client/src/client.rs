@@ -61,9 +61,9 @@ impl Client {
     }
 
     /// Creates a client that sends its requests over `transport`. For `token` see
-    /// [`ClientBuilder::token`].
+    /// [`ClientBuilder::token`]; it is sent to `https` URLs and to those of this machine.
     pub fn with_transport(transport: Arc<dyn Transport>, token: Option<TokenSource>) -> Self {
-        Self(Arc::new(TransportAndToken::new(transport, token)))
+        Self::builder().token(token).build_over(transport)
     }
 
     /// Uploads media.
@@ -129,7 +129,11 @@ impl Client {
         locked: LockedRecord,
         deadline: Deadline,
     ) -> Result<Uploaded, Error> {
-        let check = media.check_identity(&locked.record().source);
+        let check = async {
+            upload.check_session(locked.record().session.url())?;
+            let unchanged = media.check_identity(&locked.record().source);
+            unchanged.await.map_err(Error::from)
+        };
         if let Err(error) = deadline.limit(check).await {
             return Err(error.with_record(locked.record()));
         }
@@ -203,7 +207,11 @@ impl Client {
         download: &Download,
         on_progress: impl Fn(DownloadProgress) + Send + Sync,
     ) -> Result<Downloaded, Error> {
-        let done = download.run(self.0.transport(), self.0.token(), on_progress);
+        let token = self
+            .0
+            .token_for(download.url())
+            .map_err(ErrorCause::Token)?;
+        let done = download.run(self.0.transport(), token, on_progress);
         Ok(done.await?)
     }
 
@@ -230,7 +238,7 @@ impl Client {
         mut headers: HeaderMap,
     ) -> Result<Reply, Error> {
         if session.may_receive_token()
-            && let Some(token) = self.0.authorization().await?
+            && let Some(token) = self.0.authorization(session.url()).await?
         {
             headers.insert(AUTHORIZATION, token);
         }

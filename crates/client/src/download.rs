@@ -139,6 +139,10 @@ impl Download {
         self
     }
 
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
+    }
+
     /// Runs the download. The token is sent only to the origin of the URL, and not to other origins
     /// to which the server redirects.
     ///

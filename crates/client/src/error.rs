@@ -66,7 +66,8 @@ pub enum Kind {
     Cancelled,
     /// The server lost the upload's sessions too often.
     SessionLost,
-    /// The server violates the protocol. In downloads also: it redirects too often or to a URL that must
+    /// The server violates the protocol, or has sent a session URI that is [not
+    /// followed](crate::Upload::session_origin). In downloads also: it redirects too often or to a URL that must
     /// not be followed, or sends media that is encoded or that does not continue the received bytes.
     Protocol,
     /// The media on the server, or the downloaded media, differs from the expected media.
@@ -125,6 +126,8 @@ pub(crate) enum ErrorCause {
         "the upload began on an encrypted connection, but the server sent a session URI without encryption"
     )]
     Downgrade,
+    #[error("the server wants the media at {origin}, which is not the server of the upload URL")]
+    OtherOrigin { origin: String },
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
     #[error(transparent)]
@@ -174,7 +177,7 @@ impl ErrorCause {
             Self::Upload { failure, .. } => kind_of_failure(failure),
             Self::Transport(_) => Kind::Connection,
             Self::Timeout(_) => Kind::Timeout,
-            Self::SessionUri(_) | Self::Downgrade => Kind::Protocol,
+            Self::SessionUri(_) | Self::Downgrade | Self::OtherOrigin { .. } => Kind::Protocol,
             Self::Mismatch(_) => Kind::Mismatch,
             Self::Download(error) => kind_of_download(error),
         }
@@ -312,6 +315,25 @@ impl Error {
     pub fn is_not_tls(&self) -> bool {
         let error = self.0.cause.transport_error();
         matches!(error, Some(TransportError::NotTls { .. }))
+    }
+
+    /// Returns whether a token was not sent because the connection would not be encrypted; see
+    /// [`ClientBuilder::allow_plain_http`](crate::ClientBuilder::allow_plain_http).
+    pub fn is_token_withheld(&self) -> bool {
+        let error = match &self.0.cause {
+            ErrorCause::Token(error) | ErrorCause::Download(DownloadError::Token(error)) => error,
+            _ => return false,
+        };
+        matches!(error, TokenError::NotEncrypted { .. })
+    }
+
+    /// Returns the origin at which the server wants the media, if the upload failed because that is
+    /// not [allowed](crate::Upload::session_origin).
+    pub fn refused_origin(&self) -> Option<&str> {
+        match &self.0.cause {
+            ErrorCause::OtherOrigin { origin } => Some(origin),
+            _ => None,
+        }
     }
 
     /// Returns the session in which a later attempt can continue, if any. It is a credential.

@@ -45,6 +45,7 @@ mod download;
 mod error;
 mod identity;
 mod journal;
+mod origin;
 mod progress;
 mod session_uri;
 mod source;

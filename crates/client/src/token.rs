@@ -28,6 +28,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use url::Url;
 
+use crate::origin::is_private;
 use crate::transport::Transport;
 
 #[cfg(test)]
@@ -117,6 +118,14 @@ pub enum TokenError {
         token_source: String,
         /// The time limit.
         limit: Duration,
+    },
+    /// The connection to a server on another machine would not be encrypted, and
+    /// [`ClientBuilder::allow_plain_http`](crate::ClientBuilder::allow_plain_http) is not set. Nothing
+    /// was sent.
+    #[error("the token is not sent to {host}: the connection is not encrypted")]
+    NotEncrypted {
+        /// The server's host.
+        host: String,
     },
     /// Google's application default credentials provide no token.
     #[error("Google's application default credentials provide no token")]
@@ -417,19 +426,37 @@ fn first_line(stderr_text: &str) -> Option<String> {
 pub(crate) struct TransportAndToken {
     transport: Arc<dyn Transport>,
     token: Option<TokenSource>,
+    /// Whether tokens may be sent where others can read them.
+    allows_plain_http: bool,
 }
 
 impl TransportAndToken {
-    pub(crate) fn new(transport: Arc<dyn Transport>, token: Option<TokenSource>) -> Self {
-        Self { transport, token }
+    pub(crate) fn new(
+        transport: Arc<dyn Transport>,
+        token: Option<TokenSource>,
+        allows_plain_http: bool,
+    ) -> Self {
+        Self {
+            transport,
+            token,
+            allows_plain_http,
+        }
     }
 
     pub(crate) fn transport(&self) -> &dyn Transport {
         &*self.transport
     }
 
-    pub(crate) fn token(&self) -> Option<&TokenSource> {
-        self.token.as_ref()
+    /// Returns the source of the tokens for `url`, if there is one. The caller has checked that the user
+    /// named its origin.
+    pub(crate) fn token_for(&self, url: &Url) -> Result<Option<&TokenSource>, TokenError> {
+        match &self.token {
+            Some(_) if !self.allows_plain_http && !is_private(url) => {
+                let host = url.host_str().unwrap_or_default().to_owned();
+                Err(TokenError::NotEncrypted { host })
+            }
+            token => Ok(token.as_ref()),
+        }
     }
 
     /// Returns whether a refresh can return another token than the refused one.
@@ -437,10 +464,10 @@ impl TransportAndToken {
         self.token.as_ref().is_some_and(TokenSource::can_refresh)
     }
 
-    /// Returns the value of the `Authorization` header; `None` if there is no token source. The
-    /// caller has checked that the token may be sent.
-    pub(crate) async fn authorization(&self) -> Result<Option<HeaderValue>, TokenError> {
-        match &self.token {
+    /// Returns the value of the `Authorization` header for a request to `url`; `None` if there is no
+    /// token source. The caller has checked that the user named the origin of `url`.
+    pub(crate) async fn authorization(&self, url: &Url) -> Result<Option<HeaderValue>, TokenError> {
+        match self.token_for(url)? {
             Some(token) => Ok(Some(token.token().await?)),
             None => Ok(None),
         }
@@ -455,7 +482,7 @@ impl TransportAndToken {
         url: &Url,
     ) -> Result<Option<HeaderValue>, TokenError> {
         if caller_url.origin() == url.origin() {
-            self.authorization().await
+            self.authorization(url).await
         } else {
             Ok(None)
         }

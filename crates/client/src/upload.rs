@@ -7,13 +7,14 @@ use http::HeaderValue;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use url::Url;
+use url::{Origin, Url};
 use windlass_proto::transfer::{ChunkSize, Chunking, RetryPolicy};
 use windlass_proto::upload_type::UploadType;
 
 use crate::checksum::Verified;
 use crate::error::{Error, ErrorCause};
 use crate::journal::{Journal, NewRecord, Record, UploadKey};
+use crate::origin;
 use crate::progress::{Progress, ProgressCallback, RateLimit};
 use crate::session_uri::{Redacted, SessionUri};
 use crate::source::SourceIdentity;
@@ -70,6 +71,8 @@ pub struct Upload {
     pub(crate) requested_type: Option<UploadType>,
     pub(crate) metadata: Option<Value>,
     pub(crate) content_type: Option<HeaderValue>,
+    /// Origins besides that of the URL to which media may be sent.
+    session_origins: Vec<Origin>,
     pub(crate) chunking: Chunking,
     pub(crate) retry_policy: RetryPolicy,
     pub(crate) verify: bool,
@@ -108,6 +111,7 @@ impl Upload {
             http_method: HttpMethod::default(),
             metadata: None,
             content_type: None,
+            session_origins: Vec::new(),
             chunking: Chunking::default(),
             retry_policy: RetryPolicy::default(),
             verify: true,
@@ -241,6 +245,34 @@ impl Upload {
             content_type: Some(value),
             ..self
         })
+    }
+
+    /// Allows sessions at the origin (scheme, host and port) of this URL. May be called more than once.
+    ///
+    /// A server names the URL of a session when the session starts. By default the upload fails with
+    /// [`Kind::Protocol`](crate::Kind::Protocol) before any media is sent, unless that URL has the host of the
+    /// upload URL, whatever the port, or both are hosts of Google's APIs (`googleapis.com` and the
+    /// names below it). All names and addresses of this machine count as one host.
+    /// [`Error::refused_origin`] is the origin that was refused. A session without encryption is never
+    /// accepted for an upload URL with `https`.
+    ///
+    /// Tokens are sent to no such origin.
+    #[must_use]
+    pub fn session_origin(mut self, url: &Url) -> Self {
+        self.session_origins.push(url.origin());
+        self
+    }
+
+    /// Checks that the media may be sent to this session.
+    pub(crate) fn check_session(&self, session: &Url) -> Result<(), Error> {
+        if self.url.scheme() == "https" && session.scheme() != "https" {
+            return Err(ErrorCause::Downgrade.into());
+        }
+        if !origin::may_receive_media(&self.url, session, &self.session_origins) {
+            let origin = session.origin().ascii_serialization();
+            return Err(ErrorCause::OtherOrigin { origin }.into());
+        }
+        Ok(())
     }
 
     /// Sets how the media of a resumable upload is split into requests to its session.

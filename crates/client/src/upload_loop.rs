@@ -287,10 +287,8 @@ impl<'a> UploadDriver<'a> {
         let session = url
             .join(location)
             .map_err(|_| ErrorCause::SessionUri(crate::InvalidSessionUri::NotAUrl))?;
-        if url.scheme() == "https" && session.scheme() != "https" {
-            return Err(ErrorCause::Downgrade.into());
-        }
         let session = SessionUri::try_from(session).map_err(ErrorCause::SessionUri)?;
+        self.upload.check_session(session.url())?;
         let session = session.issued_for(&self.upload.url);
         self.session = Some(session.clone());
         match (&mut self.locked, &self.upload.journal) {

@@ -11,8 +11,8 @@ use rustls::pki_types::pem::PemObject as _;
 use super::Client;
 use crate::error::Error;
 use crate::identity::ClientIdentity;
-use crate::token::{TokenError, TokenSource};
-use crate::transport::{HttpTransport, HttpTransportOptions, Timeouts};
+use crate::token::{TokenError, TokenSource, TransportAndToken};
+use crate::transport::{HttpTransport, HttpTransportOptions, Timeouts, Transport};
 
 /// Header fields that the protocol sets itself.
 const RESERVED: [HeaderName; 6] = [
@@ -41,6 +41,7 @@ const RESERVED: [HeaderName; 6] = [
 pub struct ClientBuilder {
     timeouts: Timeouts,
     token: Option<TokenSource>,
+    allows_plain_http: bool,
     transport: HttpTransportOptions,
 }
 
@@ -75,6 +76,9 @@ impl ClientBuilder {
     /// download. A server may name another origin, in the URI of a session or in a redirection;
     /// requests to it have no token. [`SessionUri`](crate::SessionUri) says when
     /// [`status`](Client::status) and [`cancel`](Client::cancel) send one.
+    ///
+    /// A request that needs a token fails before it is sent if its URL is neither `https` nor one of this
+    /// machine (`localhost`, `127.0.0.0/8` or `::1`), unless [plain HTTP is allowed](Self::allow_plain_http).
     pub fn token(self, token: impl Into<Option<TokenSource>>) -> Self {
         Self {
             token: token.into(),
@@ -89,6 +93,15 @@ impl ClientBuilder {
     /// The text cannot be a bearer token.
     pub fn bearer(self, token: impl Into<String>) -> Result<Self, TokenError> {
         Ok(self.token(TokenSource::fixed(token)?))
+    }
+
+    /// Sets whether [tokens](Self::token) are also sent without encryption, to servers on other machines.
+    /// Everybody on the way can then read and use them. Default: false.
+    pub fn allow_plain_http(self, allowed: bool) -> Self {
+        Self {
+            allows_plain_http: allowed,
+            ..self
+        }
     }
 
     /// Sets the certificate for servers that ask for one. Default: none is presented.
@@ -168,9 +181,17 @@ impl ClientBuilder {
     /// Settings contradict each other, see [`http_client`](Self::http_client), or the HTTP client cannot be set
     /// up. The latter is known to happen only with [root certificates](Self::root_certificates) that are
     /// none.
-    pub fn build(self) -> Result<Client, Error> {
-        let transport = HttpTransport::new(self.timeouts, self.transport)?;
-        Ok(Client::with_transport(Arc::new(transport), self.token))
+    pub fn build(mut self) -> Result<Client, Error> {
+        let options = std::mem::take(&mut self.transport);
+        let transport = HttpTransport::new(self.timeouts, options)?;
+        Ok(self.build_over(Arc::new(transport)))
+    }
+
+    /// Builds a client that sends its requests over `transport`. Of the settings, only the
+    /// [token](Self::token) counts and [where it may go](Self::allow_plain_http).
+    pub fn build_over(self, transport: Arc<dyn Transport>) -> Client {
+        let with_token = TransportAndToken::new(transport, self.token, self.allows_plain_http);
+        Client(Arc::new(with_token))
     }
 }
 

@@ -9,6 +9,7 @@ use http::header::{LOCATION, RETRY_AFTER};
 use super::*;
 use crate::{Entry, Journal, Kind, State};
 
+mod origins;
 mod progress;
 mod script;
 
@@ -240,18 +241,6 @@ async fn finishing_is_reported_when_all_media_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unencrypted_session_of_an_encrypted_upload_is_refused() {
-    let plain = vec![(LOCATION, "http://h/session?upload_id=1".into())];
-    let script = Script::new([Answer::Replies(200, plain, "")]);
-    let mut upload = resumable();
-    upload.url = "https://h/upload".parse().expect("it is a URL");
-    let error = run(&script, upload, b"Llama")
-        .await
-        .expect_err("it is refused");
-    assert_eq!(error.kind(), Kind::Protocol);
-}
-
-#[tokio::test(start_paused = true)]
 async fn small_media_is_one_request_and_large_media_a_session() {
     let metadata = serde_json::json!({"name": "Llama"});
     let url = "http://h/upload?fields=id".parse().expect("it is a URL");
@@ -392,26 +381,6 @@ async fn start_declares_the_media_and_carries_the_metadata() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn token_is_sent_only_to_the_origin_of_the_upload_url() {
-    for (location, trusted) in [
-        ("/session?upload_id=1", true),
-        ("http://elsewhere/session?upload_id=1", false),
-        ("http://h:81/session?upload_id=1", false),
-    ] {
-        let elsewhere = Answer::Replies(200, vec![(LOCATION, location.into())], "");
-        let script = Script::new([elsewhere, finished("{}")]);
-        let token = TokenSource::fixed("secret").expect("it is a token");
-        let client = Client::with_transport(script.clone(), Some(token));
-        let uploaded = client.upload(resumable(), Source::bytes("Llama")).await;
-        uploaded.expect("the upload succeeds");
-        let seen = script.seen();
-        assert_eq!(seen[0].headers["authorization"], "Bearer secret");
-        let sent = seen[1].headers.contains_key("authorization");
-        assert_eq!(sent, trusted, "{location}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn windowed_stream_is_verified_by_crc32c_and_not_md5() {
     let resource =
         finished(r#"{"size":"5","crc32c":"9olWBA==","md5Hash":"AAAAAAAAAAAAAAAAAAAAAA=="}"#);
@@ -519,54 +488,11 @@ async fn another_process_queries_first_and_sends_the_rest() {
     assert!(journal.entries().expect("it can be read").is_empty());
 }
 
-#[tokio::test(start_paused = true)]
-async fn token_is_not_sent_to_a_session_at_another_origin_for_status_or_cancel() {
-    for (location, trusted) in [
-        ("/session?upload_id=1", true),
-        ("http://elsewhere/session?upload_id=1", false),
-    ] {
-        let elsewhere = Answer::Replies(200, vec![(LOCATION, location.into())], "");
-        let script = Script::new([elsewhere, Answer::Hangs, committed(2), replies(499)]);
-        let token = TokenSource::fixed("secret").expect("it is a token");
-        let client = Client::with_transport(script.clone(), Some(token));
-        let upload = resumable().timeout(Duration::from_secs(1));
-        let error = client.upload(upload, Source::bytes("Llama")).await;
-        let error = error.expect_err("the server hangs");
-        let session = error.session().expect("there is a session");
-        let status = client.status(session).await.expect("the server replies");
-        assert_eq!(status, Status::Active { committed: 2 });
-        let status = client.cancel(session).await.expect("the server replies");
-        assert_eq!(status, Status::Cancelled);
-        for seen in &script.seen()[2..] {
-            let sent = seen.headers.contains_key("authorization");
-            assert_eq!(sent, trusted, "{location}");
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn token_is_sent_to_a_parsed_session_and_not_to_a_deserialized_one() {
-    let text = "http://elsewhere/session?upload_id=1";
-    let parsed: SessionUri = text.parse().expect("it is a session URI");
-    let written = serde_json::to_string(&parsed).expect("it is a string");
-    assert_eq!(written, format!("{text:?}"));
-    let deserialized: SessionUri = serde_json::from_str(&written).expect("it is a session URI");
-    for (session, trusted) in [(parsed, true), (deserialized, false)] {
-        assert_eq!(session.reveal(), text);
-        let script = Script::new([committed(2)]);
-        let token = TokenSource::fixed("secret").expect("it is a token");
-        let client = Client::with_transport(script.clone(), Some(token));
-        client.status(&session).await.expect("the server replies");
-        let sent = script.seen()[0].headers.contains_key("authorization");
-        assert_eq!(sent, trusted);
-    }
-}
-
 #[tokio::test]
 async fn refused_token_is_refreshed_once_for_status_and_cancel() {
     let directory = tempfile::tempdir().expect("there is room");
     let path = directory.path().join("token");
-    let session: SessionUri = "http://h/session?upload_id=1"
+    let session: SessionUri = "https://h/session?upload_id=1"
         .parse()
         .expect("it is a session URI");
     std::fs::write(&path, "old").expect("there is room");
@@ -616,38 +542,6 @@ async fn error_of_a_malformed_session_hides_it() {
         let error = serde_json::from_str::<SessionUri>(text).expect_err("it is no session URI");
         assert!(!error.to_string().contains("secret"), "{error}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn token_is_not_sent_to_a_journaled_session_at_another_origin() {
-    let directory = tempfile::tempdir().expect("there is room");
-    let file = directory.path().join("media");
-    std::fs::write(&file, b"Llama").expect("the directory is ours");
-    let journal = Journal::open(directory.path().join("journal")).expect("the directory is ours");
-    let elsewhere = vec![(LOCATION, "http://elsewhere/session?upload_id=1".into())];
-    let script = Script::new([
-        Answer::Replies(200, elsewhere, ""),
-        Answer::Hangs,
-        committed(2),
-    ]);
-    let token = TokenSource::fixed("secret").expect("it is a token");
-    let client = Client::with_transport(script.clone(), Some(token));
-    let upload = resumable()
-        .journal(journal.clone())
-        .timeout(Duration::from_secs(1));
-    client
-        .upload(upload, Source::path(&file))
-        .await
-        .expect_err("the server hangs");
-    let entries = journal.entries().expect("it can be read");
-    let [Entry::Unfinished(record)] = &entries[..] else {
-        panic!("there is one upload");
-    };
-    client
-        .status(&record.session)
-        .await
-        .expect("the server replies");
-    assert!(!script.seen()[2].headers.contains_key("authorization"));
 }
 
 #[tokio::test(start_paused = true)]
