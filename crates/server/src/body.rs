@@ -119,19 +119,33 @@ struct Pace {
     waited: Duration,
     /// Bytes that have arrived in this time.
     arrived: u64,
+    /// Bytes of a coded body that were counted, in all windows.
+    coded: u64,
+}
+
+/// A wait for bytes. It counts also if it is given up, since the next one continues it.
+struct Wait<'a> {
+    pace: &'a mut Pace,
+    begun: Instant,
 }
 
 impl Pace {
     /// Counts a piece. Returns whether fewer than `min_rate` bytes a second have arrived in a window. Only the
     /// time counts for which the server has waited: it may be slow itself.
-    fn is_too_slow(&mut self, waited: Duration, arrived: u64, min_rate: u64) -> bool {
-        self.waited += waited;
+    fn is_too_slow(&mut self, arrived: u64, min_rate: u64) -> bool {
         self.arrived += arrived;
         if self.waited < RATE_WINDOW {
             return false;
         }
-        let Self { waited, arrived } = std::mem::take(self);
+        let waited = std::mem::take(&mut self.waited);
+        let arrived = std::mem::take(&mut self.arrived);
         arrived < min_rate.saturating_mul(waited.as_secs())
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.pace.waited += self.begun.elapsed();
     }
 }
 
@@ -141,6 +155,33 @@ impl Source {
         match self {
             Self::Identity(_) => None,
             Self::Gzip { coded, .. } => Some(coded.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Returns the next decoded bytes; `None` at the end.
+    async fn read(&mut self, gzip_ratio: u64) -> Result<Option<Bytes>, BodyError> {
+        match self {
+            Self::Identity(body) => next_data(body).await,
+            Self::Gzip {
+                decoder,
+                coded,
+                decoded,
+            } => {
+                let mut piece = BytesMut::with_capacity(GZIP_READ_LEN);
+                let read = decoder.read_buf(&mut piece).await;
+                let coded = coded.load(Ordering::Relaxed);
+                let len = match read {
+                    Ok(len) => len,
+                    // A body without bytes is empty in each coding.
+                    Err(error) if coded == 0 && error.kind() == ErrorKind::UnexpectedEof => 0,
+                    Err(error) => return Err(gzip_error(&error)),
+                };
+                *decoded += len as u64;
+                if *decoded > GZIP_GRACE && *decoded / coded.max(1) > gzip_ratio {
+                    return Err(BodyError::Expands { limit: gzip_ratio });
+                }
+                Ok((len > 0).then(|| piece.freeze()))
+            }
         }
     }
 
@@ -344,17 +385,20 @@ impl RequestBody {
             return Err(BodyError::Slow { min_rate });
         }
         let stall = self.limits.stall;
-        let (begun, coded) = (Instant::now(), self.source.coded_bytes());
-        let read = tokio::time::timeout(stall, self.read()).await;
+        let wait = Wait {
+            pace: &mut self.pace,
+            begun: Instant::now(),
+        };
+        let read = tokio::time::timeout(stall, self.source.read(self.limits.gzip_ratio)).await;
+        drop(wait);
         let piece = read.unwrap_or(Err(BodyError::Stalled(stall)));
         if let Ok(Some(bytes)) = &piece {
-            let arrived = match (coded, self.source.coded_bytes()) {
-                (Some(before), Some(now)) => now - before,
-                _ => bytes.len() as u64,
+            let arrived = match self.source.coded_bytes() {
+                Some(now) => now - std::mem::replace(&mut self.pace.coded, now),
+                None => bytes.len() as u64,
             };
-            let min_rate = self.limits.min_rate;
             // This piece is kept.
-            self.is_too_slow = self.pace.is_too_slow(begun.elapsed(), arrived, min_rate);
+            self.is_too_slow = self.pace.is_too_slow(arrived, self.limits.min_rate);
         }
         // After an error, as after the end, no further bytes may be read.
         self.ended = !matches!(piece, Ok(Some(_)));
@@ -413,33 +457,6 @@ impl RequestBody {
             length += piece.len() as u64;
         }
         Ok(length)
-    }
-
-    async fn read(&mut self) -> Result<Option<Bytes>, BodyError> {
-        match &mut self.source {
-            Source::Identity(body) => next_data(body).await,
-            Source::Gzip {
-                decoder,
-                coded,
-                decoded,
-            } => {
-                let mut piece = BytesMut::with_capacity(GZIP_READ_LEN);
-                let read = decoder.read_buf(&mut piece).await;
-                let coded = coded.load(Ordering::Relaxed);
-                let len = match read {
-                    Ok(len) => len,
-                    // A body without bytes is empty in each coding.
-                    Err(error) if coded == 0 && error.kind() == ErrorKind::UnexpectedEof => 0,
-                    Err(error) => return Err(gzip_error(&error)),
-                };
-                *decoded += len as u64;
-                let limit = self.limits.gzip_ratio;
-                if *decoded > GZIP_GRACE && *decoded / coded.max(1) > limit {
-                    return Err(BodyError::Expands { limit });
-                }
-                Ok((len > 0).then(|| piece.freeze()))
-            }
-        }
     }
 }
 
@@ -573,6 +590,30 @@ mod tests {
         let version = Version::HTTP_2;
         let mut body = RequestBody::new(body, version, &HeaderMap::new(), &Limits::default());
         body.discard().await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wait_that_is_given_up_counts_for_the_rate() {
+        let frames = futures_util::stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            Some((Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"w"))), ()))
+        });
+        let mut body = RequestBody::new(
+            StreamBody::new(Box::pin(frames)),
+            Version::HTTP_11,
+            &HeaderMap::new(),
+            &Limits::default(),
+        );
+        let begun = Instant::now();
+        // As an upload that writes what it has while its client pauses.
+        let end = loop {
+            match tokio::time::timeout(Duration::from_secs(1), body.next()).await {
+                Err(_) | Ok(Ok(Some(_))) => {}
+                Ok(end) => break end,
+            }
+        };
+        assert!(matches!(end, Err(BodyError::Slow { .. })), "{end:?}");
+        assert_eq!(begun.elapsed(), RATE_WINDOW);
     }
 
     #[tokio::test]
