@@ -142,7 +142,7 @@ struct Bench<'a> {
 }
 
 /// What came of one attack.
-struct Attacked {
+struct AttackReport {
     attackers: Attackers,
     quiet: [Uploads; 2],
     attacked: [Uploads; 2],
@@ -162,8 +162,8 @@ impl Bench<'_> {
             Attack::Continuations,
         ];
         let settings = if self.quick { QUICK } else { &[] };
-        let mut clients = vec![Attacked::client_titles()];
-        let mut servers = vec![Attacked::server_titles()];
+        let mut clients = vec![AttackReport::client_titles()];
+        let mut servers = vec![AttackReport::server_titles()];
         for attack in all {
             if !only.is_empty() && !only.contains(&attack) {
                 continue;
@@ -171,10 +171,10 @@ impl Bench<'_> {
             for origin in Origin::ALL {
                 let name = format!("{}, {}", attack.name(), origin.name());
                 progress(&name);
-                let attacked = self.attack(attack, origin, settings)?;
-                self.judge(&name, &attacked);
-                clients.extend(attacked.client_rows(&name));
-                servers.push(attacked.server_row(&name));
+                let report = self.attack(attack, origin, settings)?;
+                self.judge(&name, &report);
+                clients.extend(report.client_rows(&name));
+                servers.push(report.server_row(&name));
             }
         }
         result(format_args!(
@@ -190,7 +190,7 @@ impl Bench<'_> {
         attack: Attack,
         origin: Origin,
         settings: &Settings,
-    ) -> anyhow::Result<Attacked> {
+    ) -> anyhow::Result<AttackReport> {
         let target = Target::start(self.binary, &mut self.data_dirs, settings)?;
         let address = target.address();
         let (calm, flood, head_timeout) = if self.quick {
@@ -221,7 +221,7 @@ impl Bench<'_> {
             let attackers = attackers.join().expect("attackers do not panic")?;
             anyhow::Ok((attackers, attacked))
         })?;
-        Ok(Attacked {
+        Ok(AttackReport {
             attackers,
             quiet,
             attacked,
@@ -232,8 +232,8 @@ impl Bench<'_> {
         })
     }
 
-    fn judge(&mut self, name: &str, attacked: &Attacked) {
-        for (connecting, uploads) in Connecting::ALL.iter().zip(&attacked.attacked) {
+    fn judge(&mut self, name: &str, report: &AttackReport) {
+        for (connecting, uploads) in Connecting::ALL.iter().zip(&report.attacked) {
             if let Some(failure) = uploads.failures.first() {
                 let count = uploads.failures.len();
                 let connection = connecting.name();
@@ -242,7 +242,7 @@ impl Bench<'_> {
                 ));
             }
         }
-        self.judge_memory(name, attacked.peak, attacked.memory_limit);
+        self.judge_memory(name, report.peak, report.memory_limit);
     }
 
     fn judge_memory(&mut self, name: &str, peak: u64, limit: u64) {
@@ -332,7 +332,7 @@ fn overload_row(name: &str, overload: &Overload, peak: u64, limit: u64) -> Vec<S
     ]
 }
 
-impl Attacked {
+impl AttackReport {
     fn client_titles() -> Vec<String> {
         let titles = [
             "",
