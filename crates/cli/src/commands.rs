@@ -33,7 +33,7 @@ use windlass_client::{
 use windlass_store_local::backup::BackupError;
 use windlass_store_local::verify::VerifyError;
 
-use crate::args::{Command, ConnectionArgs, CredentialArgs};
+use crate::args::{Command, ConnectionArgs, CredentialArgs, SessionArgs};
 use crate::display::Display;
 use crate::exit::Code;
 use crate::settings::{CLIENT_CERT_VARIABLE, CLIENT_KEY_VARIABLE, TOKEN_VARIABLE, client_variable};
@@ -260,8 +260,18 @@ fn block_on<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T, Err
 fn client(args: &CredentialArgs) -> Result<(Client, bool), Error> {
     let token = token(args)?;
     let has_token = token.is_some();
-    let client = Client::builder().token(token).identity(identity(args)?);
+    let client = Client::builder()
+        .token(token)
+        .allow_plain_http(args.allow_plain_http)
+        .identity(identity(args)?);
     Ok((client.build()?, has_token))
+}
+
+/// Allows an upload to send its media to the origins that the user named.
+fn with_session_origins(upload: Upload, args: &SessionArgs) -> Upload {
+    args.session_origin
+        .iter()
+        .fold(upload, Upload::session_origin)
 }
 
 /// Applies the retry policy and the timeout to an upload.

@@ -320,11 +320,11 @@ impl Error {
     /// Returns whether a token was not sent because the connection would not be encrypted; see
     /// [`ClientBuilder::allow_plain_http`](crate::ClientBuilder::allow_plain_http).
     pub fn is_token_withheld(&self) -> bool {
-        let error = match &self.0.cause {
-            ErrorCause::Token(error) | ErrorCause::Download(DownloadError::Token(error)) => error,
-            _ => return false,
-        };
-        matches!(error, TokenError::NotEncrypted { .. })
+        matches!(
+            &self.0.cause,
+            ErrorCause::Token(TokenError::NotEncrypted { .. })
+                | ErrorCause::Download(DownloadError::Token(TokenError::NotEncrypted { .. }))
+        )
     }
 
     /// Returns the origin at which the server wants the media, if the upload failed because that is

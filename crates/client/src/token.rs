@@ -502,6 +502,6 @@ impl fmt::Debug for TransportAndToken {
         f.debug_struct("TransportAndToken")
             .field("transport", &self.transport)
             .field("token", &self.token)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

@@ -42,6 +42,13 @@ pub(crate) struct CredentialArgs {
     /// [default: the file of the certificate]
     #[arg(long, value_name = "FILE")]
     pub(crate) client_key: Option<PathBuf>,
+
+    /// Send the token also without encryption to other machines
+    ///
+    /// By default it is sent to https:// URLs and to this machine only, because everybody on the way
+    /// could read and use it.
+    #[arg(long)]
+    pub(crate) allow_plain_http: bool,
 }
 
 /// Authentication, retries and timeout.
@@ -63,6 +70,19 @@ pub(crate) struct ConnectionArgs {
     /// It applies to each upload or download separately and includes waits.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
+}
+
+/// Where the media of uploads may go.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Reaching the server")]
+pub(crate) struct SessionArgs {
+    /// Also send media to sessions at this origin (scheme, host and port); may be given more
+    /// than once
+    ///
+    /// A server names the URL of each session. By default it must have the host of the upload URL, or
+    /// both must be hosts of Google's APIs.
+    #[arg(long, value_name = "ORIGIN", value_parser = parse_url)]
+    pub(crate) session_origin: Vec<Url>,
 }
 
 /// Concurrency, rate limit and verification of uploads.
@@ -180,6 +200,9 @@ pub(crate) struct UploadArgs {
 
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
+
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
 
     #[command(flatten)]
     pub(crate) verbosity: VerbosityArgs,
@@ -383,6 +406,9 @@ pub(crate) struct ResumeArgs {
 
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
+
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
 
     #[command(flatten)]
     pub(crate) verbosity: VerbosityArgs,

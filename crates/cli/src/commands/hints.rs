@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use windlass_client::{Damage, Error, JournalError, Kind, RecordId};
 
-use crate::args::{ConnectionArgs, JournalArgs, TransferArgs};
+use crate::args::{ConnectionArgs, JournalArgs, SessionArgs, TransferArgs};
 use crate::exit::Code;
 
 /// The circumstances of an error.
@@ -86,6 +86,17 @@ const CERTIFICATES: &str = "--client-cert has the client's own certificate; SSL_
 pub(super) fn hint(error: &Error, context: HintContext) -> Option<String> {
     if error.is_not_tls() {
         return Some("use an http:// URL, or the port at which the server speaks TLS".to_owned());
+    }
+    if error.is_token_withheld() {
+        return Some(
+            "use an https:// URL; with --allow-plain-http everybody on the way can read the token"
+                .to_owned(),
+        );
+    }
+    if let Some(origin) = error.refused_origin() {
+        return Some(format!(
+            "if you trust that server with the media: --session-origin {origin}"
+        ));
     }
     if error.kind() == Kind::Connection && !error.is_retryable() {
         return Some(CERTIFICATES.to_owned());
@@ -246,6 +257,7 @@ impl ResumeCommand {
         journal: &JournalArgs,
         transfer: &TransferArgs,
         connection: &ConnectionArgs,
+        session: &SessionArgs,
     ) -> Self {
         let credentials = &connection.credentials;
         let path = |path: &Option<PathBuf>| path.as_deref().map(quoted);
@@ -258,8 +270,18 @@ impl ResumeCommand {
         ];
         let flags = flags.into_iter();
         let flags = flags.filter_map(|(flag, value)| Some(format!(" {flag} {}", value?)));
+        let plain = credentials
+            .allow_plain_http
+            .then_some(" --allow-plain-http");
+        let origins = session.session_origin.iter().map(|url| {
+            let origin = url.origin().ascii_serialization();
+            format!(" --session-origin {}", quoted(Path::new(&origin)))
+        });
         Self {
-            flags: flags.collect(),
+            flags: flags
+                .chain(plain.map(str::to_owned))
+                .chain(origins)
+                .collect(),
         }
     }
 
@@ -393,6 +415,11 @@ mod tests {
             (&["--max-rate", "1000B"], " --max-rate 1000B"),
             (&["--token", "env:FARM"], " --token env:FARM"),
             (&["--token", "cmd:echo secret"], " --token cmd:COMMAND"),
+            (&["--allow-plain-http"], " --allow-plain-http"),
+            (
+                &["--session-origin", "https://m.example:8443/x?y"],
+                " --session-origin https://m.example:8443",
+            ),
             (
                 &["--client-cert", "a.pem", "--client-key", "a.key"],
                 " --client-cert a.pem --client-key a.key",
@@ -404,7 +431,12 @@ mod tests {
             let Command::Upload(args) = args.expect("they are right").command else {
                 panic!("it is an upload");
             };
-            let command = ResumeCommand::new(&args.journal, &args.transfer, &args.connection);
+            let command = ResumeCommand::new(
+                &args.journal,
+                &args.transfer,
+                &args.connection,
+                &args.session,
+            );
             let id = "mzxw6ytb".parse().expect("an id");
             let expected = format!("windlass resume mzxw6ytb{expected}");
             assert_eq!(command.command(&id), expected);

@@ -56,7 +56,12 @@ pub(super) async fn run_upload(args: UploadArgs) -> Result<Code, Error> {
         client,
         display,
         journal: journal.map(|journal| {
-            let command = ResumeCommand::new(&args.journal, &args.transfer, &args.connection);
+            let command = ResumeCommand::new(
+                &args.journal,
+                &args.transfer,
+                &args.connection,
+                &args.session,
+            );
             (journal, command)
         }),
         to_upload_url: is_upload_url(&args.positional.url),
@@ -160,6 +165,7 @@ impl Plan {
         let upload = Upload::new(args.positional.url.clone())?
             .http_method(args.method.into())
             .verify(!args.transfer.no_verify);
+        let upload = super::with_session_origins(upload, &args.session);
         let mut upload = super::with_retries(upload, &args.connection);
         if let Some(metadata) = &metadata {
             upload = upload.metadata(&metadata.of_all()?)?;
@@ -394,7 +400,12 @@ pub(super) async fn run_resume(args: ResumeArgs) -> Result<Code, Error> {
         display,
         journal: Some((
             journal.clone(),
-            ResumeCommand::new(&args.journal, &args.transfer, &args.connection),
+            ResumeCommand::new(
+                &args.journal,
+                &args.transfer,
+                &args.connection,
+                &args.session,
+            ),
         )),
         to_upload_url: true,
         has_token,
@@ -442,6 +453,7 @@ impl Transfers {
             .display
             .add_progress(journal::source_of(record), Some(record.total));
         let upload = Upload::of_record(record)?.verify(!args.transfer.no_verify);
+        let upload = super::with_session_origins(upload, &args.session);
         let mut upload = with_progress(super::with_retries(upload, &args.connection), &handle);
         if let Some(limit) = limit {
             upload = upload.rate_limit(limit);

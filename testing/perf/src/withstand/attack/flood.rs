@@ -136,7 +136,7 @@ fn head() -> Vec<u8> {
         (":method", "POST"),
         (":scheme", "http"),
         (":path", UPLOAD),
-        (":authority", "farm.example"),
+        (":authority", "farm.localhost"),
         ("content-type", "application/octet-stream"),
     ])
 }

@@ -16,14 +16,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Begins a head and sends no more.
 pub(super) async fn send_head(attacker: Attacker) -> Attempts {
-    let begun = format!("POST {UPLOAD} HTTP/1.1\r\nHost: farm.example\r\nX-More: ");
+    let begun = format!("POST {UPLOAD} HTTP/1.1\r\nHost: farm.localhost\r\nX-More: ");
     attempt(attacker, begun, None).await
 }
 
 /// Sends a whole head, and of the body a byte a second.
 pub(super) async fn send_body(attacker: Attacker) -> Attempts {
     let head = format!(
-        "POST {UPLOAD} HTTP/1.1\r\nHost: farm.example\r\n\
+        "POST {UPLOAD} HTTP/1.1\r\nHost: farm.localhost\r\n\
          Content-Type: application/octet-stream\r\nContent-Length: 1000000\r\n\r\n"
     );
     attempt(attacker, head, Some(b'w')).await
