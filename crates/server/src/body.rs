@@ -42,6 +42,9 @@ const MAX_DRAIN: u64 = 64 * 1024;
 /// Time over which the rate of a body is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(60);
 
+/// As [`RATE_WINDOW`], of a body that holds a connection while few are left.
+const HURRIED_WINDOW: Duration = Duration::from_secs(10);
+
 /// Maximum time that a reply is delayed to read these bytes.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -98,6 +101,7 @@ impl EndFlag {
 
 #[derive(Debug, Clone, Copy)]
 struct BodyLimits {
+    rate_window: Duration,
     stall: Duration,
     min_rate: u64,
     gzip_ratio: u64,
@@ -132,14 +136,14 @@ struct Wait<'a> {
 impl Pace {
     /// Counts a piece. Returns whether fewer than `min_rate` bytes a second have arrived in a window. Only the
     /// time counts for which the server has waited: it may be slow itself.
-    fn is_too_slow(&mut self, arrived: u64, min_rate: u64) -> bool {
+    fn is_too_slow(&mut self, arrived: u64, limits: BodyLimits) -> bool {
         self.arrived += arrived;
-        if self.waited < RATE_WINDOW {
+        if self.waited < limits.rate_window {
             return false;
         }
         let waited = std::mem::take(&mut self.waited);
         let arrived = std::mem::take(&mut self.arrived);
-        arrived < min_rate.saturating_mul(waited.as_secs())
+        arrived < limits.min_rate.saturating_mul(waited.as_secs())
     }
 }
 
@@ -301,6 +305,7 @@ impl RequestBody {
             Source::Identity(body)
         };
         let limits = BodyLimits {
+            rate_window: RATE_WINDOW,
             stall: limits.body_timeout,
             min_rate: limits.min_rate,
             gzip_ratio: limits.gzip_ratio,
@@ -316,6 +321,11 @@ impl RequestBody {
             permit: None,
             head: 0,
         }
+    }
+
+    /// Judges the rate sooner than usual.
+    pub(crate) fn hurry(&mut self) {
+        self.limits.rate_window = HURRIED_WINDOW;
     }
 
     /// Counts the memory of the request from now on: its head of `head` bytes, and what is collected
@@ -398,7 +408,7 @@ impl RequestBody {
                 None => bytes.len() as u64,
             };
             // This piece is kept.
-            self.is_too_slow = self.pace.is_too_slow(arrived, self.limits.min_rate);
+            self.is_too_slow = self.pace.is_too_slow(arrived, self.limits);
         }
         // After an error, as after the end, no further bytes may be read.
         self.ended = !matches!(piece, Ok(Some(_)));
@@ -614,6 +624,22 @@ mod tests {
         };
         assert!(matches!(end, Err(BodyError::Slow { .. })), "{end:?}");
         assert_eq!(begun.elapsed(), RATE_WINDOW);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn body_that_is_hurried_is_judged_sooner() {
+        let frames = futures_util::stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Some((Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"w"))), ()))
+        });
+        let frames = StreamBody::new(Box::pin(frames));
+        let headers = HeaderMap::new();
+        let mut body = RequestBody::new(frames, Version::HTTP_11, &headers, &Limits::default());
+        body.hurry();
+        let begun = Instant::now();
+        let read = body.discard().await;
+        assert!(matches!(read, Err(BodyError::Slow { .. })), "{read:?}");
+        assert_eq!(begun.elapsed(), HURRIED_WINDOW);
     }
 
     #[tokio::test]

@@ -270,6 +270,12 @@ impl Pool {
         Ok(permit)
     }
 
+    /// Whether less than a quarter is left, so that it is worth to hurry those who hold something.
+    pub(crate) fn is_short(&self) -> bool {
+        let State { total, free, .. } = &*self.0;
+        free.available_permits() < (*total / 4) as usize
+    }
+
     /// As [`Pool::take`], and leaves the last units to what is more important.
     pub(crate) fn take_for(&self, importance: Importance) -> Result<Permit, Full> {
         let State { total, free, .. } = &*self.0;

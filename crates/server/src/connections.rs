@@ -88,9 +88,15 @@ pub(crate) struct Connections<S> {
     /// The limit on those of one address.
     addresses: Option<Arc<AddressConnections>>,
     limits: Arc<Limits>,
+    /// The limits of connections that come while few are left.
+    hurried: Arc<Limits>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
+
+/// The longest wait for a head while few connections are left: many that send nothing would otherwise lock
+/// out all others for [`Limits::head_timeout`].
+const HURRIED_HEAD: Duration = Duration::from_secs(10);
 
 impl<S: HttpService<Request<Incoming>>> Connections<S> {
     pub(crate) fn new(
@@ -99,11 +105,16 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
         addresses: Option<Arc<AddressConnections>>,
         limits: Limits,
     ) -> Self {
+        let hurried = Limits {
+            head_timeout: limits.head_timeout.min(HURRIED_HEAD),
+            ..limits.clone()
+        };
         Self {
             service,
             pool,
             addresses,
             limits: Arc::new(limits),
+            hurried: Arc::new(hurried),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         }
@@ -165,15 +176,20 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             local,
             peer,
         } = accepted;
+        let limits = if self.pool.is_short() {
+            &self.hurried
+        } else {
+            &self.limits
+        };
         let connection = Connection {
             service: self.service.clone(),
-            limits: Arc::clone(&self.limits),
+            limits: Arc::clone(limits),
             tasks: self.tasks.clone(),
             shutdown: self.shutdown.clone(),
             local: local.map(|address| LocalAddress { address, scheme }),
             peer: peer.map(PeerAddress),
             certificate: None,
-            deadline: Instant::now() + self.limits.head_timeout,
+            deadline: Instant::now() + limits.head_timeout,
         };
         // A box of its own, freed when the protocol is known: the task of a slow connection would
         // hold the memory of its TLS handshake for hours.

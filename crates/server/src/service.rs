@@ -147,6 +147,9 @@ where
 {
     let mut context = context_of(&server, &head);
     let mut body = RequestBody::new(body, head.version, &head.headers, &server.settings.limits);
+    if server.capacity.connections.is_short() {
+        body.hurry();
+    }
     // A call runs under the permit of its batch.
     let admitted = if batch::is_inside(&head) {
         Ok(None)
