@@ -39,6 +39,9 @@
 //! # }
 //! ```
 //!
+//! Requests that name a host which the server does not know are refused: [`Builder::public_url`] names it when the
+//! application is reached by a domain.
+//!
 //! The crate only puts parts together. [`windlass_server`] has them, for other stores, handlers, settings and
 //! kinds of authentication; [`Builder::configure`] reaches its builder.
 
@@ -214,6 +217,18 @@ impl Builder {
     pub fn mounted_at(self, prefix: impl Into<String>) -> Self {
         let prefix = prefix.into();
         self.configure(move |server| server.mounted_at(prefix))
+    }
+
+    /// Names the URL under which clients reach the service, such as `https://app.example.com/media`, with the path
+    /// of [`Builder::mounted_at`]. Session URIs and descriptions are built from it.
+    ///
+    /// Default: none; the URLs follow each request, which must name an address, `localhost`, or a host of
+    /// [`Settings::hosts`](windlass_server::Settings::hosts): requests for other names are refused with 421.
+    pub fn public_url(self, url: impl Into<String>) -> Self {
+        let url = url.into();
+        self.configure(move |server| {
+            server.change_settings(|settings| settings.public_url = Some(url))
+        })
     }
 
     /// Refuses requests without a [`Principal`] in their extensions with 401, but for session URIs and discovery

@@ -119,6 +119,32 @@ async fn callback_sees_an_upload_also_when_the_process_dies_before_it_has_succee
 }
 
 #[tokio::test]
+async fn host_of_the_public_url_is_known_and_in_session_uris() {
+    let directory = directory();
+    let uploads = open(directory.path())
+        .api(ALBUM)
+        .mounted_at("/media")
+        .public_url("https://photos.example/media")
+        .start()
+        .await
+        .expect("it starts");
+    let start = |host| {
+        let target = "/upload/album/v1/photos?uploadType=resumable";
+        let headers = [("host", host), ("x-upload-content-type", "image/png")];
+        request("POST", target, &headers, "")
+    };
+    let started = exchange(uploads.service(), start("photos.example")).await;
+    assert_eq!(started.status, 200, "{started:?}");
+    let location = started.headers["location"].to_str().expect("it is a URL");
+    assert!(
+        location.starts_with("https://photos.example/media/upload/"),
+        "{location}"
+    );
+    let elsewhere = exchange(uploads.service(), start("evil.example")).await;
+    assert_eq!(elsewhere.status, 421);
+}
+
+#[tokio::test]
 async fn descriptions_are_texts_or_files_in_both_forms() {
     let directory = directory();
     let toml = directory.path().join("album.toml");

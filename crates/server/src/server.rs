@@ -87,6 +87,12 @@ impl ServerBuilder {
         Self { settings, ..self }
     }
 
+    /// Changes some of the settings, and leaves the others as they are.
+    pub fn change_settings(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.settings);
+        self
+    }
+
     /// Sets the clock. Default: [`SystemClock`].
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
