@@ -17,7 +17,7 @@ use std::{fmt, io};
 use futures_util::StreamExt as _;
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, IF_RANGE, LOCATION, RANGE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use url::Url;
 use windlass_proto::backoff::{Backoff, Schedule};
 use windlass_proto::digest::{Crc32c, Md5};
@@ -41,6 +41,10 @@ const MAX_REDIRECTIONS: usize = 5;
 
 /// Maximum `Retry-After` that is waited for. The download fails at once if a server states more.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
+
+/// Bytes per second below which an attempt is no progress, so that a server which sends next to nothing is
+/// given up in the end.
+const SLOWEST: u64 = 1 << 10;
 
 /// The description of a download: URL, file and options.
 ///
@@ -164,6 +168,7 @@ impl Download {
             can_refresh: token.is_some(),
             partial,
             continues: false,
+            pace: Default::default(),
             progress: &progress,
         };
         run.execute().await
@@ -194,6 +199,8 @@ struct Run<'run> {
     partial: Partial,
     /// Whether the attempt continues where the earlier one ended.
     continues: bool,
+    /// Number of bytes that the attempt has received, and how long it has waited for them.
+    pace: (u64, Duration),
     progress: &'run (dyn Fn(DownloadProgress) + Send + Sync),
 }
 
@@ -215,6 +222,7 @@ impl Run<'_> {
         loop {
             let before = self.partial.received();
             self.continues = false;
+            self.pace = Default::default();
             let (error, retry_after) = match self.attempt().await {
                 Ok(()) => return Ok(()),
                 Err(AttemptError::Permanent(error)) => return Err(error),
@@ -223,7 +231,9 @@ impl Run<'_> {
             let received = self.partial.received();
             // An attempt that starts at the first byte again may break off anywhere, so only bytes beyond
             // the furthest one so far are progress.
-            if received > furthest || self.continues && received > before {
+            let is_further = received > furthest || self.continues && received > before;
+            let (bytes, waited) = self.pace;
+            if is_further && bytes >= waited.as_secs() * SLOWEST {
                 backoff.reset();
             }
             furthest = furthest.max(received);
@@ -334,7 +344,10 @@ impl Run<'_> {
         let mut body = incoming.body;
         let outcome = loop {
             self.report(None);
-            match body.next().await {
+            let began = Instant::now();
+            let piece = body.next().await;
+            self.pace.1 += began.elapsed();
+            match piece {
                 Some(Ok(piece)) if self.exceeds(end, &piece) => {
                     // The body is longer than the range or the length that the head states. The
                     // start that it states may be wrong as well, so none of these bytes is kept.
@@ -343,6 +356,7 @@ impl Run<'_> {
                     break Err(AttemptError::transient(DownloadError::TooLong));
                 }
                 Some(Ok(piece)) => {
+                    self.pace.0 += piece.len() as u64;
                     self.throttle(piece.len()).await;
                     self.partial.write(piece).await?;
                 }

@@ -145,6 +145,14 @@ pub enum TransportError {
         /// The time limit in seconds, rounded down.
         seconds: u64,
     },
+    /// The body of a reply arrives more slowly than [`Timeouts`] allow.
+    #[error("the reply of {host} arrives too slowly: it was waited for {seconds} s")]
+    Slow {
+        /// Host and port.
+        host: String,
+        /// The time limit in seconds, rounded down.
+        seconds: u64,
+    },
     /// The stream of the request's body failed, or has another length than stated: the media cannot
     /// be read.
     #[error("the media cannot be read")]
@@ -294,10 +302,12 @@ pub struct Timeouts {
     /// bytes of a reply's body. Default: 60 s.
     ///
     /// A body is given to the connection in slices of at most 64 KiB, so by default a connection
-    /// counts as stalled only below about 1 KiB per second. On Linux, a connection is also closed if the peer
+    /// counts as stalled only below about 1 KiB per second. The same holds for the body of a reply: 64 KiB, or its
+    /// end, must arrive within this time. On Linux, a connection is also closed if the peer
     /// acknowledges no data for this time.
     pub idle: Duration,
-    /// Limit from the last byte of the request to the beginning of its reply. Default: 120 s.
+    /// Limit from the last byte of the request to the beginning of its reply, and from there to its end. The
+    /// media of a download is not limited by it. Default: 120 s.
     ///
     /// The default is longer than that of `idle`, because in this time the operating system sends
     /// the bytes that it has buffered, and the server does its work after the last byte.

@@ -259,7 +259,8 @@ impl From<TransportError> for AttemptError {
         match error {
             TransportError::Connect { .. }
             | TransportError::Broken { .. }
-            | TransportError::Silent { .. } => Self::transient(DownloadError::connection(error)),
+            | TransportError::Silent { .. }
+            | TransportError::Slow { .. } => Self::transient(DownloadError::connection(error)),
             TransportError::SetUp(_)
             | TransportError::Untrusted { .. }
             | TransportError::NotTls { .. }

@@ -196,6 +196,16 @@ async fn continued_attempts_are_progress_also_after_the_media_was_replaced() {
     dir.assert_complete(&media());
 }
 
+#[tokio::test(start_paused = true)]
+async fn attempts_with_next_to_nothing_are_no_progress() {
+    let dir = DownloadDir::new();
+    let server = Server::new(media()).failing(vec![Fault::DripsAfter(100); 20]);
+    let error = dir.run(&server).await.unwrap_err();
+    assert!(matches!(error, DownloadError::Connection(_)), "{error:?}");
+    let starts = [None, Some(100), Some(200), Some(300), Some(400), Some(500)];
+    assert_starts(&server, starts);
+}
+
 #[tokio::test]
 async fn another_run_continues_the_same_media() {
     let dir = DownloadDir::new();

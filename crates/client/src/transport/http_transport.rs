@@ -2,7 +2,8 @@
 //!
 //! It does not follow redirections, because a 308 asks for the next bytes in this protocol. It does
 //! not retry, because the upload loop first queries the server. It does not decompress, has no
-//! cookies, and sets no time limit for a whole request.
+//! cookies, and sets no time limit for a whole request, but for each part of it: for the head of a
+//! reply, for its body where that is no media, and for every 64 KiB of media.
 //!
 //! The body of a request is given to the HTTP library in slices of at most [`MAX_SLICE`](super::MAX_SLICE) bytes, so
 //! that a slow connection can be told from a stalled one. They share the memory of the media.
@@ -27,13 +28,15 @@ use rustls::{
     AlertDescription, ClientConfig, ConfigBuilder, InvalidMessage, RootCertStore, WantsVerifier,
 };
 use rustls_platform_verifier::Verifier;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{Body, Incoming, Reply, Request, Timeouts, Transport, TransportError, host_and_port};
 use crate::identity::ClientIdentity;
 use body::{OutgoingBody, RequestProgress, StopOnDrop};
+use pace::Pace;
 
 mod body;
+mod pace;
 
 /// Time after which an idle connection is closed. Many servers close theirs after 60 s or more, and
 /// a request on a connection that the server is closing fails.
@@ -174,7 +177,11 @@ impl HttpTransport {
 #[async_trait]
 impl Transport for HttpTransport {
     async fn send(&self, request: Request) -> Result<Reply, TransportError> {
-        self.open(request).await?.collect().await
+        let connections = Arc::clone(self.connections_for(&request));
+        let incoming = self.open(request).await?;
+        let (host, limit) = (incoming.host.clone(), connections.timeouts.reply);
+        let collected = timeout(limit, incoming.collect()).await;
+        collected.unwrap_or_else(|_| Err(connections.classify(ExchangeError::Slow(limit), host)))
     }
 
     async fn open(&self, mut request: Request) -> Result<Incoming, TransportError> {
@@ -198,6 +205,7 @@ impl Transport for HttpTransport {
                     connections: Arc::clone(connections),
                     host,
                     response,
+                    pace: Pace::default(),
                     _guard: guard,
                 }),
             }),
@@ -212,6 +220,8 @@ enum ExchangeError {
     Http(reqwest::Error),
     /// There was no progress for this time.
     Silent(Duration),
+    /// Too little of a body arrived in this time.
+    Slow(Duration),
 }
 
 impl Connections {
@@ -245,6 +255,11 @@ impl Connections {
     fn classify(&self, failure: ExchangeError, host: String) -> TransportError {
         let error = match failure {
             ExchangeError::Silent(limit) => return self.silent(host, limit),
+            ExchangeError::Slow(limit) => {
+                self.replace_client();
+                let seconds = limit.as_secs();
+                return TransportError::Slow { host, seconds };
+            }
             ExchangeError::Http(error) => error,
         };
         let connected = !error.is_connect() && !error.is_builder();
@@ -280,6 +295,7 @@ struct BodyReader {
     connections: Arc<Connections>,
     host: String,
     response: reqwest::Response,
+    pace: Pace,
     /// Stops the body of the request when this reader is dropped.
     _guard: StopOnDrop,
 }
@@ -287,9 +303,16 @@ struct BodyReader {
 impl BodyReader {
     async fn next(&mut self) -> Result<Option<Bytes>, TransportError> {
         let idle = self.connections.timeouts.idle;
-        let failure = match timeout(idle, self.response.chunk()).await {
-            Ok(Ok(piece)) => return Ok(piece),
+        let began = Instant::now();
+        let left = self.pace.left(idle);
+        let failure = match timeout(left, self.response.chunk()).await {
+            Ok(Ok(piece)) => {
+                let len = piece.as_ref().map_or(0, Bytes::len);
+                self.pace.arrived(len, began.elapsed());
+                return Ok(piece);
+            }
             Ok(Err(error)) => ExchangeError::Http(error),
+            Err(_) if self.pace.has_begun() => ExchangeError::Slow(idle),
             Err(_) => ExchangeError::Silent(idle),
         };
         Err(self.connections.classify(failure, self.host.clone()))

@@ -32,6 +32,8 @@ pub(super) enum Fault {
     Unreachable,
     /// The connection breaks after this many bytes of the body.
     BreaksAfter(usize),
+    /// The connection breaks after this many bytes of the body, for which the client has waited a minute.
+    DripsAfter(usize),
     /// As `BreaksAfter`, and the length of the body is not stated.
     BreaksWithoutLength(usize),
     /// Responds with this status and these headers.
@@ -146,6 +148,15 @@ impl Transport for Server {
                 });
             }
             Fault::BreaksAfter(len) => broken_after(self.unbroken(&seen), len),
+            Fault::DripsAfter(len) => {
+                let mut incoming = broken_after(self.unbroken(&seen), len);
+                let slowly = |piece| async {
+                    tokio::time::sleep(Duration::from_secs(60)).await;
+                    piece
+                };
+                incoming.body = incoming.body.then(slowly).boxed();
+                incoming
+            }
             Fault::BreaksWithoutLength(len) => {
                 let mut incoming = broken_after(self.unbroken(&seen), len);
                 incoming.headers.remove(CONTENT_LENGTH);

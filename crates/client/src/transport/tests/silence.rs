@@ -1,4 +1,4 @@
-//! Connections that make no progress. The unit tests of `http_transport::body` use a paused clock
+//! Connections that make no progress, or hardly any. The unit tests of `http_transport::body` use a paused clock
 //! and show that a slow connection is not reported as silent.
 
 use super::*;
@@ -42,8 +42,23 @@ async fn peer_without_reply_is_silent_and_the_connection_is_replaced() {
     }
 }
 
+#[track_caller]
+fn assert_slow(reply: Result<Reply, TransportError>) {
+    let error = reply.unwrap_err();
+    assert!(matches!(error, TransportError::Slow { .. }), "{error:?}");
+}
+
+/// Answers a request with `head`, and then with one byte after the other until the client has gone.
+async fn drip(listener: &TcpListener, head: &str) {
+    let mut stream = say_nothing(listener).await;
+    write(&mut stream, head).await;
+    while stream.write_all(b"x").await.is_ok() {
+        tokio::time::sleep(SHORT / 30).await;
+    }
+}
+
 #[tokio::test]
-async fn reply_that_stops_halfway_is_silent() {
+async fn reply_that_stops_halfway_is_too_slow() {
     let (listener, url) = listen().await;
     let timeouts = Timeouts {
         idle: SHORT,
@@ -55,7 +70,62 @@ async fn reply_that_stops_halfway_is_silent() {
         write(&mut stream, reply).await;
         stream
     };
-    assert_silent(send_and(&transport(timeouts), put(&url, Body::Empty), peer).await);
+    assert_slow(send_and(&transport(timeouts), put(&url, Body::Empty), peer).await);
+}
+
+#[tokio::test]
+async fn head_that_drips_is_silent() {
+    let timeouts = Timeouts {
+        connect: SHORT,
+        reply: SHORT,
+        ..long_timeouts()
+    };
+    for head in ["HTTP/1.1 200 ", "HTTP/1.1 200 OK\r\nX-Endless: "] {
+        let (listener, url) = listen().await;
+        let request = put(&url, media(5));
+        assert_silent(send_and(&transport(timeouts), request, drip(&listener, head)).await);
+    }
+}
+
+#[tokio::test]
+async fn body_that_drips_is_too_slow() {
+    let patient = long_timeouts();
+    for timeouts in [
+        Timeouts {
+            idle: SHORT,
+            ..patient
+        },
+        Timeouts {
+            reply: SHORT,
+            ..patient
+        },
+    ] {
+        let (listener, url) = listen().await;
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
+        let peer = drip(&listener, head);
+        assert_slow(send_and(&transport(timeouts), put(&url, media(5)), peer).await);
+    }
+}
+
+#[tokio::test]
+async fn interim_replies_without_end_are_silent() {
+    let (listener, url) = listen().await;
+    let timeouts = Timeouts {
+        connect: SHORT,
+        reply: SHORT,
+        ..long_timeouts()
+    };
+    let peer = async {
+        let mut stream = say_nothing(&listener).await;
+        while stream
+            .write_all(b"HTTP/1.1 102 Processing\r\n\r\n")
+            .await
+            .is_ok()
+        {
+            tokio::time::sleep(SHORT / 30).await;
+        }
+    };
+    assert_silent(send_and(&transport(timeouts), put(&url, media(5)), peer).await);
 }
 
 #[tokio::test]
