@@ -47,6 +47,7 @@ mod identity;
 mod journal;
 mod origin;
 mod progress;
+mod regular_file;
 mod session_uri;
 mod source;
 mod token;

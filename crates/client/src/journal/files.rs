@@ -12,6 +12,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::{Damage, JournalError, Record, RecordId};
+use crate::regular_file::open_file;
 use crate::{SessionUri, SourceIdentity};
 
 /// The role of a file, which its extension shows.
@@ -171,11 +172,7 @@ impl Files {
             source,
         };
         loop {
-            let file = private_options()
-                .create(true)
-                .truncate(false)
-                .open(&self.lock)
-                .map_err(cannot_lock)?;
+            let file = open(private_options().create(true), &self.lock).map_err(cannot_lock)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
@@ -218,7 +215,7 @@ impl Files {
 
     /// Reads the record without the progress: its number of committed bytes is zero.
     pub(super) fn read_record(&self) -> Result<Record, Damage> {
-        let mut file = File::open(&self.record).map_err(Damage::Unreadable)?;
+        let mut file = open_to_read(&self.record).map_err(Damage::Unreadable)?;
         let owner = file.metadata().map_err(Damage::Unreadable)?.uid();
         if owner != self.user {
             return Err(Damage::OwnedByAnother { owner });
@@ -230,7 +227,9 @@ impl Files {
 
     /// Reads the progress into the record. Ignores a missing or damaged file.
     pub(super) fn read_progress(&self, record: &mut Record) {
-        if let Ok(text) = fs::read(&self.progress) {
+        let mut text = Vec::new();
+        let read = open_to_read(&self.progress).and_then(|mut file| file.read_to_end(&mut text));
+        if read.is_ok() {
             decode_progress(record, &text);
         }
     }
@@ -296,13 +295,21 @@ impl Files {
     /// Writes the file `upload.new`, which the caller renames. Overwrites the file that a killed
     /// process may have left.
     fn write_new(&self, text: &[u8]) -> io::Result<File> {
-        let mut file = private_options()
-            .create(true)
-            .truncate(true)
-            .open(&self.new)?;
+        let mut file = open(private_options().create(true), &self.new)?;
+        file.set_len(0)?;
         file.write_all(text)?;
         Ok(file)
     }
+}
+
+/// Opens a file of the journal. No file of the journal is a link.
+fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    open_file(options, path)?
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
+}
+
+fn open_to_read(path: &Path) -> io::Result<File> {
+    open(OpenOptions::new().read(true), path)
 }
 
 fn private_options() -> OpenOptions {
@@ -318,7 +325,7 @@ fn is_leftover(path: &Path, user: u32) -> io::Result<bool> {
         return Ok(false);
     }
     let mut beginning = Vec::new();
-    let opened = File::open(path)?;
+    let opened = open_to_read(path)?;
     opened.take(64).read_to_end(&mut beginning)?;
     Ok(may_be_journal_text(&beginning))
 }

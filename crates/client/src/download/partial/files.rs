@@ -18,6 +18,7 @@ use windlass_proto::digest::{Crc32c, Md5, Md5Sha256Hasher, Sha256, Wanted};
 
 use super::super::response::{MediaHeaders, is_strong};
 use super::super::{DownloadError, with_suffix};
+use crate::regular_file::open_file;
 
 /// The paths of a download.
 #[derive(Debug, Clone)]
@@ -259,25 +260,6 @@ fn not_a_file(path: &Path) -> DownloadError {
     DownloadError::NotAFile {
         path: path.to_owned(),
     }
-}
-
-/// Opens a regular file without following links. Returns `None` for a link or another special file.
-pub(super) fn open_file(options: &OpenOptions, path: &Path) -> io::Result<Option<File>> {
-    match no_follow(options.clone()).open(path) {
-        Ok(file) => Ok(file.metadata()?.is_file().then_some(file)),
-        Err(_) if path.symlink_metadata().is_ok_and(|it| !it.is_file()) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn no_follow(mut options: OpenOptions) -> OpenOptions {
-    use rustix::fs::OFlags;
-    use std::os::unix::fs::OpenOptionsExt as _;
-
-    // `NONBLOCK`, because opening a FIFO would otherwise wait for its other end.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    options.custom_flags(flags.bits().cast_signed());
-    options
 }
 
 /// Returns whether an open file still is the file of this path.

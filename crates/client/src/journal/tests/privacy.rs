@@ -97,6 +97,42 @@ fn record_of_another_user_is_not_used_and_can_be_removed() {
 }
 
 #[test]
+fn links_and_special_files_are_not_followed() {
+    let (dir, journal) = journal();
+    let id = journal.create(new_record()).unwrap().record().id.clone();
+    let elsewhere = dir.path().join("elsewhere");
+    fs::rename(file(&journal, &id, "json"), &elsewhere).unwrap();
+    let record = fs::read(&elsewhere).unwrap();
+
+    std::os::unix::fs::symlink(&elsewhere, file(&journal, &id, "json")).unwrap();
+    let entries = journal.entries().unwrap();
+    assert!(
+        matches!(entries[..], [Entry::Damaged { .. }]),
+        "{entries:?}"
+    );
+    fs::remove_file(file(&journal, &id, "json")).unwrap();
+    fs::create_dir(file(&journal, &id, "json")).unwrap();
+    let entries = journal.entries().unwrap();
+    assert!(
+        matches!(entries[..], [Entry::Damaged { .. }]),
+        "{entries:?}"
+    );
+    fs::remove_dir(file(&journal, &id, "json")).unwrap();
+
+    fs::copy(&elsewhere, file(&journal, &id, "json")).unwrap();
+    for extension in ["new", "lock"] {
+        let path = file(&journal, &id, extension);
+        fs::remove_file(&path).ok();
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        let session = "http://h/other".parse().unwrap();
+        let written = journal.lock(&id).and_then(|mut it| it.new_session(session));
+        assert!(written.is_err(), "{extension}");
+        assert_eq!(fs::read(&elsewhere).unwrap(), record);
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
 fn debug_hides_secrets() {
     let (_directory, journal) = journal();
     let new = new_record();
