@@ -16,6 +16,10 @@ use crate::transport::{Incoming, TransportError};
 /// The name of the encoding that changes nothing.
 const IDENTITY: &str = "identity";
 
+/// Maximum length in bytes of an `ETag` or a `Content-Type` that is kept. Longer ones would not fit in the
+/// sidecar, and the part could not be recognised later.
+const LONGEST_KEPT: usize = 1 << 10;
+
 /// The class of a response to a request for the media, or for the bytes after the received ones.
 #[derive(Debug)]
 pub(super) enum Response {
@@ -106,15 +110,18 @@ impl Response {
 
 impl MediaHeaders {
     fn of(headers: &HeaderMap) -> Self {
-        let etag = headers.get(ETAG).filter(|etag| is_strong(etag));
+        let kept = |name| {
+            let value: Option<&HeaderValue> = headers.get(name);
+            value.filter(|value| value.len() <= LONGEST_KEPT).cloned()
+        };
         let size = text(headers, CONTENT_LENGTH).and_then(number);
         let digests = stated_digests(headers);
         Self {
-            etag: etag.cloned(),
+            etag: kept(ETAG).filter(is_strong),
             size,
             crc32c: digests.crc32c,
             md5: digests.md5,
-            content_type: headers.get(CONTENT_TYPE).cloned(),
+            content_type: kept(CONTENT_TYPE),
         }
     }
 }

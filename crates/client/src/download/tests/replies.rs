@@ -230,3 +230,16 @@ fn debug_hides_secrets() {
     assert!(shown.contains("https://farm/animals?.."), "{shown}");
     assert!(!shown.contains("secret"), "{shown}");
 }
+
+#[tokio::test]
+async fn part_of_a_server_with_huge_headers_is_recognised_later() {
+    let huge = format!("\"{}\"", "e".repeat(100_000));
+    let dir = DownloadDir::new();
+    let server = Server::new(media())
+        .describing(&[("etag", &huge), ("content-type", &huge)])
+        .failing([Fault::BreaksAfter(1000)]);
+    let download = dir.download().schedule(no_waits());
+    download.run(&server, None, |_| {}).await.unwrap_err();
+    dir.run(&server).await.unwrap();
+    dir.assert_complete(&media());
+}
