@@ -279,7 +279,7 @@ fn escape_chars(
 /// Whether a character affects the text around it: control characters (C0, DEL, C1), line
 /// separators, and the marks, embeddings, overrides and isolates of the Unicode Bidirectional
 /// Algorithm.
-fn steers(c: char) -> bool {
+pub(crate) fn steers(c: char) -> bool {
     c.is_control()
         || matches!(
             c,

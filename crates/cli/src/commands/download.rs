@@ -251,7 +251,7 @@ fn target(args: &DownloadArgs) -> Result<PathBuf, Error> {
 fn file_name(url: &Url) -> Option<String> {
     let segment = url.path_segments()?.next_back()?;
     let name = percent_encoding::percent_decode_str(segment).decode_utf8_lossy();
-    let is_odd = |c: char| c.is_control() || matches!(c, '/' | '\\' | ':');
+    let is_odd = |c: char| output::steers(c) || matches!(c, '/' | '\\' | ':');
     let name: String = name
         .chars()
         .map(|c| if is_odd(c) { '_' } else { c })
@@ -286,6 +286,11 @@ mod tests {
             ("http://x/a/..%2F..%2Fetc%2Fpasswd", Some("_.._etc_passwd")),
             ("http://x/a/.bashrc", Some("bashrc")),
             ("http://x/a/%00%1b", Some("__")),
+            ("http://x/a/cow%E2%80%AEgpj.exe", Some("cow_gpj.exe")),
+            ("http://x/a/..", None),
+            ("http://x/a/%2e%2e", None),
+            ("http://x/a/%2Fetc%2Fpasswd", Some("_etc_passwd")),
+            ("http://x/a/..%5C..%5Cevil", Some("_.._evil")),
             ("http://x/", None),
             ("http://x/a/", None),
             ("http://x/a/...", None),

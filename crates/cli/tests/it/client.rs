@@ -4,6 +4,7 @@ mod carry_on;
 mod completions;
 mod description;
 mod download;
+mod hostile;
 mod interrupt;
 mod journal;
 mod line;

@@ -64,7 +64,7 @@ fn body_of_any_shape_is_read_without_panic() {
 
 #[test]
 fn control_characters_are_removed_from_error_texts() {
-    let body = r#"{"error": {"message": "a\u001b[31mb\r\nc\u0085d\u202ee\u2028f",
+    let body = r#"{"error": {"message": "a\u001b[31mb\r\nc\u0085d\u202e\u061ce\u2028f",
         "errors": [{"reason": "x\u0007\ny"}]}}"#;
     let text = refused(&answer(400).body(body));
     assert_eq!(
