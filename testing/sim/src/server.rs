@@ -89,6 +89,8 @@ impl Place {
         settings.session_lifetime = LIFETIME;
         settings.checkpoints = self.0.checkpoints.clone();
         settings.limits.drain = Duration::from_secs(2);
+        // The only name that the simulated network has for it.
+        settings.hosts = vec!["server".parse().expect("it is the name of a host")];
         settings
     }
 }
