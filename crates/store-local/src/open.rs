@@ -62,8 +62,9 @@ impl LocalStore {
             dir: dir.to_owned(),
         })?;
         let (ledger_path, vault_dir) = (dir.join(LEDGER), dir.join("vault"));
-        check_owner(&vault_dir, &options)?;
+        // First what no permission would mend.
         check_filesystems(dir, &vault_dir, &options, assess)?;
+        check_owner(&vault_dir, &options)?;
         directory::refuse_incomplete(dir)?;
 
         let reserve_path = reserve::path(dir);
