@@ -29,12 +29,6 @@ def arguments(public_url):
     return command[2:at] + command[at + 2:]
 
 
-def free_port():
-    with contextlib.closing(socket.socket()) as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 def url_of(port):
     return f"https://localhost:{port}"
 

@@ -4,9 +4,17 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import urllib.request
+
+
+def free_port():
+    """A port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 class Server:

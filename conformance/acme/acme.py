@@ -18,9 +18,9 @@ import threading
 import urllib.request
 
 from certificates import Certificates
-from pebble import Pebble, free_port, until
+from pebble import Pebble, until
 from report import Report
-from server import Server
+from server import Server, free_port
 
 DOMAINS = ["up.example.com", "media.example.com"]
 # Certificates are renewed when a third of this is left.

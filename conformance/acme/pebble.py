@@ -4,17 +4,12 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import ssl
 import subprocess
 import time
 import urllib.request
 
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+from server import free_port
 
 
 def until(what, holds, seconds=30):

@@ -21,17 +21,11 @@ from PIL import Image
 
 from report import Report, media
 from resumable import to_the_end
-from server import Server
+from server import Server, free_port
 
 EXAMPLE = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "album")
 KIB = 1024
 PATIENCE = 30
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Album(Server):

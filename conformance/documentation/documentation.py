@@ -19,7 +19,6 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ import tomllib
 import googleapiclient
 
 from report import Report, media
+from server import free_port
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -160,12 +160,6 @@ def differs(shown, printed):
             return f"{line!r} is shown, and {printed[at] if at < len(printed) else 'nothing'!r} was printed"
         at, anywhere = at + 1, False
     return f"more is printed than shown: {printed[at]!r}" if shown and at < len(printed) and not anywhere else None
-
-
-def free_port():
-    with contextlib.closing(socket.socket()) as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 class Document:

@@ -5,13 +5,14 @@ import importlib.util
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
+
+from server import free_port
 
 LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -103,11 +104,6 @@ class FakeGcsServer(Emulator):
         except OSError as error:
             return f"its binary does not run here: {error.strerror}"
         return None
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def environment():

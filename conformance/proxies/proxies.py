@@ -17,9 +17,9 @@ import time
 import requests
 
 from certificates import Certificates
-from recipes import NAMES, Proxy, arguments, free_port, url_of
+from recipes import NAMES, Proxy, arguments, url_of
 from report import Report, check, media, write
-from server import Server
+from server import Server, free_port
 
 UPLOADS = "/upload/farm/v1/animals"
 KIB, MIB = 1024, 1024 * 1024

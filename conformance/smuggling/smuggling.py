@@ -18,9 +18,9 @@ import self_test
 from certificates import Certificates
 from oracle import Calls, Front, Trial
 from own_readings import reads_two
-from recipes import NAMES, Proxy, arguments, free_port, url_of
+from recipes import NAMES, Proxy, arguments, url_of
 from report import Report
-from server import Server
+from server import Server, free_port
 
 TOKEN = "a-token-of-this-suite"
 CASES = [*framing.cases(), *heads.cases(), *refusals.cases(), *http2.cases()]

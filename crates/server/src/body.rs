@@ -244,37 +244,6 @@ impl Body for MarkedEnd {
     }
 }
 
-/// A body without its trailers, which the protocol does not have. It notes that there were some.
-struct WithoutTrailers {
-    body: UnsyncBoxBody<Bytes, BoxError>,
-    end: EndFlag,
-}
-
-impl http_body::Body for WithoutTrailers {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        loop {
-            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-                Some(Ok(frame)) if frame.is_trailers() => self.end.mark_trailers(),
-                frame => return Poll::Ready(frame),
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 impl RequestBody {
     /// Wraps a body, and decodes it if the headers state `Content-Encoding: gzip`.
     pub(crate) fn new<B>(body: B, version: Version, headers: &HeaderMap, limits: &Limits) -> Self
@@ -291,7 +260,13 @@ impl RequestBody {
         let read_to_end = EndFlag::default();
         let body = if headers.contains_key(TRANSFER_ENCODING) {
             let end = read_to_end.clone();
-            WithoutTrailers { body, end }.boxed_unsync()
+            let noted = body.map_frame(move |frame| {
+                if frame.is_trailers() {
+                    end.mark_trailers();
+                }
+                frame
+            });
+            noted.boxed_unsync()
         } else {
             body
         };

@@ -276,11 +276,13 @@ impl Pool {
         free.available_permits() < (*total / 4) as usize
     }
 
-    /// As [`Pool::take`], and leaves the last units to what is more important.
-    pub(crate) fn take_for(&self, importance: Importance) -> Result<Permit, Full> {
+    /// As [`Pool::take`], and leaves the last units to what is more important. The importance is asked for only
+    /// where it may matter.
+    pub(crate) fn take_for(&self, importance: impl FnOnce() -> Importance) -> Result<Permit, Full> {
         let State { total, free, .. } = &*self.0;
-        let left = u64::from(*total) * u64::from(importance.leaves()) / 16;
-        if (free.available_permits() as u64) < left + 1 {
+        let available = free.available_permits() as u64;
+        let left_by = |it: Importance| u64::from(*total) * u64::from(it.leaves()) / 16;
+        if available <= left_by(Importance::Start) && available <= left_by(importance()) {
             return Err(self.full());
         }
         self.take()

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use http::Uri;
 use http::uri::Authority;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,11 @@ impl Host {
     /// The host of an authority; its port and its user do not matter.
     pub(crate) fn of(authority: &Authority) -> Option<Self> {
         authority.host().parse().ok()
+    }
+
+    /// The host of a URL.
+    pub(crate) fn of_url(url: &str) -> Option<Self> {
+        Self::of(url.parse::<Uri>().ok()?.authority()?)
     }
 
     /// Whether it is an IPv4 or IPv6 address.

@@ -3,12 +3,12 @@
 
 use http::header::CONTENT_RANGE;
 use http::request::Parts;
-use http::{HeaderName, Method};
+use http::{HeaderValue, Method};
 use windlass_proto::command::effective_method;
+use windlass_proto::content_range::ContentRange;
+use windlass_proto::header::X_GOOG_UPLOAD_COMMAND;
 use windlass_proto::parameters::Parameters;
-
-/// The command of the dialect of `X-Goog-Upload-*`.
-const COMMAND: HeaderName = HeaderName::from_static("x-goog-upload-command");
+use windlass_proto::upload_command::UploadCommand;
 
 /// How much is lost when a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,8 +26,8 @@ pub(crate) enum Importance {
 impl Importance {
     /// Classes a request by its head alone: it is needed before anything else is read or looked up.
     pub(crate) fn of(head: &Parts) -> Self {
-        if let Some(command) = head.headers.get(&COMMAND) {
-            return of_command(command.as_bytes());
+        if let Some(command) = head.headers.get(X_GOOG_UPLOAD_COMMAND) {
+            return of_command(command);
         }
         let method = effective_method(&head.method, &head.headers);
         let method = method.unwrap_or_else(|_| head.method.clone());
@@ -54,17 +54,16 @@ impl Importance {
     }
 }
 
-fn of_command(command: &[u8]) -> Importance {
-    let command = command.to_ascii_lowercase();
-    let has = |word: &[u8]| command.windows(word.len()).any(|part| part == word);
-    if has(b"finalize") || has(b"cancel") {
-        Importance::Finish
-    } else if has(b"upload") {
-        Importance::Append
-    } else if has(b"query") {
-        Importance::Query
-    } else {
-        Importance::Start
+/// Classes a command of the dialect of `X-Goog-Upload-*`.
+fn of_command(command: &HeaderValue) -> Importance {
+    let command = command.to_str().ok();
+    match command.map(UploadCommand::parse) {
+        Some(Ok(
+            UploadCommand::UploadAndFinalize | UploadCommand::Finalize | UploadCommand::Cancel,
+        )) => Importance::Finish,
+        Some(Ok(UploadCommand::Upload)) => Importance::Append,
+        Some(Ok(UploadCommand::Query)) => Importance::Query,
+        Some(Ok(UploadCommand::Start) | Err(_)) | None => Importance::Start,
     }
 }
 
@@ -73,22 +72,13 @@ fn of_range(head: &Parts) -> Importance {
     let Some(range) = head.headers.get(CONTENT_RANGE) else {
         return Importance::Finish;
     };
-    let range = range.to_str().unwrap_or_default().trim();
-    let range = range.strip_prefix("bytes").unwrap_or(range).trim_start();
-    match range.split_once('/') {
-        Some(("*", _)) => Importance::Query,
-        Some((bytes, total)) => {
-            let last = bytes.rsplit('-').next();
-            let last: Option<u64> = last.and_then(|last| last.trim().parse().ok());
-            let total: Option<u64> = total.trim().parse().ok();
-            let is_last = last.and_then(|last| last.checked_add(1)) == total && total.is_some();
-            if is_last || last.is_none() {
-                Importance::Finish
-            } else {
-                Importance::Append
-            }
+    match ContentRange::parse(range.as_bytes()) {
+        Ok(ContentRange::Query { .. }) => Importance::Query,
+        Ok(ContentRange::ToEnd { .. }) => Importance::Finish,
+        Ok(ContentRange::Bounded { last, total, .. }) if last.checked_add(1) == total => {
+            Importance::Finish
         }
-        None => Importance::Append,
+        Ok(ContentRange::Bounded { .. }) | Err(_) => Importance::Append,
     }
 }
 

@@ -33,9 +33,7 @@ impl KnownHosts {
             return Self::Any;
         }
         let listed = settings.hosts.iter().filter_map(AllowedHost::host).cloned();
-        let public_url = settings.public_url.as_ref();
-        let public =
-            public_url.and_then(|url| Host::of(url.parse::<http::Uri>().ok()?.authority()?));
+        let public = settings.public_url.as_deref().and_then(Host::of_url);
         let media = settings.downloads.host.clone();
         let of_apis = registry.hosts().cloned();
         Self::Named(listed.chain(public).chain(media).chain(of_apis).collect())

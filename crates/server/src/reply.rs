@@ -78,13 +78,11 @@ fn keep_private(headers: &mut HeaderMap) {
 /// Has browsers use https for the host of `base_url` from now on (RFC 6797), if that is what they used. They
 /// would do so for all ports of `localhost`, so that is left out.
 pub(crate) fn demand_https(reply: &mut Reply, base_url: &str, max_age: Duration) {
-    let Some(authority) = base_url.strip_prefix("https://") else {
+    if max_age.is_zero() || !base_url.starts_with("https://") {
         return;
-    };
-    let end = authority.find('/').unwrap_or(authority.len());
-    let host = authority[..end].parse().ok().as_ref().and_then(Host::of);
-    let is_name = host.is_some_and(|host| !host.is_address() && !host.is_loopback_name());
-    if !is_name || max_age.is_zero() {
+    }
+    let host = Host::of_url(base_url);
+    if host.is_none_or(|host| host.is_address() || host.is_loopback_name()) {
         return;
     }
     let value = HeaderValue::try_from(format!("max-age={}", max_age.as_secs()));

@@ -154,10 +154,12 @@ where
     let admitted = if batch::is_inside(&head) {
         Ok(None)
     } else {
-        let importance = if health::is_probe(head.uri.path()) {
-            Importance::Finish
-        } else {
-            Importance::of(&head)
+        let importance = || {
+            if health::is_probe(head.uri.path()) {
+                Importance::Finish
+            } else {
+                Importance::of(&head)
+            }
         };
         server.capacity.requests.take_for(importance).map(Some)
     };

@@ -299,7 +299,7 @@ pub enum SharedDirectory {
         /// Permissions of the directory.
         mode: u32,
     },
-    /// It belongs to another user, who is not root.
+    /// It belongs to a user other than root and that of this process.
     #[error("it belongs to the user {owner}, and this process to the user {user}")]
     Foreign {
         /// Owner of the directory.

@@ -12,7 +12,6 @@ use windlass_store::{
 };
 
 use super::rows::{self, UnwrittenEpochs};
-use super::usage;
 use crate::reserve::Purpose;
 
 /// A queued change: the arguments of a method of [`Ledger`](windlass_store::Ledger), or
@@ -194,7 +193,7 @@ pub(super) struct Tables<'a> {
     pub(super) unwritten_epochs: &'a UnwrittenEpochs,
 }
 
-type ChangeResult = Result<(), ChangeError>;
+pub(super) type ChangeResult = Result<(), ChangeError>;
 
 /// The row of an open session whose newest lease is the one under which the change is made.
 struct LeasedRow {
@@ -205,38 +204,6 @@ struct LeasedRow {
 }
 
 impl Tables<'_> {
-    /// Makes a change, and refuses it if the owner then occupies more than the quota.
-    fn within(
-        &self,
-        owner: Option<&str>,
-        quota: Quota,
-        change: impl FnOnce() -> ChangeResult,
-    ) -> ChangeResult {
-        let Some(owner) = owner.filter(|_| !quota.is_unlimited()) else {
-            return change();
-        };
-        let before = usage::of_owner(self.connection, owner)?;
-        change()?;
-        let after = usage::of_owner(self.connection, owner)?;
-        if quota.admits(before, after) {
-            Ok(())
-        } else {
-            Err(Refusal::OverQuota.into())
-        }
-    }
-
-    /// Returns the owner of a session, if there is a quota.
-    fn owner_to_limit(&self, id: SessionId, quota: Quota) -> Result<Option<String>, ChangeError> {
-        if quota.is_unlimited() {
-            return Ok(None);
-        }
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT owner FROM sessions WHERE id = ?1")?;
-        let found = statement.query_row([id.as_bytes()], |row| row.get(0));
-        Ok(found.optional()?.flatten())
-    }
-
     pub(super) fn start(&self, new: &NewSession) -> ChangeResult {
         let inserted = self.execute(
             "INSERT INTO sessions

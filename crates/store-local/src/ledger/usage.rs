@@ -1,11 +1,13 @@
-//! What each principal occupies: the table `usage`, which triggers keep.
+//! What each principal occupies: the table `usage`, which triggers keep, and quotas of it.
 //!
 //! A row of `usage` is written in the transaction of the row that it counts, whatever statement writes that. Rows
 //! without an owner cost nothing. `kib` is in units of 1 KiB, so that no number of sessions that declare a very
 //! long media makes it overflow.
 
 use rusqlite::{Connection, OptionalExtension};
-use windlass_store::Usage;
+use windlass_store::{Quota, SessionId, Usage};
+
+use super::changes::{ChangeError, ChangeResult, Refusal, Tables};
 
 /// Returns what a principal occupies.
 pub(super) fn of_owner(connection: &Connection, owner: &str) -> rusqlite::Result<Usage> {
@@ -19,6 +21,44 @@ pub(super) fn of_owner(connection: &Connection, owner: &str) -> rusqlite::Result
         })
     });
     Ok(found.optional()?.unwrap_or_default())
+}
+
+impl Tables<'_> {
+    /// Makes a change, and refuses it if the owner then occupies more than the quota.
+    pub(super) fn within(
+        &self,
+        owner: Option<&str>,
+        quota: Quota,
+        change: impl FnOnce() -> ChangeResult,
+    ) -> ChangeResult {
+        let Some(owner) = owner.filter(|_| !quota.is_unlimited()) else {
+            return change();
+        };
+        let before = of_owner(self.connection, owner)?;
+        change()?;
+        let after = of_owner(self.connection, owner)?;
+        if quota.admits(before, after) {
+            Ok(())
+        } else {
+            Err(Refusal::OverQuota.into())
+        }
+    }
+
+    /// Returns the owner of a session, if there is a quota.
+    pub(super) fn owner_to_limit(
+        &self,
+        id: SessionId,
+        quota: Quota,
+    ) -> Result<Option<String>, ChangeError> {
+        if quota.is_unlimited() {
+            return Ok(None);
+        }
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT owner FROM sessions WHERE id = ?1")?;
+        let found = statement.query_row([id.as_bytes()], |row| row.get(0));
+        Ok(found.optional()?.flatten())
+    }
 }
 
 /// The table, and the triggers that keep it.

@@ -141,7 +141,7 @@ impl Sources {
             clock: Arc::new(SystemClock),
             read: &|named| {
                 let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
-                files.push(beside(path, named));
+                files.push(resolved(path, named));
                 drop(files);
                 read_beside(path, named)
             },
@@ -157,13 +157,13 @@ impl Sources {
 }
 
 /// Returns the path of a file that the file of credentials at `path` names.
-fn beside(path: &Path, named: &Path) -> PathBuf {
+fn resolved(path: &Path, named: &Path) -> PathBuf {
     path.parent().unwrap_or(Path::new("")).join(named)
 }
 
 /// Reads a file that the file of credentials at `path` names.
 fn read_beside(path: &Path, named: &Path) -> io::Result<String> {
-    std::fs::read_to_string(beside(path, named))
+    std::fs::read_to_string(resolved(path, named))
 }
 
 fn read_auth_file(key: &'static str, path: &Path) -> Result<AuthFile, AuthenticationError> {
