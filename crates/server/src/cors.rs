@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
-/// The longest origin that is compared with the patterns, in bytes: a scheme, a name that DNS knows, and
-/// a port. The reply to a request holds its origin for as long as the request lasts.
-const LONGEST_ORIGIN: usize = 320;
+/// The longest origin that is compared with others, in bytes: a scheme, a name that DNS knows, and a port.
+/// The reply to a request holds its origin for as long as the request lasts.
+pub(crate) const LONGEST_ORIGIN: usize = 320;
 
 /// The origins whose pages may call an API from a browser and read its replies.
 ///

@@ -4,9 +4,14 @@
 //! The policy is that of the API to which the path of the request belongs, else the one of the settings
 //! ([`CorsPolicy`]). Without a policy nothing is special about such requests.
 //!
+//! A session is open to pages of the origin that came with its start, as Google's documents promise
+//! ([`examine_session`]).
+//!
 //! A request from an origin that is not allowed is answered as any other, without the headers: its
 //! browser then hides the reply from the page. Where no credentials are asked for it is refused, because
 //! the browser itself is all that keeps the page from the server.
+
+use std::time::Duration;
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
@@ -108,7 +113,11 @@ pub(crate) fn examine(
         vary: (!policy.allows_all()).then_some("Origin"),
     };
     if let Some(requested) = requested {
-        return preflight(virtual_host, policy, &requested, head, marks);
+        if marks.allow_origin.is_none() {
+            return (Some(Err(not_allowed(&head.headers))), marks);
+        }
+        let methods = methods_at(virtual_host, head.uri.path(), &requested);
+        return preflight(&methods, policy.max_age(), head, marks);
     }
     if marks.allow_origin.is_some() {
         head.extensions.insert(ReadableBatch);
@@ -161,25 +170,59 @@ fn not_allowed(headers: &HeaderMap) -> Error {
     }
 }
 
+/// Lets the page that a session was started for use it, whatever the policy says: its origin came with the
+/// start, from the page itself or from who passed the session URI on to it, and the URI is the credential.
+///
+/// `examined` is the outcome of [`examine`], and is returned for all other requests.
+pub(crate) async fn examine_session(
+    server: &ServerState,
+    head: &Parts,
+    examined: (Answered, Marks),
+) -> (Answered, Marks) {
+    if examined.1.allow_origin.is_some() || batch::is_inside(head) {
+        return examined;
+    }
+    let Some(allow_origin) = allowed_by_session(server, head).await else {
+        return examined;
+    };
+    let marks = Marks {
+        allow_origin: Some(allow_origin),
+        credentials: false,
+        vary: Some("Origin"),
+    };
+    if requested_method(head).is_some() {
+        return preflight(&UPLOAD_METHODS, CorsPolicy::MAX_AGE, head, marks);
+    }
+    (None, marks)
+}
+
+/// Returns the origin of a request to a session that was started for it.
+async fn allowed_by_session(server: &ServerState, head: &Parts) -> Option<HeaderValue> {
+    let origin = head.headers.get(ORIGIN)?;
+    plain_path(head.uri.path())?;
+    let query = Parameters::parse(head.uri.query()).ok()?;
+    let bound = server
+        .sessions
+        .origin_of_session(query.upload_id()?.as_str())
+        .await?;
+    // Not the value itself: it is a part of the buffer with the head of the request.
+    let copy = || HeaderValue::try_from(bound.as_str()).ok();
+    (origin.as_bytes() == bound.as_bytes()).then(copy)?
+}
+
+/// Answers a preflight of an origin that is allowed.
 fn preflight(
-    virtual_host: &VirtualHost,
-    policy: &CorsPolicy,
-    requested: &HttpMethod,
+    methods: &[HttpMethod],
+    max_age: Duration,
     head: &Parts,
     marks: Marks,
 ) -> (Answered, Marks) {
-    let Some(allow_origin) = marks.allow_origin else {
-        let vary = Marks {
-            vary: marks.vary,
-            ..Marks::default()
-        };
-        return (Some(Err(not_allowed(&head.headers))), vary);
-    };
-    let methods = methods_at(virtual_host, head.uri.path(), requested);
     let methods: Vec<_> = methods.iter().map(HttpMethod::as_str).collect();
     let mut reply = empty(StatusCode::NO_CONTENT);
     let headers = reply.headers_mut();
-    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, allow_origin);
+    if let Some(allow_origin) = marks.allow_origin {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, allow_origin);
+    }
     if marks.credentials {
         headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, TRUE);
     }
@@ -193,7 +236,7 @@ fn preflight(
         }
         Err(error) => return (Some(Err(error)), Marks::default()),
     }
-    headers.insert(ACCESS_CONTROL_MAX_AGE, policy.max_age().as_secs().into());
+    headers.insert(ACCESS_CONTROL_MAX_AGE, max_age.as_secs().into());
     // Of a policy for all origins, too: methods and headers are those that were asked for.
     let vary = Marks {
         vary: Some("Origin, Access-Control-Request-Method, Access-Control-Request-Headers"),

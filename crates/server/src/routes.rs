@@ -551,10 +551,8 @@ impl Routed<'_> {
             .collect_json(self.server.settings.limits.metadata)
             .await?;
         let metadata = parse_metadata(&metadata)?;
-        let mut request = upload.with_body(&metadata, start.content_type, start.expected)?;
-        if self.server.settings.bind_origin {
-            request = request.bound_to_origin(upload.headers);
-        }
+        let request = upload.with_body(&metadata, start.content_type, start.expected)?;
+        let request = request.for_origin(upload.headers);
         let upload_id = session::start(self.server, request, declared, dialect.name()).await?;
         let path = self.head.uri.path();
         // A session has an upload URI, also if it was started at the plain path.

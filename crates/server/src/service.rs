@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use http::header::ORIGIN;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
@@ -23,7 +24,7 @@ use crate::body::RequestBody;
 use crate::callers::CallerLimit;
 use crate::capacity::Permit;
 use crate::context::{LocalAddress, Origin, Principal, RequestContext, RequestId};
-use crate::cross_origin::{self, Marks};
+use crate::cross_origin::{self, Answered, Marks};
 use crate::error::Error;
 use crate::health;
 use crate::identifiers::without_upload_ids;
@@ -171,16 +172,13 @@ where
     let mut body = Some(body);
     let mut dialect = server.dialects.default();
     let running = server.lifecycle.begin_request();
-    let (early, marks) = cross_origin::examine(&server, &mut head, context.host.as_ref());
-    marks.hide_certificate(&mut head, &mut context);
-    let early = match check_host(&server, &head, &context) {
-        Err(error) => Some(Err(error)),
-        Ok(()) => early.or_else(|| admit(&server, &head, &context, &marks).err().map(Err)),
-    };
+    let examined = cross_origin::examine(&server, &mut head, context.host.as_ref());
+    examined.1.hide_certificate(&mut head, &mut context);
     let audit = server.audit.clone();
     let sender = Sender::of(&context);
     let answered = async move {
         let refused = admitted.as_ref().err().copied();
+        let (early, marks) = answer_early(&server, &head, &context, examined).await;
         let routed = match early.filter(|_| refused.is_none()) {
             Some(answered) => answered.map(Routing::Answered),
             None => {
@@ -245,6 +243,25 @@ where
         (reply, admitted.ok().flatten())
     };
     async move { audit.of_request(sender, answered).await }
+}
+
+/// Returns the answer to a request that is not routed, if it is none, and what its reply says to browsers.
+async fn answer_early(
+    server: &ServerState,
+    head: &Parts,
+    context: &RequestContext,
+    examined: (Answered, Marks),
+) -> (Answered, Marks) {
+    if let Err(error) = check_host(server, head, context) {
+        return (Some(Err(error)), examined.1);
+    }
+    let (early, marks) = if head.headers.contains_key(ORIGIN) {
+        Box::pin(cross_origin::examine_session(server, head, examined)).await
+    } else {
+        examined
+    };
+    let refused = || admit(server, head, context, &marks).err().map(Err);
+    (early.or_else(refused), marks)
 }
 
 /// Refuses a request that names a host which the server does not know. Probes may name any one, and the

@@ -529,6 +529,54 @@ fn with_credentials_an_origin_is_what_the_session_is_for() {
 }
 
 #[test]
+fn page_that_a_session_was_started_for_may_use_it_without_a_policy() {
+    let server = guarded();
+    let start = bearing(&farm::start(&farm::named("for a page")), TOKEN);
+    let started = exchange(server.address(), &from(&start, APP)).expect(200);
+    assert!(own_headers(&started).is_empty());
+    let session = Session::of_reply(server.address(), &started);
+
+    let asked =
+        |target: &str, origin| exchange(server.address(), &preflight(target, origin, "PUT"));
+    let allowed = asked(session.target(), APP).expect(204);
+    assert_eq!(allowed.header("access-control-allow-origin"), Some(APP));
+    assert!(list(&allowed, "access-control-allow-methods").contains(&"PUT"));
+    assert_eq!(allowed.header("access-control-allow-credentials"), None);
+    assert_error(
+        &asked(session.target(), OTHER),
+        405,
+        "methodNotAllowed",
+        None,
+    );
+    let of_nobody = exchange(server.address(), &start).expect(200);
+    let of_nobody = Session::of_reply(server.address(), &of_nobody);
+    assert_error(
+        &asked(of_nobody.target(), APP),
+        405,
+        "methodNotAllowed",
+        None,
+    );
+    let unknown = format!("{UPLOADS}?uploadType=resumable&upload_id=x");
+    assert_error(&asked(&unknown, APP), 405, "methodNotAllowed", None);
+
+    let chunk = session.ranged(&format!("bytes 0-{}/*", CHUNK_GRANULARITY - 1));
+    let chunk = chunk.body(MEDIA.bytes(0..CHUNK_GRANULARITY));
+    let query = session.ranged("bytes */*").body("");
+    let last = session.ranged(&format!("bytes {CHUNK_GRANULARITY}-*/*"));
+    let last = last.body(MEDIA.bytes(CHUNK_GRANULARITY..MEDIA.len()));
+    for (request, status) in [(&chunk, 308), (&query, 308), (&last, 201), (&query, 201)] {
+        let reply = session.exchange(&from(request, APP)).expect(status);
+        assert_eq!(reply.header("access-control-allow-origin"), Some(APP));
+        assert!(list(&reply, "access-control-expose-headers").contains(&"Range"));
+        assert_eq!(reply.header("vary"), Some("Origin"));
+        if status == 308 {
+            let hidden = session.exchange(&from(request, OTHER)).expect(status);
+            assert!(own_headers(&hidden).is_empty());
+        }
+    }
+}
+
+#[test]
 fn without_a_policy_nothing_is_said_to_browsers() {
     let server = guarded();
     let list = bearing(&Request::new("GET", ANIMALS), TOKEN);

@@ -22,7 +22,7 @@ use crate::config::{SessionAuth, Settings};
 use crate::context::Principal;
 use crate::dialects::Dialects;
 use crate::error::Error;
-use crate::identifiers::Clock;
+use crate::identifiers::{Clock, session_id};
 use crate::lifecycle::Lifecycle;
 use crate::locks::{LockError, SessionGuard, SessionGuards};
 use crate::metrics::Recorder;
@@ -113,6 +113,14 @@ impl Sessions {
     pub(crate) async fn read_start_request(&self, id: SessionId) -> Result<StartRequest, Error> {
         let session = self.ledger.session(id).await?;
         start_request_of(&session.ok_or(Error::SessionNotFound)?)
+    }
+
+    /// Returns the origin of the page that a session was started for; `None` if it was started without one, or
+    /// does not exist.
+    pub(crate) async fn origin_of_session(&self, upload_id: &str) -> Option<String> {
+        let session = self.ledger.session(session_id(upload_id)).await;
+        let session = session.ok().flatten()?;
+        start_request_of(&session).ok()?.origin
     }
 
     /// Answers a request that is superseded: reads the rest of its body, waits for the newer

@@ -16,6 +16,7 @@ use windlass_store::SessionId;
 
 use crate::audit::About;
 use crate::context::Principal;
+use crate::cors::LONGEST_ORIGIN;
 use crate::error::{BodyError, Error};
 use crate::host::Host;
 use crate::link_terms::LinkTerms;
@@ -75,7 +76,7 @@ pub(crate) struct StartRequest {
     pub(crate) expected_digests: ExpectedDigests,
     /// Conditional headers, such as `If-Match`, by name.
     conditions: Vec<(String, String)>,
-    /// The origin of the page that started the upload, if sessions are bound to it.
+    /// The origin of the page that started the upload, or that it was started for.
     // Versions without it wrote rows without this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<String>,
@@ -250,10 +251,11 @@ impl StartRequest {
         (http_method, headers.collect())
     }
 
-    /// Returns the start request of a session that pages of other origins may not continue.
+    /// Returns the start request of a session for the page whose origin the headers state.
     #[must_use]
-    pub(crate) fn bound_to_origin(self, headers: &HeaderMap) -> Self {
+    pub(crate) fn for_origin(self, headers: &HeaderMap) -> Self {
         let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
+        let origin = origin.filter(|origin| origin.len() <= LONGEST_ORIGIN);
         Self {
             origin: origin.map(str::to_owned),
             ..self
