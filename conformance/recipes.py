@@ -12,7 +12,7 @@ import time
 RECIPES = pathlib.Path(__file__).resolve().parent.parent / "docs/proxies.md"
 NAMES = "nginx", "haproxy", "caddy"
 # Of the document's blocks.
-LANGUAGES = {"nginx": "nginx", "haproxy": "haproxy", "caddy": "caddyfile"}
+LANGUAGES = {"nginx": "nginx", "haproxy": "haproxy", "caddy": "caddyfile", "haproxy tcp": "haproxy tcp"}
 PATIENCE = 30
 
 
@@ -23,7 +23,21 @@ def recipe(language):
 
 def arguments(public_url):
     """Those of `windlass serve` in the document, but for the name and the data, which are of this machine."""
-    command = shlex.split(recipe("sh").replace("https://up.example.com", public_url))
+    return after_data(recipe("sh").replace("https://up.example.com", public_url))
+
+
+def behind_tcp(public_url, certificates):
+    """As `arguments`, and the settings, for a proxy that passes TLS on."""
+    export, command = recipe("sh tcp").splitlines()
+    name, _, value = export.removeprefix("export WINDLASS_").partition("=")
+    _, chain, _, key = certificates.options
+    command = command.replace("--listen 127.0.0.1:8443 ", "").replace("https://up.example.com", public_url)
+    command = command.replace("/etc/ssl/up.example.com.pem", chain).replace("/etc/ssl/up.example.com.key", key)
+    return after_data(command), {name.lower(): value}
+
+
+def after_data(command):
+    command = shlex.split(command)
     at = command.index("--data")
     assert command[:2] == ["windlass", "serve"], command
     return command[2:at] + command[at + 2:]
@@ -38,8 +52,8 @@ class Proxy:
 
     def __init__(self, name, port, server, certificates, folder):
         self.port, self.url, self.folder = port, url_of(port), folder
-        text = recipe(LANGUAGES[name]).replace("127.0.0.1:8080", f"127.0.0.1:{server.port}")
-        text, command = getattr(self, name)(text, certificates)
+        text = re.sub(r"127\.0\.0\.1:8(080|443)", f"127.0.0.1:{server.port}", recipe(LANGUAGES[name]))
+        text, command = getattr(self, name.partition(" ")[0])(text, certificates)
         pathlib.Path(folder, "configuration").write_text(text, encoding="utf-8")
         self.log = open(os.path.join(folder, "log"), "wb")
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=self.environment())

@@ -17,7 +17,7 @@ import time
 import requests
 
 from certificates import Certificates
-from recipes import NAMES, Proxy, arguments, url_of
+from recipes import NAMES, Proxy, arguments, behind_tcp, url_of
 from report import Report, check, media, write
 from server import Server, free_port
 
@@ -155,6 +155,12 @@ class Client:
         assert any(status("127.0.0.1", f"198.51.100.{n}") == 429 for n in range(200)), "a client that makes up addresses is not limited"
         assert status("127.0.0.2", "198.51.100.1") == 200, "the limit of one client is that of another"
 
+    def http2(self):
+        """TLS is the server's, which offers HTTP/2."""
+        command = ["curl", "--silent", "--cacert", self.certificates.authority, "--output", os.devnull, "--write-out", "%{http_version} %{http_code}"]
+        ran = subprocess.run([*command, f"{self.proxy.url}/healthz"], capture_output=True, text=True, check=False, timeout=PATIENCE)
+        assert ran.stdout == "2 200", (ran.stdout, ran.stderr)
+
     def own_client(self):
         with tempfile.TemporaryDirectory() as folder:
             path = write(folder, media(64 * MIB))
@@ -191,13 +197,19 @@ LEFT_OUT = {
     ("haproxy", "logged"): "it writes no access log",
 }
 OF_FORWARDED = ("session", "forged", "addresses")
+OF_TCP = ("simple", "chunked", "multipart", "resumable", "interrupted", "waits_for_100", "refused", "own_client", "http2")
 
 
 @contextlib.contextmanager
 def behind(name, binary, certificates, options, **settings):
-    """A client of a server behind the proxy."""
+    """A client of a server behind the proxy. Without options they are those of the document for a proxy that passes TLS on."""
     port = free_port()
-    with tempfile.TemporaryDirectory() as place, Server(binary, *options(url_of(port)), **settings) as server, \
+    if options is None:
+        options, more = behind_tcp(url_of(port), certificates)
+        settings |= more
+    else:
+        options = options(url_of(port))
+    with tempfile.TemporaryDirectory() as place, Server(binary, *options, **settings) as server, \
             Proxy(name, port, server, certificates, place) as proxy:
         yield Client(proxy, server, certificates)
 
@@ -217,6 +229,11 @@ def main():
             with behind(name, binary, certificates, lambda _: ["--trust-forwarded"], limits_requests_per_address="5") as client:
                 for case in OF_FORWARDED:
                     report.case(f"{name}, without a public URL: {case}", getattr(client, case))
+        with behind("haproxy tcp", binary, certificates, None) as client:
+            for case in OF_TCP:
+                report.case(f"haproxy, TLS passed on: {case}", getattr(client, case))
+        with behind("haproxy tcp", binary, certificates, None, limits_requests_per_address="5") as client:
+            report.case("haproxy, TLS passed on: addresses", client.addresses)
     return report.end()
 
 

@@ -57,6 +57,8 @@ pub(crate) struct Settings {
     pub(crate) tls_client_certificates: ClientCertificates,
     /// The file with the revocation lists of those authorities.
     pub(crate) tls_client_crl: Option<PathBuf>,
+    /// Whether all connections are those of a proxy, which says in a header whose they are.
+    pub(crate) proxy_protocol: bool,
     /// What a certificate is ordered with.
     pub(crate) acme: AcmeSettings,
     /// The data directory.
@@ -260,6 +262,7 @@ impl Default for Settings {
             tls_client_ca: None,
             tls_client_certificates: ClientCertificates::default(),
             tls_client_crl: None,
+            proxy_protocol: false,
             acme: AcmeSettings::default(),
             data: PathBuf::from("./windlass-data"),
             apis: vec![ApiSource::BuiltIn("farm").into()],

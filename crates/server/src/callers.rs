@@ -1,11 +1,13 @@
-//! Limits on what one caller takes: the connections of an address, and the requests per second of an address
-//! and of a principal.
+//! Limits on what one caller takes: the connections of an address, the requests that it resets, and the requests
+//! per second of an address and of a principal.
 //!
 //! An address is what its owner can change it to: an IPv4 address, or the first 64 bits of an IPv6 address,
 //! which belong to one network. Behind a trusted proxy it is the one that the proxy states, and the
 //! connections of the proxy are not limited.
 //!
 //! What is remembered is bounded by the connections, and for rates by [`MOST_CALLERS`].
+
+mod resets;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -26,6 +28,9 @@ use tokio::time::Instant;
 use crate::config::{Limits, Settings};
 use crate::context::Principal;
 use crate::error::Error;
+
+pub(crate) use resets::AddressResets;
+use resets::ResetLimit;
 
 /// The number of callers above which those are forgotten who have not sent anything lately.
 const MOST_CALLERS: usize = 10_000;
@@ -56,6 +61,8 @@ impl From<IpAddr> for Address {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallerLimit {
     Connections,
+    /// Of requests that are reset ([`resets`]).
+    Resets,
     AddressRate,
     PrincipalRate,
     BodyRate,
@@ -94,8 +101,9 @@ impl CallerMetrics {
 }
 
 impl CallerLimit {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Connections,
+        Self::Resets,
         Self::AddressRate,
         Self::PrincipalRate,
         Self::BodyRate,
@@ -106,6 +114,7 @@ impl CallerLimit {
     fn name(self) -> &'static str {
         match self {
             Self::Connections => "connections_per_address",
+            Self::Resets => "resets_per_address",
             Self::AddressRate => "requests_per_address",
             Self::PrincipalRate => "requests_per_principal",
             Self::BodyRate => "min_rate",
@@ -114,9 +123,60 @@ impl CallerLimit {
     }
 }
 
+/// The limits on the connections of one address. By default there are none.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AddressLimits {
+    connections: Option<Arc<AddressConnections>>,
+    resets: Option<Arc<ResetLimit>>,
+}
+
+/// A connection that its address may have. It counts until this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    _place: Option<AddressPermit>,
+    /// Where the requests that it resets are counted.
+    pub(crate) resets: Option<AddressResets>,
+}
+
+/// An address has as many connections as it may have, or is shut out.
+#[derive(Debug)]
+pub(crate) struct TooMany;
+
+impl AddressLimits {
+    pub(crate) fn of(settings: &Settings, metrics: &CallerMetrics) -> Self {
+        Self {
+            connections: AddressConnections::of(settings, metrics),
+            resets: ResetLimit::of(settings, metrics),
+        }
+    }
+
+    /// Admits a connection of a client.
+    ///
+    /// # Errors
+    /// [`TooMany`].
+    pub(crate) fn admit(&self, client: IpAddr) -> Result<Admission, TooMany> {
+        let address = Address::from(client);
+        let resets = self.resets.as_ref().map(|limit| AddressResets {
+            limit: Arc::clone(limit),
+            address,
+        });
+        if resets.as_ref().is_some_and(AddressResets::is_shut_out) {
+            return Err(TooMany);
+        }
+        let place = match &self.connections {
+            Some(connections) => Some(connections.admit(address).ok_or(TooMany)?),
+            None => None,
+        };
+        Ok(Admission {
+            _place: place,
+            resets,
+        })
+    }
+}
+
 /// The open connections of each address.
 #[derive(Debug)]
-pub(crate) struct AddressConnections {
+struct AddressConnections {
     most: usize,
     open: Mutex<HashMap<Address, usize>>,
     metrics: CallerMetrics,
@@ -124,14 +184,14 @@ pub(crate) struct AddressConnections {
 
 /// The place of a connection among those of its address.
 #[derive(Debug)]
-pub(crate) struct AddressPermit {
+struct AddressPermit {
     connections: Arc<AddressConnections>,
     address: Address,
 }
 
 impl AddressConnections {
     /// Returns the limit that the settings state, if there is one.
-    pub(crate) fn of(settings: &Settings, metrics: &CallerMetrics) -> Option<Arc<Self>> {
+    fn of(settings: &Settings, metrics: &CallerMetrics) -> Option<Arc<Self>> {
         let most = settings.limits.connections_per_address;
         let is_limited = most > 0 && !settings.trust_forwarded;
         is_limited.then(|| Arc::new(Self::new(most, metrics.clone())))
@@ -147,7 +207,7 @@ impl AddressConnections {
     }
 
     /// Returns a place for a connection from this address; `None` if there is none left.
-    pub(crate) fn admit(self: &Arc<Self>, address: Address) -> Option<AddressPermit> {
+    fn admit(self: &Arc<Self>, address: Address) -> Option<AddressPermit> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(address).or_default();
         if *count >= self.most {

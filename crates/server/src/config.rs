@@ -114,6 +114,11 @@ pub struct Limits {
     /// ones are closed at once. 0 is no limit, and [`Settings::trust_forwarded`] sets it off: they are the
     /// proxy's. Default: 1024.
     pub connections_per_address: usize,
+    /// Maximum number of requests over HTTP/2 that one address may reset before their reply within a minute,
+    /// besides as many as were answered. An address with more is shut out for a minute: its connections
+    /// are closed. 0 is no limit, and [`Settings::trust_forwarded`] sets it off: clients share the
+    /// connections of the proxy. Default: 100.
+    pub resets_per_address: usize,
     /// Maximum number of requests per second of one address; twice as many at once. Behind a
     /// [trusted proxy](Settings::trust_forwarded) it is the address that the proxy states. A call of a batch is a request.
     /// Default: 0, no limit, because many users may share an address.
@@ -296,6 +301,7 @@ impl Default for Limits {
             reply_memory: 48 * 1024 * 1024,
             connections: 8192,
             connections_per_address: 1024,
+            resets_per_address: 100,
             requests_per_address: 0,
             requests_per_principal: 0,
             sessions_per_principal: 100_000,

@@ -1,6 +1,7 @@
 //! Connections: accepted, served, and closed so that the client sees the last reply.
 
 mod http2;
+mod proxy_protocol;
 mod streams;
 mod tls;
 
@@ -31,14 +32,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
-use crate::callers::{AddressConnections, AddressPermit};
+use crate::callers::{AddressLimits, Admission};
 use crate::capacity::{Permit, Pool};
 use crate::client_certificate::ClientCertificate;
 use crate::config::Limits;
 use crate::context::{LocalAddress, PeerAddress, Scheme};
 use crate::reply::ReplyBody;
 
-use http2::Streams;
+use http2::{GivenUp, Streams};
 use streams::{LingeringStream, RewindStream, Timeouts};
 use tls::Tls;
 
@@ -85,8 +86,8 @@ pub(crate) struct Connections<S> {
     service: S,
     /// The limit on their number.
     pool: Pool,
-    /// The limit on those of one address.
-    addresses: Option<Arc<AddressConnections>>,
+    /// The limits on those of one address.
+    addresses: AddressLimits,
     limits: Arc<Limits>,
     /// The limits of connections that come while few are left.
     hurried: Arc<Limits>,
@@ -99,12 +100,7 @@ pub(crate) struct Connections<S> {
 const HURRIED_HEAD: Duration = Duration::from_secs(10);
 
 impl<S: HttpService<Request<Incoming>>> Connections<S> {
-    pub(crate) fn new(
-        service: S,
-        pool: Pool,
-        addresses: Option<Arc<AddressConnections>>,
-        limits: Limits,
-    ) -> Self {
+    pub(crate) fn new(service: S, pool: Pool, addresses: AddressLimits, limits: Limits) -> Self {
         let hurried = Limits {
             head_timeout: limits.head_timeout.min(HURRIED_HEAD),
             ..limits.clone()
@@ -132,12 +128,8 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             // Before the accept: connections above the limit wait in the kernel's queue, where they
             // take no memory of the server.
             let permit = self.pool.acquire(1).await;
-            match listener.accept().await {
-                Ok((accepted, tls)) => match self.admit(accepted.peer) {
-                    Ok(place) => self.serve(accepted, tls, listener.scheme(), (permit, place)),
-                    // Closed without a word, which could wait for the client.
-                    Err(TooMany) => drop(accepted),
-                },
+            match listener.sockets.accept().await {
+                Ok(accepted) => self.serve(accepted, listener, permit),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -153,29 +145,24 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
         self.tasks.wait().await;
     }
 
-    /// Returns the place of a connection among those of its address; `None` where they are not limited.
-    fn admit(&self, peer: Option<SocketAddr>) -> Result<Option<AddressPermit>, TooMany> {
-        let (Some(addresses), Some(peer)) = (&self.addresses, peer) else {
-            return Ok(None);
-        };
-        let place = addresses.admit(peer.ip().into());
-        place.map(Some).ok_or(TooMany)
-    }
-
-    fn serve<T>(
+    fn serve<A: Accept>(
         &self,
-        accepted: Accepted<T>,
-        tls: Option<Tls>,
-        scheme: Scheme,
-        permits: (Permit, Option<AddressPermit>),
-    ) where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+        accepted: Accepted<A::Stream>,
+        listener: &Listener<A>,
+        permit: Permit,
+    ) {
         let Accepted {
             stream,
             local,
             peer,
         } = accepted;
+        // The connections of a proxy are those of its clients, and it says later whose.
+        let client = peer.filter(|_| !listener.is_behind_proxy);
+        let admission = client.map(|client| self.addresses.admit(client.ip()));
+        let Ok(admission) = admission.transpose() else {
+            // Closed without a word, which could wait for the client.
+            return;
+        };
         let limits = if self.pool.is_short() {
             &self.hurried
         } else {
@@ -186,25 +173,34 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             limits: Arc::clone(limits),
             tasks: self.tasks.clone(),
             shutdown: self.shutdown.clone(),
-            local: local.map(|address| LocalAddress { address, scheme }),
+            local: local.map(|address| LocalAddress {
+                address,
+                scheme: listener.scheme(),
+            }),
             peer: peer.map(PeerAddress),
+            admission: admission.unwrap_or_default(),
             certificate: None,
             deadline: Instant::now() + limits.head_timeout,
         };
+        let tls = listener.tls.clone();
         // A box of its own, freed when the protocol is known: the task of a slow connection would
         // hold the memory of its TLS handshake for hours.
-        let begun = Box::pin(connection.begin(stream, tls));
+        let begun = if listener.is_behind_proxy {
+            let addresses = self.addresses.clone();
+            connection
+                .begin_behind_proxy(stream, tls, addresses)
+                .boxed()
+        } else {
+            connection.begin(stream, tls).boxed()
+        };
         self.tasks.spawn(async move {
             if let Some(served) = begun.await {
                 served.await;
             }
-            drop(permits);
+            drop(permit);
         });
     }
 }
-
-/// An address has as many connections as it may have.
-struct TooMany;
 
 /// One accepted connection.
 struct Connection<S> {
@@ -214,6 +210,8 @@ struct Connection<S> {
     shutdown: CancellationToken,
     local: Option<LocalAddress>,
     peer: Option<PeerAddress>,
+    /// Its place among the connections of its address.
+    admission: Admission,
     /// The certificate of the client, once the TLS handshake has verified one.
     certificate: Option<ClientCertificate>,
     /// When the client must have completed the TLS handshake and sent the first bytes of a request.
@@ -221,6 +219,37 @@ struct Connection<S> {
 }
 
 impl<S: HttpService<Request<Incoming>>> Connection<S> {
+    /// Reads the header in which the proxy says whose connection it is, and then begins as
+    /// [`Connection::begin`] does.
+    async fn begin_behind_proxy<T>(
+        mut self,
+        stream: T,
+        tls: Option<Tls>,
+        addresses: AddressLimits,
+    ) -> Option<BoxFuture<'static, ()>>
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let header = proxy_protocol::read(stream);
+        let (proxied, stream) = self
+            .within_deadline("the header of the PROXY protocol", header)
+            .await?;
+        if let Some(proxied) = proxied {
+            self.admission = addresses.admit(proxied.client.ip()).ok()?;
+            self.peer = Some(PeerAddress(proxied.client));
+            let own_scheme = self.local.map_or(Scheme::Http, |local| local.scheme);
+            self.local = Some(LocalAddress {
+                address: proxied.server,
+                scheme: if proxied.is_encrypted {
+                    Scheme::Https
+                } else {
+                    own_scheme
+                },
+            });
+        }
+        self.begin(stream, tls).await
+    }
+
     /// Performs the TLS handshake, if any, and detects the version of HTTP. Returns the future that
     /// serves the connection; `None` if the connection has ended.
     async fn begin<T>(mut self, stream: T, tls: Option<Tls>) -> Option<BoxFuture<'static, ()>>
@@ -307,7 +336,8 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
             service.call(request).map_ok(watch)
         });
         Some(if is_http2 {
-            let streams = Streams::new(limits, &self.tasks);
+            let resets = self.admission.resets.clone();
+            let streams = Streams::new(limits, &self.tasks, resets);
             let connection = streams
                 .builder()
                 .serve_connection(TokioIo::new(stream), service);
@@ -322,8 +352,8 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         })
     }
 
-    /// Serves a connection until it ends, the server stops, or its streams are stalled. `graceful`
-    /// starts hyper's graceful shutdown.
+    /// Serves a connection until it ends, the server stops, its streams are stalled, or its address is shut
+    /// out. `graceful` starts hyper's graceful shutdown.
     fn run<C, E>(
         self,
         connection: C,
@@ -334,13 +364,13 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         C: Future<Output = Result<(), E>> + Send + 'static,
         E: std::fmt::Display + Send,
     {
-        let (shutdown, linger) = (self.shutdown, self.limits.linger);
+        let (shutdown, linger, admission) = (self.shutdown, self.limits.linger, self.admission);
         // Boxed at once: it is large, and is moved several times before it is polled.
         let mut connection = Box::pin(connection);
         async move {
-            let stalled = async {
+            let given_up = async {
                 match &streams {
-                    Some(streams) => streams.stalled().await,
+                    Some(streams) => streams.given_up().await,
                     None => std::future::pending().await,
                 }
             };
@@ -352,12 +382,20 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
                     // Without a timeout of its own: `drain` limits the wait.
                     connection.await
                 }
-                () = stalled => {
-                    graceful(connection.as_mut());
-                    // Limited: a client that takes no reply may not end the connection either.
-                    tokio::time::timeout(linger, connection).await.unwrap_or(Ok(()))
-                }
+                reason = given_up => match reason {
+                    GivenUp::Stalled => {
+                        graceful(connection.as_mut());
+                        // Limited: a client that takes no reply may not end the connection either.
+                        tokio::time::timeout(linger, connection).await.unwrap_or(Ok(()))
+                    }
+                    GivenUp::ShutOut => {
+                        tracing::debug!("connection closed: its address exceeds limits.resets_per_address");
+                        drop(connection);
+                        Ok(())
+                    }
+                },
             };
+            drop(admission);
             // Debug: clients and networks end connections all the time.
             if let Err(error) = ended {
                 tracing::debug!(%error, "connection ended");
@@ -405,6 +443,7 @@ fn http1(limits: &Limits) -> http1::Builder {
 pub struct Listener<A = TcpListener> {
     sockets: A,
     tls: Option<Tls>,
+    is_behind_proxy: bool,
 }
 
 /// Accepts connections.
@@ -449,7 +488,11 @@ impl Accept for TcpListener {
 impl<A: Accept> Listener<A> {
     /// Returns a listener for HTTP without TLS.
     pub fn plain(sockets: A) -> Self {
-        Self { sockets, tls: None }
+        Self {
+            sockets,
+            tls: None,
+            is_behind_proxy: false,
+        }
     }
 
     /// Returns a listener for HTTP over TLS.
@@ -472,6 +515,7 @@ impl<A: Accept> Listener<A> {
         Self {
             sockets,
             tls: Some(Tls::new(config)),
+            is_behind_proxy: false,
         }
     }
 
@@ -490,11 +534,18 @@ impl<A: Accept> Listener<A> {
         }
     }
 
-    /// Waits for a connection. Returns it with what performs its TLS handshake, if there is one.
-    async fn accept(&self) -> io::Result<(Accepted<A::Stream>, Option<Tls>)> {
-        // The TLS handshake comes later, on the connection's task: a slow client must not keep
-        // others from being accepted.
-        Ok((self.sockets.accept().await?, self.tls.clone()))
+    /// Takes all connections for those of a proxy, which says in a header of the PROXY protocol, in version 1
+    /// or 2, whose they are. The header comes first, also before TLS.
+    ///
+    /// [`PeerAddress`] is then the address of the client, and [`LocalAddress`] the address and the scheme by
+    /// which the client has reached the proxy. A connection without the header is closed. Whoever reaches the
+    /// listener in another way than through the proxy can claim to be any client.
+    #[must_use]
+    pub fn behind_proxy(self) -> Self {
+        Self {
+            is_behind_proxy: true,
+            ..self
+        }
     }
 }
 

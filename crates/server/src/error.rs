@@ -298,6 +298,14 @@ impl Error {
         )
     }
 
+    /// Whether the client has broken off the body of the request: it takes no reply.
+    pub(crate) fn is_broken_off(&self) -> bool {
+        matches!(
+            self,
+            Self::Body(BodyError::Broken) | Self::Interrupted(BodyError::Broken)
+        )
+    }
+
     /// Whether the body of the request broke off or stalled, so that its client has probably gone.
     pub(crate) fn is_abandoned(&self) -> bool {
         matches!(

@@ -44,7 +44,7 @@ use windlass_discovery::{Method as ApiMethod, Template};
 use windlass_proto::command::Command;
 use windlass_proto::dialect::Google;
 
-use crate::callers::CallerMetrics;
+use crate::callers::{AddressLimits, CallerMetrics};
 use crate::capacity::{Capacity, LimitedResource, Pool, Usage};
 use crate::config::Limits;
 use crate::connections::{Accept, Connections, Listener};
@@ -614,7 +614,7 @@ pub async fn serve_metrics<A: Accept>(
 ) {
     let service = MetricsService::new(registry, Nothing);
     let pool = Pool::of_count(LimitedResource::Connections, METRICS_CONNECTIONS);
-    let connections = Connections::new(service, pool, None, limits.clone());
+    let connections = Connections::new(service, pool, AddressLimits::default(), limits.clone());
     let _guard = connections.shutdown_on_drop();
     connections.accept(&listener).await;
 }

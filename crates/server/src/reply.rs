@@ -31,6 +31,10 @@ pub type ReplyBody = UnsyncBoxBody<Bytes, std::io::Error>;
 /// A reply.
 pub(crate) type Reply = Response<ReplyBody>;
 
+/// Marks a reply that nobody takes, as an extension of it: the client has broken off its request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClientGone;
+
 /// The type of JSON replies.
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 

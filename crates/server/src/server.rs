@@ -13,7 +13,7 @@ use windlass_store::{Ledger, Vault};
 use crate::audit::{Audit, AuditLog};
 use crate::auth::{AllowAll, Authorize};
 use crate::background::{self, Background};
-use crate::callers::{AddressConnections, RateLimits};
+use crate::callers::{AddressLimits, RateLimits};
 use crate::capacity::{Capacity, Usage};
 use crate::config::Settings;
 use crate::connections::{Accept, Connections, HttpService, Listener};
@@ -194,7 +194,7 @@ impl ServerBuilder {
             request_ids: RequestIds::new(),
             quotas: Quotas::of(&settings.limits),
             rates: RateLimits::new(&settings.limits, metrics.callers.clone()),
-            address_connections: AddressConnections::of(&settings, &metrics.callers),
+            address_limits: AddressLimits::of(&settings, &metrics.callers),
             known_hosts: KnownHosts::of(&settings, &registry),
             settings,
             mount,
@@ -407,7 +407,7 @@ impl Server {
         let connections = Connections::new(
             service,
             state.capacity.connections.clone(),
-            state.address_connections.clone(),
+            state.address_limits.clone(),
             limits,
         );
         tokio::select! {

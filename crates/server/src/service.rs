@@ -31,7 +31,7 @@ use crate::identifiers::without_upload_ids;
 use crate::importance::Importance;
 use crate::metrics::RequestRecord;
 use crate::reply;
-use crate::reply::{Reply, ReplyBody};
+use crate::reply::{ClientGone, Reply, ReplyBody};
 use crate::routes::{Routing, route};
 use crate::uploads::ServerState;
 
@@ -219,6 +219,7 @@ where
             ..
         } = context;
         let is_abandoned = result.as_ref().is_err_and(Error::is_abandoned);
+        let is_broken_off = result.as_ref().is_err_and(Error::is_broken_off);
         if result.as_ref().is_err_and(Error::is_too_slow) {
             server.metrics.callers.count(CallerLimit::BodyRate);
         }
@@ -232,6 +233,9 @@ where
             record: &record,
         };
         let mut reply = reply_to(&head, &about, &server, result, read_to_end.is_sure());
+        if is_broken_off {
+            reply.extensions_mut().insert(ClientGone);
+        }
         marks.add_to(&mut reply);
         reply::demand_https(&mut reply, &base_url, server.settings.hsts);
         drop(running);

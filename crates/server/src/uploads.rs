@@ -72,7 +72,7 @@ use std::sync::Arc;
 
 use crate::audit::Audit;
 use crate::auth::Authorize;
-use crate::callers::{AddressConnections, RateLimits};
+use crate::callers::{AddressLimits, RateLimits};
 use crate::capacity::Capacity;
 use crate::config::Settings;
 use crate::context::{Principal, RequestIds};
@@ -123,8 +123,8 @@ pub(crate) struct ServerState {
     pub(crate) request_ids: RequestIds,
     /// Bounds on what clients can make the server hold.
     pub(crate) capacity: Capacity,
-    /// The connections of each address; `None` where they are not limited.
-    pub(crate) address_connections: Option<Arc<AddressConnections>>,
+    /// Limits on the connections of each address.
+    pub(crate) address_limits: AddressLimits,
     pub(crate) rates: RateLimits,
     /// What one principal may occupy in the stores.
     pub(crate) quotas: Quotas,

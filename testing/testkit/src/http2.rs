@@ -37,6 +37,9 @@ const ACK: u8 = 1;
 /// The flag of a HEADERS or CONTINUATION frame that ends the block of header fields.
 pub const END_HEADERS: u8 = 4;
 
+/// The error code `CANCEL`.
+const CANCEL: u32 = 8;
+
 /// The longest frame that a server takes unless it says something else.
 const FRAME_LEN: usize = 16 * 1024;
 
@@ -148,6 +151,25 @@ impl Http2Peer {
     #[track_caller]
     pub fn get(&mut self, path: &str) -> u32 {
         self.request("GET", path, &[], true)
+    }
+
+    /// Gives a stream up.
+    ///
+    /// # Errors
+    /// When the server has closed the connection.
+    pub fn reset(&mut self, stream: u32) -> io::Result<()> {
+        let reset = frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes());
+        self.peer.try_send(reset)
+    }
+
+    /// Waits until the server has read all that was sent. What comes meanwhile is passed by.
+    ///
+    /// # Errors
+    /// When the server has closed the connection, or does not answer in time.
+    pub fn ping(&mut self) -> io::Result<()> {
+        self.peer.try_send(frame(PING, 0, 0, &[0; 8]))?;
+        while !matches!(self.frame()?, (PING, flags, ..) if flags & ACK != 0) {}
+        Ok(())
     }
 
     /// Sends bytes of a body, whatever window the server has given.

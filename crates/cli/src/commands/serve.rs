@@ -256,6 +256,11 @@ async fn serve(
     let server = builder.build()?;
     let metrics = Arc::new(metrics);
     let listener = secured(listener, &reloadable, acme.as_ref());
+    let listener = if settings.proxy_protocol {
+        listener.behind_proxy()
+    } else {
+        listener
+    };
     let data = settings.data.display();
     let version = env!("CARGO_PKG_VERSION");
     let scheme = listener.scheme();

@@ -51,6 +51,9 @@ pub(super) const KEYS: &[Key] = &[
     Key::with_flag("trust_forwarded", "trust-forwarded", |all| {
         ValueRef::Switch(&mut all.server.trust_forwarded)
     }),
+    Key::new("proxy_protocol", |all| {
+        ValueRef::Switch(&mut all.proxy_protocol)
+    }),
     Key::new("hosts", |all| ValueRef::Hosts(&mut all.server.hosts)),
     Key::new("hsts", |all| ValueRef::Span(&mut all.server.hsts)),
     Key::new("batches", |all| ValueRef::Switch(&mut all.server.batches)),
@@ -162,6 +165,9 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::new("limits.connections_per_address", |all| {
         ValueRef::Count(&mut all.server.limits.connections_per_address)
+    }),
+    Key::new("limits.resets_per_address", |all| {
+        ValueRef::Count(&mut all.server.limits.resets_per_address)
     }),
     Key::new("limits.requests_per_address", |all| {
         ValueRef::Count(&mut all.server.limits.requests_per_address)

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use windlass_testkit::error_object::assert_error;
+use windlass_testkit::http2::Http2Peer;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{RawPeer, Request};
 use windlass_testkit::wait;
@@ -14,6 +15,11 @@ const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 fn server(arguments: &[&str]) -> ServerProcess {
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/few_per_address.toml");
     own(&[&["--config", config], arguments].concat())
+}
+
+fn server_for_few_resets() -> ServerProcess {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/few_resets.toml");
+    own(&["--config", config])
 }
 
 fn probe() -> Request {
@@ -73,4 +79,57 @@ fn requests_of_an_address_and_of_a_principal_have_a_rate() {
     peer.exchange(&probe().header("X-Forwarded-For", "192.0.2.1"))
         .expect(200);
     assert_eq!(limited(&server, "requests_per_address"), "1");
+}
+
+/// Begins an upload, and resets it when the server has begun with it. Whether the server is there.
+fn begin_and_reset(peer: &mut Http2Peer) -> bool {
+    let path = "/upload/farm/v1/animals?uploadType=media";
+    let stream = peer.request("POST", path, &[], false);
+    let reset = peer.ping().and_then(|()| peer.reset(stream));
+    reset.and_then(|()| peer.ping()).is_ok()
+}
+
+#[test]
+fn address_that_resets_request_after_request_is_shut_out_and_others_are_not() {
+    let server = server_for_few_resets();
+    let mut honest = RawPeer::connect(server.address());
+    honest.exchange(&probe()).expect(200);
+    let mut attacker = Http2Peer::connect(server.address(), 1000);
+    let begun = (0..50)
+        .take_while(|_| begin_and_reset(&mut attacker))
+        .count();
+    // Those that were reset are counted when the next one begins.
+    assert!((6..=7).contains(&begun), "{begun}");
+    assert!(attacker.is_closed());
+    let mut again = RawPeer::connect(server.address());
+    assert!(again.is_closed(), "it is closed at once");
+    let mut neighbour = RawPeer::connect_from(NEIGHBOUR, server.address());
+    neighbour.exchange(&probe()).expect(200);
+    honest.exchange(&probe()).expect(200);
+    assert_eq!(limited(&server, "resets_per_address"), "2");
+}
+
+#[test]
+fn client_that_resets_no_more_than_it_lets_be_answered_is_not_shut_out() {
+    let server = server_for_few_resets();
+    let mut peer = Http2Peer::connect(server.address(), 1000);
+    for _ in 0..20 {
+        let stream = peer.get("/healthz");
+        assert_eq!(peer.reply(stream).status, 200);
+        assert!(begin_and_reset(&mut peer));
+    }
+    RawPeer::connect(server.address())
+        .exchange(&probe())
+        .expect(200);
+    // Nor one whose connections break with all that is under way.
+    for _ in 0..5 {
+        let mut peer = Http2Peer::connect(server.address(), 1000);
+        for _ in 0..3 {
+            peer.request("POST", "/upload/farm/v1/animals", &[], false);
+        }
+    }
+    RawPeer::connect(server.address())
+        .exchange(&probe())
+        .expect(200);
+    assert_eq!(limited(&server, "resets_per_address"), "0");
 }

@@ -48,6 +48,7 @@ mod nonsense;
 mod patience;
 mod photos_library;
 mod preconditions;
+mod proxy_protocol;
 mod public_objects;
 mod query;
 mod quotas;

@@ -1,10 +1,11 @@
-//! HTTP/2: ends stalled streams, and connections on which nothing happens.
+//! HTTP/2: ends stalled streams, and connections on which nothing happens or requests are begun only to be reset.
 //!
 //! Over HTTP/1 a client that takes no reply blocks its socket, which [`super::streams`] notices. Over
 //! HTTP/2 the socket stays writable while the window of a stream is closed, so each reply is watched
 //! on its own. hyper takes a body of any length and keeps it, so a reply is handed over in pieces,
 //! each after the one before it has been sent.
 
+use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -20,10 +21,12 @@ use hyper_util::rt::TokioTimer;
 use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::callers::AddressResets;
 use crate::config::Limits;
-use crate::reply::{Reply, ReplyBody};
+use crate::reply::{ClientGone, Reply, ReplyBody};
 
 // Per connection as well as per stream: 32 streams may not buffer 32 MiB.
 /// Flow-control window in bytes, of one body and of all bodies of a connection.
@@ -53,6 +56,19 @@ pub(super) struct Streams {
     tasks: TaskTracker,
     limits: Timeouts,
     activity: Arc<Mutex<Activity>>,
+    /// Where the requests that the client resets are counted.
+    resets: Option<AddressResets>,
+    /// Cancelled when the client has reset too many.
+    shut_out: CancellationToken,
+}
+
+/// Why the server gives a connection up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GivenUp {
+    /// Nothing happens on it.
+    Stalled,
+    /// Its address has reset too many requests.
+    ShutOut,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +91,10 @@ struct Activity {
     last: Instant,
     /// Whether a stalled stream was reset since then.
     has_reset: bool,
+    /// Number of requests that have ended before there was a reply, and are not counted yet.
+    unanswered: u64,
+    /// Number of requests with a reply, not counted yet.
+    answered: u64,
 }
 
 /// One stream.
@@ -86,12 +106,14 @@ struct Stream {
 }
 
 impl Streams {
-    pub(super) fn new(limits: &Limits, tasks: &TaskTracker) -> Self {
+    pub(super) fn new(limits: &Limits, tasks: &TaskTracker, resets: Option<AddressResets>) -> Self {
         let activity = Activity {
             working: 0,
             replying: 0,
             last: Instant::now(),
             has_reset: false,
+            unanswered: 0,
+            answered: 0,
         };
         Self {
             tasks: tasks.clone(),
@@ -100,6 +122,8 @@ impl Streams {
                 stall: limits.body_timeout,
             },
             activity: Arc::new(Mutex::new(activity)),
+            resets,
+            shut_out: CancellationToken::new(),
         }
     }
 
@@ -118,9 +142,40 @@ impl Streams {
         builder
     }
 
+    /// Resolves when the server gives the connection up.
+    pub(super) async fn given_up(&self) -> GivenUp {
+        tokio::select! {
+            () = self.shut_out.cancelled() => GivenUp::ShutOut,
+            () = self.stalled() => GivenUp::Stalled,
+        }
+    }
+
+    /// Counts the requests that the client has reset, now that it sends another one. Those that end with their
+    /// connection are not followed by any: the network may have ended it.
+    fn count_resets(&self) {
+        let Some(resets) = &self.resets else {
+            return;
+        };
+        let (unanswered, answered) = {
+            let mut activity = lock(&self.activity);
+            if activity.unanswered == 0 {
+                return;
+            }
+            let Activity {
+                unanswered,
+                answered,
+                ..
+            } = &mut *activity;
+            (mem::take(unanswered), mem::take(answered))
+        };
+        if resets.record(unanswered, answered).is_err() {
+            self.shut_out.cancel();
+        }
+    }
+
     /// Resolves when there was no request for the idle timeout, or no stream made progress for the
     /// stall timeout.
-    pub(super) async fn stalled(&self) {
+    async fn stalled(&self) {
         loop {
             let deadline = self.deadline();
             if deadline <= Instant::now() {
@@ -158,6 +213,7 @@ where
     F: Future<Output: Send> + Send + 'static,
 {
     fn execute(&self, request: F) {
+        self.count_resets();
         let stream = Arc::new(Stream::begin(&self.activity));
         // hyper spawns one future for each stream, which is where its task local is set and where
         // it can be dropped to reset the stream.
@@ -208,6 +264,7 @@ impl Drop for Stream {
             activity.replying -= 1;
         } else {
             activity.working -= 1;
+            activity.unanswered += 1;
         }
         // A stream that was reset is no activity of the client.
         if !activity.has_reset {
@@ -223,6 +280,13 @@ impl Drop for Stream {
 pub(super) fn watch(reply: Reply) -> Reply {
     let stream = STREAM.with(Arc::clone);
     stream.make_progress();
+    let mut activity = lock(&stream.activity);
+    if reply.extensions().get::<ClientGone>().is_some() {
+        activity.unanswered += 1;
+    } else {
+        activity.answered += 1;
+    }
+    drop(activity);
     let watched = |body| {
         let watched = WatchedBody {
             body,
@@ -371,7 +435,7 @@ mod tests {
             body_timeout: STALL,
             ..Limits::default()
         };
-        Streams::new(&limits, &TaskTracker::new())
+        Streams::new(&limits, &TaskTracker::new(), None)
     }
 
     /// Starts a stream whose reply has `pieces` pieces, and returns them as they are sent.
@@ -408,7 +472,7 @@ mod tests {
         let piece = reply.recv().await.unwrap();
         assert!(reply.recv().await.is_none());
         assert_eq!(begun.elapsed().as_secs(), STALL.as_secs());
-        streams.stalled().await;
+        assert_eq!(streams.given_up().await, GivenUp::Stalled);
         assert_eq!(begun.elapsed().as_secs(), STALL.as_secs());
         drop(piece);
     }
@@ -437,10 +501,10 @@ mod tests {
         let (done, work) = oneshot::channel::<()>();
         streams.execute(work);
         let long = Limits::default().head_timeout * 10;
-        timeout(long, streams.stalled()).await.unwrap_err();
+        timeout(long, streams.given_up()).await.unwrap_err();
         done.send(()).unwrap();
         let begun = Instant::now();
-        streams.stalled().await;
+        assert_eq!(streams.given_up().await, GivenUp::Stalled);
         assert_eq!(begun.elapsed(), Limits::default().head_timeout);
     }
 }

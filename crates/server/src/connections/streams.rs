@@ -19,10 +19,12 @@ pub(super) struct RewindStream<S> {
 
 impl<S: AsyncRead + Unpin> RewindStream<S> {
     pub(super) fn new(inner: S) -> Self {
-        Self {
-            inner,
-            begun: Vec::new(),
-        }
+        Self::after(Vec::new(), inner)
+    }
+
+    /// Returns a stream of which these bytes were read already.
+    pub(super) fn after(begun: Vec<u8>, inner: S) -> Self {
+        Self { inner, begun }
     }
 
     /// Whether the stream begins with `word`. Reads no further than the first difference.

@@ -1,0 +1,79 @@
+//! The PROXY protocol (docs/configuration.md, `proxy_protocol`).
+
+use windlass_testkit::farm;
+use windlass_testkit::process::ServerProcess;
+use windlass_testkit::raw::{RawPeer, Request};
+
+use crate::server::own;
+
+/// The header for a connection of the proxy itself.
+const OWN: &str = "PROXY UNKNOWN\r\n";
+
+fn server() -> ServerProcess {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/behind_proxy.toml");
+    own(&["--config", config])
+}
+
+/// A connection that begins with this header.
+fn connect(server: &ServerProcess, header: &str) -> RawPeer {
+    let mut peer = RawPeer::connect(server.address());
+    peer.send(header);
+    peer
+}
+
+/// The header for a connection of a client to this address.
+fn of(client: &str, destination: &str) -> String {
+    format!("PROXY TCP4 {client} {destination} 4711 8443\r\n")
+}
+
+fn probe() -> Request {
+    Request::new("GET", "/healthz")
+}
+
+#[test]
+fn connections_are_limited_by_the_address_that_the_proxy_states_and_not_by_its_own() {
+    let server = server();
+    let of = |client| of(client, "198.51.100.1");
+    let mut peers: Vec<_> = (0..3).map(|_| connect(&server, &of("192.0.2.1"))).collect();
+    for peer in &mut peers {
+        peer.exchange(&probe()).expect(200);
+    }
+    let mut further = connect(&server, &of("192.0.2.1"));
+    assert!(further.is_closed(), "it is closed at once");
+    connect(&server, &of("192.0.2.2"))
+        .exchange(&probe())
+        .expect(200);
+    let mut own: Vec<_> = (0..5).map(|_| connect(&server, OWN)).collect();
+    for peer in &mut own {
+        peer.exchange(&probe()).expect(200);
+    }
+    let metrics = own[0].exchange(&Request::new("GET", "/metrics"));
+    let limited = "windlass_limited_total{limit=\"connections_per_address\"} 1\n";
+    assert!(metrics.text().contains(limited), "{}", metrics.text());
+}
+
+#[test]
+fn urls_follow_the_address_that_the_client_has_connected_to() {
+    let server = server();
+    let mut peer = connect(&server, &of("192.0.2.1", "198.51.100.1"));
+    let start = farm::start(&farm::named("Hilda")).header("Host", "198.51.100.1");
+    let reply = peer.exchange(&start).expect(200);
+    let location = reply.header("location").expect("it has a session URI");
+    assert!(
+        location.starts_with("http://198.51.100.1:8443/"),
+        "{location}"
+    );
+}
+
+#[test]
+fn connection_without_a_header_or_with_a_silent_proxy_is_closed() {
+    let server = server();
+    let mut direct = connect(
+        &server,
+        "GET /healthz HTTP/1.1\r\nHost: farm.localhost\r\n\r\n",
+    );
+    assert!(direct.is_closed(), "it is closed at once");
+    let mut silent = connect(&server, "PROXY TCP4 192.0.2.1 ");
+    assert!(silent.is_closed(), "limits.head_timeout holds for it");
+    connect(&server, OWN).exchange(&probe()).expect(200);
+}
