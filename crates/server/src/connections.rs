@@ -1,7 +1,7 @@
 //! Connections: accepted, served, and closed so that the client sees the last reply.
 
 mod http2;
-mod proxy_protocol;
+pub(crate) mod proxy_protocol;
 mod streams;
 mod tls;
 

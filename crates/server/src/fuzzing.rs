@@ -2,6 +2,7 @@
 //!
 //! No part of the API: it changes without notice, and no other crate turns the feature on.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -10,9 +11,11 @@ use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, HeaderValue, Version};
 use http_body::Frame;
 use http_body_util::StreamBody;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::body::{self, RequestBody};
 use crate::config::Limits;
+use crate::connections::proxy_protocol;
 use crate::download;
 
 pub use crate::default_handler::ListQuery;
@@ -53,6 +56,38 @@ pub async fn gunzip(packets: Vec<Bytes>, ratio: u64) -> Decoded {
             }
         }
     }
+}
+
+/// The beginning of a connection behind a proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proxied {
+    /// The client and the address that it has connected to; `None` for a connection of the proxy itself.
+    pub addresses: Option<(SocketAddr, SocketAddr)>,
+    /// What follows the header.
+    pub rest: Vec<u8>,
+}
+
+/// Reads the header of the PROXY protocol from a connection on which at most `piece` bytes arrive at once; `None`
+/// if it has none. Needs a runtime of Tokio.
+///
+/// # Panics
+/// If `piece` is 0.
+pub async fn proxied(bytes: &[u8], piece: usize) -> Option<Proxied> {
+    let (mut proxy, stream) = tokio::io::duplex(piece);
+    let sending = async move {
+        // Fails when the header is refused.
+        proxy.write_all(bytes).await.ok();
+    };
+    let reading = async move {
+        let (proxied, mut stream) = proxy_protocol::read(stream).await.ok()?;
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).await.ok()?;
+        Some(Proxied {
+            addresses: proxied.map(|it| (it.client, it.server)),
+            rest,
+        })
+    };
+    tokio::join!(sending, reading).1
 }
 
 /// The part of a media that a download asks for.

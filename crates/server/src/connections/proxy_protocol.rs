@@ -25,12 +25,12 @@ const FORMAT: ParseConfig = ParseConfig {
 
 /// A connection of a client to the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Proxied {
-    pub(super) client: SocketAddr,
+pub(crate) struct Proxied {
+    pub(crate) client: SocketAddr,
     /// The address that the client has connected to.
-    pub(super) server: SocketAddr,
+    pub(crate) server: SocketAddr,
     /// Whether it is under TLS that the proxy has taken away.
-    pub(super) is_encrypted: bool,
+    pub(crate) is_encrypted: bool,
 }
 
 /// Reads the header at the beginning of a stream. Returns what it says, and the stream after it; `None` if the
@@ -40,7 +40,7 @@ pub(super) struct Proxied {
 /// # Errors
 /// [`InvalidData`](ErrorKind::InvalidData) if the stream does not begin with a header,
 /// [`UnexpectedEof`](ErrorKind::UnexpectedEof) if it ends inside of it.
-pub(super) async fn read<S: AsyncRead + Unpin>(
+pub(crate) async fn read<S: AsyncRead + Unpin>(
     mut stream: S,
 ) -> io::Result<(Option<Proxied>, RewindStream<S>)> {
     let mut begun = Vec::new();

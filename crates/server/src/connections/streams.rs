@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 /// A stream whose first bytes can be inspected and are then read again.
-pub(super) struct RewindStream<S> {
+pub(crate) struct RewindStream<S> {
     inner: S,
     /// Inspected bytes, which are read before those of the inner stream.
     begun: Vec<u8>,
