@@ -107,16 +107,32 @@ class Client:
         reply = self.put(session, LARGE[committed:], f"bytes {committed}-{len(LARGE) - 1}/{len(LARGE)}")
         check(reply.json(), LARGE)
 
-    def together(self):
-        """All connections come from the proxy's address: the server's limit for one address is not for them."""
-        def body():
-            yield LARGE[:MIB]
-            reply = requests.get(f"{self.proxy.url}/farm/v1/animals", verify=self.certificates.authority, timeout=PATIENCE)
-            assert reply.status_code == 200, reply.status_code
-            yield LARGE[MIB:]
+    def connect(self, source):
+        """A connection from an address of this machine."""
+        context = ssl.create_default_context(cafile=self.certificates.authority)
+        return http.client.HTTPSConnection("localhost", self.proxy.port, timeout=PATIENCE, source_address=(source, 0), context=context)
 
-        reply = self.request("POST", f"{UPLOADS}?uploadType=media", data=body(), headers={"Content-Type": "image/jpeg"})
-        check(reply.json(), LARGE)
+    def status(self, source, **headers):
+        with contextlib.closing(self.connect(source)) as connection:
+            connection.request("GET", "/farm/v1/animals", headers=headers)
+            return connection.getresponse().status
+
+    def together(self):
+        """All connections come from the proxy's address: the limit for one address is for the requests of each client, and not for them."""
+        with contextlib.ExitStack() as stack:
+            uploads = [stack.enter_context(contextlib.closing(self.connect(source))) for source in ("127.0.0.1", "127.0.0.1", "127.0.0.2")]
+            for upload in uploads:
+                upload.putrequest("POST", f"{UPLOADS}?uploadType=media")
+                upload.putheader("Content-Type", "image/jpeg")
+                upload.putheader("Content-Length", str(len(LARGE)))
+                upload.endheaders(LARGE[:KIB])
+            deadline = time.monotonic() + PATIENCE
+            while self.status("127.0.0.1") != 429:
+                assert time.monotonic() < deadline, "a client with two uploads under way is not limited"
+            assert self.status("127.0.0.2") == 200, "the limit of one client is that of another"
+            for upload in uploads:
+                upload.send(LARGE[KIB:])
+                assert (status := upload.getresponse().status) == 200, status
 
     def waits_for_100(self):
         """A client that sends the body only after `100 Continue`."""
@@ -146,11 +162,7 @@ class Client:
     def addresses(self):
         """The server counts the requests of each client by the address that the proxy has seen, and not by one that the client made up."""
         def status(source, stated):
-            context = ssl.create_default_context(cafile=self.certificates.authority)
-            connection = http.client.HTTPSConnection("localhost", self.proxy.port, timeout=PATIENCE, source_address=(source, 0), context=context)
-            with contextlib.closing(connection):
-                connection.request("GET", "/farm/v1/animals", headers={"X-Forwarded-For": stated})
-                return connection.getresponse().status
+            return self.status(source, **{"X-Forwarded-For": stated})
 
         assert any(status("127.0.0.1", f"198.51.100.{n}") == 429 for n in range(200)), "a client that makes up addresses is not limited"
         assert status("127.0.0.2", "198.51.100.1") == 200, "the limit of one client is that of another"
@@ -220,7 +232,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         certificates = Certificates(folder)
         for name in NAMES:
-            with behind(name, binary, certificates, arguments, limits_connections_per_address="1") as client:
+            with behind(name, binary, certificates, arguments, limits_connections_per_address="2") as client:
                 for case in CASES:
                     if (reason := LEFT_OUT.get((name, case))) is not None:
                         report.left_out(f"{name}: {case}", reason)

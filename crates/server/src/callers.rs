@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use governor::clock::Clock;
 use governor::middleware::NoOpMiddleware;
@@ -37,6 +37,9 @@ const MOST_CALLERS: usize = 10_000;
 
 /// Number of requests between two checks whether there are more than [`MOST_CALLERS`].
 const CLEANING: u64 = 1024;
+
+/// When a client that has as many requests under way as it may have should try again, in seconds.
+const BUSY_RETRY_AFTER: u32 = 1;
 
 /// A caller may send this many seconds' worth of requests at once.
 const BURST: u32 = 2;
@@ -127,6 +130,8 @@ impl CallerLimit {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AddressLimits {
     connections: Option<Arc<AddressConnections>>,
+    /// Of addresses that a trusted proxy states: a request takes the place of a connection.
+    forwarded: Option<Arc<AddressConnections>>,
     resets: Option<Arc<ResetLimit>>,
 }
 
@@ -144,10 +149,49 @@ pub(crate) struct TooMany;
 
 impl AddressLimits {
     pub(crate) fn of(settings: &Settings, metrics: &CallerMetrics) -> Self {
+        let most = settings.limits.connections_per_address;
+        let places = (most > 0).then(|| Arc::new(AddressConnections::new(most, metrics.clone())));
+        let (connections, forwarded) = if settings.trust_forwarded {
+            (None, places)
+        } else {
+            (places, None)
+        };
         Self {
-            connections: AddressConnections::of(settings, metrics),
+            connections,
+            forwarded,
             resets: ResetLimit::of(settings, metrics),
         }
+    }
+
+    /// Whether a client has few connections while others have many: at most half of what an address has on average.
+    /// Where the server is nearly full, it is to get what is left.
+    pub(crate) fn is_modest(&self, client: Option<IpAddr>) -> bool {
+        let Some(address) = client.map(Address::from) else {
+            return false;
+        };
+        match (&self.connections, &self.forwarded) {
+            (Some(connections), _) => connections.is_modest(address, 0),
+            // The request that is asked about has no place yet.
+            (None, Some(forwarded)) => forwarded.is_modest(address, 1),
+            (None, None) => false,
+        }
+    }
+
+    /// Admits a request of the client that a trusted proxy states, whose own connections are not limited.
+    ///
+    /// # Errors
+    /// [`Error::TooManyRequests`] if the client has as many requests as it may have connections.
+    pub(crate) fn admit_forwarded(
+        &self,
+        client: Option<IpAddr>,
+    ) -> Result<Option<AddressPermit>, Error> {
+        let (Some(limit), Some(client)) = (&self.forwarded, client) else {
+            return Ok(None);
+        };
+        let place = limit.admit(client.into());
+        place.map(Some).ok_or(Error::TooManyRequests {
+            retry_after: BUSY_RETRY_AFTER,
+        })
     }
 
     /// Admits a connection of a client.
@@ -178,25 +222,32 @@ impl AddressLimits {
 #[derive(Debug)]
 struct AddressConnections {
     most: usize,
-    open: Mutex<HashMap<Address, usize>>,
+    open: Mutex<Open>,
     metrics: CallerMetrics,
 }
 
-/// The place of a connection among those of its address.
+#[derive(Debug, Default)]
+struct Open {
+    /// Never 0.
+    of: HashMap<Address, usize>,
+    total: usize,
+}
+
+impl Open {
+    /// Whether `count` is at most half of what an address has on average.
+    fn is_few(&self, count: usize) -> bool {
+        self.total > 0 && 2 * count * self.of.len() <= self.total
+    }
+}
+
+/// The place of a connection, or of a forwarded request, among those of its address.
 #[derive(Debug)]
-struct AddressPermit {
+pub(crate) struct AddressPermit {
     connections: Arc<AddressConnections>,
     address: Address,
 }
 
 impl AddressConnections {
-    /// Returns the limit that the settings state, if there is one.
-    fn of(settings: &Settings, metrics: &CallerMetrics) -> Option<Arc<Self>> {
-        let most = settings.limits.connections_per_address;
-        let is_limited = most > 0 && !settings.trust_forwarded;
-        is_limited.then(|| Arc::new(Self::new(most, metrics.clone())))
-    }
-
     /// Allows `most` connections for each address.
     fn new(most: usize, metrics: CallerMetrics) -> Self {
         Self {
@@ -206,15 +257,28 @@ impl AddressConnections {
         }
     }
 
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether an address has few connections while others have many, counting `more` of its own.
+    fn is_modest(&self, address: Address, more: usize) -> bool {
+        let open = self.lock();
+        let count = open.of.get(&address).copied().unwrap_or_default();
+        open.is_few(count + more)
+    }
+
     /// Returns a place for a connection from this address; `None` if there is none left.
     fn admit(self: &Arc<Self>, address: Address) -> Option<AddressPermit> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = open.entry(address).or_default();
-        if *count >= self.most {
+        let mut open = self.lock();
+        let count = open.of.get(&address).copied().unwrap_or_default();
+        if count >= self.most {
             self.metrics.count(CallerLimit::Connections);
             return None;
         }
-        *count += 1;
+        open.of.insert(address, count + 1);
+        open.total += 1;
+        drop(open);
         Some(AddressPermit {
             connections: Arc::clone(self),
             address,
@@ -224,12 +288,12 @@ impl AddressConnections {
 
 impl Drop for AddressPermit {
     fn drop(&mut self) {
-        let open = self.connections.open.lock();
-        let mut open = open.unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&self.address) {
+        let mut open = self.connections.lock();
+        open.total -= 1;
+        if let Some(count) = open.of.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&self.address);
+                open.of.remove(&self.address);
             }
         }
     }
@@ -355,10 +419,37 @@ mod tests {
         assert!(connections.admit(address(1)).is_some());
         drop(second);
         assert!(
-            connections.open.lock().unwrap().is_empty(),
+            connections.lock().of.is_empty() && connections.lock().total == 0,
             "nothing is remembered"
         );
         assert_eq!(metrics.counter(CallerLimit::Connections).get(), 1);
+    }
+
+    #[test]
+    fn client_is_modest_while_others_have_many_connections() {
+        let of = |trust_forwarded| {
+            let settings = Settings {
+                trust_forwarded,
+                ..Settings::default()
+            };
+            AddressLimits::of(&settings, &CallerMetrics::default())
+        };
+        let ip = |last| IpAddr::from([192, 0, 2, last]);
+        let direct = of(false);
+        assert!(!direct.is_modest(None));
+        let _alone = direct.admit(ip(1)).unwrap();
+        assert!(!direct.is_modest(Some(ip(1))), "nobody has more");
+        let attackers = (2..12).flat_map(|last| [ip(last); 4]);
+        let _attackers: Vec<_> = attackers.map(|ip| direct.admit(ip).unwrap()).collect();
+        assert!(direct.is_modest(Some(ip(1))));
+        assert!(!direct.is_modest(Some(ip(2))));
+
+        let forwarded = of(true);
+        let many = [ip(2); 4].map(|ip| forwarded.admit_forwarded(Some(ip)).unwrap());
+        assert!(forwarded.is_modest(Some(ip(1))), "it has none yet");
+        assert!(!forwarded.is_modest(Some(ip(2))));
+        drop(many);
+        assert!(!forwarded.is_modest(Some(ip(1))));
     }
 
     #[tokio::test(start_paused = true)]

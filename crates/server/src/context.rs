@@ -205,6 +205,8 @@ pub(crate) struct RequestContext {
     pub(crate) peer: Option<SocketAddr>,
     /// Address of the client: of the connection, or as a trusted proxy states it.
     pub(crate) client: Option<IpAddr>,
+    /// Address of the client as a trusted proxy states it.
+    pub(crate) forwarded_for: Option<IpAddr>,
     /// Certificate of the client, if it has presented one.
     pub(crate) certificate: Option<ClientCertificate>,
     /// Host that the client asked for, if it named a valid one.
@@ -230,6 +232,7 @@ impl RequestContext {
         Self {
             id: id.unwrap_or_else(|| ids.next()),
             client: forwarded_for.or(peer.map(|peer| peer.ip())),
+            forwarded_for,
             peer,
             certificate: extensions.get().cloned(),
             host,

@@ -1,5 +1,6 @@
 //! How much is lost when a request is refused. Where the server is nearly full, those go first that lose least:
-//! a start, then a question, then more bytes of an upload, and the end of one last of all.
+//! a start, then a question, then more bytes of an upload, and the end of one last of all. A client that has little
+//! of what others have taken is refused as an append, whatever it asks for.
 
 use http::header::CONTENT_RANGE;
 use http::request::Parts;
@@ -41,6 +42,12 @@ impl Importance {
             (false, Method::GET | Method::HEAD | Method::OPTIONS) => Self::Query,
             (false, _) => Self::Start,
         }
+    }
+
+    /// Returns the importance of a request by a client that has few connections while others have many: at least that
+    /// of an append. So those who have taken most are refused before it.
+    pub(crate) fn of_modest(self) -> Self {
+        self.max(Self::Append)
     }
 
     /// Returns how many sixteenths of a pool are left to what is more important.

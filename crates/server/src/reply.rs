@@ -20,7 +20,6 @@ use windlass_proto::dialect::Dialect;
 use windlass_proto::error::ProtocolError;
 use windlass_proto::reply::{ErrorReply, Form, Location, ReplyHead};
 
-use crate::capacity::Permit;
 use crate::error::{Error, error_reply};
 use crate::handler::Rejection;
 use crate::host::Host;
@@ -197,7 +196,10 @@ fn bounded(mut message: String) -> String {
 
 /// Returns the reply with a permit that is held until the reply is sent. Counts the bytes that are
 /// sent.
-pub(crate) fn counted(reply: Reply, permit: Option<Permit>, sent_bytes: Counter) -> Reply {
+pub(crate) fn counted<P>(reply: Reply, permit: P, sent_bytes: Counter) -> Reply
+where
+    P: Unpin + Send + 'static,
+{
     if reply.body().is_end_stream() {
         return reply;
     }
@@ -211,13 +213,13 @@ pub(crate) fn counted(reply: Reply, permit: Option<Permit>, sent_bytes: Counter)
     })
 }
 
-struct Counted {
+struct Counted<P> {
     body: ReplyBody,
-    _permit: Option<Permit>,
+    _permit: P,
     sent_bytes: Counter,
 }
 
-impl Body for Counted {
+impl<P: Unpin> Body for Counted<P> {
     type Data = Bytes;
     type Error = std::io::Error;
 

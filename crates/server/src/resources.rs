@@ -1,5 +1,6 @@
 //! Calls of methods on their plain URIs: metadata only.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{CONTENT_TYPE, ETAG};
@@ -52,6 +53,8 @@ pub(crate) struct CallHead<'a> {
     pub(crate) version: Version,
     pub(crate) base_url: &'a str,
     pub(crate) principal: Option<&'a Principal>,
+    /// The address of the client, if it is known.
+    pub(crate) client: Option<IpAddr>,
     /// Why authorization refuses it, if only its handler can tell whether it reads something public.
     pub(crate) refusal: Option<&'a AccessError>,
     /// Whether it is a call in a batch.
@@ -71,6 +74,7 @@ impl<'h> CallHead<'h> {
             base_url: self.base_url,
             headers: self.headers,
             principal: self.principal,
+            client: self.client,
         }
     }
 

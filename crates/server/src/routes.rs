@@ -3,6 +3,7 @@
 
 mod parameters;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{CONTENT_LENGTH, ORIGIN};
@@ -120,6 +121,7 @@ pub(crate) async fn route(
         query: &query,
         base_url: &context.base_url,
         principal: context.principal.as_ref(),
+        client: context.client,
         is_stranger: false,
         record,
     };
@@ -231,6 +233,7 @@ async fn answer_stranger(
             query: &Parameters::parse(head.uri.query())?,
             base_url: &context.base_url,
             principal: None,
+            client: context.client,
             is_stranger: true,
             record,
         };
@@ -328,6 +331,8 @@ struct Routed<'a> {
     query: &'a Parameters,
     base_url: &'a str,
     principal: Option<&'a Principal>,
+    /// The address of the client, if it is known.
+    client: Option<IpAddr>,
     /// Whether it has no credentials although the server demands some.
     is_stranger: bool,
     record: &'a RequestRecord,
@@ -447,6 +452,7 @@ impl Routed<'_> {
                 version: self.head.version,
                 base_url: self.base_url,
                 principal: self.principal,
+                client: self.client,
                 refusal: refusal.as_ref(),
                 in_batch: batch::is_inside(self.head),
                 uri: &self.head.uri,
@@ -478,6 +484,7 @@ impl Routed<'_> {
             base_url: self.base_url,
             headers: &self.head.headers,
             principal: self.principal,
+            client: self.client,
         };
         let server = self.server;
         let (sessions, declared) = upload.occupies(&self.head.headers);

@@ -21,7 +21,7 @@ use windlass_proto::dialect::{Dialect, Google};
 use crate::audit::{self, AuditAction, AuditOutcome, Sender};
 use crate::batch;
 use crate::body::RequestBody;
-use crate::callers::CallerLimit;
+use crate::callers::{AddressPermit, CallerLimit};
 use crate::capacity::Permit;
 use crate::context::{LocalAddress, Origin, Principal, RequestContext, RequestId};
 use crate::cross_origin::{self, Answered, Marks};
@@ -135,20 +135,23 @@ fn answer_call(
     }
 }
 
-/// Answers a request. The permit is to be held until the reply is sent.
+/// What a request holds until its reply is sent.
+type Permits = (Option<Permit>, Option<AddressPermit>);
+
+/// Answers a request.
 fn exchange<B>(
     server: Arc<ServerState>,
     mut head: Parts,
     body: B,
     record: RequestRecord,
-) -> impl Future<Output = (Reply, Option<Permit>)> + Send + 'static
+) -> impl Future<Output = (Reply, Permits)> + Send + 'static
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut context = context_of(&server, &head);
     let mut body = RequestBody::new(body, head.version, &head.headers, &server.settings.limits);
-    if server.capacity.connections.is_short() {
+    if server.capacity.connections.is_short() || server.capacity.uploads.is_short() {
         body.hurry();
     }
     // A call runs under the permit of its batch.
@@ -159,7 +162,7 @@ where
             if health::is_probe(head.uri.path()) {
                 Importance::Finish
             } else {
-                Importance::of(&head)
+                server.importance_to(context.client, Importance::of(&head))
             }
         };
         server.capacity.requests.take_for(importance).map(Some)
@@ -178,8 +181,9 @@ where
     let sender = Sender::of(&context);
     let answered = async move {
         let refused = admitted.as_ref().err().copied();
-        let (early, marks) = answer_early(&server, &head, &context, examined).await;
-        let routed = match early.filter(|_| refused.is_none()) {
+        let early = answer_early(&server, &head, &context, examined).await;
+        let (marks, place) = (early.marks, early.place);
+        let routed = match early.answered.filter(|_| refused.is_none()) {
             Some(answered) => answered.map(Routing::Answered),
             None => {
                 Box::pin(route(
@@ -244,28 +248,53 @@ where
         if !is_abandoned {
             record.answered(reply.status());
         }
-        (reply, admitted.ok().flatten())
+        (reply, (admitted.ok().flatten(), place))
     };
     async move { audit.of_request(sender, answered).await }
 }
 
-/// Returns the answer to a request that is not routed, if it is none, and what its reply says to browsers.
+/// What is known of a request before it is routed.
+struct Early {
+    /// The answer to one that is not routed.
+    answered: Answered,
+    /// What its reply says to browsers.
+    marks: Marks,
+    /// Its place among those of the client that a trusted proxy states.
+    place: Option<AddressPermit>,
+}
+
+/// Examines a request before it is routed.
 async fn answer_early(
     server: &ServerState,
     head: &Parts,
     context: &RequestContext,
     examined: (Answered, Marks),
-) -> (Answered, Marks) {
+) -> Early {
     if let Err(error) = check_host(server, head, context) {
-        return (Some(Err(error)), examined.1);
+        return Early {
+            answered: Some(Err(error)),
+            marks: examined.1,
+            place: None,
+        };
     }
-    let (early, marks) = if head.headers.contains_key(ORIGIN) {
+    let (answered, marks) = if head.headers.contains_key(ORIGIN) {
         Box::pin(cross_origin::examine_session(server, head, examined)).await
     } else {
         examined
     };
-    let refused = || admit(server, head, context, &marks).err().map(Err);
-    (early.or_else(refused), marks)
+    let admitted = match &answered {
+        Some(_) => Ok(None),
+        None => admit(server, head, context, &marks),
+    };
+    let (answered, place) = match admitted {
+        Ok(place) => (answered, place),
+        Err(error) => (Some(Err(error)), None),
+    };
+    Early {
+        answered,
+        marks,
+        place,
+    }
 }
 
 /// Refuses a request that names a host which the server does not know. Probes may name any one, and the
@@ -282,19 +311,24 @@ fn check_host(server: &ServerState, head: &Parts, context: &RequestContext) -> R
     })
 }
 
-/// Refuses a request from a page that may not send it, and counts it to the limit of its address. Probes
-/// are answered in any case.
+/// Refuses a request from a page that may not send it, and counts it to the limits of its address. Returns its
+/// place among those of the client that a trusted proxy states. Probes are answered in any case, and the calls
+/// of a batch have the place of the batch.
 fn admit(
     server: &ServerState,
     head: &Parts,
     context: &RequestContext,
     marks: &Marks,
-) -> Result<(), Error> {
+) -> Result<Option<AddressPermit>, Error> {
     marks.refuse_foreign(server, head, context)?;
     if health::is_probe(head.uri.path()) {
-        return Ok(());
+        return Ok(None);
     }
-    server.rates.admit_address(context.client)
+    server.rates.admit_address(context.client)?;
+    if batch::is_inside(head) {
+        return Ok(None);
+    }
+    server.address_limits.admit_forwarded(context.forwarded_for)
 }
 
 fn context_of(server: &ServerState, head: &Parts) -> RequestContext {

@@ -68,6 +68,7 @@
 //! [`crate::locks`] hands out the guards, and [`crate::lifecycle`] completes work whose client has
 //! gone.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::audit::Audit;
@@ -81,6 +82,7 @@ use crate::disks::{CheckedStores, DiskSpace};
 use crate::error::Error;
 use crate::handler::{ApiHandler, Call, ReplyMemoryPermit, StoreHandles};
 use crate::identifiers::Clock;
+use crate::importance::Importance;
 use crate::known_hosts::KnownHosts;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{KeyedGuard, KeyedMutex};
@@ -151,6 +153,19 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
+    /// Returns the importance of a request of this client.
+    pub(crate) fn importance_to(
+        &self,
+        client: Option<IpAddr>,
+        importance: Importance,
+    ) -> Importance {
+        if self.address_limits.is_modest(client) {
+            importance.of_modest()
+        } else {
+            importance
+        }
+    }
+
     /// Refuses a new upload while the server drains, or while a disk has less free space than
     /// the soft limit.
     pub(crate) fn admit_upload(&self) -> Result<(), Error> {

@@ -1,5 +1,7 @@
 //! What is refused first where the server is nearly full (docs/configuration.md, "Limits").
 
+use std::net::Ipv4Addr;
+
 use tempfile::TempDir;
 use windlass_testkit::farm::{self, ANIMALS, UPLOADS};
 use windlass_testkit::process::ServerProcess;
@@ -23,8 +25,12 @@ fn held(server: &ServerProcess, request: &Request) -> RawPeer {
 }
 
 fn requests(server: &ServerProcess) -> u64 {
+    used(server, "requests")
+}
+
+fn used(server: &ServerProcess, resource: &str) -> u64 {
     let metrics = exchange(server.address(), &Request::new("GET", "/metrics")).expect(200);
-    let name = "windlass_capacity_used{resource=\"requests\"} ";
+    let name = &*format!("windlass_capacity_used{{resource=\"{resource}\"}} ");
     let line = metrics
         .text()
         .lines()
@@ -40,6 +46,38 @@ fn assert_refused(reply: &Reply) {
         (503, Some("1")),
         "{reply:?}"
     );
+}
+
+#[test]
+fn last_places_are_for_clients_that_have_taken_little() {
+    let directory = TempDir::new_in(scratch()).expect("it is writable");
+    let config = directory.path().join("windlass.toml");
+    let settings = "[limits]\nrequests = 32\nuploads = 16\n";
+    std::fs::write(&config, settings).expect("it is writable");
+    let server = own(&["--config", config.to_str().expect("it is UTF-8")]);
+    let simple = Request::new("POST", format!("{UPLOADS}?uploadType=media"));
+    let simple = simple.header("Content-Type", "image/png");
+    let mut peers = Vec::new();
+    for held_before in 0..13 {
+        peers.push(held(&server, &simple));
+        wait::until("the upload is there", || {
+            used(&server, "uploads") == held_before + 1
+        });
+    }
+    let whole = simple.body("moo");
+    assert_refused(&exchange(server.address(), &whole));
+    let mut neighbour = RawPeer::connect_from(Ipv4Addr::new(127, 0, 0, 2), server.address());
+    neighbour.exchange(&whole).expect(200);
+
+    // Requests that need no place among the uploads.
+    let start = Request::new("POST", format!("{UPLOADS}?uploadType=resumable"));
+    for used in 14..=26 {
+        peers.push(held(&server, &start));
+        wait::until("the request is there", || requests(&server) == used);
+    }
+    let start = farm::start(&farm::named("one more"));
+    assert_refused(&exchange(server.address(), &start));
+    neighbour.exchange(&start).expect(200);
 }
 
 #[test]

@@ -83,7 +83,10 @@ impl<'a> Concat<'a> {
         server.admit_upload()?;
         let capacity = &server.capacity;
         let turn = capacity.concatenations.wait(1, capacity.timeout).await?;
-        let permit = server.capacity.uploads.take_for(|| Importance::Start)?;
+        let permit = server
+            .capacity
+            .uploads
+            .take_for(|| server.importance_to(start_request.client, Importance::Start))?;
         let mut memory = server.capacity.metadata.permit();
         memory.resize(start_request.memory() as u64)?;
         Ok(Self {

@@ -204,7 +204,10 @@ impl<'a> SingleRequestUpload<'a> {
         length: BodyLength,
     ) -> Result<Self, Error> {
         server.admit_upload()?;
-        let permit = server.capacity.uploads.take_for(|| Importance::Start)?;
+        let permit = server
+            .capacity
+            .uploads
+            .take_for(|| server.importance_to(start_request.client, Importance::Start))?;
         admit(server, &start_request).await?;
         let wanted = start_request.wanted_digests(start_request.method(&server.registry)?);
         let mut sink = MediaSink::new(server.sink_deps(), wanted);

@@ -1,6 +1,8 @@
 //! The start request: what the server keeps of the request that started an upload, until its
 //! resource is created.
 
+use std::net::IpAddr;
+
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -87,6 +89,9 @@ pub(crate) struct StartRequest {
     /// as its `owner`.
     #[serde(skip)]
     pub(crate) principal: Option<Principal>,
+    /// The address of the client, as long as the request that starts the upload goes on.
+    #[serde(skip)]
+    pub(crate) client: Option<IpAddr>,
 }
 
 /// The head of a request for an upload, before its body is read.
@@ -98,6 +103,8 @@ pub(crate) struct UploadHead<'a> {
     pub(crate) base_url: &'a str,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) principal: Option<&'a Principal>,
+    /// The address of the client, if it is known.
+    pub(crate) client: Option<IpAddr>,
 }
 
 impl UploadHead<'_> {
@@ -144,6 +151,7 @@ impl UploadHead<'_> {
             origin: None,
             link: self.link().cloned(),
             principal: self.principal.cloned(),
+            client: self.client,
         })
     }
 
@@ -352,6 +360,7 @@ impl StartRequest {
             origin: None,
             link: None,
             principal: None,
+            client: None,
         }
     }
 }
