@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::config::Limits;
 use crate::importance::Importance;
@@ -91,7 +91,13 @@ pub(crate) struct Capacity {
     pub(crate) reading: Pool,
     /// How long a request waits for a pool in which it may wait.
     pub(crate) timeout: Duration,
+    /// Places of requests that wait for one among [`Capacity::requests`].
+    waiting: Arc<Semaphore>,
 }
+
+/// How long a request waits for a place among the others before it is refused. A client that is refused at once
+/// comes back at once, and in an overload refusals would take most of the processor.
+const PLACE_WAIT: Duration = Duration::from_secs(1);
 
 impl LimitedResource {
     /// Returns its name in metrics.
@@ -161,7 +167,30 @@ impl Capacity {
             large_replies: Pool::for_large(LimitedResource::LargeReplies, limits.reading_memory),
             reading: Pool::for_large(LimitedResource::Reading, limits.reading_memory),
             timeout: limits.takeover_timeout,
+            waiting: Arc::new(Semaphore::new(
+                limits.connections.min(Semaphore::MAX_PERMITS),
+            )),
         }
+    }
+
+    /// Waits a moment for a place among the requests. As many may wait as there may be connections.
+    ///
+    /// # Errors
+    /// [`Full`] if there was none in time, or too many wait.
+    pub(crate) async fn wait_for_request(&self, importance: Importance) -> Result<Permit, Full> {
+        let Ok(_waiting) = self.waiting.try_acquire() else {
+            return Err(self.requests.full());
+        };
+        let place = async {
+            loop {
+                self.requests.0.released.notified().await;
+                if let Some(permit) = self.requests.try_take_for(|| importance) {
+                    return permit;
+                }
+            }
+        };
+        let place = tokio::time::timeout(PLACE_WAIT, place).await;
+        place.map_err(|_| self.requests.full())
     }
 
     /// Returns the use of all resources.
@@ -217,6 +246,8 @@ struct State {
     /// Number of units that other permits leave for small ones.
     reserved: u32,
     free: Semaphore,
+    /// Tells one of those who wait for it that there may be room.
+    released: Notify,
     refused: AtomicU64,
 }
 
@@ -259,6 +290,7 @@ impl Pool {
             largest,
             reserved,
             free: Semaphore::new(total as usize),
+            released: Notify::new(),
             refused: AtomicU64::new(0),
         }))
     }
@@ -279,13 +311,21 @@ impl Pool {
     /// As [`Pool::take`], and leaves the last units to what is more important. The importance is asked for only
     /// where it may matter.
     pub(crate) fn take_for(&self, importance: impl FnOnce() -> Importance) -> Result<Permit, Full> {
+        self.try_take_for(importance).ok_or_else(|| self.full())
+    }
+
+    /// As [`Pool::take_for`], and what there is no room for does not count as refused.
+    pub(crate) fn try_take_for(&self, importance: impl FnOnce() -> Importance) -> Option<Permit> {
         let State { total, free, .. } = &*self.0;
         let available = free.available_permits() as u64;
         let left_by = |it: Importance| u64::from(*total) * u64::from(it.leaves()) / 16;
         if available <= left_by(Importance::Start) && available <= left_by(importance()) {
-            return Err(self.full());
+            return None;
         }
-        self.take()
+        self.try_take(1, true).then(|| Permit {
+            pool: self.clone(),
+            units: 1,
+        })
     }
 
     /// Returns an empty permit.
@@ -405,6 +445,7 @@ impl Permit {
 
     fn give_back(&self, units: u32) {
         self.pool.0.free.add_permits(units as usize);
+        self.pool.0.released.notify_one();
     }
 }
 
@@ -470,6 +511,8 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
 mod tests {
     use super::*;
 
+    use tokio::time::Instant;
+
     const TIMEOUT: Duration = Duration::from_secs(1);
     const MIB: u64 = 1024 * KIB;
 
@@ -523,6 +566,31 @@ mod tests {
         assert_eq!(used(&pool), MIB, "a permit that cannot grow keeps its size");
         drop(more);
         assert!(small.resize(SMALL + 1).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn request_waits_a_moment_for_a_place_and_no_more_wait_than_there_are_connections() {
+        let capacity = Capacity::new(&Limits {
+            requests: 1,
+            connections: 2,
+            ..Limits::default()
+        });
+        let wait = || capacity.wait_for_request(Importance::Finish);
+        let only = capacity.requests.take().unwrap();
+        let begun = Instant::now();
+        assert_eq!(wait().await.unwrap_err(), Full(LimitedResource::Requests));
+        assert_eq!(begun.elapsed(), PLACE_WAIT);
+
+        let begun = Instant::now();
+        let end = async {
+            tokio::time::sleep(PLACE_WAIT / 2).await;
+            drop(only);
+        };
+        let (first, second, third, ()) = tokio::join!(wait(), wait(), wait(), end);
+        assert!(third.is_err(), "two wait already");
+        assert!(first.is_ok() && second.is_err(), "there is one place");
+        assert_eq!(begun.elapsed(), PLACE_WAIT);
+        assert_eq!(capacity.requests.usage().refused, 3);
     }
 
     #[tokio::test(start_paused = true)]

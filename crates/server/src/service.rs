@@ -154,23 +154,15 @@ where
     if server.capacity.connections.is_short() || server.capacity.uploads.is_short() {
         body.hurry();
     }
+    let counted = body.count(server.capacity.metadata.permit(), head_size(&head));
     // A call runs under the permit of its batch.
-    let admitted = if batch::is_inside(&head) {
-        Ok(None)
-    } else {
-        let importance = || {
-            if health::is_probe(head.uri.path()) {
-                Importance::Finish
-            } else {
-                server.importance_to(context.client, Importance::of(&head))
-            }
-        };
-        server.capacity.requests.take_for(importance).map(Some)
-    };
-    let admitted = admitted.and_then(|permit| {
-        body.count(server.capacity.metadata.permit(), head_size(&head))?;
-        Ok(permit)
-    });
+    let is_call = batch::is_inside(&head);
+    let at_once = (counted.is_ok() && !is_call)
+        .then(|| {
+            let importance = || importance(&server, &head, &context);
+            server.capacity.requests.try_take_for(importance)
+        })
+        .flatten();
     let read_to_end = body.end_flag();
     let mut body = Some(body);
     let mut dialect = server.dialects.default();
@@ -180,6 +172,14 @@ where
     let audit = server.audit.clone();
     let sender = Sender::of(&context);
     let answered = async move {
+        let admitted = match counted {
+            Ok(()) if at_once.is_none() && !is_call => {
+                let importance = importance(&server, &head, &context);
+                let waiting = server.capacity.wait_for_request(importance);
+                Box::pin(waiting).await.map(Some)
+            }
+            counted => counted.map(|()| at_once),
+        };
         let refused = admitted.as_ref().err().copied();
         let early = answer_early(&server, &head, &context, examined).await;
         let (marks, place) = (early.marks, early.place);
@@ -251,6 +251,14 @@ where
         (reply, (admitted.ok().flatten(), place))
     };
     async move { audit.of_request(sender, answered).await }
+}
+
+/// How much is lost when a request is refused.
+fn importance(server: &ServerState, head: &Parts, context: &RequestContext) -> Importance {
+    if health::is_probe(head.uri.path()) {
+        return Importance::Finish;
+    }
+    server.importance_to(context.client, Importance::of(head))
 }
 
 /// What is known of a request before it is routed.
