@@ -257,11 +257,12 @@ impl Bench<'_> {
     fn overload_all(&mut self) -> anyhow::Result<()> {
         let titles = [
             "",
-            "peak /s",
+            "peak before /s",
+            "after /s",
             "offered /s",
             "not begun",
             "goodput /s",
-            "of the peak",
+            "of the peak before",
             "goal",
             "p50 ms",
             "p99 ms",
@@ -315,6 +316,7 @@ fn overload_row(name: &str, overload: &Overload, peak: u64, limit: u64) -> Vec<S
     vec![
         name.to_owned(),
         figure(overload.peak),
+        figure(overload.peak_after),
         figure(overload.offered),
         overload.unsent.to_string(),
         figure(overload.goodput),

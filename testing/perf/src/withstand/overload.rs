@@ -1,6 +1,6 @@
 //! Overload: twice as many uploads as the server can take.
 //!
-//! The peak is measured in a closed loop, in which each connection uploads again when it has a reply. Then uploads begin at their
+//! The peak is measured in a closed loop, in which each connection uploads again when it has a reply, before and after the overload. Then uploads begin at their
 //! time, however many are under way, as those of independent clients do.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -36,8 +36,10 @@ const TICK: Duration = Duration::from_millis(1);
 /// What came of an overload.
 #[derive(Debug, Default)]
 pub(super) struct Overload {
-    /// The most uploads per second in a closed loop.
+    /// The most uploads per second in a closed loop, before the overload.
     pub(super) peak: f64,
+    /// The same after it: the ledger has more rows then.
+    pub(super) peak_after: f64,
     /// Uploads per second that should begin.
     pub(super) offered: f64,
     /// Uploads per second that were acknowledged while the load went on.
@@ -94,13 +96,20 @@ impl Outcomes {
 /// # Errors
 /// When an upload of a closed loop is not acknowledged.
 pub(super) async fn measure(server: SocketAddr, length: Duration) -> anyhow::Result<Overload> {
-    let mut peak: f64 = 0.0;
-    for connections in CLOSED_LOOPS {
-        peak = peak.max(closed_loop(server, connections, length / 3).await?);
-    }
+    let peak = peak(server, length / 3).await?;
     let mut overload = open_loop(server, FACTOR * peak, length).await;
     overload.peak = peak;
+    overload.peak_after = self::peak(server, length / 3).await?;
     Ok(overload)
+}
+
+/// Returns the best of the closed loops, each of which goes on for `length`.
+async fn peak(server: SocketAddr, length: Duration) -> anyhow::Result<f64> {
+    let mut peak: f64 = 0.0;
+    for connections in CLOSED_LOOPS {
+        peak = peak.max(closed_loop(server, connections, length).await?);
+    }
+    Ok(peak)
 }
 
 /// Returns the acknowledged uploads per second.
@@ -173,6 +182,7 @@ async fn open_loop(server: SocketAddr, rate: f64, length: Duration) -> Overload 
     };
     Overload {
         peak: 0.0,
+        peak_after: 0.0,
         offered: float(begun + unsent) / seconds,
         goodput: float(outcomes.in_time) / seconds,
         unsent,
