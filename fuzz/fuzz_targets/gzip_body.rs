@@ -47,8 +47,18 @@ fn sent(body: &[u8], packet: usize) {
     }
     let mut expected = Vec::new();
     let read = MultiGzDecoder::new(body).read_to_end(&mut expected);
+    if read.is_err() && has_reserved_flags(body) {
+        return;
+    }
     read.expect("both decoders take it");
     assert_eq!(decoded.bytes, expected);
+}
+
+/// Whether a member may have flags that are reserved (RFC 1952, section 2.3.1.2). The other decoder refuses them.
+/// The server's passes them over: if a field that it does not know stood behind them, the checksum would be wrong.
+fn has_reserved_flags(body: &[u8]) -> bool {
+    let mut heads = body.windows(4);
+    heads.any(|head| head.starts_with(&[0x1f, 0x8b, 8]) && head[3] & 0xe0 != 0)
 }
 
 /// How many bytes come before an error depends on the packets, and so does the ratio in the middle of a body.
