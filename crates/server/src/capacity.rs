@@ -34,6 +34,8 @@ pub enum LimitedResource {
     Connections,
     /// Requests, from their head until their reply is sent. Over HTTP/2 these are streams.
     Requests,
+    /// Requests that wait for a place among the others.
+    WaitingRequests,
     /// Running uploads. Each may have a file open.
     Uploads,
     /// Running downloads. Each may have a file open.
@@ -79,6 +81,7 @@ pub struct Usage {
 pub(crate) struct Capacity {
     pub(crate) connections: Pool,
     pub(crate) requests: Pool,
+    waiting_requests: Pool,
     pub(crate) uploads: Pool,
     pub(crate) downloads: Pool,
     pub(crate) concatenations: Pool,
@@ -91,8 +94,6 @@ pub(crate) struct Capacity {
     pub(crate) reading: Pool,
     /// How long a request waits for a pool in which it may wait.
     pub(crate) timeout: Duration,
-    /// Places of requests that wait for one among [`Capacity::requests`].
-    waiting: Arc<Semaphore>,
 }
 
 /// How long a request waits for a place among the others before it is refused. A client that is refused at once
@@ -105,6 +106,7 @@ impl LimitedResource {
         match self {
             Self::Connections => "connections",
             Self::Requests => "requests",
+            Self::WaitingRequests => "waiting_requests",
             Self::Uploads => "uploads",
             Self::Downloads => "downloads",
             Self::Concatenations => "concatenations",
@@ -123,6 +125,7 @@ impl LimitedResource {
         match self {
             Self::Connections
             | Self::Requests
+            | Self::WaitingRequests
             | Self::Uploads
             | Self::Downloads
             | Self::Concatenations
@@ -140,6 +143,7 @@ impl LimitedResource {
         match self {
             Self::Connections => "connections",
             Self::Requests => "concurrent requests",
+            Self::WaitingRequests => "requests that wait",
             Self::Uploads => "concurrent uploads",
             Self::Downloads => "concurrent downloads",
             Self::Concatenations => "calls that put media together",
@@ -157,6 +161,7 @@ impl Capacity {
         Self {
             connections: Pool::of_count(LimitedResource::Connections, limits.connections),
             requests: Pool::of_count(LimitedResource::Requests, limits.requests),
+            waiting_requests: Pool::of_count(LimitedResource::WaitingRequests, limits.connections),
             uploads: Pool::of_count(LimitedResource::Uploads, limits.uploads),
             downloads: Pool::of_count(LimitedResource::Downloads, limits.downloads),
             concatenations: Pool::of_count(LimitedResource::Concatenations, CONCATENATIONS),
@@ -167,9 +172,6 @@ impl Capacity {
             large_replies: Pool::for_large(LimitedResource::LargeReplies, limits.reading_memory),
             reading: Pool::for_large(LimitedResource::Reading, limits.reading_memory),
             timeout: limits.takeover_timeout,
-            waiting: Arc::new(Semaphore::new(
-                limits.connections.min(Semaphore::MAX_PERMITS),
-            )),
         }
     }
 
@@ -178,9 +180,7 @@ impl Capacity {
     /// # Errors
     /// [`Full`] if there was none in time, or too many wait.
     pub(crate) async fn wait_for_request(&self, importance: Importance) -> Result<Permit, Full> {
-        let Ok(_waiting) = self.waiting.try_acquire() else {
-            return Err(self.requests.full());
-        };
+        let _waiting = self.waiting_requests.take()?;
         let place = async {
             loop {
                 self.requests.0.released.notified().await;
@@ -198,6 +198,7 @@ impl Capacity {
         let pools = [
             &self.connections,
             &self.requests,
+            &self.waiting_requests,
             &self.uploads,
             &self.downloads,
             &self.concatenations,
@@ -590,7 +591,8 @@ mod tests {
         assert!(third.is_err(), "two wait already");
         assert!(first.is_ok() && second.is_err(), "there is one place");
         assert_eq!(begun.elapsed(), PLACE_WAIT);
-        assert_eq!(capacity.requests.usage().refused, 3);
+        let refused = [&capacity.requests, &capacity.waiting_requests].map(|it| it.usage().refused);
+        assert_eq!(refused, [2, 1]);
     }
 
     #[tokio::test(start_paused = true)]
