@@ -14,6 +14,9 @@ use super::streams::RewindStream;
 /// for.
 const LONGEST: usize = 4096;
 
+/// The longest header of version 1 in bytes, with its end.
+const LONGEST_LINE: usize = 107;
+
 /// Number of bytes that are read at once. Most headers are shorter.
 const READ: usize = 512;
 
@@ -46,6 +49,10 @@ pub(crate) async fn read<S: AsyncRead + Unpin>(
     let mut begun = Vec::new();
     loop {
         match ProxyHeader::parse(&begun, FORMAT) {
+            // The crate refuses a longer line only if it has not arrived as a whole.
+            Ok((_, length)) if begun.starts_with(b"P") && length > LONGEST_LINE => {
+                return Err(ErrorKind::InvalidData.into());
+            }
             Ok((header, length)) => {
                 let proxied = proxied(&header);
                 begun.drain(..length);
@@ -148,6 +155,7 @@ mod tests {
     #[tokio::test]
     async fn stream_without_a_header_is_refused() {
         let long = [&b"PROXY TCP4 "[..], &[b'1'; 200]].concat();
+        let long_line = [&b"PROXY UNKNOWN"[..], &[b' '; 93], b"\r\n"].concat();
         let mut too_long = header(V4);
         too_long.append_tlv(Tlv::UniqueId(vec![0; LONGEST].into()));
         for bytes in [
@@ -156,6 +164,7 @@ mod tests {
             b"PROXY TCP4 192.0.2.256 198.51.100.1 4711 443\r\n",
             b"\r\n\r\n\0\r\nQUIT\n\x11\x11\0\x0c123456789012",
             &long,
+            &long_line,
             &v2(&too_long),
         ] {
             let error = read_in_pieces(bytes, 10_000).await.unwrap_err();
