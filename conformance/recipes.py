@@ -26,14 +26,19 @@ def arguments(public_url):
     return after_data(recipe("sh").replace("https://up.example.com", public_url))
 
 
-def behind_tcp(public_url, certificates):
-    """As `arguments`, and the settings, for a proxy that passes TLS on."""
-    export, command = recipe("sh tcp").splitlines()
-    name, _, value = export.removeprefix("export WINDLASS_").partition("=")
+def tcp_arguments(public_url, certificates):
+    """As `arguments`, for a proxy that passes TLS on."""
+    _, command = recipe("sh tcp").splitlines()
     _, chain, _, key = certificates.options
     command = command.replace("--listen 127.0.0.1:8443 ", "").replace("https://up.example.com", public_url)
-    command = command.replace("/etc/ssl/up.example.com.pem", chain).replace("/etc/ssl/up.example.com.key", key)
-    return after_data(command), {name.lower(): value}
+    return after_data(command.replace("/etc/ssl/up.example.com.pem", chain).replace("/etc/ssl/up.example.com.key", key))
+
+
+def tcp_settings():
+    """The settings of the document for a proxy that passes TLS on."""
+    export, _ = recipe("sh tcp").splitlines()
+    name, _, value = export.removeprefix("export WINDLASS_").partition("=")
+    return {name.lower(): value}
 
 
 def after_data(command):

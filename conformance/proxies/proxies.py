@@ -17,7 +17,7 @@ import time
 import requests
 
 from certificates import Certificates
-from recipes import NAMES, Proxy, arguments, behind_tcp, url_of
+from recipes import NAMES, Proxy, arguments, tcp_arguments, tcp_settings, url_of
 from report import Report, check, media, write
 from server import Server, free_port
 
@@ -214,14 +214,9 @@ OF_TCP = ("simple", "chunked", "multipart", "resumable", "interrupted", "waits_f
 
 @contextlib.contextmanager
 def behind(name, binary, certificates, options, **settings):
-    """A client of a server behind the proxy. Without options they are those of the document for a proxy that passes TLS on."""
+    """A client of a server behind the proxy."""
     port = free_port()
-    if options is None:
-        options, more = behind_tcp(url_of(port), certificates)
-        settings |= more
-    else:
-        options = options(url_of(port))
-    with tempfile.TemporaryDirectory() as place, Server(binary, *options, **settings) as server, \
+    with tempfile.TemporaryDirectory() as place, Server(binary, *options(url_of(port)), **settings) as server, \
             Proxy(name, port, server, certificates, place) as proxy:
         yield Client(proxy, server, certificates)
 
@@ -241,10 +236,14 @@ def main():
             with behind(name, binary, certificates, lambda _: ["--trust-forwarded"], limits_requests_per_address="5") as client:
                 for case in OF_FORWARDED:
                     report.case(f"{name}, without a public URL: {case}", getattr(client, case))
-        with behind("haproxy tcp", binary, certificates, None) as client:
+
+        def options(url):
+            return tcp_arguments(url, certificates)
+
+        with behind("haproxy tcp", binary, certificates, options, **tcp_settings()) as client:
             for case in OF_TCP:
                 report.case(f"haproxy, TLS passed on: {case}", getattr(client, case))
-        with behind("haproxy tcp", binary, certificates, None, limits_requests_per_address="5") as client:
+        with behind("haproxy tcp", binary, certificates, options, limits_requests_per_address="5", **tcp_settings()) as client:
             report.case("haproxy, TLS passed on: addresses", client.addresses)
     return report.end()
 

@@ -55,7 +55,7 @@ fn sent(body: &[u8], packet: usize) {
 }
 
 /// Whether a member may have flags that are reserved (RFC 1952, section 2.3.1.2). The other decoder refuses them.
-/// The server's passes them over: if a field that it does not know stood behind them, the checksum would be wrong.
+/// The server's ignores them: if a field that it does not know stood behind them, the checksum would be wrong.
 fn has_reserved_flags(body: &[u8]) -> bool {
     let mut heads = body.windows(4);
     heads.any(|head| head.starts_with(&[0x1f, 0x8b, 8]) && head[3] & 0xe0 != 0)

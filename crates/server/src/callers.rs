@@ -5,7 +5,7 @@
 //! which belong to one network. Behind a trusted proxy it is the one that the proxy states, and the
 //! connections of the proxy are not limited.
 //!
-//! What is remembered is bounded by the connections, and for rates by [`MOST_CALLERS`].
+//! What is remembered is bounded by the connections, and for resets and rates by [`MOST_CALLERS`].
 
 mod resets;
 

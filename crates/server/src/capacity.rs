@@ -175,11 +175,22 @@ impl Capacity {
         }
     }
 
-    /// Waits a moment for a place among the requests. As many may wait as there may be connections.
+    /// Returns a place among the requests, and waits a moment for it. As many may wait as there may be connections.
     ///
     /// # Errors
     /// [`Full`] if there was none in time, or too many wait.
-    pub(crate) async fn wait_for_request(&self, importance: Importance) -> Result<Permit, Full> {
+    pub(crate) async fn admit_request(
+        &self,
+        importance: impl Fn() -> Importance,
+    ) -> Result<Permit, Full> {
+        match self.requests.try_take_for(&importance) {
+            Some(permit) => Ok(permit),
+            // A box: few have to wait.
+            None => Box::pin(self.wait_for_request(importance())).await,
+        }
+    }
+
+    async fn wait_for_request(&self, importance: Importance) -> Result<Permit, Full> {
         let _waiting = self.waiting_requests.take()?;
         let place = async {
             loop {
@@ -298,9 +309,14 @@ impl Pool {
 
     /// Takes one unit, or fails at once.
     pub(crate) fn take(&self) -> Result<Permit, Full> {
-        let mut permit = self.permit();
-        permit.resize(1)?;
-        Ok(permit)
+        self.try_take_one().ok_or_else(|| self.full())
+    }
+
+    fn try_take_one(&self) -> Option<Permit> {
+        self.try_take(1, true).then(|| Permit {
+            pool: self.clone(),
+            units: 1,
+        })
     }
 
     /// Whether less than a quarter is left, so that it is worth to hurry those who hold something.
@@ -316,17 +332,14 @@ impl Pool {
     }
 
     /// As [`Pool::take_for`], and what there is no room for does not count as refused.
-    pub(crate) fn try_take_for(&self, importance: impl FnOnce() -> Importance) -> Option<Permit> {
+    fn try_take_for(&self, importance: impl FnOnce() -> Importance) -> Option<Permit> {
         let State { total, free, .. } = &*self.0;
         let available = free.available_permits() as u64;
         let left_by = |it: Importance| u64::from(*total) * u64::from(it.leaves()) / 16;
         if available <= left_by(Importance::Start) && available <= left_by(importance()) {
             return None;
         }
-        self.try_take(1, true).then(|| Permit {
-            pool: self.clone(),
-            units: 1,
-        })
+        self.try_take_one()
     }
 
     /// Returns an empty permit.

@@ -538,8 +538,8 @@ impl<A: Accept> Listener<A> {
     /// or 2, whose they are. The header comes first, also before TLS.
     ///
     /// [`PeerAddress`] is then the address of the client, and [`LocalAddress`] the address and the scheme by
-    /// which the client has reached the proxy. A connection without the header is closed. Whoever reaches the
-    /// listener in another way than through the proxy can claim to be any client.
+    /// which the client has reached the proxy. A connection without the header is closed. A client that connects
+    /// to the listener itself, and not to the proxy, can claim any address.
     #[must_use]
     pub fn behind_proxy(self) -> Self {
         Self {

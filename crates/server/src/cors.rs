@@ -101,10 +101,13 @@ impl CorsPolicy {
         }
         let text = origin.to_str().ok()?;
         let is_allowed = self.origins.iter().any(|allowed| allowed.is(text));
-        // A copy: the value is a part of the buffer with the head of the request.
-        let copy = || HeaderValue::from_bytes(origin.as_bytes()).ok();
-        (is_allowed && text.len() <= LONGEST_ORIGIN).then(copy)?
+        (is_allowed && text.len() <= LONGEST_ORIGIN).then(|| copied(origin))?
     }
+}
+
+/// Returns a copy of an origin for the reply: the value itself is a part of the buffer with the head of the request.
+pub(crate) fn copied(origin: &HeaderValue) -> Option<HeaderValue> {
+    HeaderValue::from_bytes(origin.as_bytes()).ok()
 }
 
 /// An origin, or a pattern of origins, that a [`CorsPolicy`] allows.

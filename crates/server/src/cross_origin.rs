@@ -27,7 +27,7 @@ use windlass_proto::parameters::Parameters;
 use crate::batch;
 use crate::client_certificate::ClientCertificate;
 use crate::context::{LocalAddress, RequestContext, Scheme, own_authority};
-use crate::cors::CorsPolicy;
+use crate::cors::{CorsPolicy, copied};
 use crate::error::Error;
 use crate::health;
 use crate::host::Host;
@@ -201,13 +201,10 @@ async fn allowed_by_session(server: &ServerState, head: &Parts) -> Option<Header
     let origin = head.headers.get(ORIGIN)?;
     plain_path(head.uri.path())?;
     let query = Parameters::parse(head.uri.query()).ok()?;
-    let bound = server
-        .sessions
-        .origin_of_session(query.upload_id()?.as_str())
-        .await?;
-    // Not the value itself: it is a part of the buffer with the head of the request.
-    let copy = || HeaderValue::try_from(bound.as_str()).ok();
-    (origin.as_bytes() == bound.as_bytes()).then(copy)?
+    let upload_id = query.upload_id()?;
+    let sessions = &server.sessions;
+    let is_allowed = sessions.is_for_origin(upload_id.as_str(), origin).await;
+    is_allowed.then(|| copied(origin))?
 }
 
 /// Answers a preflight of an origin that is allowed.

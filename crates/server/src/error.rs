@@ -290,31 +290,28 @@ impl Error {
         matches!(self, Self::Ledger(LedgerError::OverQuota))
     }
 
+    /// Returns what is wrong with the body of the request, if this is an error of it.
+    fn of_body(&self) -> Option<&BodyError> {
+        match self {
+            Self::Body(error) | Self::Interrupted(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Whether the body of the request came too slowly.
     pub(crate) fn is_too_slow(&self) -> bool {
-        matches!(
-            self,
-            Self::Body(BodyError::Slow { .. }) | Self::Interrupted(BodyError::Slow { .. })
-        )
+        matches!(self.of_body(), Some(BodyError::Slow { .. }))
     }
 
     /// Whether the client has broken off the body of the request: it takes no reply.
     pub(crate) fn is_broken_off(&self) -> bool {
-        matches!(
-            self,
-            Self::Body(BodyError::Broken) | Self::Interrupted(BodyError::Broken)
-        )
+        matches!(self.of_body(), Some(BodyError::Broken))
     }
 
     /// Whether the body of the request broke off or stalled, so that its client has probably gone.
     pub(crate) fn is_abandoned(&self) -> bool {
-        matches!(
-            self,
-            Self::Body(BodyError::Stalled(_) | BodyError::Slow { .. } | BodyError::Broken)
-                | Self::Interrupted(
-                    BodyError::Stalled(_) | BodyError::Slow { .. } | BodyError::Broken
-                )
-        )
+        let is_stalled = matches!(self.of_body(), Some(BodyError::Stalled(_)));
+        is_stalled || self.is_too_slow() || self.is_broken_off()
     }
 }
 

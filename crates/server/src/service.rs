@@ -157,12 +157,6 @@ where
     let counted = body.count(server.capacity.metadata.permit(), head_size(&head));
     // A call runs under the permit of its batch.
     let is_call = batch::is_inside(&head);
-    let at_once = (counted.is_ok() && !is_call)
-        .then(|| {
-            let importance = || importance(&server, &head, &context);
-            server.capacity.requests.try_take_for(importance)
-        })
-        .flatten();
     let read_to_end = body.end_flag();
     let mut body = Some(body);
     let mut dialect = server.dialects.default();
@@ -173,12 +167,11 @@ where
     let sender = Sender::of(&context);
     let answered = async move {
         let admitted = match counted {
-            Ok(()) if at_once.is_none() && !is_call => {
-                let importance = importance(&server, &head, &context);
-                let waiting = server.capacity.wait_for_request(importance);
-                Box::pin(waiting).await.map(Some)
+            Ok(()) if !is_call => {
+                let importance = || importance(&server, &head, &context);
+                server.capacity.admit_request(importance).await.map(Some)
             }
-            counted => counted.map(|()| at_once),
+            counted => counted.map(|()| None),
         };
         let refused = admitted.as_ref().err().copied();
         let early = answer_early(&server, &head, &context, examined).await;

@@ -8,9 +8,12 @@ use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{RawPeer, Request};
 use windlass_testkit::wait;
 
-use crate::server::own;
+use crate::server::{own, with_configuration};
 
 const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// Where a simple upload goes.
+const UPLOAD: &str = "/upload/farm/v1/animals?uploadType=media";
 
 fn server(arguments: &[&str]) -> ServerProcess {
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/few_per_address.toml");
@@ -18,8 +21,7 @@ fn server(arguments: &[&str]) -> ServerProcess {
 }
 
 fn server_for_few_resets() -> ServerProcess {
-    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/few_resets.toml");
-    own(&["--config", config])
+    with_configuration("[limits]\nresets_per_address = 5\n")
 }
 
 fn probe() -> Request {
@@ -61,13 +63,12 @@ fn connections_of_an_address_are_bounded_and_others_get_in() {
 
 #[test]
 fn requests_under_way_are_bounded_for_an_address_that_a_trusted_proxy_states() {
-    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/few_per_client.toml");
-    let server = own(&["--config", config]);
+    let server =
+        with_configuration("trust_forwarded = true\n[limits]\nconnections_per_address = 3\n");
     let of = |client: &str, request: Request| request.header("X-Forwarded-For", client);
     let begin = |client: &str| {
         let mut peer = RawPeer::connect(server.address());
-        let upload = Request::new("POST", "/upload/farm/v1/animals?uploadType=media");
-        let upload = upload
+        let upload = Request::new("POST", UPLOAD)
             .header("Content-Type", "image/png")
             .header("Content-Length", 10)
             .header("Expect", "100-continue");
@@ -119,8 +120,7 @@ fn requests_of_an_address_and_of_a_principal_have_a_rate() {
 
 /// Begins an upload, and resets it when the server has begun with it. Whether the server is there.
 fn begin_and_reset(peer: &mut Http2Peer) -> bool {
-    let path = "/upload/farm/v1/animals?uploadType=media";
-    let stream = peer.request("POST", path, &[], false);
+    let stream = peer.request("POST", UPLOAD, &[], false);
     let reset = peer.ping().and_then(|()| peer.reset(stream));
     reset.and_then(|()| peer.ping()).is_ok()
 }
@@ -161,7 +161,7 @@ fn client_that_resets_no_more_than_it_lets_be_answered_is_not_shut_out() {
     for _ in 0..5 {
         let mut peer = Http2Peer::connect(server.address(), 1000);
         for _ in 0..3 {
-            peer.request("POST", "/upload/farm/v1/animals", &[], false);
+            peer.request("POST", UPLOAD, &[], false);
         }
     }
     RawPeer::connect(server.address())

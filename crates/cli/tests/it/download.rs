@@ -2,14 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tempfile::TempDir;
 use windlass_testkit::error_object::assert_error;
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
 
-use crate::server::{farm, own, scratch, shelf};
+use crate::server::{farm, shelf, with_configuration};
 
 /// Kept in the ledger, and kept in the vault.
 const SIZES: [u64; 2] = [1000, 300_000];
@@ -325,11 +324,7 @@ fn media_is_embedded_by_pages_of_its_origin_alone() {
             .map(str::to_owned)
     };
     assert_eq!(policy(farm(), &animal).as_deref(), Some("same-origin"));
-    let directory = TempDir::new_in(scratch()).expect("it is writable");
-    let config = directory.path().join("windlass.toml");
-    let text = "[downloads]\ninline = []\nresource_policy = 'cross-origin'\n";
-    std::fs::write(&config, text).expect("it is writable");
-    let open = own(&["--config", config.to_str().expect("it is UTF-8")]);
+    let open = with_configuration("[downloads]\ninline = []\nresource_policy = 'cross-origin'\n");
     let animal = farm::id(&farm::upload(open.address(), Media::new(9, 100)));
     assert_eq!(
         policy(open.address(), &animal).as_deref(),
@@ -343,11 +338,7 @@ const DOCUMENTS: &str = "media.example";
 
 /// A server with a host for media, and an animal on it.
 fn with_host_of_downloads() -> (ServerProcess, String) {
-    let directory = TempDir::new_in(scratch()).expect("it is writable");
-    let config = directory.path().join("windlass.toml");
-    let text = format!("[downloads]\nhost = '{DOCUMENTS}'\n");
-    std::fs::write(&config, text).expect("it is writable");
-    let server = own(&["--config", config.to_str().expect("it is UTF-8")]);
+    let server = with_configuration(&format!("[downloads]\nhost = '{DOCUMENTS}'\n"));
     let animal = farm::id(&farm::upload(server.address(), Media::new(9, 100)));
     (server, animal)
 }

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use tempfile::TempDir;
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{RawPeer, Request};
 
-use crate::server::{own, scratch};
+use crate::server::{own, with_configuration};
 
 const MEDIA: Media = Media::new(31, 600_000);
 
@@ -68,11 +67,7 @@ fn a_head_that_stands_still_is_given_up() {
 
 #[test]
 fn silent_connections_that_take_the_last_places_are_given_up_soon() {
-    let directory = TempDir::new_in(scratch()).expect("it is writable");
-    let config = directory.path().join("windlass.toml");
-    let limits = "connections = 8\nhead_timeout = '1h'\n";
-    std::fs::write(&config, format!("[limits]\n{limits}")).expect("it is writable");
-    let server = own(&["--config", config.to_str().expect("it is UTF-8")]);
+    let server = with_configuration("[limits]\nconnections = 8\nhead_timeout = '1h'\n");
     let mut silent: Vec<_> = (0..8).map(|_| RawPeer::connect(server.address())).collect();
     for peer in &mut silent {
         peer.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n");

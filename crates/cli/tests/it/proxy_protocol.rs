@@ -4,14 +4,14 @@ use windlass_testkit::farm;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{RawPeer, Request};
 
-use crate::server::own;
+use crate::server::with_configuration;
 
 /// The header for a connection of the proxy itself.
 const OWN: &str = "PROXY UNKNOWN\r\n";
 
 fn server() -> ServerProcess {
-    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/behind_proxy.toml");
-    own(&["--config", config])
+    let limits = "connections_per_address = 3\nhead_timeout = '2s'\n";
+    with_configuration(&format!("proxy_protocol = true\n[limits]\n{limits}"))
 }
 
 /// A connection that begins with this header.

@@ -36,6 +36,14 @@ pub(crate) fn own(arguments: &[&str]) -> ServerProcess {
     })
 }
 
+/// A server of one test's own with this configuration file, which is gone once it has started.
+pub(crate) fn with_configuration(settings: &str) -> ServerProcess {
+    let directory = tempfile::tempdir_in(scratch()).expect("it is writable");
+    let config = directory.path().join("windlass.toml");
+    std::fs::write(&config, settings).expect("it is writable");
+    own(&["--config", config.to_str().expect("it is UTF-8")])
+}
+
 /// The program that is tested: the one that Cargo has built, or that `PROGRAM_UNDER_TEST` names, such as a release.
 /// (The server would warn of a variable that begins with its own prefix.)
 pub(crate) fn program() -> &'static Path {

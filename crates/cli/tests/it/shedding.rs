@@ -2,14 +2,13 @@
 
 use std::net::Ipv4Addr;
 
-use tempfile::TempDir;
 use windlass_testkit::farm::{self, ANIMALS, UPLOADS};
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
 use windlass_testkit::session::Session;
 use windlass_testkit::wait;
 
-use crate::server::{own, scratch};
+use crate::server::with_configuration;
 
 /// The head of a request whose body never comes.
 fn held(server: &ServerProcess, request: &Request) -> RawPeer {
@@ -50,11 +49,7 @@ fn assert_refused(reply: &Reply) {
 
 #[test]
 fn last_places_are_for_clients_that_have_taken_little() {
-    let directory = TempDir::new_in(scratch()).expect("it is writable");
-    let config = directory.path().join("windlass.toml");
-    let settings = "[limits]\nrequests = 32\nuploads = 16\n";
-    std::fs::write(&config, settings).expect("it is writable");
-    let server = own(&["--config", config.to_str().expect("it is UTF-8")]);
+    let server = with_configuration("[limits]\nrequests = 32\nuploads = 16\n");
     let simple = Request::new("POST", format!("{UPLOADS}?uploadType=media"));
     let simple = simple.header("Content-Type", "image/png");
     let mut peers = Vec::new();
@@ -82,11 +77,7 @@ fn last_places_are_for_clients_that_have_taken_little() {
 
 #[test]
 fn starts_are_refused_before_queries_these_before_appends_and_ends_last() {
-    let directory = TempDir::new_in(scratch()).expect("it is writable");
-    let config = directory.path().join("windlass.toml");
-    let settings = "[limits]\nrequests = 16\n[sessions]\nchunks = 'lenient'\n";
-    std::fs::write(&config, settings).expect("it is writable");
-    let server = own(&["--config", config.to_str().expect("it is UTF-8")]);
+    let server = with_configuration("[limits]\nrequests = 16\n[sessions]\nchunks = 'lenient'\n");
     let sessions: Vec<Session> = (0..3)
         .map(|_| farm::begin(server.address(), "kept"))
         .collect();

@@ -9,7 +9,7 @@ use windlass_testkit::media::Media;
 use windlass_testkit::raw::{Reply, Request, exchange};
 use windlass_testkit::session::Session;
 
-use crate::server::{farm, own, pond, scratch};
+use crate::server::{farm, pond, with_configuration};
 
 const TARGET: &str = "/upload/farm/v1/animals?uploadType=resumable";
 
@@ -252,10 +252,7 @@ fn an_api_may_say_that_creating_is_answered_200() {
 
 #[test]
 fn configuration_says_with_which_status_an_api_answers() {
-    let dir = tempfile::tempdir_in(scratch()).expect("a directory");
-    let config = dir.path().join("windlass.toml");
-    std::fs::write(&config, "created_status = [\"farm=200\"]\n").expect("a file");
-    let server = own(&["--config", config.to_str().expect("it is text")]);
+    let server = with_configuration("created_status = [\"farm=200\"]\n");
     let session = farm::begin(server.address(), "configured");
     session.put("bytes 0-2/3", "abc").expect(200);
 }

@@ -239,16 +239,25 @@ impl Stream {
         }
     }
 
-    /// Records that the reply begins, or that the client took some of it.
-    fn make_progress(&self) {
+    /// Records that the reply begins, and whether the client is there to take it.
+    fn begin_reply(&self, is_answered: bool) {
         // One lock after the other, never both: `Drop` takes them in the same way.
-        let before = lock(&self.taken).replace(Instant::now());
+        *lock(&self.taken) = Some(Instant::now());
         let mut activity = lock(&self.activity);
-        if before.is_none() {
-            activity.working -= 1;
-            activity.replying += 1;
+        activity.working -= 1;
+        activity.replying += 1;
+        if is_answered {
+            activity.answered += 1;
+        } else {
+            activity.unanswered += 1;
         }
         activity.record_progress();
+    }
+
+    /// Records that the client took some of the reply.
+    fn make_progress(&self) {
+        *lock(&self.taken) = Some(Instant::now());
+        lock(&self.activity).record_progress();
     }
 
     fn last_taken(&self) -> Option<Instant> {
@@ -279,14 +288,7 @@ impl Drop for Stream {
 /// Outside of a task that [`Streams`] has spawned.
 pub(super) fn watch(reply: Reply) -> Reply {
     let stream = STREAM.with(Arc::clone);
-    stream.make_progress();
-    let mut activity = lock(&stream.activity);
-    if reply.extensions().get::<ClientGone>().is_some() {
-        activity.unanswered += 1;
-    } else {
-        activity.answered += 1;
-    }
-    drop(activity);
+    stream.begin_reply(reply.extensions().get::<ClientGone>().is_none());
     let watched = |body| {
         let watched = WatchedBody {
             body,

@@ -115,12 +115,18 @@ impl Sessions {
         start_request_of(&session.ok_or(Error::SessionNotFound)?)
     }
 
-    /// Returns the origin of the page that a session was started for; `None` if it was started without one, or
-    /// does not exist.
-    pub(crate) async fn origin_of_session(&self, upload_id: &str) -> Option<String> {
-        let session = self.ledger.session(session_id(upload_id)).await;
-        let session = session.ok().flatten()?;
-        start_request_of(&session).ok()?.origin
+    /// Whether a session was started for pages of this origin.
+    pub(crate) async fn is_for_origin(&self, upload_id: &str, origin: &HeaderValue) -> bool {
+        let is_for = |start: &StartRequest| {
+            let bound = start.origin.as_ref();
+            bound.is_some_and(|bound| bound.as_bytes() == origin.as_bytes())
+        };
+        let id = session_id(upload_id);
+        if self.cache.any(id, |cached| is_for(&cached.start_request)) {
+            return true;
+        }
+        let start_request = self.read_start_request(id).await;
+        start_request.as_ref().is_ok_and(is_for)
     }
 
     /// Answers a request that is superseded: reads the rest of its body, waits for the newer
