@@ -271,17 +271,14 @@ async fn answer_early(
     context: &RequestContext,
     examined: (Answered, Marks),
 ) -> Early {
-    if let Err(error) = check_host(server, head, context) {
-        return Early {
-            answered: Some(Err(error)),
-            marks: examined.1,
-            place: None,
-        };
-    }
-    let (answered, marks) = if head.headers.contains_key(ORIGIN) {
-        Box::pin(cross_origin::examine_session(server, head, examined)).await
-    } else {
-        examined
+    let counted =
+        check_host(server, head, context).and_then(|()| count_to_address(server, head, context));
+    let (answered, marks) = match counted {
+        Err(error) => (Some(Err(error)), examined.1),
+        Ok(()) if head.headers.contains_key(ORIGIN) => {
+            Box::pin(cross_origin::examine_session(server, head, examined)).await
+        }
+        Ok(()) => examined,
     };
     let admitted = match &answered {
         Some(_) => Ok(None),
@@ -312,9 +309,22 @@ fn check_host(server: &ServerState, head: &Parts, context: &RequestContext) -> R
     })
 }
 
-/// Refuses a request from a page that may not send it, and counts it to the limits of its address. Returns its
-/// place among those of the client that a trusted proxy states. Probes are answered in any case, and the calls
-/// of a batch have the place of the batch.
+/// Counts a request to the rate of its address, also a preflight and one that is refused next. Probes are
+/// answered in any case.
+fn count_to_address(
+    server: &ServerState,
+    head: &Parts,
+    context: &RequestContext,
+) -> Result<(), Error> {
+    if health::is_probe(head.uri.path()) {
+        return Ok(());
+    }
+    server.rates.admit_address(context.client)
+}
+
+/// Refuses a request from a page that may not send it. Returns the place of another among those of the client
+/// that a trusted proxy states. Probes are answered in any case, and the calls of a batch have the place of the
+/// batch.
 fn admit(
     server: &ServerState,
     head: &Parts,
@@ -322,11 +332,7 @@ fn admit(
     marks: &Marks,
 ) -> Result<Option<AddressPermit>, Error> {
     marks.refuse_foreign(server, head, context)?;
-    if health::is_probe(head.uri.path()) {
-        return Ok(None);
-    }
-    server.rates.admit_address(context.client)?;
-    if batch::is_inside(head) {
+    if health::is_probe(head.uri.path()) || batch::is_inside(head) {
         return Ok(None);
     }
     server.address_limits.admit_forwarded(context.forwarded_for)

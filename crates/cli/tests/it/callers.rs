@@ -112,10 +112,18 @@ fn requests_of_an_address_and_of_a_principal_have_a_rate() {
     let refused = refused.expect("a hundred requests in a moment are too many");
     assert_error(&refused, 429, "rateLimitExceeded", None);
     assert_eq!(refused.header("retry-after"), Some("1"));
+    let preflight = |from: &str| {
+        Request::new("OPTIONS", UPLOAD)
+            .header("Origin", "https://app.example")
+            .header("Access-Control-Request-Method", "POST")
+            .header("X-Forwarded-For", from)
+    };
+    peer.exchange(&preflight("192.0.2.1")).expect(429);
+    peer.exchange(&preflight("192.0.2.2")).expect(204);
     peer.exchange(&list("192.0.2.2")).expect(200);
     peer.exchange(&probe().header("X-Forwarded-For", "192.0.2.1"))
         .expect(200);
-    assert_eq!(limited(&server, "requests_per_address"), "1");
+    assert_eq!(limited(&server, "requests_per_address"), "2");
 }
 
 /// Begins an upload, and resets it when the server has begun with it. Whether the server is there.
