@@ -192,9 +192,10 @@ impl Capacity {
 
     async fn wait_for_request(&self, importance: Importance) -> Result<Permit, Full> {
         let _waiting = self.waiting_requests.take()?;
+        let released = &self.requests.0.released[importance.leaves() as usize];
         let place = async {
             loop {
-                self.requests.0.released.notified().await;
+                released.notified().await;
                 if let Some(permit) = self.requests.try_take_for(|| importance) {
                     return permit;
                 }
@@ -258,8 +259,9 @@ struct State {
     /// Number of units that other permits leave for small ones.
     reserved: u32,
     free: Semaphore,
-    /// Tells one of those who wait for it that there may be room.
-    released: Notify,
+    /// Tells one waiter of each importance that there may be room, by what the importance leaves. One waiter
+    /// in all would not do: if it must leave what is free, others could have taken it.
+    released: [Notify; 4],
     refused: AtomicU64,
 }
 
@@ -302,7 +304,7 @@ impl Pool {
             largest,
             reserved,
             free: Semaphore::new(total as usize),
-            released: Notify::new(),
+            released: Default::default(),
             refused: AtomicU64::new(0),
         }))
     }
@@ -333,13 +335,15 @@ impl Pool {
 
     /// As [`Pool::take_for`], and what there is no room for does not count as refused.
     fn try_take_for(&self, importance: impl FnOnce() -> Importance) -> Option<Permit> {
+        let has_room =
+            self.has_room(Importance::Start.leaves()) || self.has_room(importance().leaves());
+        has_room.then(|| self.try_take_one())?
+    }
+
+    /// Whether more is free than these sixteenths of the pool.
+    fn has_room(&self, leaves: u32) -> bool {
         let State { total, free, .. } = &*self.0;
-        let available = free.available_permits() as u64;
-        let left_by = |it: Importance| u64::from(*total) * u64::from(it.leaves()) / 16;
-        if available <= left_by(Importance::Start) && available <= left_by(importance()) {
-            return None;
-        }
-        self.try_take_one()
+        free.available_permits() as u64 > u64::from(*total) * u64::from(leaves) / 16
     }
 
     /// Returns an empty permit.
@@ -459,7 +463,11 @@ impl Permit {
 
     fn give_back(&self, units: u32) {
         self.pool.0.free.add_permits(units as usize);
-        self.pool.0.released.notify_one();
+        for (leaves, released) in (0..).zip(&self.pool.0.released) {
+            if self.pool.has_room(leaves) {
+                released.notify_one();
+            }
+        }
     }
 }
 
@@ -606,6 +614,29 @@ mod tests {
         assert_eq!(begun.elapsed(), PLACE_WAIT);
         let refused = [&capacity.requests, &capacity.waiting_requests].map(|it| it.usage().refused);
         assert_eq!(refused, [2, 1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn request_does_not_wait_behind_one_that_must_leave_the_last_places() {
+        let capacity = Capacity::new(&Limits {
+            requests: 16,
+            ..Limits::default()
+        });
+        let mut all: Vec<_> = (0..16).map(|_| capacity.requests.take().unwrap()).collect();
+        let begun = Instant::now();
+        let finish = async {
+            let finish = capacity.wait_for_request(Importance::Finish).await;
+            (finish, begun.elapsed())
+        };
+        let end = async {
+            tokio::task::yield_now().await;
+            all.pop();
+        };
+        let start = capacity.wait_for_request(Importance::Start);
+        let (start, (finish, waited), ()) = tokio::join!(start, finish, end);
+        assert!(start.is_err(), "what was free is not for a start");
+        assert!(finish.is_ok());
+        assert_eq!(waited, Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
