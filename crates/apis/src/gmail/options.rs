@@ -47,7 +47,7 @@ impl Options {
     }
 
     /// Returns the mailbox of a principal: that of its id, if it is an address on this server; else that
-    /// of its id at the domain of [`me`](Self::me). Case is ignored, as in every address.
+    /// of its id at the domain of [`me`](Self::me). The case of ASCII letters is ignored, as in every address.
     ///
     /// `None` if that is no address, if it has a tag, since the mailbox is then that of another
     /// principal, or if it is [`me`](Self::me), which has another owner.
@@ -202,7 +202,7 @@ impl fmt::Display for Relay {
     }
 }
 
-/// An address such as `someone@example.com`, in lower case. Quoted local parts are not supported.
+/// An address such as `someone@example.com`, its ASCII letters in lower case. Quoted local parts are not supported.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     text: String,
@@ -259,13 +259,12 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, NotAnAddress> {
         let found = text.trim().rsplit_once('@');
         match found.filter(|(local, domain)| is_local(local) && is_domain(domain)) {
-            Some((local, domain)) => {
-                let local = local.to_lowercase();
-                Ok(Self {
-                    text: format!("{local}@{}", domain.to_lowercase()),
-                    at: local.len(),
-                })
-            }
+            // Of ASCII alone: of all of Unicode, a Kelvin sign would become a `k`, and another principal have its
+            // mailbox.
+            Some((local, domain)) => Ok(Self {
+                text: format!("{local}@{domain}").to_ascii_lowercase(),
+                at: local.len(),
+            }),
             None => Err(NotAnAddress {
                 text: text.chars().take(100).collect(),
             }),
@@ -317,6 +316,8 @@ mod tests {
             (" alice", None),
             ("alice ", None),
             ("a lice", None),
+            ("\u{212A}ate", Some("\u{212A}ate@windlass.localhost")),
+            ("kate@\u{212A}.test", None),
             ("", None),
             ("me", None),
             ("ME@windlass.localhost", None),
