@@ -336,8 +336,7 @@ fn value(text: &str, at: usize, length: usize) -> Option<&str> {
 
 fn quoted(text: &str) -> Option<&str> {
     let quote = text.chars().next().filter(|quote| "\"'".contains(*quote))?;
-    let end = text[1..].bytes().take(LONGEST);
-    let end = end.into_iter().position(|byte| byte == quote as u8)?;
+    let end = find_soon(&text[1..], quote as u8)?;
     Some(text[1..=end].trim())
 }
 
@@ -346,8 +345,14 @@ fn in_parentheses(text: &str) -> Option<&str> {
     if let Some(target) = quoted(text) {
         return Some(target);
     }
-    let end = text.bytes().take(LONGEST).position(|byte| byte == b')')?;
+    let end = find_soon(text, b')')?;
     Some(text[..end].trim())
+}
+
+/// Returns the offset of a byte within the longest target. A text may have a million beginnings without an end.
+fn find_soon(text: &str, byte: u8) -> Option<usize> {
+    let text = text.as_bytes();
+    memchr::memchr(byte, &text[..text.len().min(LONGEST)])
 }
 
 /// Returns whether the tag around an attribute is `<a>` or `<area>`.
