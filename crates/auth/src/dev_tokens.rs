@@ -8,6 +8,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,8 +19,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, Either};
 use hashlink::LruCache;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Full, Limited};
 use percent_encoding::percent_decode_str;
@@ -94,7 +95,9 @@ impl DevTokens {
     fn answer(&self, form: &[u8]) -> Response<ReplyBody> {
         match principal_of(form) {
             Ok(principal) => {
-                tracing::info!(%principal, "a token for tests was given out");
+                // The client has chosen the name: as a text it is escaped.
+                let id = principal.id();
+                tracing::info!(principal = id, "a token for tests was given out");
                 let token = json!({
                     "access_token": self.issue(principal),
                     "token_type": "Bearer",
@@ -128,6 +131,8 @@ enum Refusal {
     /// The assertion is no JWT, or names nobody.
     InvalidGrant,
     UnsupportedGrantType,
+    /// A page of another origin asks.
+    ForeignPage,
 }
 
 impl Refusal {
@@ -146,6 +151,10 @@ impl Refusal {
                 "unsupported_grant_type",
                 "grant_type is urn:ietf:params:oauth:grant-type:jwt-bearer, refresh_token or \
                  client_credentials",
+            ),
+            Self::ForeignPage => (
+                "invalid_request",
+                "pages of other origins get no tokens for tests",
             ),
         };
         json!({"error": error, "error_description": description})
@@ -223,6 +232,22 @@ fn form_field(form: &str, wanted: &str) -> Option<String> {
     })
 }
 
+/// Whether a browser says that a page of another origin has it ask. No library sends such headers.
+fn is_of_a_foreign_page(uri: &Uri, headers: &HeaderMap) -> bool {
+    let Some(origin) = headers.get(ORIGIN) else {
+        let site = headers.get("sec-fetch-site");
+        return site.is_some_and(|site| site == "cross-site" || site == "same-site");
+    };
+    // HTTP/2 has the host in the URI.
+    let host = match uri.authority() {
+        Some(host) => Some(host.as_str().as_bytes()),
+        None => headers.get(HOST).map(HeaderValue::as_bytes),
+    };
+    let mut schemes = [&b"http://"[..], b"https://"].into_iter();
+    let page = schemes.find_map(|scheme| origin.as_bytes().strip_prefix(scheme));
+    page.is_none() || page != host
+}
+
 fn reply(status: StatusCode, body: &Value) -> Response<ReplyBody> {
     let body = Full::new(Bytes::from(body.to_string()));
     let mut reply = Response::new(body.map_err(|never| match never {}).boxed_unsync());
@@ -267,6 +292,10 @@ where
         let Some(tokens) = self.tokens.clone().filter(|_| asks) else {
             return Either::Right(self.inner.call(request));
         };
+        if is_of_a_foreign_page(request.uri(), request.headers()) {
+            let refused = reply(StatusCode::FORBIDDEN, &Refusal::ForeignPage.json());
+            return Either::Left(Box::pin(ready(Ok(refused))));
+        }
         Either::Left(Box::pin(async move {
             let body = Limited::new(request.into_body(), MAX_REQUEST_LEN);
             Ok(match body.collect().await {

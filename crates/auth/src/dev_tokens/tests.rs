@@ -128,6 +128,30 @@ async fn token_is_given_to_whom_the_request_names() {
 }
 
 #[tokio::test]
+async fn page_of_another_origin_gets_no_token() {
+    let tokens = Arc::new(DevTokens::new(Arc::new(DrivenClock(AtomicU64::new(0)))));
+    let mut service = DevTokenService::new(Some(Arc::clone(&tokens)), Inner);
+    for (header, value, expected) in [
+        ("origin", "https://evil.example", StatusCode::FORBIDDEN),
+        ("origin", "null", StatusCode::FORBIDDEN),
+        ("origin", "http://127.0.0.1:8081", StatusCode::FORBIDDEN),
+        ("sec-fetch-site", "cross-site", StatusCode::FORBIDDEN),
+        ("origin", "http://127.0.0.1:8080", StatusCode::OK),
+        ("sec-fetch-site", "same-origin", StatusCode::OK),
+    ] {
+        let form = "grant_type=client_credentials&client_id=robot";
+        let request = Request::post("/token")
+            .header("host", "127.0.0.1:8080")
+            .header(header, value)
+            .body(Full::new(Bytes::from(form)))
+            .unwrap();
+        let reply = service.call(request).await.unwrap();
+        assert_eq!(reply.status(), expected, "{header}: {value}");
+    }
+    assert_eq!(tokens.tokens().len(), 2);
+}
+
+#[tokio::test]
 async fn tokens_beyond_the_bound_replace_the_oldest() {
     let clock = Arc::new(DrivenClock(AtomicU64::new(0)));
     let tokens = DevTokens::new(clock);
