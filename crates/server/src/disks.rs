@@ -486,14 +486,9 @@ impl Ledger for CheckedLedger {
         self.inner.end(id, epoch, end).await
     }
 
-    async fn apply_within(
-        &self,
-        changes: ChangeSet,
-        owner: Option<&str>,
-        quota: Quota,
-    ) -> Result<(), LedgerError> {
+    async fn apply_within(&self, changes: ChangeSet, quota: Quota) -> Result<(), LedgerError> {
         let _reservation = self.reserve(purpose_of(&changes), changes.rows(), changes.payload())?;
-        self.inner.apply_within(changes, owner, quota).await
+        self.inner.apply_within(changes, quota).await
     }
 
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {

@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 use windlass_discovery::{Api, Method, PathParameters};
 use windlass_proto::parameters::Parameters;
 use windlass_store::{
-    Expected, LedgerError, MediaId, Resource, ResourceChange, Timestamp, VaultError,
+    Expected, LedgerError, MediaId, MediaRef, Resource, ResourceChange, Timestamp, VaultError,
 };
 
 use crate::auth::AccessError;
@@ -283,13 +283,19 @@ impl Answer {
         }
     }
 
-    /// Records the principal as the owner of resources that are inserted without one.
-    fn set_owner(&mut self, principal: Option<&Principal>) {
+    /// Records the principal as the owner of resources that are inserted without one, and of those that get new
+    /// media: it counts for the principal who has sent it.
+    fn set_owner(&mut self, principal: Option<&Principal>, new_media: Option<MediaRef>) {
         for change in &mut self.changes {
-            if let ResourceChange::Insert(resource) = change
-                && resource.owner.is_none()
-            {
-                resource.owner = principal.map(Principal::to_string);
+            let has_new_media = new_media.is_some_and(|media| change.references(media));
+            match change {
+                ResourceChange::Insert(resource) if resource.owner.is_none() => {
+                    resource.owner = principal.map(Principal::to_string);
+                }
+                ResourceChange::Replace { resource, .. } if has_new_media => {
+                    resource.owner = principal.map(Principal::to_string);
+                }
+                _ => {}
             }
         }
     }
@@ -315,8 +321,9 @@ pub(crate) async fn run(
     call: &Call<'_>,
     media: Option<Uploaded>,
 ) -> Result<Answer, Rejection> {
+    let new_media = media.as_ref().map(|uploaded| uploaded.media.at);
     let mut answer = handler.run(call, media).await?;
-    answer.set_owner(call.principal);
+    answer.set_owner(call.principal, new_media);
     answer.qualify(call.lookup.namespace());
     Ok(answer)
 }

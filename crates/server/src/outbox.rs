@@ -22,8 +22,9 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use windlass_store::{Resource, ResourceChange, Timestamp};
 
+use crate::context::Principal;
 use crate::handler::{
-    Deliver, MAX_EVENT_LEN, MAX_EVENTS, MAX_TOPIC, OutboxEvent, Rejection, is_topic,
+    Call, Deliver, MAX_EVENT_LEN, MAX_EVENTS, MAX_TOPIC, OutboxEvent, Rejection, is_topic,
 };
 use crate::identifiers::{first_version, new_resource_id};
 use crate::namespace::Namespace;
@@ -41,15 +42,33 @@ const CLAIMED_BY: &str = "claimedBy";
 /// found by the next scan of all rows.
 const MAX_NEW: usize = 4096;
 
-/// Returns the changes of a call with the rows of its events, which are delivered in its namespace.
+/// The call that leaves events.
+pub(crate) struct Source<'a> {
+    now: Timestamp,
+    /// In which its events are delivered.
+    namespace: &'a Namespace,
+    /// For whom its events count while they wait.
+    principal: Option<&'a Principal>,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn of(call: &Call<'a>) -> Self {
+        Self {
+            now: call.now,
+            namespace: call.lookup.namespace(),
+            principal: call.principal,
+        }
+    }
+}
+
+/// Returns the changes of a call with the rows of its events.
 ///
 /// # Errors
 /// [`Rejection::InvalidArgument`] if an event or their number exceeds its bound.
 pub(crate) fn with_events(
     changes: Vec<ResourceChange>,
     events: Vec<OutboxEvent>,
-    now: Timestamp,
-    namespace: &Namespace,
+    source: &Source<'_>,
 ) -> Result<Vec<ResourceChange>, Rejection> {
     if events.is_empty() {
         return Ok(changes);
@@ -63,17 +82,14 @@ pub(crate) fn with_events(
     // First, so that media which moves from a resource to an event always has an owner.
     let mut all = Vec::with_capacity(events.len() + changes.len());
     for event in events {
-        all.push(insertion(event, now, namespace)?);
+        all.push(insertion(event, source)?);
     }
     all.extend(changes);
     Ok(all)
 }
 
-fn insertion(
-    event: OutboxEvent,
-    now: Timestamp,
-    namespace: &Namespace,
-) -> Result<ResourceChange, Rejection> {
+fn insertion(event: OutboxEvent, source: &Source<'_>) -> Result<ResourceChange, Rejection> {
+    let now = source.now;
     if !is_topic(&event.topic) {
         return Err(beyond_bounds(format!(
             "{:?} is not the topic of an event; it needs 1 to {MAX_TOPIC} letters, digits, '.', '_' or '-'",
@@ -81,11 +97,14 @@ fn insertion(
         )));
     }
     let due = event.due.unwrap_or(now);
+    let principal = source.principal.map(Principal::id);
+    let owner = source.namespace.owner();
     let row = Row {
         created: now.as_millis(),
         since: (due > now).then(|| due.as_millis()),
         due: due.as_millis(),
         failures: 0,
+        in_root: owner.is_none() && principal.is_some(),
         payload: &event.payload,
     };
     let body = row.to_bytes().map_err(beyond_bounds)?;
@@ -95,18 +114,17 @@ fn insertion(
         version: first_version(),
         body,
         media: event.media,
-        // That of the namespace: a principal may have called in the root namespace.
-        owner: namespace.owner().map(str::to_owned),
+        owner: owner.or(principal).map(str::to_owned),
         created: now,
         updated: now,
     }))
 }
 
 /// Returns the namespace of the call that left the event.
-fn namespace_of(row: &Resource) -> Namespace {
-    // Only rows of the outbox have the owner of a namespace. Rows of a former collection may have the
-    // principal of their call, whose namespace was the root.
-    let is_own = row.collection.starts_with(PREFIX);
+fn namespace_of(row: &Resource, event: &Event) -> Namespace {
+    // Only rows of the outbox have the owner of a namespace, unless they say that they are in the root. Rows of a
+    // former collection may have the principal of their call, whose namespace was the root.
+    let is_own = row.collection.starts_with(PREFIX) && !event.in_root;
     Namespace::of(row.owner.as_deref().filter(|_| is_own))
 }
 
@@ -127,6 +145,9 @@ struct Row<'a> {
     since: Option<u64>,
     due: u64,
     failures: u32,
+    /// Whether the owner of the row has no namespace of its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    in_root: bool,
     payload: &'a Value,
 }
 
@@ -161,6 +182,8 @@ struct Event {
     failures: u32,
     /// The opening of the ledger in which the event was claimed, while it is claimed.
     claimed_by: Option<u64>,
+    /// Whether it is delivered in the root namespace, although its row has an owner.
+    in_root: bool,
     payload: Value,
 }
 
@@ -172,6 +195,7 @@ impl Event {
         let due = Timestamp::from_millis(number("due")?);
         let failures = u32::try_from(number("failures")?).unwrap_or(u32::MAX);
         let since = number("since").map(Timestamp::from_millis);
+        let in_root = fields.get("in_root").and_then(Value::as_bool);
         let claimed_by = fields.shift_remove(CLAIMED_BY);
         let payload = fields.shift_remove("payload");
         Some(Self {
@@ -181,6 +205,7 @@ impl Event {
             due,
             failures,
             claimed_by: claimed_by.as_ref().and_then(Value::as_u64),
+            in_root: in_root.unwrap_or(false),
             // A row of a former collection has its payload around these fields.
             payload: payload.unwrap_or(Value::Object(fields)),
         })
@@ -254,6 +279,7 @@ fn parts(
             since: (event.since > event.created).then(|| event.since.as_millis()),
             due: now.as_millis(),
             failures: event.failures,
+            in_root: event.in_root,
             payload,
         };
         Ok(ResourceChange::Insert(Resource {

@@ -28,7 +28,7 @@ use crate::identifiers::new_resource_id;
 use crate::link_terms::LinkPurpose;
 use crate::link_uses;
 use crate::namespace::Namespace;
-use crate::outbox::with_events;
+use crate::outbox::{Source, with_events};
 use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
 use crate::reply::{self, Reply, empty, json_bytes, stored_json};
@@ -233,8 +233,7 @@ async fn run(
             drop(guard);
             return Box::pin(concatenate(server, head, metadata, wanted)).await;
         }
-        let namespace = call.lookup.namespace();
-        let resources = with_events(answer.changes, answer.events, call.now, namespace)?;
+        let resources = with_events(answer.changes, answer.events, &Source::of(&call))?;
         // Before the commit: afterwards the reply cannot be refused for lack of memory.
         let reply = shape.reply(answer.body, reply_memory)?;
         if resources.is_empty() {
@@ -246,9 +245,8 @@ async fn run(
             resources: resources.clone(),
             ..ChangeSet::default()
         };
-        let (owner, quota) = (head.principal.map(Principal::id), server.quotas.of_bytes());
-        let ledger = &server.stores.ledger;
-        match ledger.apply_within(changes, owner, quota).await {
+        let quota = server.quotas.of_bytes();
+        match server.stores.ledger.apply_within(changes, quota).await {
             Ok(()) => {
                 write_deletion(server, &head, &resources);
                 server.outbox.wake(&resources);

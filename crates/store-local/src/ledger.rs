@@ -325,19 +325,8 @@ impl Ledger for LocalLedger {
         self.change(Change::End { id, epoch, end }).await
     }
 
-    async fn apply_within(
-        &self,
-        changes: ChangeSet,
-        owner: Option<&str>,
-        quota: Quota,
-    ) -> Result<(), LedgerError> {
-        let owner = owner.filter(|_| !quota.is_unlimited()).map(str::to_owned);
-        self.change(Change::Apply {
-            changes,
-            owner,
-            quota,
-        })
-        .await
+    async fn apply_within(&self, changes: ChangeSet, quota: Quota) -> Result<(), LedgerError> {
+        self.change(Change::Apply { changes, quota }).await
     }
 
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {

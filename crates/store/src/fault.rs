@@ -266,13 +266,8 @@ impl Ledger for FaultyLedger {
         self.change("end", self.inner.end(id, epoch, end)).await
     }
 
-    async fn apply_within(
-        &self,
-        changes: ChangeSet,
-        owner: Option<&str>,
-        quota: Quota,
-    ) -> Result<(), LedgerError> {
-        self.change("apply", self.inner.apply_within(changes, owner, quota))
+    async fn apply_within(&self, changes: ChangeSet, quota: Quota) -> Result<(), LedgerError> {
+        self.change("apply", self.inner.apply_within(changes, quota))
             .await
     }
 

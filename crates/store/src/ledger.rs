@@ -153,19 +153,15 @@ pub trait Ledger: Send + Sync + 'static {
     ///   is not empty; or if a resource would reference media that neither comes with the change
     ///   set nor is referenced by a row, since such media may be deleted already.
     async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError> {
-        self.apply_within(changes, None, Quota::default()).await
+        self.apply_within(changes, Quota::default()).await
     }
 
-    /// As [`Ledger::apply`], if this owner then occupies no more bytes than the quota, or no more than before.
+    /// As [`Ledger::apply`], if each owner of a resource that is inserted or replaced then occupies no more bytes
+    /// than the quota, or no more than before.
     ///
     /// # Errors
     /// In addition [`LedgerError::OverQuota`].
-    async fn apply_within(
-        &self,
-        changes: ChangeSet,
-        owner: Option<&str>,
-        quota: Quota,
-    ) -> Result<(), LedgerError>;
+    async fn apply_within(&self, changes: ChangeSet, quota: Quota) -> Result<(), LedgerError>;
 
     /// Returns a resource, or `None` if it does not exist.
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError>;
@@ -421,6 +417,14 @@ pub enum ResourceChange {
 }
 
 impl ResourceChange {
+    /// Returns the owner of the resource after the change.
+    pub fn owner(&self) -> Option<&str> {
+        match self {
+            Self::Insert(resource) | Self::Replace { resource, .. } => resource.owner.as_deref(),
+            Self::Delete { .. } => None,
+        }
+    }
+
     /// Returns the media that the resource references after the change.
     pub fn media(&self) -> Option<MediaRef> {
         match self {

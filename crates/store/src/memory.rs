@@ -92,20 +92,18 @@ impl Ledger for MemoryLedger {
         self.tables().end(id, epoch, end)
     }
 
-    async fn apply_within(
-        &self,
-        changes: ChangeSet,
-        owner: Option<&str>,
-        quota: Quota,
-    ) -> Result<(), LedgerError> {
+    async fn apply_within(&self, changes: ChangeSet, quota: Quota) -> Result<(), LedgerError> {
         let mut tables = self.tables();
-        let Some(owner) = owner.filter(|_| !quota.is_unlimited()) else {
+        if quota.is_unlimited() {
             return tables.apply(changes);
-        };
+        }
+        let owners = changes.resources.iter().filter_map(ResourceChange::owner);
+        let owners: Vec<_> = owners.map(str::to_owned).collect();
         // On a copy first: what a change set adds is known when it is made.
-        let (before, mut after) = (tables.usage(owner), tables.clone());
+        let mut after = tables.clone();
         after.apply(changes)?;
-        if !quota.admits(before, after.usage(owner)) {
+        let fits = |owner: &String| quota.admits(tables.usage(owner), after.usage(owner));
+        if !owners.iter().all(fits) {
             return Err(LedgerError::OverQuota);
         }
         *tables = after;
@@ -225,7 +223,7 @@ impl Tables {
     fn usage(&self, owner: &str) -> Usage {
         let is_own = |of: &Option<String>| of.as_deref() == Some(owner);
         let sessions = self.sessions.values();
-        let sessions = sessions.filter(|session| is_own(&session.owner) && is_open(session.state));
+        let sessions = sessions.filter(|session| is_own(&session.owner));
         let resources = self.resources.values();
         let resources = resources.filter(|resource| is_own(&resource.owner));
         let of_resources: u64 = resources
@@ -235,7 +233,7 @@ impl Tables {
             })
             .sum();
         Usage {
-            sessions: sessions.clone().count() as u64,
+            sessions: sessions.clone().filter(|it| is_open(it.state)).count() as u64,
             bytes: of_resources + sessions.map(bytes_of).sum::<u64>(),
         }
     }
@@ -534,10 +532,16 @@ fn is_open(state: SessionState) -> bool {
     matches!(state, SessionState::Active | SessionState::Finishing)
 }
 
-/// What an open session counts in [`Usage::bytes`].
+/// What a session counts in [`Usage::bytes`].
 fn bytes_of(session: &Session) -> u64 {
     let Progress { offset, total, .. } = session.progress;
-    counted(offset.max(total.unwrap_or_default()), session.context.len())
+    let media = if is_open(session.state) {
+        offset.max(total.unwrap_or_default())
+    } else {
+        0
+    };
+    let reply = session.reply.as_ref().map_or(0, Vec::len);
+    counted(media, session.context.len() + reply)
 }
 
 fn media_of(resource: &Resource) -> Option<MediaRef> {

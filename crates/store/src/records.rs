@@ -226,9 +226,10 @@ pub struct NewSession {
 pub struct Usage {
     /// Number of its open sessions.
     pub sessions: u64,
-    /// Bytes of its open sessions and of its resources: media, what the server remembers of the start, and
-    /// bodies. An open session counts with its declared length, or with what is committed if that is more.
-    /// Each row is rounded up to 1 KiB, and its media counts as 16 TiB at most.
+    /// Bytes of its sessions and of its resources: media, what the server remembers of the start, replies, and
+    /// bodies. An open session counts with its declared length, or with what is committed if that is more; a
+    /// finished one without its media, until it expires. Each row is rounded up to 1 KiB, and its media counts as
+    /// 16 TiB at most.
     pub bytes: u64,
 }
 

@@ -23,13 +23,13 @@ impl Limited {
         let write = |name: &str, text: &str| {
             std::fs::write(directory.path().join(name), text).expect("it is writable");
         };
-        write("auth.toml", CREDENTIALS);
-        let limits = "sessions_per_principal = 3\nbytes_per_principal = '100KB'\n";
+        let dave = "[[allow]]\nprincipals = ['dave']\napis = ['farm']\n";
+        write("auth.toml", &format!("{CREDENTIALS}\n{dave}"));
         write(
             "windlass.toml",
-            &format!(
-                "[auth]\nfile = 'auth.toml'\n[limits]\n{limits}[sessions]\nchunks = 'lenient'\n"
-            ),
+            "apis = ['farm', 'gmail']\n[auth]\nfile = 'auth.toml'\n[sessions]\nchunks = 'lenient'\n\
+            [limits]\nsessions_per_principal = 3\nbytes_per_principal = '100KB'\n\
+            [gmail]\nrelay = 'smtp+plain://127.0.0.1:1'\n",
         );
         let config = directory.path().join("windlass.toml");
         Self {
@@ -148,7 +148,17 @@ fn upload_without_a_declared_length_ends_at_the_quota_and_goes_on_when_there_is_
     assert_refused(&session.exchange(&chunk(30_000, 60_000)));
     let query = session.ranged("bytes */*").body("");
     let reply = session.exchange(&query).expect(308);
-    assert_eq!(reply.header("range"), Some("bytes=0-29999"));
+    // What there was room for is kept.
+    let last = reply
+        .header("range")
+        .and_then(|it| it.strip_prefix("bytes=0-"));
+    let kept: u64 = last.expect("it has bytes").parse().expect("an offset");
+    assert!((29_999..42_400).contains(&kept), "{kept}");
+    // The last bytes are those that say how many there are: nothing is taken of what would not fit.
+    let whole = session
+        .ranged("bytes 30000-69999/70000")
+        .body(media.bytes(30_000..70_000));
+    assert_refused(&session.exchange(&whole));
 
     let delete = Request::new("DELETE", farm::animal(&farm::id(&stored)));
     limited.send(&delete, CAROL).expect(204);
@@ -157,4 +167,97 @@ fn upload_without_a_declared_length_ends_at_the_quota_and_goes_on_when_there_is_
         .ranged("bytes 60000-69999/70000")
         .body(media.bytes(60_000..70_000));
     session.exchange(&last).expect(201);
+}
+
+#[test]
+fn uploads_at_the_same_time_share_what_is_left() {
+    let limited = Limited::new();
+    let head = |framing: &str| {
+        format!(
+            "POST {UPLOADS}?uploadType=media HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {CAROL}\r\n\
+             Content-Type: image/png\r\n{framing}\r\n\r\n"
+        )
+    };
+    let mut first = RawPeer::connect(limited.server.address());
+    first.send(head("Content-Length: 80000\r\nExpect: 100-continue"));
+    let asked = first.head().expect("an interim reply");
+    assert_eq!(asked.status, 100, "its bytes are asked for");
+    let mut second = RawPeer::connect(limited.server.address());
+    second.send(head("Content-Length: 60000\r\nExpect: 100-continue"));
+    assert_refused(&second.reply());
+    // Of an unknown length, it ends before its body does.
+    let mut endless = RawPeer::connect(limited.server.address());
+    endless.send(head("Transfer-Encoding: chunked"));
+    endless.send(format!("{:x}\r\n{}", 1 << 20, "x".repeat(60_000)));
+    assert_refused(&endless.reply());
+    first.send(vec![b'x'; 80_000]);
+    first.reply().expect(200);
+}
+
+#[test]
+fn media_counts_for_the_principal_who_has_sent_it() {
+    let limited = Limited::new();
+    let ids: Vec<_> = (0..3)
+        .map(|n| limited.send(&farm::simple(Media::new(n, 1000)), CAROL))
+        .map(|stored| farm::id(&stored.expect(200)))
+        .collect();
+    let replace = |id: &str, length: u64| {
+        let media = Media::new(9, length).whole();
+        let put = Request::new("PUT", format!("{UPLOADS}/{id}?uploadType=media"));
+        put.header("Content-Type", "image/png").body(media)
+    };
+    limited.send(&replace(&ids[0], 60_000), DAVE).expect(200);
+    assert_refused(&limited.send(&replace(&ids[1], 60_000), DAVE));
+    limited.send(&replace(&ids[2], 60_000), CAROL).expect(200);
+    // And a longer text for the owner, who has no room for it.
+    let long = format!("{{\"name\": \"{}\"}}", "x".repeat(50_000));
+    let patch =
+        Request::new("PATCH", farm::animal(&ids[2])).header("Content-Type", "application/json");
+    assert_refused(&limited.send(&patch.body(long), DAVE));
+}
+
+#[test]
+fn what_is_remembered_of_finished_uploads_counts() {
+    let limited = Limited::new();
+    let metadata = farm::named(&"x".repeat(20_000));
+    let refused = (0..10).find_map(|_| {
+        let started = limited.send(&farm::start(&metadata), CAROL);
+        if started.status != 200 {
+            return Some(started);
+        }
+        let session = limited.session(&started);
+        let made = session
+            .exchange(&session.ranged("bytes */0").body(""))
+            .expect(201);
+        let delete = Request::new("DELETE", farm::animal(&farm::id(&made)));
+        limited.send(&delete, CAROL).expect(204);
+        None
+    });
+    assert_refused(&refused.expect("the replies of a few fill the quota"));
+}
+
+#[test]
+fn mail_counts_until_it_is_delivered() {
+    let limited = Limited::new();
+    let mail = Request::new(
+        "POST",
+        "/upload/gmail/v1/users/me/messages/send?uploadType=media",
+    )
+    .header("Content-Type", "message/rfc822")
+    .body(format!(
+        "To: x@example.com\r\nSubject: long\r\n\r\n{}",
+        "x".repeat(20_000)
+    ));
+    let refused = (0..10).find_map(|_| {
+        let sent = limited.send(&mail, CAROL);
+        if sent.status != 200 {
+            return Some(sent);
+        }
+        let path = format!("/gmail/v1/users/me/messages/{}", farm::id(&sent));
+        limited
+            .send(&Request::new("DELETE", path), CAROL)
+            .expect(204);
+        None
+    });
+    assert_refused(&refused.expect("what waits for the relay fills the quota"));
 }

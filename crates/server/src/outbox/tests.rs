@@ -19,8 +19,16 @@ fn row(body: &Value) -> Resource {
     }
 }
 
+fn source<'a>(namespace: &'a Namespace, principal: Option<&'a Principal>) -> Source<'a> {
+    Source {
+        now: NOW,
+        namespace,
+        principal,
+    }
+}
+
 fn problem(events: Vec<OutboxEvent>) -> String {
-    with_events(Vec::new(), events, NOW, &ROOT)
+    with_events(Vec::new(), events, &source(&ROOT, None))
         .unwrap_err()
         .to_string()
 }
@@ -32,7 +40,7 @@ fn event_becomes_a_row_before_the_changes() {
         due: Some(Timestamp::from_millis(5000)),
         ..OutboxEvent::new("animals", json!([1]))
     };
-    let all = with_events(vec![change], vec![later], NOW, &ROOT).unwrap();
+    let all = with_events(vec![change], vec![later], &source(&ROOT, None)).unwrap();
     let [ResourceChange::Insert(row), ResourceChange::Delete { .. }] = &all[..] else {
         panic!("{all:?}");
     };
@@ -45,6 +53,7 @@ fn event_becomes_a_row_before_the_changes() {
         due,
         failures: 0,
         claimed_by: None,
+        in_root: false,
         payload: json!([1]),
     };
     assert_eq!(event, expected);
@@ -53,17 +62,30 @@ fn event_becomes_a_row_before_the_changes() {
 #[test]
 fn event_of_a_namespace_is_delivered_in_it() {
     let event = OutboxEvent::new("animals", json!([1]));
-    for namespace in [ROOT.clone(), Namespace::of(Some("alice"))] {
-        let all = with_events(Vec::new(), vec![event.clone()], NOW, &namespace).unwrap();
+    let alice = Principal::new("alice");
+    for (namespace, principal, owner) in [
+        (ROOT.clone(), None, None),
+        (ROOT.clone(), Some(&alice), Some("alice")),
+        (Namespace::of(Some("alice")), Some(&alice), Some("alice")),
+        (Namespace::of(Some("unowned")), None, Some("unowned")),
+    ] {
+        let source = source(&namespace, principal);
+        let all = with_events(Vec::new(), vec![event.clone()], &source).unwrap();
         let [ResourceChange::Insert(left)] = &all[..] else {
             panic!("{all:?}");
         };
         assert_eq!(left.collection, ".outbox/animals", "it is in no namespace");
+        assert_eq!(left.owner.as_deref(), owner);
+        let namespace_of = |row: &Resource| namespace_of(row, &Event::parse(&row.body).unwrap());
         assert_eq!(namespace_of(left), namespace);
-        assert_eq!(
-            namespace_of(&rescheduled(left, NOW, 1, None, NOW)),
-            namespace
-        );
+        let later = rescheduled(left, NOW, 1, None, NOW);
+        assert_eq!(namespace_of(&later), namespace);
+        let event = Event::parse(&later.body).unwrap();
+        let parts = parts(&later, &event, &[json!(2)], NOW).unwrap();
+        let [ResourceChange::Insert(part)] = &parts[..] else {
+            panic!("{parts:?}");
+        };
+        assert_eq!(namespace_of(part), namespace);
         let former = Resource {
             collection: "animals/outbox".to_owned(),
             ..left.clone()
@@ -75,7 +97,8 @@ fn event_of_a_namespace_is_delivered_in_it() {
 #[test]
 fn events_beyond_their_bounds_are_refused() {
     let event = OutboxEvent::new("animals", Value::Null);
-    assert!(with_events(Vec::new(), vec![event.clone(); MAX_EVENTS], NOW, &ROOT).is_ok());
+    let most = vec![event.clone(); MAX_EVENTS];
+    assert!(with_events(Vec::new(), most, &source(&ROOT, None)).is_ok());
     let many = problem(vec![event; MAX_EVENTS + 1]);
     assert_eq!(many, "the call leaves 513 events; the limit is 512");
     let long = "x".repeat(MAX_EVENT_LEN);
@@ -101,7 +124,7 @@ fn nested(levels: usize) -> Value {
 fn event_nested_too_deeply_to_be_read_back_is_refused() {
     let insert = |levels| {
         let event = OutboxEvent::new("animals", nested(levels));
-        with_events(Vec::new(), vec![event], NOW, &ROOT)
+        with_events(Vec::new(), vec![event], &source(&ROOT, None))
     };
     assert!(insert(126).is_ok());
     let refused = insert(127).unwrap_err().to_string();
@@ -123,7 +146,7 @@ fn age_counts_from_the_first_due_time_and_parts_keep_it() {
         due: Some(Timestamp::from_millis(5000)),
         ..OutboxEvent::new("animals", json!("ab"))
     };
-    let changes = with_events(Vec::new(), vec![later], NOW, &ROOT).unwrap();
+    let changes = with_events(Vec::new(), vec![later], &source(&ROOT, None)).unwrap();
     let [ResourceChange::Insert(row)] = &changes[..] else {
         panic!("{changes:?}");
     };

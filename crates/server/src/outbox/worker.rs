@@ -304,7 +304,7 @@ impl Round {
         event: &Event,
     ) -> Result<Option<Outcome>, LedgerError> {
         let row = claim.clone();
-        let namespace = namespace_of(&row);
+        let namespace = namespace_of(&row, event);
         let delivery = self.delivery(&row, event, &namespace);
         let delivering = self.topic.deliver.deliver(&delivery);
         let attempted = self.with_claim(claim, event, "delivery", delivering);
@@ -408,7 +408,7 @@ impl Round {
                 &self.topic.given_up
             }
         };
-        let namespace = namespace_of(&claim);
+        let namespace = namespace_of(&claim, event);
         let mut attempt = 0;
         loop {
             attempt += 1;

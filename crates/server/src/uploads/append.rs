@@ -7,7 +7,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::session::{BodyFilter, Ending, Outcome, SessionError};
-use windlass_store::{Failpoint, LedgerError, MediaLocation, Session, SessionState, VaultError};
+use windlass_store::{
+    Failpoint, LedgerError, MediaLocation, Progress, Session, SessionState, VaultError,
+};
 
 use super::ServerState;
 use super::finish::{FinalReply, FinishedMedia, SessionRef, finish, is_permanent, media_of};
@@ -22,6 +24,7 @@ use crate::error::{BodyError, Error};
 use crate::importance::Importance;
 use crate::lifecycle::is_fault;
 use crate::locks::SessionGuard;
+use crate::quotas::Reservation;
 
 /// One request that appends to a session.
 ///
@@ -39,6 +42,8 @@ struct Append {
     /// before the end.
     is_gzip: bool,
     offset_committer: OffsetCommitter,
+    /// What bytes take of the quota of the session's owner that the ledger does not count yet.
+    reservation: Reservation,
     /// Counts against the limit on running uploads.
     permit: Permit,
     /// Dropped after the media and the permit: as soon as a newer request has the guard, it needs
@@ -85,6 +90,7 @@ pub(super) fn append(
         let open = Append::open(&server, locked, body_filter.total(), expected_digests);
         // Boxed, so that its memory is free again while the body is awaited.
         let mut append = Box::pin(open).await?;
+        append.reserve(body_filter.total()).await?;
         append.is_gzip = body.is_gzip();
         append.announce_rest(&body_filter);
         let stop = append.receive(&mut body_filter, &mut body).await;
@@ -154,7 +160,9 @@ impl Append {
             Err(error) => return Err(fail_if_media_lost(server, &session, error).await),
         };
         sink.announce_length(total);
+        let principal = start_request.principal.as_ref();
         Ok(Box::new(Self {
+            reservation: server.quotas.reservation(principal),
             offset_committer: OffsetCommitter::new(server, session, total),
             server: Arc::clone(server),
             start_request,
@@ -177,6 +185,21 @@ impl Append {
             self.sink
                 .announce_length(rest.map(|rest| self.sink.offset() + rest));
         }
+    }
+
+    /// Has the quota of the session's owner leave room for the bytes up to an offset, unless the ledger counts
+    /// them already: those of a session with a declared length, and those that are committed.
+    async fn reserve(&mut self, up_to: Option<u64>) -> Result<(), Error> {
+        let Progress { offset, total, .. } = self.offset_committer.session.progress;
+        let Some(up_to) = up_to.filter(|_| total.is_none()) else {
+            return Ok(());
+        };
+        let uncounted = up_to.saturating_sub(offset);
+        if self.reservation.covers(uncounted) {
+            return Ok(());
+        }
+        let ledger = &*self.server.stores.ledger;
+        Box::pin(self.reservation.cover(ledger, uncounted)).await
     }
 
     /// Reads the body until it ends or something stops it.
@@ -244,9 +267,9 @@ impl Append {
             // After a failed write the file may lack bytes, and a later sync may succeed without
             // them (docs/durability.md, fail-stop). So nothing more is synced or committed. Only the
             // checkpoint that is running already may end: its bytes were written without an error
-            // before it began. A full disk is no such fault: the vault
-            // states how many bytes it has written.
-            Stop::Storage(error) if !is_full(&error) => {
+            // before it began. A full disk is no such fault: the vault states how many bytes it has written.
+            // Neither is a quota.
+            Stop::Storage(error) if !is_full(&error) && !error.is_over_quota() => {
                 let running = self.offset_committer.join().await;
                 // A fault has to stop the server. `run_to_completion` looks only at the error that
                 // is returned, which is that of the checkpoint if it has failed as well. So the
@@ -300,6 +323,8 @@ impl Append {
 
     /// Gives bytes to the sink, and lets it write its buffer whenever it is full.
     async fn store(&mut self, mut data: Bytes, is_last: bool) -> Result<(), Error> {
+        let received = self.sink.offset() + data.len() as u64;
+        self.reserve(Some(received)).await?;
         while !data.is_empty() {
             self.sink.accept(&mut data);
             // The last bytes of a request stay in the buffer: `end` writes and syncs in one call.

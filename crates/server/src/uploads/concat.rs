@@ -27,6 +27,7 @@ use crate::handler::{Concatenation, Rejection, StoreReader};
 use crate::identifiers::{new_media_id, new_small_media_id};
 use crate::importance::Importance;
 use crate::namespace;
+use crate::quotas::Reservation;
 
 /// Maximum number of times that media is put together for one call, if other calls keep replacing
 /// its sources. Each time may copy everything.
@@ -69,6 +70,8 @@ struct Made {
     at: MediaRef,
     /// The bytes of small media.
     small_bytes: Option<Bytes>,
+    /// What it takes of the quota of the call's principal until it is committed.
+    _reservation: Reservation,
 }
 
 impl Made {
@@ -179,6 +182,10 @@ impl<'a> Concat<'a> {
     /// Makes the media durable, unless it is small.
     async fn make(&self, wanted: &Concatenation, sources: Vec<MediaRef>) -> Result<Made, Error> {
         let small_media_limit = self.server.small_media_limit() as u64;
+        let principal = self.start_request.principal.as_ref();
+        let mut reservation = self.server.quotas.reservation(principal);
+        let ledger = &*self.server.stores.ledger;
+        reservation.cover(ledger, wanted.length()).await?;
         let (at, small_bytes) = match &wanted.sources[..] {
             [only] => (only.at, None),
             all if wanted.length() <= small_media_limit => {
@@ -205,6 +212,7 @@ impl<'a> Concat<'a> {
             sources,
             at,
             small_bytes,
+            _reservation: reservation,
         })
     }
 

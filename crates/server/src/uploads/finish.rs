@@ -11,7 +11,7 @@ use windlass_proto::digest::Digests;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 use windlass_store::{
     ChangeSet, Epoch, Expected, Failpoint, FinishSession, LedgerError, Media, MediaLocation,
-    Progress, SessionId, Timestamp,
+    Progress, Quota, SessionId, Timestamp,
 };
 
 use super::ServerState;
@@ -27,7 +27,7 @@ use crate::handler::{
 use crate::identifiers::new_resource_id;
 use crate::link_uses;
 use crate::namespace::Namespace;
-use crate::outbox::with_events;
+use crate::outbox::{Source, with_events};
 use crate::partial_response::FieldMask;
 use crate::registry::{ServedApi, ServedMethod};
 use crate::reply::{JSON, json_bytes};
@@ -190,17 +190,19 @@ pub(super) async fn try_finish(
     // committed upload cannot be refused for lack of reply memory.
     reply.body = server.capacity.reply(reply.body)?;
     let events = mem::take(&mut answer.events);
-    answer.changes = with_events(answer.changes, events, call.now, &parts.namespace)?;
+    answer.changes = with_events(answer.changes, events, &Source::of(&call))?;
     answer.changes.extend(link_uses::record(link, call.now));
     let changes = answer.changes.clone();
     let change_set = change_set(answer, finished, session_ref, &reply);
     // One transaction for the resource, its events, the reply and the end of the session, so
     // that a crash leaves all of them or none.
-    // The bytes of a session have been counted, and they are acknowledged.
-    let owner = call.principal.filter(|_| session_ref.is_none());
-    let (owner, quota) = (owner.map(Principal::id), server.quotas.of_bytes());
+    let quota = match session_ref {
+        None => server.quotas.of_bytes(),
+        // Its bytes have been counted, and they are acknowledged.
+        Some(_) => Quota::default(),
+    };
     let ledger = &server.stores.ledger;
-    ledger.apply_within(change_set, owner, quota).await?;
+    ledger.apply_within(change_set, quota).await?;
     if session_ref.is_some() {
         server.metrics.sessions.finished.inc();
     }

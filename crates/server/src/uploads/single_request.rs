@@ -24,6 +24,7 @@ use crate::capacity::Permit;
 use crate::error::Error;
 use crate::handler::Embedded;
 use crate::importance::Importance;
+use crate::quotas::Reservation;
 use crate::registry::ServedMethod;
 
 /// Media that arrives in one request.
@@ -37,6 +38,8 @@ struct SingleRequestUpload<'a> {
     last_write: Instant,
     /// Digests to compute in addition to CRC32C.
     wanted: Wanted,
+    /// What its bytes take of the quota of its principal.
+    reservation: Reservation,
     /// Counts against the limit on running uploads.
     _permit: Permit,
 }
@@ -209,6 +212,11 @@ impl<'a> SingleRequestUpload<'a> {
             .uploads
             .take_for(|| server.importance_to(start_request.client, Importance::Start))?;
         admit(server, &start_request).await?;
+        let principal = start_request.principal.as_ref();
+        let mut reservation = server.quotas.reservation(principal);
+        if let BodyLength::Exact(length) = length {
+            reservation.cover(&*server.stores.ledger, length).await?;
+        }
         let wanted = start_request.wanted_digests(start_request.method(&server.registry)?);
         let mut sink = MediaSink::new(server.sink_deps(), wanted);
         if let BodyLength::Exact(length) = length {
@@ -223,6 +231,7 @@ impl<'a> SingleRequestUpload<'a> {
             server,
             start_request,
             wanted,
+            reservation,
             _permit: permit,
         })
     }
@@ -283,6 +292,11 @@ impl<'a> SingleRequestUpload<'a> {
     /// Gives bytes to the sink, and lets it write its buffer whenever it is full.
     async fn store(&mut self, data: Bytes, is_last: bool) -> Result<(), Error> {
         let mut data = self.body_filter.accept(data)?;
+        let received = self.sink.offset() + data.len() as u64;
+        if !self.reservation.covers(received) {
+            let ledger = &*self.server.stores.ledger;
+            Box::pin(self.reservation.cover(ledger, received)).await?;
+        }
         while !data.is_empty() {
             self.sink.accept(&mut data);
             // The last bytes of a request stay in the buffer: `end` writes and syncs in one call.

@@ -31,8 +31,6 @@ pub(super) enum Change {
     },
     Apply {
         changes: ChangeSet,
-        /// Whose usage the quota limits; `None` if there is no limit.
-        owner: Option<String>,
         quota: Quota,
     },
     Expire {
@@ -106,8 +104,8 @@ impl Change {
     pub(super) fn run(&self, tables: &Tables<'_>) -> Result<Vec<SessionId>, ChangeError> {
         match self {
             Self::Start(session, quota) => {
-                let owner = session.owner.as_deref();
-                tables.within(owner, *quota, || tables.start(session))?;
+                let owners = session.owner.as_deref();
+                tables.within(owners, *quota, || tables.start(session))?;
             }
             Self::OffsetCommit {
                 id,
@@ -120,11 +118,10 @@ impl Change {
                 tables.within(owner.as_deref(), *quota, change)?;
             }
             Self::End { id, epoch, end } => tables.end(*id, *epoch, *end)?,
-            Self::Apply {
-                changes,
-                owner,
-                quota,
-            } => tables.within(owner.as_deref(), *quota, || tables.apply(changes))?,
+            Self::Apply { changes, quota } => {
+                let owners = changes.resources.iter().filter_map(ResourceChange::owner);
+                tables.within(owners, *quota, || tables.apply(changes))?;
+            }
             Self::Expire { now, limit } => return tables.expire(*now, *limit),
             Self::ForgetGarbage(ids) => tables.forget_garbage(ids)?,
             Self::Shrink => tables.shrink()?,

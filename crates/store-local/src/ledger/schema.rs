@@ -17,7 +17,7 @@ use crate::{Durability, OpenError, filesystem};
 const APPLICATION_ID: i32 = 0x576E_646C;
 
 /// Version of the schema below. A database of a newer version is refused.
-pub(crate) const VERSION: i32 = 3;
+pub(crate) const VERSION: i32 = 4;
 
 /// The oldest version that is still read. Opening a store upgrades it to [`VERSION`].
 const OLDEST: i32 = 1;
@@ -301,6 +301,7 @@ fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), Sc
             if from == OLDEST {
                 transaction.execute_batch(FROM_VERSION_1)?;
             }
+            transaction.execute_batch(usage::REMOVE)?;
             transaction.execute_batch(&usage::tables())?;
             transaction.execute_batch(&usage::count_all())?;
             transaction.pragma_update(None, "user_version", VERSION)?;

@@ -382,7 +382,7 @@ async fn change_on_a_full_disk_is_refused_without_a_fault() {
 async fn database_of_an_unsupported_version_or_another_application_is_refused() {
     for (pragma, value, message) in [
         ("user_version", 77, "version 77"),
-        ("user_version", 0, "supports versions 1 to 3"),
+        ("user_version", 0, "supports versions 1 to 4"),
         ("application_id", 77, "another"),
     ] {
         let test = TestLedger::new();

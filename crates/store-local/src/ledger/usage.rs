@@ -4,6 +4,8 @@
 //! without an owner cost nothing. `kib` is in units of 1 KiB, so that no number of sessions that declare a very
 //! long media makes it overflow.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Connection, OptionalExtension};
 use windlass_store::{Quota, SessionId, Usage};
 
@@ -24,24 +26,26 @@ pub(super) fn of_owner(connection: &Connection, owner: &str) -> rusqlite::Result
 }
 
 impl Tables<'_> {
-    /// Makes a change, and refuses it if the owner then occupies more than the quota.
-    pub(super) fn within(
+    /// Makes a change, and refuses it if one of these owners then occupies more than the quota.
+    pub(super) fn within<'a>(
         &self,
-        owner: Option<&str>,
+        owners: impl IntoIterator<Item = &'a str>,
         quota: Quota,
         change: impl FnOnce() -> ChangeResult,
     ) -> ChangeResult {
-        let Some(owner) = owner.filter(|_| !quota.is_unlimited()) else {
+        if quota.is_unlimited() {
             return change();
-        };
-        let before = of_owner(self.connection, owner)?;
-        change()?;
-        let after = of_owner(self.connection, owner)?;
-        if quota.admits(before, after) {
-            Ok(())
-        } else {
-            Err(Refusal::OverQuota.into())
         }
+        let owners: BTreeSet<_> = owners.into_iter().collect();
+        let usage = |owner: &&'a str| Ok((*owner, of_owner(self.connection, owner)?));
+        let before: Vec<_> = owners.iter().map(usage).collect::<rusqlite::Result<_>>()?;
+        change()?;
+        for (owner, before) in before {
+            if !quota.admits(before, of_owner(self.connection, owner)?) {
+                return Err(Refusal::OverQuota.into());
+            }
+        }
+        Ok(())
     }
 
     /// Returns the owner of a session, if there is a quota.
@@ -60,6 +64,17 @@ impl Tables<'_> {
         Ok(found.optional()?.flatten())
     }
 }
+
+/// The statements that remove the table and the triggers of an earlier version, if there are any.
+pub(super) const REMOVE: &str = "
+DROP TRIGGER IF EXISTS session_started;
+DROP TRIGGER IF EXISTS session_changed;
+DROP TRIGGER IF EXISTS session_deleted;
+DROP TRIGGER IF EXISTS resource_inserted;
+DROP TRIGGER IF EXISTS resource_changed;
+DROP TRIGGER IF EXISTS resource_deleted;
+DROP TABLE IF EXISTS usage;
+";
 
 /// The table, and the triggers that keep it.
 pub(super) fn tables() -> String {
@@ -80,7 +95,7 @@ BEGIN
     ON CONFLICT (owner) DO UPDATE SET sessions = sessions + excluded.sessions, kib = kib + excluded.kib;
 END;
 
-CREATE TRIGGER session_changed AFTER UPDATE OF context, state, offset, total ON sessions
+CREATE TRIGGER session_changed AFTER UPDATE OF context, state, offset, total, reply ON sessions
 WHEN NEW.owner IS NOT NULL AND ({new_count} <> {old_count} OR {new_kib} <> {old_kib})
 BEGIN
     UPDATE usage SET sessions = sessions + {new_count} - {old_count}, kib = kib + {new_kib} - {old_kib}
@@ -88,7 +103,8 @@ BEGIN
     DELETE FROM usage WHERE owner = NEW.owner AND sessions = 0 AND kib = 0;
 END;
 
-CREATE TRIGGER session_deleted AFTER DELETE ON sessions WHEN OLD.owner IS NOT NULL AND {old_count} <> 0
+CREATE TRIGGER session_deleted AFTER DELETE ON sessions
+WHEN OLD.owner IS NOT NULL AND {old_kib} <> 0
 BEGIN
     UPDATE usage SET sessions = sessions - {old_count}, kib = kib - {old_kib} WHERE owner = OLD.owner;
     DELETE FROM usage WHERE owner = OLD.owner AND sessions = 0 AND kib = 0;
@@ -133,11 +149,13 @@ SELECT owner, sum(count), sum(kib) FROM (
     )
 }
 
-/// What a row of `sessions` counts: sessions, and KiB. States 0 and 1 are open.
+/// What a row of `sessions` counts: sessions, and KiB. States 0 and 1 are open. The media of a finished session
+/// is that of a resource, and what is remembered of the session is left: its start and its reply.
 fn of_session(row: &str) -> (String, String) {
     let count = format!("({row}.state IN (0, 1))");
-    let media = format!("max(coalesce({row}.total, 0), {row}.offset)");
-    let kib = format!("({count} * {})", kib(&media, &format!("{row}.context")));
+    let media = format!("{count} * max(coalesce({row}.total, 0), {row}.offset)");
+    let rest = format!("length({row}.context) + coalesce(length({row}.reply), 0)");
+    let kib = kib(&media, &rest);
     (count, kib)
 }
 
@@ -145,11 +163,11 @@ fn of_session(row: &str) -> (String, String) {
 fn of_resource(row: &str) -> String {
     kib(
         &format!("coalesce({row}.length, 0)"),
-        &format!("{row}.body"),
+        &format!("length({row}.body)"),
     )
 }
 
 /// As [`Usage::bytes`] says: media of 16 TiB at most, and the row rounded up.
 fn kib(media: &str, rest: &str) -> String {
-    format!("((min(max({media}, 0), 17592186044416) + length({rest}) + 1023) / 1024)")
+    format!("((min(max({media}, 0), 17592186044416) + {rest} + 1023) / 1024)")
 }

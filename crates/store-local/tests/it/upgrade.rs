@@ -76,7 +76,7 @@ fn new() -> (i32, BTreeSet<String>) {
         "sessions.owner",
         "usage.owner",
     ];
-    (3, columns.map(str::to_owned).into())
+    (4, columns.map(str::to_owned).into())
 }
 
 fn session_ids(dir: &Path) -> Vec<SessionId> {
@@ -246,7 +246,7 @@ async fn upgrade_that_is_interrupted_leaves_either_schema_and_is_made_again() {
         assert_eq!(schema(dir.path()), new(), "at {end}");
     }
     assert!(
-        seen.is_sorted() && seen.contains(&1) && seen.contains(&3),
+        seen.is_sorted() && seen.contains(&1) && seen.contains(&4),
         "{seen:?}"
     );
 }
@@ -269,11 +269,24 @@ fn upgraded_tables_are_those_of_a_new_store() {
 
 #[tokio::test]
 async fn usage_is_counted_when_a_store_of_schema_2_is_opened() {
-    let dir = schema_1();
-    let owners = "UPDATE sessions SET owner = 'ann'; UPDATE resources SET owner = 'ann' WHERE rowid < 3;
-        DROP TABLE usage; DROP TRIGGER session_started; DROP TRIGGER session_changed; DROP TRIGGER session_deleted;
+    usage_is_counted_after(
+        "DROP TABLE usage; DROP TRIGGER session_started; DROP TRIGGER session_changed; DROP TRIGGER session_deleted;
         DROP TRIGGER resource_inserted; DROP TRIGGER resource_changed; DROP TRIGGER resource_deleted;
-        PRAGMA user_version = 2;";
+        PRAGMA user_version = 2;",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn usage_is_counted_again_when_a_store_of_schema_3_is_opened() {
+    usage_is_counted_after("UPDATE usage SET kib = 7; PRAGMA user_version = 3;").await;
+}
+
+/// Opens a store after these statements, and compares the usage with a count.
+async fn usage_is_counted_after(statements: &str) {
+    let dir = schema_1();
+    let owners =
+        "UPDATE sessions SET owner = 'ann'; UPDATE resources SET owner = 'ann' WHERE rowid < 3;";
     let counted = {
         let store = open(dir.path()).unwrap();
         let before = store.ledger.usage("ann").await.unwrap();
@@ -281,8 +294,10 @@ async fn usage_is_counted_when_a_store_of_schema_2_is_opened() {
         drop(store);
         let connection = Connection::open(dir.path().join("ledger.sqlite")).unwrap();
         connection.execute_batch(owners).unwrap();
-        let sql = "SELECT count(*), sum((max(coalesce(total, 0), offset) + length(context) + 1023) / 1024)
-            FROM sessions WHERE state < 2";
+        connection.execute_batch(statements).unwrap();
+        let sql = "SELECT sum(state < 2), sum((iif(state < 2, max(coalesce(total, 0), offset), 0)
+                + length(context) + coalesce(length(reply), 0) + 1023) / 1024)
+            FROM sessions";
         let of_sessions = connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)));
         let (sessions, kib): (u32, u32) = of_sessions.unwrap();
         let sql =
@@ -314,7 +329,7 @@ fn store_of_a_newer_schema_is_refused_by_server_verification_and_backup() {
     drop(open(dir.path()).unwrap());
     let ledger = dir.path().join("ledger.sqlite");
     let connection = Connection::open(&ledger).unwrap();
-    connection.pragma_update(None, "user_version", 4).unwrap();
+    connection.pragma_update(None, "user_version", 5).unwrap();
     drop(connection);
     let before = fs::read(&ledger).unwrap();
     let refusals = [
@@ -323,7 +338,7 @@ fn store_of_a_newer_schema_is_refused_by_server_verification_and_backup() {
         causes(&backup(dir.path(), target.path(), &mut |_| ()).unwrap_err()),
     ];
     for refusal in refusals {
-        assert!(refusal.contains("its schema has version 4"), "{refusal}");
+        assert!(refusal.contains("its schema has version 5"), "{refusal}");
     }
     assert!(fs::read(&ledger).unwrap() == before);
 }

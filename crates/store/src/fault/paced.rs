@@ -172,13 +172,8 @@ impl Ledger for PacedLedger {
         self.inner.end(id, epoch, end).await
     }
 
-    async fn apply_within(
-        &self,
-        changes: ChangeSet,
-        owner: Option<&str>,
-        quota: Quota,
-    ) -> Result<(), LedgerError> {
-        self.inner.apply_within(changes, owner, quota).await
+    async fn apply_within(&self, changes: ChangeSet, quota: Quota) -> Result<(), LedgerError> {
+        self.inner.apply_within(changes, quota).await
     }
 
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {

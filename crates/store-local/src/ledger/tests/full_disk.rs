@@ -123,7 +123,6 @@ fn purpose_of_each_change() {
     };
     let apply = |changes| Change::Apply {
         changes,
-        owner: None,
         quota: Quota::default(),
     };
     let change = |resources| {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::super::{Names, finish, insert_with_new, next_version, one, progress, step};
 use super::{finishing, found, lease, session, start};
-use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit, ResourceChange};
+use crate::ledger::{EndSession, FinishSession, Ledger, LedgerError, OffsetCommit, ResourceChange};
 use crate::records::{NewSession, Progress, Quota, Resource, Timestamp, Usage};
 
 use ResourceChange::{Delete, Insert, Replace};
@@ -14,7 +14,7 @@ const KIB: u64 = 1024;
 /// Checks what each principal occupies, and quotas.
 pub(super) async fn check_usage(ledger: &dyn Ledger) {
     open_sessions_are_counted_with_the_greater_of_two_lengths(ledger).await;
-    sessions_that_end_in_any_way_are_not_counted(ledger).await;
+    sessions_that_end_count_what_is_remembered_of_them(ledger).await;
     resources_are_counted_with_their_media_and_their_bodies(ledger).await;
     very_long_media_does_not_overflow(ledger).await;
     session_beyond_a_quota_is_not_started(ledger).await;
@@ -81,17 +81,17 @@ async fn open_sessions_are_counted_with_the_greater_of_two_lengths(ledger: &dyn 
     occupies(ledger, owner, 2, 10 + 977).await;
 }
 
-async fn sessions_that_end_in_any_way_are_not_counted(ledger: &dyn Ledger) {
-    let names = Names::of("sessions_that_end_in_any_way_are_not_counted");
+async fn sessions_that_end_count_what_is_remembered_of_them(ledger: &dyn Ledger) {
+    let names = Names::of("sessions_that_end_count_what_is_remembered_of_them");
     let owner = "bert of usage";
     for n in 0..2 {
         start(ledger, of(names, n, owner, Some(1000))).await;
     }
-    let dying = NewSession {
+    let dying = |n, total| NewSession {
         expires: Timestamp::from_millis(1),
-        ..of(names, 2, owner, Some(1000))
+        ..of(names, n, owner, total)
     };
-    start(ledger, dying).await;
+    start(ledger, dying(2, Some(1000))).await;
     occupies(ledger, owner, 3, 3).await;
     let (ended, finished) = (names.session(0), names.session(1));
     let epoch = lease(ledger, ended).await.epoch;
@@ -100,9 +100,18 @@ async fn sessions_that_end_in_any_way_are_not_counted(ledger: &dyn Ledger) {
     let epoch = lease(ledger, finished).await.epoch;
     let changes = finishing(finish(finished, epoch, None), vec![]);
     ledger.apply(changes).await.unwrap();
-    occupies(ledger, owner, 1, 1).await;
+    // Its start and its reply.
+    occupies(ledger, owner, 1, 2).await;
+    let long = start(ledger, dying(3, None)).await.id;
+    let epoch = lease(ledger, long).await.epoch;
+    let finish = FinishSession {
+        reply: vec![b' '; 9_000],
+        ..finish(long, epoch, None)
+    };
+    ledger.apply(finishing(finish, vec![])).await.unwrap();
+    occupies(ledger, owner, 1, 2 + 9).await;
     while ledger.expire(Timestamp::from_millis(2), 100).await.unwrap() > 0 {}
-    occupies(ledger, owner, 0, 0).await;
+    occupies(ledger, owner, 0, 1).await;
 }
 
 async fn resources_are_counted_with_their_media_and_their_bodies(ledger: &dyn Ledger) {
@@ -216,7 +225,7 @@ async fn commit_and_change_set_beyond_a_quota_change_nothing(ledger: &dyn Ledger
     assert_eq!(session(ledger, id).await.progress.offset, 9_000);
 
     let insert = |id: &str, body| insert_with_new(owned(names, id, Some(owner), body));
-    let apply = async |changes| ledger.apply_within(changes, Some(owner), quota).await;
+    let apply = async |changes| ledger.apply_within(changes, quota).await;
     apply(insert("b", 900)).await.unwrap();
     over_quota(apply(insert("c", 900)).await);
     assert!(found(ledger, &names, "c").await.is_none());
@@ -231,6 +240,28 @@ async fn commit_and_change_set_beyond_a_quota_change_nothing(ledger: &dyn Ledger
     apply(one(replace)).await.unwrap();
     within(9_000, 9_100).await.unwrap();
     over_quota(apply(insert("d", 1)).await);
+    // Nor may what is another one's grow.
+    let others = owned(names, "f", Some("ines of usage"), 9_000);
+    ledger.apply(insert_with_new(others.clone())).await.unwrap();
+    let longer = Resource {
+        body: Bytes::from(vec![b' '; 11_000]),
+        ..next_version(&others)
+    };
+    let replace = Replace {
+        resource: longer.clone(),
+        expected: 1,
+    };
+    over_quota(apply(one(replace)).await);
+    // It may be taken over by somebody who has room for it.
+    let replace = Replace {
+        resource: Resource {
+            body: others.body,
+            owner: Some("jens of usage".to_owned()),
+            ..longer
+        },
+        expected: 1,
+    };
+    apply(one(replace)).await.unwrap();
     let unowned = owned(names, "e", None, 1);
     let media = unowned.media.as_ref().map(|media| media.at.id);
     let mut changes = one(Insert(unowned));
