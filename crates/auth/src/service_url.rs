@@ -14,7 +14,8 @@ use windlass_server::outbound::{Outbound, OutboundAddresses, OutboundError, Outb
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The URL of a service, by https. By http only on this machine, because anyone on the way could
-/// forge keys and answers.
+/// forge keys and answers. The [`Outbound`] of a server has to send requests to the same hosts
+/// without a proxy.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct ServiceUrl(Uri);
@@ -116,6 +117,8 @@ mod tests {
             "http://issuer.example",
             "http://127.0.0.1.example",
             "http://localhost.example",
+            "http://issuer.localhost",
+            "http://0.0.0.0/keys",
             "https://user@issuer.example",
             "ftp://issuer.example",
             "file:///etc/passwd",

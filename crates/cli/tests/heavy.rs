@@ -31,6 +31,7 @@ fn server_with(arguments: &[&str]) -> ServerProcess {
         binary: Path::new(env!("CARGO_BIN_EXE_windlass")),
         scratch: Path::new(env!("CARGO_TARGET_TMPDIR")),
         arguments: arguments.iter().map(ToString::to_string).collect(),
+        environment: Vec::new(),
     })
 }
 

@@ -27,6 +27,8 @@ pub struct Launch<'a> {
     pub scratch: &'a Path,
     /// What follows `serve --listen ... --data ...`.
     pub arguments: Vec<String>,
+    /// Variables of its environment, in addition to those of the test.
+    pub environment: Vec<(&'static str, String)>,
 }
 
 /// A server, its data, and what it wrote to stderr. When it is dropped, or when the process that
@@ -35,6 +37,7 @@ pub struct Launch<'a> {
 pub struct ServerProcess {
     binary: PathBuf,
     arguments: Vec<String>,
+    environment: Vec<(&'static str, String)>,
     directory: TempDir,
     life: Option<Life>,
 }
@@ -58,6 +61,7 @@ impl ServerProcess {
         let mut server = Self {
             binary: launch.binary.to_owned(),
             arguments: launch.arguments,
+            environment: launch.environment,
             directory: TempDir::with_prefix_in("server-", launch.scratch)
                 .expect("the scratch directory is writable"),
             life: None,
@@ -219,6 +223,7 @@ impl ServerProcess {
             ])
             .arg(self.data())
             .args(&self.arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(self.directory.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

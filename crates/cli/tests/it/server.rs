@@ -29,10 +29,19 @@ pub(crate) fn shelf() -> SocketAddr {
 
 /// A server of one test's own.
 pub(crate) fn own(arguments: &[&str]) -> ServerProcess {
+    with_environment(arguments, Vec::new())
+}
+
+/// A server of one test's own with these variables in its environment.
+pub(crate) fn with_environment(
+    arguments: &[&str],
+    environment: Vec<(&'static str, String)>,
+) -> ServerProcess {
     ServerProcess::start(Launch {
         binary: program(),
         scratch: scratch(),
         arguments: arguments.iter().map(ToString::to_string).collect(),
+        environment,
     })
 }
 

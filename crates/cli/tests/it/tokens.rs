@@ -14,7 +14,7 @@ use windlass_testkit::raw::{Reply, Request, exchange};
 
 use crate::authentication::bearing;
 use crate::credentials::{Signer, now};
-use crate::server::{own, scratch};
+use crate::server::{scratch, with_environment};
 
 const SECRET: &str = "introspection-s3cret";
 
@@ -102,8 +102,57 @@ fn answer(mut connection: TcpStream, address: SocketAddr, keys: &Value, log: &Mu
     connection.write_all(reply.as_bytes()).expect("it is read");
 }
 
+/// A proxy that answers nothing. It listens until the process ends.
+struct Proxy {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Proxy {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let log = Arc::clone(&asked);
+        thread::spawn(move || {
+            for connection in listener.incoming() {
+                let mut line = String::new();
+                let mut reader = BufReader::new(connection.expect("it listens"));
+                reader.read_line(&mut line).ok();
+                log.lock().expect("no thread has panicked").push(line);
+            }
+        });
+        Self { address, asked }
+    }
+
+    /// The variables by which everything goes through it.
+    fn environment(&self) -> Vec<(&'static str, String)> {
+        let mut variables = Vec::new();
+        for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"] {
+            variables.push((name, format!("http://{}", self.address)));
+        }
+        for name in ["NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"] {
+            variables.push((name, String::new()));
+        }
+        variables
+    }
+
+    /// The first line of each connection.
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().expect("no thread has panicked").clone()
+    }
+}
+
 /// A server with this file of credentials.
 fn server(credentials: &str) -> (TempDir, ServerProcess) {
+    server_in(credentials, Vec::new())
+}
+
+/// A server with this file of credentials and these variables.
+fn server_in(
+    credentials: &str,
+    environment: Vec<(&'static str, String)>,
+) -> (TempDir, ServerProcess) {
     let directory = TempDir::new_in(scratch()).expect("it is writable");
     let write = |name: &str, text: &str| {
         let path = directory.path().join(name);
@@ -116,7 +165,8 @@ fn server(credentials: &str) -> (TempDir, ServerProcess) {
         "windlass.toml",
         "log = 'debug'\n[auth]\nfile = 'auth.toml'\n",
     );
-    let server = own(&["--config", config.to_str().expect("it is UTF-8")]);
+    let config = config.to_str().expect("it is UTF-8");
+    let server = with_environment(&["--config", config], environment);
     (directory, server)
 }
 
@@ -213,6 +263,35 @@ fn opaque_token_is_introspected_once() {
     assert_eq!(issuer.asked("/introspect"), 2);
     let log = server.stderr();
     assert!(!log.contains("opaque") && !log.contains(SECRET), "{log}");
+}
+
+#[test]
+fn services_on_this_machine_are_asked_without_the_proxy_and_others_through_it() {
+    let (issuer, proxy) = (Issuer::new(), Proxy::new());
+    let text = format!(
+        "[[jwt]]\nissuer = '{}'\naudience = ['windlass']\n\
+         [[jwt]]\nissuer = 'far'\naudience = ['windlass']\njwks_uri = 'https://far.example/keys'\n\
+         [introspection]\nurl = 'http://localhost:{}/introspect'\nclient_id = 'windlass'\n\
+         client_secret_file = 'secret'\n",
+        issuer.name(),
+        issuer.address.port()
+    );
+    let (_directory, server) = server_in(&text, proxy.environment());
+    let header = json!({"alg": "EdDSA", "kid": "k1"});
+    insert(&server, &issuer.token(&header, &json!({}))).expect(200);
+    insert(&server, "opaque").expect(200);
+    assert_eq!((issuer.asked("/keys"), issuer.asked("/introspect")), (1, 1));
+    assert_eq!(proxy.asked(), Vec::<String>::new());
+    // The environment's proxy counts: the keys of an issuer elsewhere are asked for through it.
+    insert(&server, &issuer.token(&header, &json!({"iss": "far"}))).expect(503);
+    let asked = proxy.asked();
+    assert!(
+        !asked.is_empty()
+            && asked
+                .iter()
+                .all(|line| line.starts_with("CONNECT far.example:443 ")),
+        "{asked:?}"
+    );
 }
 
 #[test]

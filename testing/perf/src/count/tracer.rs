@@ -59,6 +59,7 @@ impl Tracer<'_> {
             binary: &wrapper,
             scratch: directory.path(),
             arguments: Vec::new(),
+            environment: Vec::new(),
         });
         Connections::connect(server.address(), scenario)?.upload(uploads)?;
         // What an end in good order would write is no cost of an upload.

@@ -1,11 +1,14 @@
 //! Requests that the server sends itself, over TCP and TLS.
 //!
 //! Redirects are not followed and nothing is repeated. Proxies are taken from the environment,
-//! except for requests that may go to public addresses alone: a proxy would resolve the name by
-//! itself.
+//! except for requests that may go to public addresses alone, because a proxy would resolve the name
+//! by itself, and for requests to this machine. Services here are asked over plain HTTP for keys and
+//! about tokens, so these requests never leave the machine.
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::future;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -40,6 +43,9 @@ pub(super) struct HttpOutbound {
 }
 
 struct Clients {
+    /// For hosts of this machine.
+    local: reqwest::Client,
+    /// For all other hosts.
     any: reqwest::Client,
     public: reqwest::Client,
 }
@@ -53,25 +59,35 @@ impl HttpOutbound {
         }
     }
 
-    fn client(&self, addresses: OutboundAddresses) -> Result<&reqwest::Client, OutboundError> {
+    /// Returns the client for a request to this URL.
+    fn client(
+        &self,
+        url: &Url,
+        addresses: OutboundAddresses,
+    ) -> Result<&reqwest::Client, OutboundError> {
         let tls = || tls(self.roots.clone());
         let clients = self.clients.get_or_init(|| Clients::new(tls()).ok());
         let clients = clients.as_ref().ok_or(OutboundError::Unsupported {
             problem: "the HTTP client cannot be set up",
         })?;
         Ok(match addresses {
-            OutboundAddresses::Any => &clients.any,
             OutboundAddresses::Public => &clients.public,
+            OutboundAddresses::Any if is_this_machine(url) => &clients.local,
+            OutboundAddresses::Any => &clients.any,
         })
     }
 }
 
 impl Clients {
     fn new(tls: ClientConfig) -> reqwest::Result<Self> {
+        let local = builder(tls.clone())
+            .no_proxy()
+            .dns_resolver(Arc::new(LocalResolver));
         let public = builder(tls.clone())
             .no_proxy()
             .dns_resolver(Arc::new(PublicResolver));
         Ok(Self {
+            local: local.build()?,
             any: builder(tls).build()?,
             public: public.build()?,
         })
@@ -123,7 +139,6 @@ impl Outbound for HttpOutbound {
                 problem: "its URI is not an absolute one of http or https",
             });
         }
-        let client = self.client(limits.addresses)?;
         let request = reqwest::Request::try_from(request.map(reqwest::Body::from));
         let request = request.map_err(|_| OutboundError::Unsupported {
             problem: "its URI is not a URL",
@@ -134,6 +149,7 @@ impl Outbound for HttpOutbound {
         if limits.addresses == OutboundAddresses::Public && is_other_literal(request.url()) {
             return Err(OutboundError::Refused { host });
         }
+        let client = self.client(request.url(), limits.addresses)?;
         let exchange = exchange(client, request, limits.reply, &host);
         timeout(limits.timeout, exchange)
             .await
@@ -147,6 +163,16 @@ impl Outbound for HttpOutbound {
 impl fmt::Debug for HttpOutbound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HttpOutbound")
+    }
+}
+
+/// Whether the host is a loopback address or `localhost`.
+fn is_this_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.to_canonical().is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
     }
 }
 
@@ -195,6 +221,20 @@ fn failure(error: reqwest::Error, host: &str) -> OutboundError {
 
 fn is_caused_by_refusal(error: &(dyn StdError + 'static)) -> bool {
     error.is::<NotPublic>() || error.source().is_some_and(is_caused_by_refusal)
+}
+
+/// Resolves `localhost`, and no other name is asked for: to this machine, without asking the network.
+struct LocalResolver;
+
+impl Resolve for LocalResolver {
+    fn resolve(&self, _: Name) -> Resolving {
+        let loopback = [
+            IpAddr::from(Ipv4Addr::LOCALHOST),
+            Ipv6Addr::LOCALHOST.into(),
+        ];
+        let addresses = loopback.map(|address| SocketAddr::new(address, 0));
+        Box::pin(future::ready(Ok(Box::new(addresses.into_iter()) as Addrs)))
+    }
 }
 
 /// None of the addresses of a name is public.

@@ -117,6 +117,38 @@ async fn addresses_that_are_not_public_are_refused_in_every_form() {
     }
 }
 
+#[test]
+fn hosts_of_this_machine_are_told_apart_in_every_form() {
+    for (host, expected) in [
+        ("localhost", true),
+        ("LOCALHOST", true),
+        ("127.0.0.1", true),
+        ("127.255.0.9", true),
+        ("127.1", true),
+        ("0x7f000001", true),
+        ("[::1]", true),
+        ("[::ffff:127.0.0.1]", true),
+        ("a.localhost", false),
+        ("localhost.example", false),
+        ("10.0.0.1", false),
+        ("128.0.0.1", false),
+        ("[::2]", false),
+        ("issuer.example", false),
+    ] {
+        let url = Url::parse(&format!("http://{host}:8080/")).unwrap();
+        assert_eq!(is_this_machine(&url), expected, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn localhost_is_this_machine_whatever_names_resolve_to() {
+    let address = server("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".into()).await;
+    let url = format!("http://LOCALHOST:{}/", address.port());
+    assert_eq!(send(&url, limits()).await.unwrap().status(), 200);
+    let resolved = LocalResolver.resolve("a.example".parse().unwrap()).await;
+    assert!(resolved.unwrap().all(|address| address.ip().is_loopback()));
+}
+
 #[tokio::test]
 async fn other_schemes_are_refused() {
     for url in ["ftp://127.0.0.1/", "/path", "data://x/"] {
