@@ -8,6 +8,7 @@ mod certificate;
 mod client_trust;
 mod confinement;
 mod outbound;
+mod regular_file;
 mod reload;
 
 use std::io;

@@ -12,7 +12,7 @@ use windlass_testkit::session::Session;
 use windlass_testkit::wait;
 
 use crate::authentication::{CAROL, CREDENTIALS, DAVE, bearing};
-use crate::server::{own, scratch};
+use crate::server::{own, replace_by_fifo, scratch};
 
 const MEDIA: Media = Media::new(63, 300_000);
 
@@ -210,4 +210,22 @@ fn log_is_opened_again_on_sighup_and_says_so() {
         assert_eq!(entry["resource"], what, "{entry}");
     }
     assert_eq!(entries(&rotated), Vec::<Value>::new());
+}
+
+#[test]
+fn log_is_kept_while_a_fifo_is_in_its_place_and_opened_again_afterwards() {
+    let audited = Audited::new();
+    replace_by_fifo(&audited.log());
+    audited.server.hang_up();
+    wait::until("it is refused and the rest is read again", || {
+        let said = audited.server.stderr();
+        said.contains("the audit log cannot be used; the old one stays in use")
+            && said.contains("the file of credentials was read again")
+    });
+    std::fs::remove_file(audited.log()).expect("it is there");
+    audited.server.hang_up();
+    wait::until("the file is there again", || audited.log().exists());
+    wait::until("both reloads are in it", || {
+        entries(&audited.log()).len() == 2
+    });
 }

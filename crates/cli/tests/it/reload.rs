@@ -3,7 +3,8 @@
 //! That a key of links is rotated under running uploads is in `signed_links`.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 
@@ -21,7 +22,7 @@ use windlass_testkit::wait;
 
 use crate::authentication::bearing;
 use crate::credentials::{Signer, now};
-use crate::server::{own, scratch};
+use crate::server::{own, replace_by_fifo, scratch};
 
 /// Media in a file, in three chunks, and media in a row of the ledger.
 const LARGE: Media = Media::new(91, 600_000);
@@ -130,8 +131,8 @@ fn credentials(number: usize) -> String {
 /// Replaces a file at once, as an operator should.
 fn write(directory: &Path, name: &str, text: &str) {
     let fresh = directory.join("fresh");
-    std::fs::write(&fresh, text).expect("it is writable");
-    std::fs::rename(fresh, directory.join(name)).expect("it is the same directory");
+    fs::write(&fresh, text).expect("it is writable");
+    fs::rename(fresh, directory.join(name)).expect("it is the same directory");
 }
 
 /// How a client shows who it is.
@@ -379,6 +380,43 @@ fn sighup_under_load_loses_no_request() {
     list(RELOADS).expect(200);
     let log = reloaded.server.stderr();
     assert!(!log.contains("ERROR") && !log.contains("WARN"), "{log}");
+}
+
+#[test]
+fn what_is_no_regular_file_or_too_long_is_refused_on_sighup_and_the_next_good_one_counts() {
+    let reloaded = Reloaded::new();
+    let directory = reloaded.directory.path();
+    let [_, chain, _, key] = reloaded.authority.flags();
+    let files = [
+        directory.join("auth.toml"),
+        directory.join("keys.json"),
+        PathBuf::from(chain),
+        PathBuf::from(key),
+    ];
+    let list = |number| reloaded.ask(&bearing(&farm::list(""), &passing(number)));
+    let refuse = |why: &str| {
+        let count = || reloaded.server.stderr().matches(why).count();
+        let before = count();
+        reloaded.server.hang_up();
+        wait::until("it is refused", || count() > before);
+        list(0).expect(200);
+    };
+    let peak = reloaded.server.peak_memory();
+    for path in files {
+        let good = fs::read(&path).expect("it is there");
+        replace_by_fifo(&path);
+        refuse("it is a pipe (FIFO): put a regular file in its place");
+        fs::remove_file(&path).expect("it is there");
+        let sparse = File::create(&path).expect("it is writable");
+        sparse.set_len(1 << 30).expect("it can be sparse");
+        refuse("it is longer than 16 MiB");
+        fs::write(&path, good).expect("it is writable");
+    }
+    assert!(reloaded.server.peak_memory() < peak + (64 << 20));
+    write(directory, "auth.toml", &credentials(1));
+    reloaded.server.hang_up();
+    wait::until("the new token counts", || list(1).status == 200);
+    list(0).expect(401);
 }
 
 /// Number of animals.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use windlass_testkit::process::{Launch, ServerProcess};
@@ -51,6 +52,13 @@ pub(crate) fn with_configuration(settings: &str) -> ServerProcess {
     let config = directory.path().join("windlass.toml");
     std::fs::write(&config, settings).expect("it is writable");
     own(&["--config", config.to_str().expect("it is UTF-8")])
+}
+
+/// Puts a FIFO in the place of a file. Nobody writes to it.
+pub(crate) fn replace_by_fifo(path: &Path) {
+    std::fs::remove_file(path).expect("it is there");
+    let made = Command::new("mkfifo").arg(path).status();
+    assert!(made.is_ok_and(|status| status.success()), "no FIFO");
 }
 
 /// The program that is tested: the one that Cargo has built, or that `PROGRAM_UNDER_TEST` names, such as a release.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 use serde_json::Value;
+use tempfile::TempDir;
 use windlass_testkit::farm::{self, ANIMALS, UPLOADS};
 use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
@@ -256,11 +257,19 @@ fn unusable_certificate_is_reported_before_the_server_starts() {
     };
     let good = flags(&one, &one);
     let missing = [&good[..3], &["nowhere.pem".to_owned()]].concat();
-    let empty = [&good[..1], &["/dev/null".to_owned()], &good[2..]].concat();
+    let of_chain = |chain: &str| [&good[..1], &[chain.to_owned()], &good[2..]].concat();
+    let directory = TempDir::new_in(scratch()).expect("it is writable");
+    let empty = directory.path().join("empty.pem");
+    std::fs::write(&empty, "").expect("it is writable");
+    let empty = of_chain(empty.to_str().expect("it is UTF-8"));
     for (flags, expected) in [
         (flags(&one, &other), "is not that of the certificate in"),
         (missing, "nowhere.pem cannot be read"),
-        (empty, "/dev/null holds no certificate in PEM"),
+        (empty, "empty.pem holds no certificate in PEM"),
+        (
+            of_chain("/dev/zero"),
+            "/dev/zero cannot be read: it is a device: put a regular file in its place",
+        ),
         (
             good[..2].to_vec(),
             "tls_cert (flag --tls-cert): requires tls_key",

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use rustix::fs::{OFlags, fcntl_setfl};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 use windlass_server::{AuditAction, AuditEntry, AuditLog, AuditOutcome, Clock as _, SystemClock};
@@ -122,12 +123,22 @@ impl AuditFile {
 }
 
 fn open(path: &Path) -> Result<File, AuditFileError> {
-    let mut options = OpenOptions::new();
-    let opened = options.append(true).create(true).mode(0o600).open(path);
-    opened.map_err(|source| AuditFileError {
+    open_to_append(path).map_err(|source| AuditFileError {
         path: path.to_owned(),
         source,
     })
+}
+
+/// Opens a file, or creates it. A FIFO that nobody reads is an error.
+fn open_to_append(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600);
+    // Without it a FIFO would be waited for until somebody reads it.
+    options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let file = options.open(path)?;
+    // Entries of a FIFO that is read wait for their place.
+    fcntl_setfl(&file, OFlags::APPEND)?;
+    Ok(file)
 }
 
 impl AuditLog for AuditFile {

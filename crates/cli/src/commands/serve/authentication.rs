@@ -13,6 +13,7 @@ use windlass_server::{Principal, SystemClock};
 use zeroize::Zeroizing;
 
 use super::outbound::HttpOutbound;
+use super::regular_file;
 use crate::settings::{BEARER, Settings};
 
 /// Credentials that can be replaced while the server runs.
@@ -163,7 +164,8 @@ fn resolved(path: &Path, named: &Path) -> PathBuf {
 
 /// Reads a file that the file of credentials at `path` names.
 fn read_beside(path: &Path, named: &Path) -> io::Result<String> {
-    std::fs::read_to_string(resolved(path, named))
+    let text = regular_file::read_text(&resolved(path, named))?;
+    Ok(text.to_string())
 }
 
 fn read_auth_file(key: &'static str, path: &Path) -> Result<AuthFile, AuthenticationError> {
@@ -201,12 +203,11 @@ fn read_token(path: &Path) -> Result<SecretHash, AuthenticationError> {
 
 /// Reads a file with secrets.
 fn read(key: &'static str, path: &Path) -> Result<Zeroizing<String>, AuthenticationError> {
-    let text = std::fs::read_to_string(path).map_err(|source| AuthenticationError::Unreadable {
+    regular_file::read_text(path).map_err(|source| AuthenticationError::Unreadable {
         key,
         path: path.to_owned(),
         source,
-    })?;
-    Ok(Zeroizing::new(text))
+    })
 }
 
 impl AuthenticationError {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::{fmt, fs, io};
+use std::{fmt, io};
 
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject as _};
@@ -13,6 +13,8 @@ use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
 use thiserror::Error;
 use zeroize::Zeroizing;
+
+use super::regular_file;
 
 /// The ALPN protocols, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -175,11 +177,10 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> {
 
 /// Reads a file that may have a key in it.
 pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, CertificateError> {
-    let text = fs::read(path).map_err(|source| CertificateError::Unreadable {
+    regular_file::read(path).map_err(|source| CertificateError::Unreadable {
         path: path.to_owned(),
         source,
-    })?;
-    Ok(Zeroizing::new(text))
+    })
 }
 
 /// Returns the cryptography of all connections.
@@ -191,6 +192,8 @@ impl CertificateError {
     /// Returns a hint for the user.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
+            // The error says what to do.
+            Self::Unreadable { source, .. } if source.kind() == io::ErrorKind::InvalidInput => None,
             Self::Unreadable { .. } => Some(
                 "the file must exist, and the user that the server runs as must be able to read it",
             ),

@@ -13,6 +13,7 @@ use super::audit::AuditFile;
 use super::authentication::Authentication;
 use super::certificate::Certificate;
 use super::client_trust::ClientTrust;
+use crate::output;
 
 /// The parts of the configuration that can be replaced while the server runs.
 #[derive(Debug, Clone, Default)]
@@ -103,7 +104,8 @@ fn log(what: &str, reloaded: Result<(), impl Error>) {
     match reloaded {
         Ok(()) => tracing::info!("{what} was read again"),
         Err(error) => {
-            let cause = error.source().map(tracing::field::display);
+            let cause = error.source().map(output::with_causes);
+            let cause = cause.map(tracing::field::display);
             tracing::error!(%error, cause, "{what} cannot be used; the old one stays in use");
         }
     }

@@ -1,4 +1,5 @@
 use std::error::Error as _;
+use std::fs;
 
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
