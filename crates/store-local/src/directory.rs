@@ -46,8 +46,8 @@ pub struct Options {
     /// Whether to open a store on a file system that is known to lose synced bytes, with a warning
     /// instead of an error. The default is `false`.
     pub allow_unsafe_filesystem: bool,
-    /// Whether to open a store in a directory that everybody can change, with a warning instead of
-    /// an error. The default is `false`.
+    /// Whether to open a store in a directory that everybody can change, or with files that everybody
+    /// can, with a warning instead of an error. The default is `false`.
     pub allow_shared_data: bool,
     /// The handles that the store records its metrics into. The default is registered nowhere.
     pub metrics: StoreMetrics,
@@ -124,11 +124,11 @@ pub enum OpenError {
         /// What is wrong with the file system.
         reason: &'static str,
     },
-    /// Everybody can change what is in the directory.
-    #[error("other users can change what is in {}: {why}", dir.display())]
+    /// Everybody can change what is in the directory or the file.
+    #[error("other users can change what is in {}: {why}", path.display())]
     Shared {
-        /// Data directory or vault.
-        dir: PathBuf,
+        /// Data directory or vault, or a file in them.
+        path: PathBuf,
         /// Why they can.
         why: SharedDirectory,
     },

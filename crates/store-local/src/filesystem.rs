@@ -290,31 +290,31 @@ pub(crate) fn canonical(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 
-/// Why other users can change what is in a directory.
+/// Why other users can change what is in a directory or a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SharedDirectory {
     /// Its permissions let its group or everybody write to it.
     #[error("its permissions are {mode:04o}")]
     Writable {
-        /// Permissions of the directory.
+        /// Permissions of the directory or the file.
         mode: u32,
     },
     /// It belongs to a user other than root and that of this process.
     #[error("it belongs to the user {owner}, and this process to the user {user}")]
     Foreign {
-        /// Owner of the directory.
+        /// Owner of the directory or the file.
         owner: u32,
         /// User of this process.
         user: u32,
     },
 }
 
-/// Returns how other users can change what is in a directory, or `None` if they cannot. Root always
-/// can.
+/// Returns how other users can change what is in a directory or a file, or `None` if they cannot. Root
+/// always can.
 ///
 /// The bits of the group also say what an access control list allows at most.
-pub(crate) fn shared_with_others(dir: &Path) -> io::Result<Option<SharedDirectory>> {
-    let metadata = dir.metadata()?;
+pub(crate) fn shared_with_others(path: &Path) -> io::Result<Option<SharedDirectory>> {
+    let metadata = path.metadata()?;
     let mode = metadata.permissions().mode() & 0o7777;
     let user = rustix::process::geteuid().as_raw();
     Ok(SharedDirectory::of(metadata.uid(), mode, user))
@@ -326,7 +326,7 @@ impl SharedDirectory {
         matches!(self, Self::Writable { mode } if mode & 0o002 != 0)
     }
 
-    /// Judges a directory for a process of `user`.
+    /// Judges a directory or a file for a process of `user`.
     fn of(owner: u32, mode: u32, user: u32) -> Option<Self> {
         if owner != user && owner != 0 {
             Some(Self::Foreign { owner, user })

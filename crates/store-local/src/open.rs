@@ -18,6 +18,9 @@ use crate::sync_health::StopProbe;
 use crate::vault::{LocalVault, WritePolicy, layout};
 use crate::{Durability, OpenError, Options};
 
+/// Files of the data directory. A user who can write to one changes rows, or keeps the server out.
+const FILES: [&str; 4] = ["lock", LEDGER, "ledger.sqlite-wal", "ledger.sqlite-shm"];
+
 /// A ledger and a vault in one data directory.
 ///
 /// The directory is locked until both have been dropped, with all writers of media.
@@ -57,6 +60,9 @@ impl LocalStore {
         let io = |source| OpenError::io(dir, source);
         Self::create_directory(dir)?;
         check_owner(dir, &options)?;
+        for name in FILES {
+            check_owner(&dir.join(name), &options)?;
+        }
         let lock = filesystem::lock(&dir.join("lock")).map_err(io)?;
         let file = lock.ok_or_else(|| OpenError::InUse {
             dir: dir.to_owned(),
@@ -65,6 +71,7 @@ impl LocalStore {
         // First what no permission would mend.
         check_filesystems(dir, &vault_dir, &options, assess)?;
         check_owner(&vault_dir, &options)?;
+        check_owner(&identity_path(&vault_dir), &options)?;
         directory::refuse_incomplete(dir)?;
 
         let reserve_path = reserve::path(dir);
@@ -148,22 +155,22 @@ fn identify_new(vault: &Path) -> Result<(Identity, File), OpenError> {
     Ok((identity, lock))
 }
 
-/// Refuses a directory whose content everybody can change, unless the operator accepts it, and warns of one
-/// that some other users can: volumes of containers belong to root or to a group. One that does not exist yet
-/// will be this user's alone.
-fn check_owner(dir: &Path, options: &Options) -> Result<(), OpenError> {
-    let why = match filesystem::shared_with_others(dir) {
+/// Refuses a directory or a file whose content everybody can change, unless the operator accepts it, and warns
+/// of one that some other users can: volumes of containers belong to root or to a group. One that does not
+/// exist yet will be this user's alone.
+fn check_owner(path: &Path, options: &Options) -> Result<(), OpenError> {
+    let why = match filesystem::shared_with_others(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        shared => shared.map_err(|source| OpenError::io(dir, source))?,
+        shared => shared.map_err(|source| OpenError::io(path, source))?,
     };
     match why {
         None => {}
         Some(why) if why.is_open_to_all() && !options.allow_shared_data => {
-            let dir = dir.to_owned();
-            return Err(OpenError::Shared { dir, why });
+            let path = path.to_owned();
+            return Err(OpenError::Shared { path, why });
         }
         Some(why) => {
-            tracing::warn!(dir = %dir.display(), "other users can change what is stored: {why}");
+            tracing::warn!(path = %path.display(), "other users can change what is stored: {why}");
         }
     }
     Ok(())

@@ -536,7 +536,7 @@ impl Error {
             Self::Listen {
                 setting, source, ..
             } => listen_hint(setting, source),
-            Self::Store(OpenError::Shared { dir, .. }) => Some(shared_hint(dir)),
+            Self::Store(OpenError::Shared { path, .. }) => Some(shared_hint(path)),
             Self::Store(error) => store_hint(error).map(str::to_owned),
             Self::StorageFailed => Some(
                 "the log above says what failed; repair the disk, then start the server again: \
@@ -567,9 +567,9 @@ fn listen_hint(setting: &str, error: &io::Error) -> Option<String> {
     }
 }
 
-fn shared_hint(dir: &Path) -> String {
-    let dir = dir.display();
-    format!("`chmod go-w '{dir}'` makes it the server's own; `allow_shared_data` accepts it")
+fn shared_hint(path: &Path) -> String {
+    let path = path.display();
+    format!("`chmod go-w '{path}'` makes it the server's own; `allow_shared_data` accepts it")
 }
 
 fn store_hint(error: &OpenError) -> Option<&'static str> {

@@ -183,12 +183,9 @@ fn server_leaves_no_core_dump_unless_it_may() {
     assert_eq!(core_limit(&server.id().to_string()), core_limit("self"));
 }
 
-#[test]
-fn data_directory_that_others_can_write_to_is_refused_with_what_to_do() {
-    let root = TempDir::new_in(scratch()).expect("it is writable");
-    let data = root.path().join("data");
-    fs::create_dir(&data).expect("it is writable");
-    fs::set_permissions(&data, fs::Permissions::from_mode(0o777)).expect("it is ours");
+/// Starts a server that refuses its data directory, and returns what it says.
+#[track_caller]
+fn refused(data: &Path) -> String {
     let serve = Command::new(program())
         .args([
             "serve",
@@ -197,15 +194,56 @@ fn data_directory_that_others_can_write_to_is_refused_with_what_to_do() {
             "--allow-unsafe-filesystem",
             "--data",
         ])
-        .arg(&data)
+        .arg(data)
         .output()
         .expect("it can be started");
     assert_eq!(serve.status.code(), Some(3));
-    let said = String::from_utf8(serve.stderr).expect("it is UTF-8");
+    String::from_utf8(serve.stderr).expect("it is UTF-8")
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+}
+
+#[test]
+fn data_directory_that_others_can_write_to_is_refused_with_what_to_do() {
+    let root = TempDir::new_in(scratch()).expect("it is writable");
+    let data = root.path().join("data");
+    fs::create_dir(&data).expect("it is writable");
+    set_mode(&data, 0o777);
+    let said = refused(&data);
     let command = format!("chmod go-w '{}'", data.display());
     assert!(
         said.contains("its permissions are 0777") && said.contains(&command),
         "{said}"
     );
     assert_eq!(fs::read_dir(&data).expect("it is there").count(), 0);
+}
+
+#[test]
+fn file_of_the_store_that_others_can_write_to_is_refused_with_what_to_do() {
+    let mut server = own(&[]);
+    server.kill9();
+    for name in [
+        "lock",
+        "ledger.sqlite",
+        "ledger.sqlite-wal",
+        "ledger.sqlite-shm",
+        "vault/identity",
+    ] {
+        let file = server.data().join(name);
+        let before = fs::read(&file).expect("it is there");
+        set_mode(&file, 0o666);
+        let said = refused(&server.data());
+        let command = format!("chmod go-w '{}'", file.display());
+        assert!(
+            said.contains("its permissions are 0666") && said.contains(&command),
+            "{said}"
+        );
+        assert_eq!(fs::read(&file).expect("it is there"), before, "{name}");
+        set_mode(&file, 0o600);
+    }
+    server.start_again();
+    let log = server.stderr();
+    assert!(!log.contains("other users can change"), "{log}");
 }

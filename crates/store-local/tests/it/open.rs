@@ -1,6 +1,7 @@
 //! Opening a data directory: what it creates, and what it refuses.
 
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -122,8 +123,8 @@ fn a_directory_that_everybody_can_write_to_is_refused_and_left_alone() {
         let error = LocalStore::open(&data, options()).unwrap_err();
         let is_right = matches!(
             &error,
-            OpenError::Shared { dir, why: SharedDirectory::Writable { mode } }
-                if dir == of && *mode == expected
+            OpenError::Shared { path, why: SharedDirectory::Writable { mode } }
+                if path == of && *mode == expected
         );
         assert!(is_right, "{error:?}");
     };
@@ -141,6 +142,44 @@ fn a_directory_that_everybody_can_write_to_is_refused_and_left_alone() {
     LocalStore::open(&data, options().allow_shared_data(true)).unwrap();
     set(&vault, 0o700);
     LocalStore::open(&data, options()).unwrap();
+}
+
+#[test]
+fn a_file_that_everybody_can_write_to_is_refused_and_left_alone() {
+    let dir = directory::new();
+    let options = || Options::default().allow_unsafe_filesystem(true);
+    drop(directory::open(&dir));
+    for name in [
+        "lock",
+        "ledger.sqlite",
+        "ledger.sqlite-wal",
+        "ledger.sqlite-shm",
+        "vault/identity",
+    ] {
+        let path = dir.path().join(name);
+        let file = File::options().append(true).create(true).open(&path);
+        let file = file.unwrap();
+        let set = |mode| file.set_permissions(Permissions::from_mode(mode)).unwrap();
+        set(0o666);
+        let before = (std::fs::read(&path).unwrap(), path.metadata().unwrap());
+        let error = LocalStore::open(dir.path(), options()).unwrap_err();
+        let is_right = matches!(
+            &error,
+            OpenError::Shared { path: of, why: SharedDirectory::Writable { mode: 0o666 } }
+                if *of == path
+        );
+        assert!(is_right, "{name}: {error:?}");
+        let (content, metadata) = (std::fs::read(&path).unwrap(), path.metadata().unwrap());
+        assert!(content == before.0, "{name} was changed");
+        assert_eq!(metadata.mode() & 0o7777, 0o666, "{name}");
+        assert_eq!(metadata.modified().unwrap(), before.1.modified().unwrap());
+        LocalStore::open(dir.path(), options().allow_shared_data(true)).unwrap();
+        // SQLite removes its own when it closes the ledger.
+        for mode in [0o664, 0o600] {
+            set(mode);
+            directory::open(&dir);
+        }
+    }
 }
 
 #[test]
