@@ -474,6 +474,15 @@ pub enum DownloadError {
         /// The path. What is there was not changed.
         path: PathBuf,
     },
+    /// The file `TARGET.part` or `TARGET.part.json` belongs to another user, or has another name as well (a hard
+    /// link). It is never used: others could read the media, or change it after it was checked.
+    #[error("{} is in the way: {why}; remove it, or download to another name", path.display())]
+    NotOwn {
+        /// The path. The file was not changed.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// A file cannot be read, written, renamed, removed or synced.
     #[error("{}, or another file of the download, cannot be read or written", path.display())]
     File {

@@ -209,6 +209,7 @@ fn kind_of_download(error: &DownloadError) -> Kind {
         | DownloadError::PartReplaced { .. }
         | DownloadError::OtherUrl { .. }
         | DownloadError::NotAFile { .. }
+        | DownloadError::NotOwn { .. }
         | DownloadError::File { .. } => Kind::Target,
         DownloadError::InUse { .. } => Kind::Busy,
         DownloadError::Token(_) => Kind::Token,

@@ -18,7 +18,7 @@ use windlass_proto::digest::{Crc32c, Md5, Md5Sha256Hasher, Sha256, Wanted};
 
 use super::super::response::{MediaHeaders, is_strong};
 use super::super::{DownloadError, with_suffix};
-use crate::regular_file::open_file;
+use crate::regular_file::{held_by_others, open_file};
 
 /// The paths of a download.
 #[derive(Debug, Clone)]
@@ -99,9 +99,11 @@ impl Files {
             }
             opened => (opened, Owned::Part),
         };
-        match opened.map_err(self.file_error())? {
-            Some(file) => Ok((file, owned)),
-            None => Err(not_a_file(&self.part)),
+        let file = opened.map_err(self.file_error())?;
+        let file = file.ok_or_else(|| not_a_file(&self.part))?;
+        match held_by_others(&file).map_err(self.file_error())? {
+            None => Ok((file, owned)),
+            Some(why) => Err(not_own(&self.part, why)),
         }
     }
 
@@ -135,6 +137,7 @@ impl Files {
         let part_is_empty = stat.len() == 0;
         match Sidecar::read(&self.sidecar).map_err(self.file_error())? {
             SidecarFile::NotAFile => Err(not_a_file(&self.sidecar)),
+            SidecarFile::NotOwn(why) => Err(not_own(&self.sidecar, why)),
             SidecarFile::Valid(sidecar) if sidecar.is_for_url(self.url) => Ok(sidecar.resumable()),
             _ if self.overwrite => Ok(None),
             SidecarFile::Unrecognized => Err(DownloadError::UnrelatedFile {
@@ -262,6 +265,13 @@ fn not_a_file(path: &Path) -> DownloadError {
     }
 }
 
+fn not_own(path: &Path, why: &'static str) -> DownloadError {
+    DownloadError::NotOwn {
+        path: path.to_owned(),
+        why,
+    }
+}
+
 /// Returns whether an open file still is the file of this path.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
@@ -313,6 +323,8 @@ pub(super) enum SidecarFile {
     Unrecognized,
     /// A link, a directory or another special file.
     NotAFile,
+    /// Others may have a hold of it.
+    NotOwn(&'static str),
 }
 
 impl Sidecar {
@@ -337,6 +349,9 @@ impl Sidecar {
             }
             Err(error) => return Err(error),
         };
+        if let Some(why) = held_by_others(&file)? {
+            return Ok(SidecarFile::NotOwn(why));
+        }
         let mut json = Vec::new();
         file.take(MAX_SIDECAR).read_to_end(&mut json)?;
         Ok(match serde_json::from_slice(&json) {

@@ -289,6 +289,33 @@ async fn links_are_not_followed() {
     }
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn files_of_others_and_with_other_names_are_not_used() {
+    let plant: [fn(&Path, &Path); 2] = [
+        |path, _| std::os::unix::fs::chown(path, Some(65_534), None).unwrap(),
+        |path, other_name| fs::hard_link(path, other_name).unwrap(),
+    ];
+    // Only root can give a file away.
+    let can_give = rustix::process::geteuid().is_root();
+    for name in ["cow.jpg.part", "cow.jpg.part.json"] {
+        for plant in &plant[usize::from(!can_give)..] {
+            let dir = DownloadDir::new();
+            let elsewhere = tempfile::tempdir_in(dir.0.path().parent().unwrap()).unwrap();
+            let planted = dir.0.path().join(name);
+            fs::write(&planted, "").unwrap();
+            plant(&planted, &elsewhere.path().join("other"));
+            let server = Server::new(media());
+            let download = dir.download().overwrite(true);
+            let error = download.run(&server, None, |_| {}).await.unwrap_err();
+            assert!(matches!(error, DownloadError::NotOwn { path, .. } if path == planted));
+            assert!(server.log().is_empty());
+            assert_eq!(fs::read(&planted).unwrap(), b"");
+            dir.assert_names(&[name]);
+        }
+    }
+}
+
 #[tokio::test]
 async fn special_file_is_not_replaced_by_the_media() {
     let dir = DownloadDir::new();
