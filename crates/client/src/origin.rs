@@ -16,13 +16,14 @@ pub(crate) fn may_receive_media(upload_url: &Url, session: &Url, allowed: &[Orig
         || allowed.contains(&session.origin())
 }
 
-/// Returns whether nobody between this process and the server can read what is sent to a URL.
+/// Returns whether nobody between this process and the server can read what is sent to a URL. The transport uses
+/// no proxy for this machine.
 pub(crate) fn is_private(url: &Url) -> bool {
     url.scheme() == "https" || is_loopback(url)
 }
 
 /// Returns whether a URL leads to this machine. The names below `localhost` do (RFC 6761, 6.3).
-fn is_loopback(url: &Url) -> bool {
+pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => is_in_domain(name, "localhost"),
         Some(Host::Ipv4(address)) => address.is_loopback(),

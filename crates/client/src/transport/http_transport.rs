@@ -11,7 +11,9 @@
 //! kernel does. With TLS they are encrypted into records.
 
 use std::error::Error as StdError;
+use std::future;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rustls::client::{Resumption, WantsClientCert};
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
@@ -29,9 +32,11 @@ use rustls::{
 };
 use rustls_platform_verifier::Verifier;
 use tokio::time::{Instant, timeout};
+use url::Url;
 
 use super::{Body, Incoming, Reply, Request, Timeouts, Transport, TransportError, host_and_port};
 use crate::identity::ClientIdentity;
+use crate::origin::is_loopback;
 use body::{OutgoingBody, RequestProgress, StopOnDrop};
 use pace::Pace;
 
@@ -61,7 +66,8 @@ pub(crate) struct HttpTransportOptions {
 }
 
 /// Sends requests by HTTP/1.1, or by HTTP/2 where a server offers it under TLS. Connections are
-/// reused. Proxies are taken from the environment, root certificates from the system.
+/// reused. Proxies are taken from the environment, but for hosts of this machine, and root certificates from the
+/// system.
 #[derive(Debug)]
 pub(crate) struct HttpTransport {
     anonymous: Arc<Connections>,
@@ -79,8 +85,17 @@ struct Connections {
     timeouts: Timeouts,
     /// With which a pool is made; `None` for the application's own, which is never replaced.
     tls: Option<ClientConfig>,
-    /// The pool. It is replaced after a connection was silent.
-    client: Mutex<reqwest::Client>,
+    /// The pools. They are replaced after a connection was silent.
+    pools: Mutex<Pools>,
+}
+
+/// Two pools: what is sent to this machine without encryption must not go to a proxy, which may be another.
+#[derive(Debug, Clone)]
+struct Pools {
+    /// For hosts of this machine.
+    local: reqwest::Client,
+    /// For all other hosts.
+    remote: reqwest::Client,
 }
 
 impl HttpTransport {
@@ -106,7 +121,10 @@ impl HttpTransport {
         let own = Connections {
             timeouts,
             tls: None,
-            client: Mutex::new(client),
+            pools: Mutex::new(Pools {
+                local: client.clone(),
+                remote: client,
+            }),
         };
         Ok(Self::over(own, None, options))
     }
@@ -191,7 +209,8 @@ impl Transport for HttpTransport {
         let has_body = request.body.length() > 0;
         let progress = Arc::new(RequestProgress::new(connections.timeouts, has_body));
         let guard = StopOnDrop(Arc::clone(&progress));
-        let exchange = connections.client().execute(outgoing(request, &progress));
+        let client = connections.client(&request.url);
+        let exchange = client.execute(outgoing(request, &progress));
         let outcome = tokio::select! {
             outcome = exchange => outcome.map_err(ExchangeError::Http),
             silent_for = progress.silence() => Err(ExchangeError::Silent(silent_for)),
@@ -226,28 +245,31 @@ enum ExchangeError {
 
 impl Connections {
     fn new(timeouts: Timeouts, tls: ClientConfig) -> Result<Self, TransportError> {
-        let client = client(timeouts, tls.clone())
+        let pools = Pools::new(timeouts, &tls)
             .map_err(|error| TransportError::SetUp(error.without_url().into()))?;
         Ok(Self {
             timeouts,
             tls: Some(tls),
-            client: Mutex::new(client),
+            pools: Mutex::new(pools),
         })
     }
 
-    fn client(&self) -> reqwest::Client {
-        self.client
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    /// Returns the client for requests to this URL.
+    fn client(&self, url: &Url) -> reqwest::Client {
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_loopback(url) {
+            pools.local.clone()
+        } else {
+            pools.remote.clone()
+        }
     }
 
     /// Makes later requests use new connections. A silent HTTP/2 connection would otherwise be
     /// reused until TCP closes it.
     fn replace_client(&self) {
-        let Some(tls) = self.tls.clone() else { return };
-        if let Ok(fresh) = client(self.timeouts, tls) {
-            *self.client.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
+        let Some(tls) = &self.tls else { return };
+        if let Ok(fresh) = Pools::new(self.timeouts, tls) {
+            *self.pools.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
         }
     }
 
@@ -328,8 +350,35 @@ fn pieces(reading: BodyReader) -> BoxStream<'static, Result<Bytes, TransportErro
     stream::try_unfold(reading, next).boxed()
 }
 
-/// Creates an HTTP client with a new connection pool.
-fn client(timeouts: Timeouts, tls: ClientConfig) -> reqwest::Result<reqwest::Client> {
+impl Pools {
+    fn new(timeouts: Timeouts, tls: &ClientConfig) -> reqwest::Result<Self> {
+        let local = client_builder(timeouts, tls.clone())
+            .no_proxy()
+            .dns_resolver(Arc::new(LocalResolver));
+        Ok(Self {
+            local: local.build()?,
+            remote: client_builder(timeouts, tls.clone()).build()?,
+        })
+    }
+}
+
+/// Resolves the names of this machine, and is asked for no others: without the network, which could lead them
+/// elsewhere (RFC 6761, 6.3).
+struct LocalResolver;
+
+impl Resolve for LocalResolver {
+    fn resolve(&self, _: Name) -> Resolving {
+        let loopback = [
+            IpAddr::from(Ipv4Addr::LOCALHOST),
+            Ipv6Addr::LOCALHOST.into(),
+        ];
+        let addresses = loopback.map(|address| SocketAddr::new(address, 0));
+        Box::pin(future::ready(Ok(Box::new(addresses.into_iter()) as Addrs)))
+    }
+}
+
+/// Returns the settings of an HTTP client with a new connection pool.
+fn client_builder(timeouts: Timeouts, tls: ClientConfig) -> reqwest::ClientBuilder {
     let builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
         .redirect(reqwest::redirect::Policy::none())
@@ -340,7 +389,7 @@ fn client(timeouts: Timeouts, tls: ClientConfig) -> reqwest::Result<reqwest::Cli
         .pool_idle_timeout(POOL_IDLE);
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     let builder = builder.tcp_user_timeout(timeouts.idle);
-    builder.build()
+    builder
 }
 
 fn outgoing(request: Request, progress: &Arc<RequestProgress>) -> reqwest::Request {

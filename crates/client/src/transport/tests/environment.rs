@@ -79,7 +79,9 @@ async fn no_proxy_hosts_of_the_environment_are_honoured() {
     if is_second_process().await {
         return;
     }
-    let (listener, url) = listen().await;
+    let (listener, mut url) = listen().await;
+    // It leads here, and is no loopback address.
+    url.set_host(Some("0.0.0.0")).unwrap();
     let peer = async {
         let head = answer(&mut accept(&listener).await).await;
         assert!(head.starts_with("put /upload/farm"), "{head}");
@@ -89,10 +91,32 @@ async fn no_proxy_hosts_of_the_environment_are_honoured() {
         url.as_str(),
         [
             ("HTTP_PROXY", "http://127.0.0.1:1"),
-            ("NO_PROXY", "127.0.0.1"),
+            ("NO_PROXY", "0.0.0.0"),
         ],
     );
     tokio::join!(peer, second);
+}
+
+#[tokio::test]
+async fn this_machine_is_reached_without_the_proxy_of_the_environment() {
+    if is_second_process().await {
+        return;
+    }
+    let (listener, url) = listen().await;
+    for host in ["127.0.0.1", "localhost", "farm.localhost"] {
+        let peer = async {
+            let head = answer(&mut accept(&listener).await).await;
+            assert!(head.starts_with("put /upload/farm"), "{head}");
+        };
+        let mut url = url.clone();
+        url.set_host(Some(host)).unwrap();
+        let second = run_again(
+            "transport::tests::environment::this_machine_is_reached_without_the_proxy_of_the_environment",
+            url.as_str(),
+            [("HTTP_PROXY", "http://127.0.0.1:1")],
+        );
+        tokio::join!(peer, second);
+    }
 }
 
 #[tokio::test]
