@@ -42,8 +42,11 @@ const MAX_REDIRECTIONS: usize = 5;
 /// Maximum `Retry-After` that is waited for. The download fails at once if a server states more.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// Bytes per second below which an attempt is no progress, so that a server which sends next to nothing is
-/// given up in the end.
+/// New bytes that are progress, after which the attempts are counted from one again. Fewer are not, so that a
+/// server which sends next to nothing is given up in the end.
+const PROGRESS: u64 = 64 << 10;
+
+/// Bytes per second that they must have on average, waits included, to be progress.
 const SLOWEST: u64 = 1 << 10;
 
 /// The description of a download: URL, file and options.
@@ -168,7 +171,7 @@ impl Download {
             can_refresh: token.is_some(),
             partial,
             continues: false,
-            pace: Default::default(),
+            waited: Duration::ZERO,
             progress: &progress,
         };
         run.execute().await
@@ -199,8 +202,8 @@ struct Run<'run> {
     partial: Partial,
     /// Whether the attempt continues where the earlier one ended.
     continues: bool,
-    /// Number of bytes that the attempt has received, and how long it has waited for them.
-    pace: (u64, Duration),
+    /// How long it has waited since the last progress: for the server, and between attempts.
+    waited: Duration,
     progress: &'run (dyn Fn(DownloadProgress) + Send + Sync),
 }
 
@@ -219,10 +222,11 @@ impl Run<'_> {
     async fn run_with_retries(&mut self) -> Result<(), DownloadError> {
         let mut backoff = Backoff::new(self.download.schedule);
         let mut furthest = self.partial.received();
+        // Bytes that count since the last progress.
+        let mut gained = 0;
         loop {
             let before = self.partial.received();
             self.continues = false;
-            self.pace = Default::default();
             let (error, retry_after) = match self.attempt().await {
                 Ok(()) => return Ok(()),
                 Err(AttemptError::Permanent(error)) => return Err(error),
@@ -231,10 +235,14 @@ impl Run<'_> {
             let received = self.partial.received();
             // An attempt that starts at the first byte again may break off anywhere, so only bytes beyond
             // the furthest one so far are progress.
-            let is_further = received > furthest || self.continues && received > before;
-            let (bytes, waited) = self.pace;
-            if is_further && bytes >= waited.as_secs() * SLOWEST {
+            gained += if self.continues {
+                received.saturating_sub(before)
+            } else {
+                received.saturating_sub(furthest)
+            };
+            if gained >= PROGRESS.max(self.waited.as_secs() * SLOWEST) {
                 backoff.reset();
+                (gained, self.waited) = (0, Duration::ZERO);
             }
             furthest = furthest.max(received);
             let requested_wait = retry_after.unwrap_or_default();
@@ -245,12 +253,16 @@ impl Run<'_> {
             tracing::debug!(%error, "the download broke");
             self.report(Some(wait));
             sleep(wait).await;
+            self.waited += wait;
         }
     }
 
     /// Sends one request and handles its response.
     async fn attempt(&mut self) -> Result<(), AttemptError> {
-        let incoming = self.open().await?;
+        let began = Instant::now();
+        let opened = self.open().await;
+        self.waited += began.elapsed();
+        let incoming = opened?;
         match Response::of(&incoming, &self.partial.state()) {
             Response::Full(media_headers) => {
                 let end = media_headers.size;
@@ -346,7 +358,7 @@ impl Run<'_> {
             self.report(None);
             let began = Instant::now();
             let piece = body.next().await;
-            self.pace.1 += began.elapsed();
+            self.waited += began.elapsed();
             match piece {
                 Some(Ok(piece)) if self.exceeds(end, &piece) => {
                     // The body is longer than the range or the length that the head states. The
@@ -356,7 +368,6 @@ impl Run<'_> {
                     break Err(AttemptError::transient(DownloadError::TooLong));
                 }
                 Some(Ok(piece)) => {
-                    self.pace.0 += piece.len() as u64;
                     self.throttle(piece.len()).await;
                     self.partial.write(piece).await?;
                 }

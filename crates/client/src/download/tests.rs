@@ -169,7 +169,7 @@ async fn broken_download_continues_where_it_broke() {
 #[tokio::test(start_paused = true)]
 async fn attempts_that_begin_anew_are_progress_only_beyond_the_furthest() {
     let dir = DownloadDir::new();
-    let breaks = [1000, 2000, 1500, 1600, 1700].map(Fault::BreaksAfter);
+    let breaks = [100_000, 200_000, 150_000, 160_000, 170_000].map(Fault::BreaksAfter);
     // What is unpacked for the download has a weak tag, and cannot be continued.
     let server = Server::new(media())
         .describing(&[("etag", "W/\"v1\"")])
@@ -189,11 +189,19 @@ async fn continued_attempts_are_progress_also_after_the_media_was_replaced() {
             .to_vec(),
         media()[..1000].to_vec().into(),
     );
-    let small_steps = vec![Fault::BreaksAfter(100); 10];
+    let small_steps = vec![Fault::BreaksAfter(70_000); 10];
     let faults = [vec![Fault::BreaksAfter(1_200_000), replaced], small_steps].concat();
     let server = Server::new(media()).failing(faults);
     dir.run(&server).await.unwrap();
     dir.assert_complete(&media());
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_that_bring_a_few_bytes_at_once_are_no_progress() {
+    let dir = DownloadDir::new();
+    let server = Server::new(media()).failing(vec![Fault::BreaksAfter(1000); 100]);
+    dir.run(&server).await.unwrap_err();
+    assert_eq!(server.log().len(), 6);
 }
 
 #[tokio::test(start_paused = true)]

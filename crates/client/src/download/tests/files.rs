@@ -382,7 +382,7 @@ async fn first_write_error_is_reported() {
             can_refresh: false,
             partial: Partial::into_file(&dir.target(), &url(), unwritable()),
             continues: false,
-            pace: Default::default(),
+            waited: Duration::ZERO,
             progress: &|_| {},
         };
         let error = run.execute().await.unwrap_err();
