@@ -128,10 +128,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
 
-    /// Trust the Forwarded and X-Forwarded-* headers for the URL that a client used
+    /// Trust the Forwarded and X-Forwarded-* headers for the URL and the address of a client
     ///
     /// Use it only behind a proxy that overwrites these headers. Otherwise any client can choose
-    /// the URLs in its replies.
+    /// the URLs in its replies, and the address to which limits apply.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     trust_forwarded: Option<String>,
 

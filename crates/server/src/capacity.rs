@@ -68,9 +68,9 @@ pub struct Full(pub(crate) LimitedResource);
 pub struct Usage {
     /// The resource.
     pub resource: LimitedResource,
-    /// Amount in use: bytes in units of 1 KiB, or a count.
+    /// Amount in use: bytes, a multiple of 1,024, or a count. It depends on the resource.
     pub used: u64,
-    /// Maximum amount.
+    /// Maximum amount, in the same unit.
     pub limit: u64,
     /// Number of refusals since the start.
     pub refused: u64,
@@ -185,7 +185,7 @@ impl Capacity {
     ) -> Result<Permit, Full> {
         match self.requests.try_take_for(&importance) {
             Some(permit) => Ok(permit),
-            // A box: few have to wait.
+            // Boxed, so that the futures of those who need not wait stay small.
             None => Box::pin(self.wait_for_request(importance())).await,
         }
     }
@@ -273,9 +273,9 @@ pub(crate) struct Permit {
 }
 
 impl Pool {
-    /// Creates a pool of `most` things.
-    pub(crate) fn of_count(resource: LimitedResource, largest: usize) -> Self {
-        let total = units(largest as u64, 1);
+    /// Creates a pool of `count` things.
+    pub(crate) fn of_count(resource: LimitedResource, count: usize) -> Self {
+        let total = units(count as u64, 1);
         Self::new(resource, 1, total, [total, 0])
     }
 

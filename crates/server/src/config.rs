@@ -29,8 +29,10 @@ pub struct Settings {
     /// `https://uploads.example.com`. Session URIs and discovery documents are built from it.
     /// Default: none; the URL is derived from each request.
     pub public_url: Option<String>,
-    /// Whether to trust `Forwarded` and `X-Forwarded-*` if there is no `public_url`. Only safe behind
-    /// a proxy that overwrites these headers. Default: false.
+    /// Whether to trust `Forwarded` and `X-Forwarded-*`: for the client's address, and for the URL if there is no
+    /// `public_url`. Connections are then not limited by address, but concurrent requests are
+    /// ([`Limits::connections_per_address`]), and [`Limits::resets_per_address`] is off. Only safe behind a proxy
+    /// that overwrites these headers. Default: false.
     pub trust_forwarded: bool,
     /// The hosts that requests may name besides those that are always known: addresses, `localhost` and the
     /// names below it, the host of `public_url`, those of the APIs, and that of downloads. A request for
@@ -99,8 +101,8 @@ pub struct Limits {
     /// 32 MiB.
     pub media_memory: u64,
     /// Bytes of memory for media that handlers read as a whole, such as messages that are parsed. The
-    /// same amount again is for JSON requests with media inside, and for such replies. A request that
-    /// needs more than all of it gets all of it, alone. Default: 256 MiB.
+    /// same amount is for JSON requests with media inside, and once more for such replies: up to three times
+    /// as much in all. A request that needs more than one of them gets all of it, alone. Default: 256 MiB.
     pub reading_memory: u64,
     /// Bytes of memory for heads of requests and their JSON, over all requests: from the first byte
     /// on, and including the parsed form. Default: 24 MiB.
@@ -116,20 +118,22 @@ pub struct Limits {
     /// Default: 1024.
     pub connections_per_address: usize,
     /// Maximum number of requests over HTTP/2 that one address may reset before their reply within a minute,
-    /// besides as many as were answered. An address with more is shut out for a minute: its connections
-    /// are closed. 0 is no limit, and [`Settings::trust_forwarded`] sets it off: clients share the
+    /// beyond the number of those that were answered. An address with more is blocked for a minute: its
+    /// connections are closed. 0 is no limit, and [`Settings::trust_forwarded`] turns it off: clients share the
     /// connections of the proxy. Default: 100.
     pub resets_per_address: usize,
     /// Maximum number of requests per second of one address; twice as many at once. Behind a
-    /// [trusted proxy](Settings::trust_forwarded) it is the address that the proxy states. A call of a batch is a request.
-    /// Default: 0, no limit, because many users may share an address.
+    /// [trusted proxy](Settings::trust_forwarded) it is the address that the proxy states. Calls of a batch and
+    /// preflights count, health probes do not; further requests are refused (429). Default: 0, no limit, because
+    /// many users may share an address.
     pub requests_per_address: usize,
     /// Maximum number of requests per second of one principal; twice as many at once. Default: 0, no limit.
     pub requests_per_principal: usize,
     /// Maximum number of open sessions of one principal. Default: 100,000; 0 is no limit.
     pub sessions_per_principal: usize,
-    /// Maximum number of bytes of one principal: of its resources, with their media, and of its open sessions,
-    /// with their declared length. Each is rounded up to 1 KiB. Default: 0, no limit.
+    /// Maximum number of bytes of one principal: of its resources, with their media, of its open sessions, with
+    /// their declared length, of what is remembered of finished ones, and of events that wait. Each is rounded up
+    /// to 1 KiB. Default: 0, no limit.
     pub bytes_per_principal: u64,
     /// Minimum number of bytes per second of a request's body, over a minute in which the server waits for it.
     /// 0 is no limit. Default: 512, less than the slowest mobile line.
@@ -141,8 +145,8 @@ pub struct Limits {
     pub uploads: usize,
     /// Maximum number of downloads, each of which has a file open. Default: 2048.
     pub downloads: usize,
-    /// Maximum time that a connection waits for a request head, from its opening or from the last
-    /// reply; also the maximum time that an HTTP/2 connection is kept without a request. Default: 2
+    /// Maximum time that a connection waits for a request head, from its first bytes or from the last
+    /// reply, and for these first bytes, the TLS handshake included; also the maximum time that an HTTP/2 connection is kept without a request. Default: 2
     /// min. A client library that finds its kept connection closed may not try again.
     pub head_timeout: Duration,
     /// Maximum time without progress of a request's or a reply's body. Default: 45 s.

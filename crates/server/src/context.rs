@@ -147,8 +147,8 @@ impl fmt::Display for Principal {
     }
 }
 
-/// The address of the client's end of the connection, as an extension of the request. Behind a proxy
-/// it is the proxy's.
+/// The address of the client's end of the connection, as an extension of the request. Behind an HTTP proxy
+/// it is the proxy's, and with the PROXY protocol the client's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress(pub SocketAddr);
 
@@ -245,7 +245,7 @@ impl RequestContext {
 /// The local address of a connection, an extension of each request.
 #[derive(Debug, Clone, Copy)]
 pub struct LocalAddress {
-    /// The address of the socket.
+    /// The address of the socket, or the destination that a header of the PROXY protocol states.
     pub address: SocketAddr,
     /// The scheme that is served there.
     pub scheme: Scheme,

@@ -2,7 +2,7 @@
 //! the headers that let a page read a reply.
 //!
 //! The policy is that of the API to which the path of the request belongs, else the one of the settings
-//! ([`CorsPolicy`]). Without a policy nothing is special about such requests.
+//! ([`CorsPolicy`]). Without a policy no headers are sent.
 //!
 //! A session is open to pages of the origin that came with its start, as Google's documents promise
 //! ([`examine_session`]).
