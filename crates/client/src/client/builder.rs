@@ -160,6 +160,10 @@ impl ClientBuilder {
     /// resolver of one's own. Its connections, its TLS and its proxies are used; [`header`](Self::header),
     /// [`user_agent`](Self::user_agent) and [`token`](Self::token) are set here all the same.
     ///
+    /// They are used for this machine as well, to which a [token](Self::token) is sent without encryption:
+    /// unless its proxies leave out `localhost`, the names below it and the loopback addresses, a proxy can
+    /// read that token.
+    ///
     /// It must neither follow redirections nor retry nor decompress: build it with
     /// `redirect(Policy::none())` and `retry(reqwest::retry::never())`, and without a limit for whole requests
     /// (`timeout`).
@@ -174,7 +178,8 @@ impl ClientBuilder {
     }
 
     /// Builds the client. Without an [own one](Self::http_client) it takes root certificates from the system and
-    /// proxies from the environment.
+    /// proxies from the environment. Requests to `localhost`, the names below it and the loopback addresses
+    /// are sent through no proxy.
     ///
     /// # Errors
     ///
