@@ -223,7 +223,7 @@ impl ServerProcess {
             ])
             .arg(self.data())
             .args(&self.arguments)
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .envs(self.environment.clone())
             .current_dir(self.directory.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -7,14 +7,14 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 use tempfile::TempDir;
 use windlass_testkit::farm;
-use windlass_testkit::process::ServerProcess;
+use windlass_testkit::process::{ServerProcess, wait_for_end};
 use windlass_testkit::raw::exchange;
-use windlass_testkit::wait;
+use windlass_testkit::wait::{self, PATIENCE};
 
 use crate::authentication::bearing;
 use crate::credentials::{Signer, now};
@@ -186,7 +186,7 @@ fn server_leaves_no_core_dump_unless_it_may() {
 /// Starts a server that refuses its data directory, and returns what it says.
 #[track_caller]
 fn refused(data: &Path) -> String {
-    let serve = Command::new(program())
+    let mut serve = Command::new(program())
         .args([
             "serve",
             "--listen",
@@ -195,10 +195,17 @@ fn refused(data: &Path) -> String {
             "--data",
         ])
         .arg(data)
-        .output()
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
         .expect("it can be started");
-    assert_eq!(serve.status.code(), Some(3));
-    String::from_utf8(serve.stderr).expect("it is UTF-8")
+    let ended = wait_for_end(&mut serve, PATIENCE).expect("it can be waited for");
+    serve.kill().ok();
+    let said = serve.wait_with_output().expect("it has ended").stderr;
+    let said = String::from_utf8(said).expect("it is UTF-8");
+    let code = ended.and_then(|status| status.code());
+    assert_eq!(code, Some(3), "{said}");
+    said
 }
 
 fn set_mode(path: &Path, mode: u32) {
