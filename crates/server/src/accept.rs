@@ -14,8 +14,8 @@ pub(crate) fn elements<'a>(
         .map(str::trim_ascii)
 }
 
-/// Returns what an element names, and its weight (RFC 9110, section 12.4.2): 1 without one, and 0, as for
-/// what is not accepted, with one that is no number.
+/// Returns what an element names, and its weight (RFC 9110, section 12.4.2). Default 1; a weight that cannot
+/// be read counts as 0 (not acceptable).
 pub(crate) fn weighted(element: &str) -> (&str, f32) {
     let (named, parameters) = element.split_once(';').unwrap_or((element, ""));
     let mut parameters = parameters.split(';').filter_map(|it| it.split_once('='));

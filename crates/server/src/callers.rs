@@ -5,7 +5,9 @@
 //! which belong to one network. Behind a trusted proxy it is the one that the proxy states, and the
 //! connections of the proxy are not limited.
 //!
-//! What is remembered is bounded by the connections, and for resets and rates by [`MOST_CALLERS`].
+//! What is remembered is bounded: for connections, and for requests behind a trusted proxy, by those that are open,
+//! and for resets by [`MOST_CALLERS`]. For rates, callers are forgotten above [`MOST_CALLERS`], but not those of the
+//! last two to three seconds, which may exceed it.
 
 mod resets;
 
@@ -143,7 +145,7 @@ pub(crate) struct Admission {
     pub(crate) resets: Option<AddressResets>,
 }
 
-/// An address has as many connections as it may have, or is shut out.
+/// The address is at its connection limit, or blocked because of resets.
 #[derive(Debug)]
 pub(crate) struct TooMany;
 
@@ -163,8 +165,9 @@ impl AddressLimits {
         }
     }
 
-    /// Whether a client has few connections while others have many: at most half of what an address has on average.
-    /// Where the server is nearly full, it is to get what is left.
+    /// Whether the client's address holds at most half of the mean number of connections per address, or behind a
+    /// trusted proxy of requests. Where the server is nearly full, such clients are preferred. Always false
+    /// if [`Limits::connections_per_address`] is 0.
     pub(crate) fn is_modest(&self, client: Option<IpAddr>) -> bool {
         let Some(address) = client.map(Address::from) else {
             return false;
@@ -352,7 +355,7 @@ impl RateLimits {
     ) -> Result<(), Error> {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
         if asked.is_multiple_of(CLEANING) && limiter.len() > MOST_CALLERS {
-            // Those who would be admitted at once are as new ones.
+            // Callers with a full allowance need no state.
             limiter.retain_recent();
         }
         let Err(later) = limiter.check_key(caller) else {

@@ -13,12 +13,12 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use crate::config::Limits;
 use crate::importance::Importance;
 
-/// Maximum number of files that are open because a handler reads media, or because a digest is
-/// computed from stored media.
+/// Maximum number of files that are open because media is read by a handler or for a digest. Further reads of handlers
+/// wait for [`Limits::takeover_timeout`] and are then refused (503), those for digests wait as long as it takes.
 pub const MEDIA_READS: usize = 64;
 
-/// Maximum number of calls that put media together from existing media. Each takes as long as the disk
-/// needs for a copy, and they share few threads.
+/// Maximum number of calls that put media together from existing media: each takes as long as a copy, on few threads.
+/// Further ones wait for [`Limits::takeover_timeout`] and are then refused (503).
 pub const CONCATENATIONS: usize = 16;
 
 // The limit on requests bounds all short replies together. An upload must not fail at its end because
@@ -34,7 +34,7 @@ pub enum LimitedResource {
     Connections,
     /// Requests, from their head until their reply is sent. Over HTTP/2 these are streams.
     Requests,
-    /// Requests that wait for a place among the others.
+    /// Requests that are queued because [`Limits::requests`], or the part of it for their importance, is reached.
     WaitingRequests,
     /// Running uploads. Each may have a file open.
     Uploads,
@@ -42,7 +42,7 @@ pub enum LimitedResource {
     Downloads,
     /// Calls that put media together from existing media.
     Concatenations,
-    /// Calls that wait for a service which answers methods. Each service has a bound of its own.
+    /// Calls that wait for a service which answers methods. Each service has its own bound, not in any [`Usage`].
     BackendCalls,
     /// Files that are open because media is read by a handler or for a digest.
     MediaReads,
@@ -54,11 +54,11 @@ pub enum LimitedResource {
     Replies,
     /// Bytes of JSON replies with media inside.
     LargeReplies,
-    /// Bytes of media that handlers read as a whole.
+    /// Bytes of media that is read into memory as a whole.
     Reading,
 }
 
-/// The limit on a resource is reached.
+/// The limit on a resource is reached. The reply is 503 with `Retry-After: 1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the server's limit on {} is reached; try again", .0.text())]
 pub struct Full(pub(crate) LimitedResource);
@@ -185,7 +185,7 @@ impl Capacity {
     ) -> Result<Permit, Full> {
         match self.requests.try_take_for(&importance) {
             Some(permit) => Ok(permit),
-            // Boxed, so that the futures of those who need not wait stay small.
+            // Boxed to keep the future of the common case small.
             None => Box::pin(self.wait_for_request(importance())).await,
         }
     }
@@ -489,6 +489,7 @@ impl AsRef<[u8]> for BytesWithPermit {
 }
 
 fn units(amount: u64, unit: u64) -> u32 {
+    // More than 4 TiB in units of 1 KiB: no pool has as much. Half of the range leaves room to add the reserved units.
     u32::try_from(amount.div_ceil(unit)).unwrap_or(u32::MAX / 2)
 }
 

@@ -145,9 +145,11 @@ pub struct Limits {
     pub uploads: usize,
     /// Maximum number of downloads, each of which has a file open. Default: 2048.
     pub downloads: usize,
-    /// Maximum time that a connection waits for a request head, from its first bytes or from the last
-    /// reply, and for these first bytes, the TLS handshake included; also the maximum time that an HTTP/2 connection is kept without a request. Default: 2
-    /// min. A client library that finds its kept connection closed may not try again.
+    /// Maximum time of a connection for the header of the PROXY protocol, the TLS handshake and the first bytes
+    /// together, and again for the rest of the first head. After that it is the maximum time from a reply to the end
+    /// of the next head, and over HTTP/2 the maximum time without a request. A connection that is accepted while
+    /// fewer than a quarter of [`Limits::connections`] are free has at most 10 s each time, for its whole life.
+    /// Default: 2 min. A client library that finds its kept connection closed may not try again.
     pub head_timeout: Duration,
     /// Maximum time without progress of a request's or a reply's body. Default: 45 s.
     pub body_timeout: Duration,
@@ -179,8 +181,9 @@ pub struct Checkpoints {
 pub struct FreeSpace {
     /// Below this, no upload is started (503). Default: 256 MiB.
     pub soft: u64,
-    /// Below this, no media is taken (503). Queries, cancels, deletes and finishes go on. Default: 64
-    /// MiB.
+    /// Below this on either disk, no media is accepted, and below it on the ledger's disk, no resource is created
+    /// or changed (503). Queries, downloads, cancels and deletes continue. Finishes continue down to half of it, and
+    /// use at most another quarter of it below that. Default: 64 MiB.
     pub hard: u64,
 }
 

@@ -160,7 +160,7 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
         let client = peer.filter(|_| !listener.is_behind_proxy);
         let admission = client.map(|client| self.addresses.admit(client.ip()));
         let Ok(admission) = admission.transpose() else {
-            // Closed without a word, which could wait for the client.
+            // Closed without a reply: writing one could wait for the client.
             return;
         };
         let limits = if self.pool.is_short() {
@@ -352,8 +352,8 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         })
     }
 
-    /// Serves a connection until it ends, the server stops, its streams are stalled, or its address is shut
-    /// out. `graceful` starts hyper's graceful shutdown.
+    /// Serves a connection until it ends, the server stops, its streams are stalled, or its address is
+    /// blocked. `graceful` starts hyper's graceful shutdown.
     fn run<C, E>(
         self,
         connection: C,
@@ -453,6 +453,9 @@ pub trait Accept: Send + Sync {
 
     /// Waits for a connection.
     ///
+    /// # Errors
+    /// None is final: it is logged as a warning, and the server tries again after 100 ms.
+    ///
     /// # Cancel safety
     /// No connection is lost when the future is dropped.
     fn accept(&self) -> impl Future<Output = io::Result<Accepted<Self::Stream>>> + Send;
@@ -507,7 +510,7 @@ impl<A: Accept> Listener<A> {
     }
 
     /// Returns a listener for HTTP over TLS whose configuration can be replaced: `config` is called for
-    /// each connection. See [`Listener::tls`].
+    /// each connection, and must not block. See [`Listener::tls`].
     pub fn tls_with(
         sockets: A,
         config: impl Fn() -> Arc<ServerConfig> + Send + Sync + 'static,
@@ -535,7 +538,8 @@ impl<A: Accept> Listener<A> {
     }
 
     /// Takes all connections for those of a proxy, which says in a header of the PROXY protocol, in version 1
-    /// or 2, whose they are. The header comes first, also before TLS.
+    /// or 2, whose they are. The header comes first, also before TLS. It has at most 4,096 bytes, in version 1 at
+    /// most 107, and has to arrive within [`Limits::head_timeout`].
     ///
     /// [`PeerAddress`] is then the address of the client, and [`LocalAddress`] the address and the scheme by
     /// which the client has reached the proxy. A connection without the header is closed. A client that connects

@@ -2,13 +2,13 @@
 //! the headers that let a page read a reply.
 //!
 //! The policy is that of the API to which the path of the request belongs, else the one of the settings
-//! ([`CorsPolicy`]). Without a policy no headers are sent.
+//! ([`CorsPolicy`]). Without a policy no CORS headers are sent, except for a session, as below.
 //!
 //! A session is open to pages of the origin that came with its start, as Google's documents promise
 //! ([`examine_session`]).
 //!
 //! A request from an origin that is not allowed is answered as any other, without the headers: its
-//! browser then hides the reply from the page. Where no credentials are asked for it is refused, because
+//! browser then hides the reply from the page. Where no credentials are demanded it is refused (403), because
 //! the browser itself is all that keeps the page from the server.
 
 use std::time::Duration;
@@ -39,8 +39,8 @@ use crate::uploads::ServerState;
 /// The longest `Access-Control-Request-Headers` that is answered, in bytes. The reply repeats it.
 const LONGEST_REQUESTED: usize = 2048;
 
-/// What an upload path and a session URI are asked: both take more HTTP methods than the table has for
-/// the path, and a page should be able to read their 405.
+/// Methods that a preflight of an upload path or session URI is allowed: both take more HTTP methods than the
+/// table has for the path, and a page should be able to read their 405.
 const UPLOAD_METHODS: [HttpMethod; 6] = [
     HttpMethod::POST,
     HttpMethod::PUT,
@@ -60,7 +60,7 @@ const EXPOSED: &str = "Accept-Ranges, Allow, Content-Disposition, Content-Encodi
                        X-Goog-Upload-Size-Received, X-Goog-Upload-Status, X-Goog-Upload-URL, \
                        X-HTTP-Status-Code-Override";
 
-/// In which relation the page is to the server that has a browser send a request (Fetch Metadata).
+/// The relation between the page's site and the server (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Names beginning with this say who may read the reply; they are not for the page.

@@ -1,6 +1,6 @@
-//! How much is lost when a request is refused. Where the server is nearly full, those go first that lose least:
-//! a start, then a question, then more bytes of an upload, and the end of one last of all. A client that has little
-//! of what others have taken is refused as an append, whatever it asks for.
+//! The order in which requests are refused where the server is nearly full: those first whose refusal costs the
+//! client least. These are starts, then queries, then chunks of an upload, and last its final bytes. A request of a
+//! client that has few connections while others have many counts at least as a chunk.
 
 use http::header::CONTENT_RANGE;
 use http::request::Parts;
@@ -11,7 +11,7 @@ use windlass_proto::header::X_GOOG_UPLOAD_COMMAND;
 use windlass_proto::parameters::Parameters;
 use windlass_proto::upload_command::UploadCommand;
 
-/// How much is lost when a request is refused.
+/// How much the refusal of a request costs its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Importance {
     /// Nothing is there yet: the start of an upload, an upload in one request, another call that writes.
@@ -20,7 +20,8 @@ pub(crate) enum Importance {
     Query,
     /// More bytes of an upload.
     Append,
-    /// The last bytes of an upload, or what makes room: a cancel, a deletion. And whether the server works.
+    /// The last bytes of an upload, or what makes room: a cancel, a deletion. Health probes count as such, too:
+    /// `service::importance` sees to it, not [`Importance::of`].
     Finish,
 }
 

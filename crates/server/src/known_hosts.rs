@@ -39,10 +39,10 @@ impl KnownHosts {
         Self::Named(listed.chain(public).chain(media).chain(of_apis).collect())
     }
 
-    /// Examines the host of a request, which is `host` if it can be read.
+    /// Checks the `Host` of a request. `host` is its parsed form, `None` if it is missing or cannot be parsed.
     ///
     /// # Errors
-    /// When it is missing, doubled or malformed, or is not known.
+    /// 400 if it is missing, repeated or malformed, and 421 if it is not known.
     pub(crate) fn check(&self, head: &Parts, host: Option<&Host>) -> Result<(), Error> {
         check_form(head)?;
         match host {

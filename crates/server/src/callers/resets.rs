@@ -2,7 +2,7 @@
 //!
 //! A request that is begun and reset costs the server as much as one that is answered, and its client nothing:
 //! it needs no place among the concurrent requests of its connection and waits for no reply. An address that
-//! does little else is shut out for a while.
+//! does little else is blocked for a while.
 //!
 //! Requests that end with their connection do not count: the network ends many at once.
 
@@ -15,13 +15,13 @@ use tokio::time::Instant;
 use crate::callers::{Address, CallerLimit, CallerMetrics, MOST_CALLERS};
 use crate::config::Settings;
 
-/// How long requests are counted together, and how long an address is shut out.
+/// How long requests are counted together, and how long an address is blocked.
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// The shortest time between two searches for addresses that need not be remembered any more.
 const CLEANING: Duration = Duration::from_secs(1);
 
-/// The requests that each address has reset, and the addresses that are shut out.
+/// The requests that each address has reset, and the addresses that are blocked.
 #[derive(Debug)]
 pub(super) struct ResetLimit {
     most: u64,
@@ -67,7 +67,7 @@ pub(crate) struct AddressResets {
 }
 
 impl AddressResets {
-    /// Whether connections of the address are to be closed. They are counted.
+    /// Whether connections of the address are to be closed. Each refusal counts in the metric.
     pub(super) fn is_shut_out(&self) -> bool {
         self.limit.is_shut_out(self.address)
     }
@@ -122,7 +122,7 @@ impl ResetLimit {
         counts.clean();
         let is_known = counts.addresses.contains_key(&address);
         if !is_known && counts.addresses.len() >= MOST_CALLERS {
-            // A bound on memory. Those who are remembered are few enough to be told apart later.
+            // The table is full: this address is not counted until older entries have expired.
             return Ok(());
         }
         let count = counts.addresses.entry(address).or_insert_with(Count::begin);

@@ -65,7 +65,7 @@ pub(super) struct Streams {
 /// Why the server gives a connection up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GivenUp {
-    /// Nothing happens on it.
+    /// It is idle, or its client takes nothing of a reply.
     Stalled,
     /// Its address has reset too many requests.
     ShutOut,
@@ -91,9 +91,10 @@ struct Activity {
     last: Instant,
     /// Whether a stalled stream was reset since then.
     has_reset: bool,
-    /// Number of requests that have ended before there was a reply, and are not counted yet.
+    /// Number of requests that have ended before the head of their reply, or whose client had gone by then, not
+    /// reported to [`AddressResets`] yet.
     unanswered: u64,
-    /// Number of requests with a reply, not counted yet.
+    /// Number of requests with a reply, not reported yet.
     answered: u64,
 }
 
@@ -308,6 +309,7 @@ pin_project! {
         #[pin]
         request: F,
         stream: Arc<Stream>,
+        // Maximum time in which the client takes nothing of the reply.
         timeouts: Duration,
         timer: Option<Pin<Box<Sleep>>>,
     }

@@ -29,7 +29,7 @@ struct Allowed {
 /// Whether the process is confined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Confined {
-    /// It need not be.
+    /// Not confined: `landlock = false`.
     ByNothing,
     /// By Landlock of this version.
     ByLandlock(i32),
