@@ -489,7 +489,6 @@ impl AsRef<[u8]> for BytesWithPermit {
 }
 
 fn units(amount: u64, unit: u64) -> u32 {
-    // More than 4 TiB in units of 1 KiB: no pool has as much. Half of the range leaves room to add the reserved units.
     u32::try_from(amount.div_ceil(unit)).unwrap_or(u32::MAX / 2)
 }
 

@@ -283,8 +283,8 @@ impl Answer {
         }
     }
 
-    /// Records the principal as the owner of resources that are inserted without one, and of those that get new
-    /// media: it counts for the principal who has sent it.
+    /// Records the principal as the owner of resources that are inserted without one, and of those whose media it
+    /// replaces: the quota of the sender counts the media.
     fn set_owner(&mut self, principal: Option<&Principal>, new_media: Option<MediaRef>) {
         for change in &mut self.changes {
             let has_new_media = new_media.is_some_and(|media| change.references(media));

@@ -70,17 +70,12 @@ impl Quotas {
         let Some(principal) = principal.filter(|_| !quota.is_unlimited()) else {
             return Ok(());
         };
-        let reserved = u64::try_from(self.change(principal.id(), 0, 0)).unwrap_or(u64::MAX);
+        let reserved = self.reserved(principal);
         let before = ledger.usage(principal.id()).await?;
+        let more = declared.map_or(0, |declared| declared.saturating_add(reserved));
         let after = Usage {
             sessions: before.sessions + sessions,
-            bytes: match declared {
-                Some(declared) => before
-                    .bytes
-                    .saturating_add(reserved)
-                    .saturating_add(declared),
-                None => before.bytes,
-            },
+            bytes: before.bytes.saturating_add(more),
         };
         if quota.admits(before, after) {
             Ok(())
@@ -100,6 +95,13 @@ impl Quotas {
             limited,
             bytes: 0,
         }
+    }
+
+    /// Returns the bytes that are reserved for a principal.
+    fn reserved(&self, principal: &Principal) -> u64 {
+        let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = reserved.get(principal.id()).copied().unwrap_or(0);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
     /// Changes a reservation of a principal. Returns all that is then reserved for it.
@@ -134,14 +136,27 @@ impl Reservation {
     /// [`LedgerError::OverQuota`] if they exceed the quota, or the ledger's error. The reservation then is as it
     /// was.
     pub(crate) async fn cover(&mut self, ledger: &dyn Ledger, bytes: u64) -> Result<(), Error> {
+        if self.covers(bytes) {
+            return Ok(());
+        }
+        // Boxed to keep the future of the common case small.
+        Box::pin(self.adjust(ledger, bytes)).await
+    }
+
+    /// Whether the reservation is for this number of bytes, and not for many more.
+    fn covers(&self, bytes: u64) -> bool {
+        let spare = self.bytes.checked_sub(bytes);
+        self.limited.is_none() || spare.is_some_and(|spare| spare < STEP)
+    }
+
+    /// As [`Reservation::cover`], where it has to change.
+    async fn adjust(&mut self, ledger: &dyn Ledger, bytes: u64) -> Result<(), Error> {
         let wanted = bytes.checked_next_multiple_of(STEP).unwrap_or(bytes);
         let Some((limit, principal)) = self.limited.clone() else {
             return Ok(());
         };
         if bytes <= self.bytes {
-            if wanted < self.bytes {
-                self.resize(&principal, wanted);
-            }
+            self.resize(&principal, wanted);
             return Ok(());
         }
         let before = self.bytes;
@@ -160,12 +175,6 @@ impl Reservation {
         };
         self.resize(&principal, *granted.as_ref().unwrap_or(&before));
         granted.map(drop).map_err(Error::from)
-    }
-
-    /// Whether [`Reservation::cover`] would do nothing for this number of bytes.
-    pub(crate) fn covers(&self, bytes: u64) -> bool {
-        let spare = self.bytes.checked_sub(bytes);
-        self.limited.is_none() || spare.is_some_and(|spare| spare < STEP)
     }
 
     fn resize(&mut self, principal: &str, bytes: u64) -> u128 {

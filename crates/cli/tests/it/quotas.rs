@@ -209,7 +209,7 @@ fn media_counts_for_the_principal_who_has_sent_it() {
     limited.send(&replace(&ids[0], 60_000), DAVE).expect(200);
     assert_refused(&limited.send(&replace(&ids[1], 60_000), DAVE));
     limited.send(&replace(&ids[2], 60_000), CAROL).expect(200);
-    // And a longer text for the owner, who has no room for it.
+    // The owner has no room for a longer text either.
     let long = format!("{{\"name\": \"{}\"}}", "x".repeat(50_000));
     let patch =
         Request::new("PATCH", farm::animal(&ids[2])).header("Content-Type", "application/json");

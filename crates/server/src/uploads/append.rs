@@ -195,11 +195,8 @@ impl Append {
             return Ok(());
         };
         let uncounted = up_to.saturating_sub(offset);
-        if self.reservation.covers(uncounted) {
-            return Ok(());
-        }
         let ledger = &*self.server.stores.ledger;
-        Box::pin(self.reservation.cover(ledger, uncounted)).await
+        self.reservation.cover(ledger, uncounted).await
     }
 
     /// Reads the body until it ends or something stops it.

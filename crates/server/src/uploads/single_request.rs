@@ -293,10 +293,8 @@ impl<'a> SingleRequestUpload<'a> {
     async fn store(&mut self, data: Bytes, is_last: bool) -> Result<(), Error> {
         let mut data = self.body_filter.accept(data)?;
         let received = self.sink.offset() + data.len() as u64;
-        if !self.reservation.covers(received) {
-            let ledger = &*self.server.stores.ledger;
-            Box::pin(self.reservation.cover(ledger, received)).await?;
-        }
+        let ledger = &*self.server.stores.ledger;
+        self.reservation.cover(ledger, received).await?;
         while !data.is_empty() {
             self.sink.accept(&mut data);
             // The last bytes of a request stay in the buffer: `end` writes and syncs in one call.

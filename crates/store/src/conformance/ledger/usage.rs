@@ -240,7 +240,7 @@ async fn commit_and_change_set_beyond_a_quota_change_nothing(ledger: &dyn Ledger
     apply(one(replace)).await.unwrap();
     within(9_000, 9_100).await.unwrap();
     over_quota(apply(insert("d", 1)).await);
-    // Nor may what is another one's grow.
+    // Nor may a resource of another owner grow beyond the quota.
     let others = owned(names, "f", Some("ines of usage"), 9_000);
     ledger.apply(insert_with_new(others.clone())).await.unwrap();
     let longer = Resource {
@@ -252,7 +252,7 @@ async fn commit_and_change_set_beyond_a_quota_change_nothing(ledger: &dyn Ledger
         expected: 1,
     };
     over_quota(apply(one(replace)).await);
-    // It may be taken over by somebody who has room for it.
+    // An owner with room for it may take it over.
     let replace = Replace {
         resource: Resource {
             body: others.body,
