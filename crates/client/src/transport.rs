@@ -16,10 +16,12 @@ use http::{HeaderMap, Method, StatusCode};
 use url::Url;
 
 mod http_transport;
+mod loopback;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use http_transport::{HttpTransport, HttpTransportOptions};
+pub use loopback::LoopbackResolver;
 
 /// Maximum size of a reply's body in bytes.
 const MAX_REPLY: u64 = 4 << 20;

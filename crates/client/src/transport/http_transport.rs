@@ -11,9 +11,7 @@
 //! kernel does. With TLS they are encrypted into records.
 
 use std::error::Error as StdError;
-use std::future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,7 +21,6 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue};
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rustls::client::{Resumption, WantsClientCert};
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
@@ -34,7 +31,10 @@ use rustls_platform_verifier::Verifier;
 use tokio::time::{Instant, timeout};
 use url::Url;
 
-use super::{Body, Incoming, Reply, Request, Timeouts, Transport, TransportError, host_and_port};
+use super::{
+    Body, Incoming, LoopbackResolver, Reply, Request, Timeouts, Transport, TransportError,
+    host_and_port,
+};
 use crate::identity::ClientIdentity;
 use crate::origin::is_loopback;
 use body::{OutgoingBody, RequestProgress, StopOnDrop};
@@ -354,26 +354,11 @@ impl Pools {
     fn new(timeouts: Timeouts, tls: &ClientConfig) -> reqwest::Result<Self> {
         let local = client_builder(timeouts, tls.clone())
             .no_proxy()
-            .dns_resolver(Arc::new(LocalResolver));
+            .dns_resolver(Arc::new(LoopbackResolver));
         Ok(Self {
             local: local.build()?,
             remote: client_builder(timeouts, tls.clone()).build()?,
         })
-    }
-}
-
-/// Resolves the names of this machine, and is asked for no others: without the network, which could lead them
-/// elsewhere (RFC 6761, 6.3).
-struct LocalResolver;
-
-impl Resolve for LocalResolver {
-    fn resolve(&self, _: Name) -> Resolving {
-        let loopback = [
-            IpAddr::from(Ipv4Addr::LOCALHOST),
-            Ipv6Addr::LOCALHOST.into(),
-        ];
-        let addresses = loopback.map(|address| SocketAddr::new(address, 0));
-        Box::pin(future::ready(Ok(Box::new(addresses.into_iter()) as Addrs)))
     }
 }
 

@@ -7,8 +7,6 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::future;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -22,6 +20,7 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::time::timeout;
 use url::{Host, Url};
+use windlass_client::transport::LoopbackResolver;
 use windlass_server::outbound::{
     Outbound, OutboundAddresses, OutboundError, OutboundLimits, is_public,
 };
@@ -82,7 +81,7 @@ impl Clients {
     fn new(tls: ClientConfig) -> reqwest::Result<Self> {
         let local = builder(tls.clone())
             .no_proxy()
-            .dns_resolver(Arc::new(LocalResolver));
+            .dns_resolver(Arc::new(LoopbackResolver));
         let public = builder(tls.clone())
             .no_proxy()
             .dns_resolver(Arc::new(PublicResolver));
@@ -221,20 +220,6 @@ fn failure(error: reqwest::Error, host: &str) -> OutboundError {
 
 fn is_caused_by_refusal(error: &(dyn StdError + 'static)) -> bool {
     error.is::<NotPublic>() || error.source().is_some_and(is_caused_by_refusal)
-}
-
-/// Resolves `localhost`, and no other name is asked for: to this machine, without asking the network.
-struct LocalResolver;
-
-impl Resolve for LocalResolver {
-    fn resolve(&self, _: Name) -> Resolving {
-        let loopback = [
-            IpAddr::from(Ipv4Addr::LOCALHOST),
-            Ipv6Addr::LOCALHOST.into(),
-        ];
-        let addresses = loopback.map(|address| SocketAddr::new(address, 0));
-        Box::pin(future::ready(Ok(Box::new(addresses.into_iter()) as Addrs)))
-    }
 }
 
 /// None of the addresses of a name is public.
