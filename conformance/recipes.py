@@ -7,6 +7,7 @@ import re
 import shlex
 import socket
 import subprocess
+import sys
 import time
 
 RECIPES = pathlib.Path(__file__).resolve().parent.parent / "docs/proxies.md"
@@ -111,6 +112,10 @@ class Proxy:
         self.stop()
 
     def stop(self):
+        ended = self.process.poll()
         self.process.terminate()
         self.process.wait(timeout=PATIENCE)
         self.log.close()
+        if ended is not None:
+            said = pathlib.Path(self.log.name).read_text(encoding="utf-8", errors="replace")
+            print(f"{self.process.args[0]} has ended by itself, with {ended}, and said last:\n{said[-4000:]}", file=sys.stderr)
