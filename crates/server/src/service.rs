@@ -415,8 +415,21 @@ fn reply_to(
     reply
 }
 
+/// Maximum number of bytes of a path in the log: everybody can send long ones, over HTTP/2 for a byte each.
+const LOGGED_PATH: usize = 512;
+
+/// Maximum number of bytes of an HTTP method in the log.
+const LOGGED_METHOD: usize = 32;
+
+/// Returns the beginning of a text, of at most this many bytes.
+fn cut(text: &str, most: usize) -> &str {
+    let mut ends = (0..=most.min(text.len())).rev();
+    let end = ends.find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
+}
+
 /// Writes the line of a request. The path is the template of its method, so that lines of the same calls
-/// are alike and have no names in them; without a method it is the path itself. The query, which may
+/// are alike and have no names in them; without a method it is the beginning of the path itself. The query, which may
 /// have the URI of a session or a token, is left out. The bytes and the time are those until the head of
 /// the reply.
 fn log(head: &Parts, about: &About<'_>, reply: &Reply) {
@@ -431,8 +444,8 @@ fn log(head: &Parts, about: &About<'_>, reply: &Reply) {
     tracing::info!(
         id = %about.id,
         principal = about.principal.as_ref().map(Principal::id),
-        http_method = %head.method,
-        path = &*path,
+        http_method = %cut(head.method.as_str(), LOGGED_METHOD),
+        path = cut(&path, LOGGED_PATH),
         method = about.record.method_name(),
         status = reply.status().as_u16(),
         received = about.record.received_bytes(),

@@ -110,6 +110,19 @@ fn session_in_the_path_is_not_logged() {
 }
 
 #[test]
+fn line_of_a_request_is_short_whatever_the_client_sends() {
+    let server = own(&[]);
+    let long_path = Request::new("GET", format!("/{}", "p".repeat(20_000)));
+    exchange(server.address(), &long_path);
+    let long_method = Request::new(&"M".repeat(8_000), "/nowhere");
+    exchange(server.address(), &long_method);
+    for (begins, longest) in [("path=\"/ppp", 1000), ("http_method=MMM", 500)] {
+        let line = line(&server, &["answered", begins]);
+        assert!(line.len() < longest, "{line}");
+    }
+}
+
+#[test]
 fn requests_are_logged_by_default_and_can_be_left_out() {
     let server = own(&[]);
     exchange(server.address(), &Request::new("GET", ANIMALS)).expect(200);
