@@ -269,14 +269,16 @@ fn padded(words: &str) -> String {
 /// messages of a thread share it.
 pub(super) fn base_subject(subject: &str) -> String {
     let folded: Vec<_> = subject.split_whitespace().collect();
-    let mut rest = folded.join(" ").to_lowercase();
+    let subject = folded.join(" ").to_lowercase();
+    // By slices: a subject may consist of a hundred thousand prefixes.
+    let mut rest = &*subject;
     while let Some((prefix, after)) = rest.split_once(':') {
         if !PREFIXES.contains(&prefix.trim_end()) {
             break;
         }
-        rest = after.trim_start().to_owned();
+        rest = after.trim_start();
     }
-    rest
+    rest.to_owned()
 }
 
 /// Returns the thread that a message belongs to; `None` for a new thread.
@@ -348,6 +350,11 @@ mod tests {
             assert_eq!(base_subject(subject), "hay prices", "{subject}");
         }
         assert_eq!(base_subject("Reply: hay"), "reply: hay");
+        // Copies of what is left would be 30 GB.
+        assert_eq!(
+            base_subject(&format!("{}hay", "re: ".repeat(100_000))),
+            "hay"
+        );
         assert_eq!(base_subject("Re:"), "");
     }
 
