@@ -298,9 +298,10 @@ impl RequestBody {
         }
     }
 
-    /// Judges the rate sooner than usual.
+    /// Judges the rate, and ends at a pause, sooner than usual.
     pub(crate) fn hurry(&mut self) {
         self.limits.rate_window = HURRIED_WINDOW;
+        self.limits.stall = self.limits.stall.min(HURRIED_WINDOW);
     }
 
     /// Counts the memory of the request from now on: its head of `head` bytes, and what is collected
@@ -614,6 +615,16 @@ mod tests {
         let begun = Instant::now();
         let read = body.discard().await;
         assert!(matches!(read, Err(BodyError::Slow { .. })), "{read:?}");
+        assert_eq!(begun.elapsed(), HURRIED_WINDOW);
+
+        let silent = StreamBody::new(futures_util::stream::pending::<
+            Result<Frame<Bytes>, BoxError>,
+        >());
+        let mut body = RequestBody::new(silent, Version::HTTP_11, &headers, &Limits::default());
+        body.hurry();
+        let begun = Instant::now();
+        let read = body.discard().await;
+        assert!(matches!(read, Err(BodyError::Stalled(_))), "{read:?}");
         assert_eq!(begun.elapsed(), HURRIED_WINDOW);
     }
 

@@ -128,12 +128,13 @@ impl CallerLimit {
     }
 }
 
-/// The limits on the connections of one address. By default there are none.
+/// The limits on the connections and on the requests under way of one address. By default there are none.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AddressLimits {
-    connections: Option<Arc<AddressConnections>>,
-    /// Of addresses that a trusted proxy states: a request takes the place of a connection.
-    forwarded: Option<Arc<AddressConnections>>,
+    /// Not behind a trusted proxy, whose connections are those of its clients.
+    connections: Option<Arc<AddressPlaces>>,
+    /// As many as there may be connections. A connection over HTTP/2 carries many.
+    requests: Option<Arc<AddressPlaces>>,
     resets: Option<Arc<ResetLimit>>,
 }
 
@@ -152,43 +153,32 @@ pub(crate) struct TooMany;
 impl AddressLimits {
     pub(crate) fn of(settings: &Settings, metrics: &CallerMetrics) -> Self {
         let most = settings.limits.connections_per_address;
-        let places = (most > 0).then(|| Arc::new(AddressConnections::new(most, metrics.clone())));
-        let (connections, forwarded) = if settings.trust_forwarded {
-            (None, places)
-        } else {
-            (places, None)
-        };
+        let places = || (most > 0).then(|| Arc::new(AddressPlaces::new(most, metrics.clone())));
         Self {
-            connections,
-            forwarded,
+            connections: places().filter(|_| !settings.trust_forwarded),
+            requests: places(),
             resets: ResetLimit::of(settings, metrics),
         }
     }
 
-    /// Whether the client's address holds at most half of the mean number of connections per address, or behind a
-    /// trusted proxy of requests. Where the server is nearly full, such clients are preferred. Always false
-    /// if [`Limits::connections_per_address`] is 0.
+    /// Whether the client's address has at most half of the mean number of requests per address. Where the server is
+    /// nearly full, such clients are preferred. Always false if [`Limits::connections_per_address`] is 0.
     pub(crate) fn is_modest(&self, client: Option<IpAddr>) -> bool {
-        let Some(address) = client.map(Address::from) else {
+        let (Some(requests), Some(client)) = (&self.requests, client) else {
             return false;
         };
-        match (&self.connections, &self.forwarded) {
-            (Some(connections), _) => connections.is_modest(address, 0),
-            // The request that is asked about has no place yet.
-            (None, Some(forwarded)) => forwarded.is_modest(address, 1),
-            (None, None) => false,
-        }
+        requests.is_modest(client.into())
     }
 
-    /// Admits a request of the client that a trusted proxy states, whose own connections are not limited.
+    /// Admits a request of a client. None is limited whose client is not known.
     ///
     /// # Errors
     /// [`Error::TooManyRequests`] if the client has as many requests as it may have connections.
-    pub(crate) fn admit_forwarded(
+    pub(crate) fn admit_request(
         &self,
         client: Option<IpAddr>,
     ) -> Result<Option<AddressPermit>, Error> {
-        let (Some(limit), Some(client)) = (&self.forwarded, client) else {
+        let (Some(limit), Some(client)) = (&self.requests, client) else {
             return Ok(None);
         };
         let place = limit.admit(client.into());
@@ -221,9 +211,9 @@ impl AddressLimits {
     }
 }
 
-/// The open connections of each address.
+/// The open connections, or the requests under way, of each address.
 #[derive(Debug)]
-struct AddressConnections {
+struct AddressPlaces {
     most: usize,
     open: Mutex<Open>,
     metrics: CallerMetrics,
@@ -243,15 +233,15 @@ impl Open {
     }
 }
 
-/// The place of a connection, or of a forwarded request, among those of its address.
+/// The place of a connection, or of a request, among those of its address.
 #[derive(Debug)]
 pub(crate) struct AddressPermit {
-    connections: Arc<AddressConnections>,
+    places: Arc<AddressPlaces>,
     address: Address,
 }
 
-impl AddressConnections {
-    /// Allows `most` connections for each address.
+impl AddressPlaces {
+    /// Allows `most` for each address.
     fn new(most: usize, metrics: CallerMetrics) -> Self {
         Self {
             most,
@@ -264,14 +254,14 @@ impl AddressConnections {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an address has few connections while others have many, counting `more` of its own.
-    fn is_modest(&self, address: Address, more: usize) -> bool {
+    /// Whether an address has few while others have many, also with one more.
+    fn is_modest(&self, address: Address) -> bool {
         let open = self.lock();
         let count = open.of.get(&address).copied().unwrap_or_default();
-        open.is_few(count + more)
+        open.is_few(count + 1)
     }
 
-    /// Returns a place for a connection from this address; `None` if there is none left.
+    /// Returns a place for this address; `None` if there is none left.
     fn admit(self: &Arc<Self>, address: Address) -> Option<AddressPermit> {
         let mut open = self.lock();
         let count = open.of.get(&address).copied().unwrap_or_default();
@@ -283,7 +273,7 @@ impl AddressConnections {
         open.total += 1;
         drop(open);
         Some(AddressPermit {
-            connections: Arc::clone(self),
+            places: Arc::clone(self),
             address,
         })
     }
@@ -291,7 +281,7 @@ impl AddressConnections {
 
 impl Drop for AddressPermit {
     fn drop(&mut self) {
-        let mut open = self.connections.lock();
+        let mut open = self.places.lock();
         open.total -= 1;
         if let Some(count) = open.of.get_mut(&self.address) {
             *count -= 1;
@@ -411,7 +401,7 @@ mod tests {
     #[test]
     fn connections_of_an_address_are_bounded_and_those_of_others_are_not() {
         let metrics = CallerMetrics::default();
-        let connections = Arc::new(AddressConnections::new(2, metrics.clone()));
+        let connections = Arc::new(AddressPlaces::new(2, metrics.clone()));
         let address = |last| Address::from(IpAddr::from([192, 0, 2, last]));
         let first = connections.admit(address(1));
         let second = connections.admit(address(1));
@@ -429,30 +419,20 @@ mod tests {
     }
 
     #[test]
-    fn client_is_modest_while_others_have_many_connections() {
-        let of = |trust_forwarded| {
-            let settings = Settings {
-                trust_forwarded,
-                ..Settings::default()
-            };
-            AddressLimits::of(&settings, &CallerMetrics::default())
-        };
+    fn client_is_modest_while_others_have_many_requests() {
+        let limits = AddressLimits::of(&Settings::default(), &CallerMetrics::default());
         let ip = |last| IpAddr::from([192, 0, 2, last]);
-        let direct = of(false);
-        assert!(!direct.is_modest(None));
-        let _alone = direct.admit(ip(1)).unwrap();
-        assert!(!direct.is_modest(Some(ip(1))), "nobody has more");
-        let attackers = (2..12).flat_map(|last| [ip(last); 4]);
-        let _attackers: Vec<_> = attackers.map(|ip| direct.admit(ip).unwrap()).collect();
-        assert!(direct.is_modest(Some(ip(1))));
-        assert!(!direct.is_modest(Some(ip(2))));
-
-        let forwarded = of(true);
-        let many = [ip(2); 4].map(|ip| forwarded.admit_forwarded(Some(ip)).unwrap());
-        assert!(forwarded.is_modest(Some(ip(1))), "it has none yet");
-        assert!(!forwarded.is_modest(Some(ip(2))));
-        drop(many);
-        assert!(!forwarded.is_modest(Some(ip(1))));
+        let admit = |ip| limits.admit_request(Some(ip)).unwrap();
+        assert!(!limits.is_modest(None));
+        assert!(!limits.is_modest(Some(ip(1))), "nobody has more");
+        let alone = admit(ip(1));
+        assert!(!limits.is_modest(Some(ip(1))));
+        let attackers = (2..12).flat_map(|last| [ip(last); 6]);
+        let attackers: Vec<_> = attackers.map(admit).collect();
+        assert!(limits.is_modest(Some(ip(1))));
+        assert!(!limits.is_modest(Some(ip(2))));
+        drop((alone, attackers));
+        assert!(!limits.is_modest(Some(ip(1))));
     }
 
     #[tokio::test(start_paused = true)]

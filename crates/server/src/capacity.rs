@@ -261,7 +261,7 @@ struct State {
     free: Semaphore,
     /// Tells one waiter of each importance that there may be room, by what the importance leaves. One waiter
     /// in all would not do: if it must leave what is free, others could have taken it.
-    released: [Notify; 4],
+    released: [Notify; 5],
     refused: AtomicU64,
 }
 
@@ -624,18 +624,18 @@ mod tests {
         });
         let mut all: Vec<_> = (0..16).map(|_| capacity.requests.take().unwrap()).collect();
         let begun = Instant::now();
-        let finish = async {
-            let finish = capacity.wait_for_request(Importance::Finish).await;
-            (finish, begun.elapsed())
+        let modest = async {
+            let modest = capacity.wait_for_request(Importance::Modest).await;
+            (modest, begun.elapsed())
         };
         let end = async {
             tokio::task::yield_now().await;
             all.pop();
         };
         let start = capacity.wait_for_request(Importance::Start);
-        let (start, (finish, waited), ()) = tokio::join!(start, finish, end);
+        let (start, (modest, waited), ()) = tokio::join!(start, modest, end);
         assert!(start.is_err(), "what was free is not for a start");
-        assert!(finish.is_ok());
+        assert!(modest.is_ok());
         assert_eq!(waited, Duration::ZERO);
     }
 

@@ -113,8 +113,8 @@ pub struct Limits {
     /// Maximum number of connections; further ones wait in the kernel's queue. Default: 8192.
     pub connections: usize,
     /// Maximum number of connections of one address: an IPv4 address, or a /64 network of IPv6. Further
-    /// ones are closed at once. With [`Settings::trust_forwarded`] connections are the proxy's and not limited, and
-    /// a client at an address that the proxy states may have as many requests under way. 0 is no limit.
+    /// ones are closed at once. With [`Settings::trust_forwarded`] connections are the proxy's and not limited. An
+    /// address may have as many requests under way, over HTTP/2 or behind a proxy. 0 is no limit.
     /// Default: 1024.
     pub connections_per_address: usize,
     /// Maximum number of requests over HTTP/2 that one address may reset before their reply within a minute,

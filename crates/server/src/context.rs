@@ -205,8 +205,8 @@ pub(crate) struct RequestContext {
     pub(crate) peer: Option<SocketAddr>,
     /// Address of the client: of the connection, or as a trusted proxy states it.
     pub(crate) client: Option<IpAddr>,
-    /// Address of the client as a trusted proxy states it.
-    pub(crate) forwarded_for: Option<IpAddr>,
+    /// Whose concurrent requests are limited: the client's, but not those that a trusted proxy sends by itself.
+    pub(crate) limited_client: Option<IpAddr>,
     /// Certificate of the client, if it has presented one.
     pub(crate) certificate: Option<ClientCertificate>,
     /// Host that the client asked for, if it named a valid one.
@@ -218,21 +218,26 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
-    /// Returns the context of a request that reached `host` by `base_url`. `forwarded_for` is the address
-    /// that a trusted proxy states.
+    /// Returns the context of a request that reached `host` by `base_url`. `stated` is what a trusted proxy says of
+    /// the client; `None` if there is no such proxy.
     pub(crate) fn new(
         extensions: &Extensions,
         ids: &RequestIds,
         host: Option<Host>,
         base_url: String,
-        forwarded_for: Option<IpAddr>,
+        stated: Option<StatedClient>,
     ) -> Self {
         let id = extensions.get().cloned();
         let peer: Option<SocketAddr> = extensions.get().map(|PeerAddress(address)| *address);
+        let peer_address = peer.map(|peer| peer.ip());
+        let client = match stated {
+            Some(StatedClient::Address(client)) => Some(client),
+            _ => peer_address,
+        };
         Self {
             id: id.unwrap_or_else(|| ids.next()),
-            client: forwarded_for.or(peer.map(|peer| peer.ip())),
-            forwarded_for,
+            client,
+            limited_client: client.filter(|_| stated != Some(StatedClient::Nothing)),
             peer,
             certificate: extensions.get().cloned(),
             host,
@@ -300,9 +305,11 @@ impl<'a> Origin<'a> {
         Host::of(self.forwarded.authority.as_ref().or(self.own.as_ref())?)
     }
 
-    /// Returns the address of the client that a trusted proxy states.
-    pub(crate) fn client(&self) -> Option<IpAddr> {
-        self.forwarded.client
+    /// Returns what a trusted proxy says of the client; `None` if no proxy is trusted.
+    pub(crate) fn stated_client(&self) -> Option<StatedClient> {
+        self.settings
+            .trust_forwarded
+            .then_some(self.forwarded.client)
     }
 
     /// Returns the base URL for the request, without a slash at its end. `virtual_host` is the
@@ -416,24 +423,35 @@ impl fmt::Display for Scheme {
 struct Forwarded {
     scheme: Option<Scheme>,
     authority: Option<Authority>,
-    client: Option<IpAddr>,
+    client: StatedClient,
+}
+
+/// What a trusted proxy states of the client's address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum StatedClient {
+    /// Nothing: the request may be the proxy's own.
+    #[default]
+    Nothing,
+    /// Something else than an address, or two of them.
+    Unclear,
+    /// This address.
+    Address(IpAddr),
 }
 
 /// `Forwarded` (RFC 7239), else `X-Forwarded-Proto`, `-Host` and `-For`. The last element counts: the trusted proxy has added
-/// it, and those before it may be the client's.
+/// it, and those before it may be the client's. Where the two name different clients, one of them is the client's own
+/// word, and none counts.
 fn forwarded(headers: &HeaderMap) -> Forwarded {
     let last = |name: &str| {
-        let value = headers
-            .get_all(name)
-            .into_iter()
-            .next_back()?
-            .to_str()
-            .ok()?;
-        value.rsplit(',').next().map(|last| last.trim().to_owned())
+        let value = headers.get_all(name).into_iter().next_back()?.as_bytes();
+        let element = outside_quotes(value, b',').next().unwrap_or_default();
+        let text = std::str::from_utf8(element).unwrap_or_default();
+        Some(text.trim().to_owned())
     };
     let (mut scheme, mut authority, mut client) = (None, None, None);
     if let Some(element) = last(FORWARDED.as_str()) {
-        for pair in element.split(';') {
+        for pair in outside_quotes(element.as_bytes(), b';') {
+            let pair = std::str::from_utf8(pair).unwrap_or_default();
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = value.trim().trim_matches('"').to_owned();
             match name.trim().to_ascii_lowercase().as_str() {
@@ -446,12 +464,38 @@ fn forwarded(headers: &HeaderMap) -> Forwarded {
     }
     let scheme = scheme.or_else(|| last("x-forwarded-proto"));
     let authority = authority.or_else(|| last("x-forwarded-host"));
-    let client = client.or_else(|| last("x-forwarded-for"));
+    let stated = [client, last("x-forwarded-for")];
+    let mut clients = stated.iter().flatten().map(|client| address_of(client));
     Forwarded {
         scheme: scheme.and_then(|scheme| Scheme::named(&scheme)),
         authority: authority.and_then(|host| host.parse().ok()),
-        client: client.and_then(|client| address_of(&client)),
+        client: match (clients.next(), clients.next()) {
+            (None, _) => StatedClient::Nothing,
+            (Some(Some(client)), other) if other.is_none_or(|it| it == Some(client)) => {
+                StatedClient::Address(client)
+            }
+            _ => StatedClient::Unclear,
+        },
     }
+}
+
+/// Splits at a character outside of quoted strings, from the end. A quotation mark that is left open, as a client may
+/// send it before what the proxy adds, thus changes nothing of the last element.
+fn outside_quotes(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let mut is_quoted = false;
+        let at = (0..text.len()).rev().find(|&at| {
+            let is_escaped = at > 0 && text[at - 1] == b'\\';
+            if text[at] == b'"' && !is_escaped {
+                is_quoted = !is_quoted;
+            }
+            text[at] == separator && !is_quoted
+        });
+        rest = at.map(|at| &text[..at]);
+        Some(&text[at.map_or(0, |at| at + 1)..])
+    })
 }
 
 /// An address with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
@@ -472,7 +516,10 @@ mod tests {
     ) -> Origin<'a> {
         let headers = headers
             .iter()
-            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .map(|(name, value)| {
+                let value = http::HeaderValue::from_bytes(value.as_bytes());
+                (name.parse().unwrap(), value.unwrap())
+            })
             .collect();
         let local = LocalAddress {
             address: "127.0.0.1:8080".parse().unwrap(),
@@ -528,33 +575,56 @@ mod tests {
             ..Settings::default()
         };
         let default = Settings::default();
-        let client = |settings, name, value| {
-            let client = origin(settings, &[(name, value)], Scheme::Http).client();
-            client.map(|ip| ip.to_string())
-        };
+        let stated =
+            |settings, headers: &[_]| origin(settings, headers, Scheme::Http).stated_client();
+        let address = |text: &str| StatedClient::Address(text.parse().unwrap());
+        let (is_for, is_forwarded) = ("x-forwarded-for", "forwarded");
         for (name, value, expected) in [
-            ("x-forwarded-for", "192.0.2.1", Some("192.0.2.1")),
+            (is_for, "192.0.2.1", address("192.0.2.1")),
+            (is_for, "10.0.0.1, 192.0.2.1:4711", address("192.0.2.1")),
+            (is_for, "\u{fc}, 192.0.2.1", address("192.0.2.1")),
+            (is_for, "\", 192.0.2.1", address("192.0.2.1")),
+            (is_for, "2001:db8::1", address("2001:db8::1")),
+            (is_for, "", StatedClient::Unclear),
+            (is_for, "192.0.2.1, unknown", StatedClient::Unclear),
             (
-                "x-forwarded-for",
-                "10.0.0.1, 192.0.2.1:4711",
-                Some("192.0.2.1"),
-            ),
-            ("x-forwarded-for", "2001:db8::1", Some("2001:db8::1")),
-            (
-                "forwarded",
+                is_forwarded,
                 "for=\"[2001:db8::1]:80\";proto=https",
-                Some("2001:db8::1"),
+                address("2001:db8::1"),
             ),
-            ("forwarded", "for=10.0.0.1, for=unknown", None),
-            ("x-forwarded-for", "", None),
+            (
+                is_forwarded,
+                "for=192.0.2.1;host=\"a, for=10.0.0.1\"",
+                address("192.0.2.1"),
+            ),
+            (
+                is_forwarded,
+                "for=192.0.2.1;host=\"a;for=10.0.0.1\"",
+                address("192.0.2.1"),
+            ),
+            (
+                is_forwarded,
+                "for=\"10.0.0.1, for=192.0.2.1",
+                address("192.0.2.1"),
+            ),
+            (
+                is_forwarded,
+                "for=10.0.0.1, for=unknown",
+                StatedClient::Unclear,
+            ),
+            (is_forwarded, "proto=https", StatedClient::Nothing),
         ] {
-            assert_eq!(
-                client(&trusting, name, value).as_deref(),
-                expected,
-                "{value}"
-            );
-            assert_eq!(client(&default, name, value), None, "{value}");
+            let headers = [(name, value)];
+            assert_eq!(stated(&trusting, &headers), Some(expected), "{value}");
+            assert_eq!(stated(&default, &headers), None, "{value}");
         }
+        assert_eq!(stated(&trusting, &[]), Some(StatedClient::Nothing));
+
+        let both = |forwarded| [(is_for, "192.0.2.1"), (is_forwarded, forwarded)];
+        let agreed = stated(&trusting, &both("for=192.0.2.1"));
+        assert_eq!(agreed, Some(address("192.0.2.1")));
+        let contradicted = stated(&trusting, &both("for=10.0.0.1"));
+        assert_eq!(contradicted, Some(StatedClient::Unclear));
     }
 
     #[test]

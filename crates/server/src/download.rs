@@ -16,6 +16,7 @@
 mod protection;
 mod stored_gzip;
 
+use std::net::IpAddr;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
@@ -32,9 +33,10 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use windlass_store::{Media, MediaLocation, MediaReader, READ_LEN, Resource, VaultError};
 
-use crate::capacity::{Permit, Pool};
+use crate::capacity::{Full, Permit, Pool};
 use crate::error::Error;
 use crate::handler::{Rejection, slice};
+use crate::importance::Importance;
 use crate::precondition::{ETag, Validators, Verdict, evaluate, range_applies};
 use crate::reply::{Reply, ReplyBody, empty, full, nothing};
 use crate::uploads::ServerState;
@@ -64,6 +66,8 @@ pub(crate) struct Request<'a> {
     pub(crate) http_method: &'a HttpMethod,
     pub(crate) version: Version,
     pub(crate) headers: &'a HeaderMap,
+    /// The address of the client, if it is known.
+    pub(crate) client: Option<IpAddr>,
 }
 
 /// Answers a GET or HEAD of a resource's media.
@@ -77,6 +81,7 @@ pub(crate) async fn media(
         http_method,
         version,
         headers,
+        client,
     } = request;
     let media = resource.media.as_ref().ok_or(Error::NoMedia)?;
     let validators = validators(resource, media, own.etag.as_deref());
@@ -88,7 +93,7 @@ pub(crate) async fn media(
     let form = match verdict {
         // Nothing of the media is sent, so nothing of it is read.
         Verdict::NotModified => wanted,
-        _ => form_of(server, media, wanted, http_method).await?,
+        _ => form_of(server, media, wanted, request).await?,
     };
     let mut reply = Response::new(nothing());
     describe(reply.headers_mut(), media, &validators);
@@ -137,7 +142,7 @@ pub(crate) async fn media(
         reply.headers_mut().insert(CONTENT_LENGTH, length);
     }
     if *http_method == HttpMethod::GET {
-        let stored = bytes_of(server, media, range).await?;
+        let stored = bytes_of(server, media, range, client).await?;
         *reply.body_mut() = match form {
             Form::Unpacked => stored_gzip::unpacked(stored, &server.capacity)?,
             Form::Packed if !has_length => stored_gzip::without_length(stored),
@@ -153,27 +158,31 @@ async fn form_of(
     server: &ServerState,
     media: &Media,
     wanted: Form,
-    http_method: &HttpMethod,
+    request: Request<'_>,
 ) -> Result<Form, Error> {
     if wanted != Form::Unpacked {
         return Ok(wanted);
     }
-    match is_gzip(server, media).await {
+    match is_gzip(server, media, request.client).await {
         Ok(true) => Ok(Form::Unpacked),
         Ok(false) => Ok(Form::Packed),
         // HEAD needs no media, so it does not fail with it. The handler's word is nearly always true.
-        Err(_) if http_method == HttpMethod::HEAD => Ok(wanted),
+        Err(_) if request.http_method == HttpMethod::HEAD => Ok(wanted),
         Err(error) => Err(error),
     }
 }
 
-async fn is_gzip(server: &ServerState, media: &Media) -> Result<bool, Error> {
+async fn is_gzip(
+    server: &ServerState,
+    media: &Media,
+    client: Option<IpAddr>,
+) -> Result<bool, Error> {
     let magic = stored_gzip::MAGIC;
     let range = 0..media.length.min(magic.len() as u64);
     let start = match media.at.location {
         MediaLocation::Ledger => slice(&small_media(server, media).await?, range),
         MediaLocation::Vault => {
-            let _permit = server.capacity.downloads.take()?;
+            let _permit = admit(server, client)?;
             let mut reader = server.stores.vault.read(media.at.id, range).await?;
             reader.next(magic.len()).await?
         }
@@ -229,10 +238,17 @@ fn goog_hash(media: &Media) -> String {
     }
 }
 
+/// Returns a place among the downloads.
+fn admit(server: &ServerState, client: Option<IpAddr>) -> Result<Permit, Full> {
+    let importance = || server.importance_to(client, Importance::Query);
+    server.capacity.downloads.take_for(importance)
+}
+
 async fn bytes_of(
     server: &ServerState,
     media: &Media,
     range: std::ops::Range<u64>,
+    client: Option<IpAddr>,
 ) -> Result<ReplyBody, Error> {
     match media.at.location {
         MediaLocation::Ledger => {
@@ -241,7 +257,7 @@ async fn bytes_of(
         }
         MediaLocation::Vault => {
             let download = Download {
-                _permit: server.capacity.downloads.take()?,
+                _permit: admit(server, client)?,
                 is_taken: false,
                 memory: server.capacity.replies.clone(),
                 reader: server.stores.vault.read(media.at.id, range).await?,

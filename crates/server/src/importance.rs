@@ -1,6 +1,7 @@
 //! The order in which requests are refused where the server is nearly full: those first whose refusal costs the
-//! client least. These are starts, then queries, then chunks of an upload, and last its final bytes. A request of a
-//! client that has few connections while others have many counts at least as a chunk.
+//! client least. These are starts, then queries, then chunks of an upload, then its final bytes. The last places are
+//! for clients that have few requests while others have many: what a head claims is not verified yet, so that
+//! a client that sends many could claim the most.
 
 use http::header::CONTENT_RANGE;
 use http::request::Parts;
@@ -20,9 +21,10 @@ pub(crate) enum Importance {
     Query,
     /// More bytes of an upload.
     Append,
-    /// The last bytes of an upload, or what makes room: a cancel, a deletion. Health probes count as such, too:
-    /// `service::importance` sees to it, not [`Importance::of`].
+    /// The last bytes of an upload, or what makes room: a cancel, a deletion.
     Finish,
+    /// Anything of a client that has few requests while others have many. [`Importance::of`] does not know.
+    Modest,
 }
 
 impl Importance {
@@ -45,19 +47,14 @@ impl Importance {
         }
     }
 
-    /// Returns the importance of a request by a client that has few connections while others have many: at least that
-    /// of an append. So those who have taken most are refused before it.
-    pub(crate) fn of_modest(self) -> Self {
-        self.max(Self::Append)
-    }
-
     /// Returns how many sixteenths of a pool are left to what is more important.
     pub(crate) fn leaves(self) -> u32 {
         match self {
-            Self::Start => 3,
-            Self::Query => 2,
-            Self::Append => 1,
-            Self::Finish => 0,
+            Self::Start => 4,
+            Self::Query => 3,
+            Self::Append => 2,
+            Self::Finish => 1,
+            Self::Modest => 0,
         }
     }
 }
@@ -169,6 +166,7 @@ mod tests {
             Importance::Query,
             Importance::Append,
             Importance::Finish,
+            Importance::Modest,
         ];
         assert!(all.is_sorted());
         assert!(all.is_sorted_by_key(|it| std::cmp::Reverse(it.leaves())));

@@ -334,6 +334,7 @@ async fn media_or_redirection(
             http_method: head.http_method,
             version: head.version,
             headers: head.headers,
+            client: head.client,
         };
         let link = head.principal.and_then(Principal::link);
         link_uses::check_unused(&*server.stores.ledger, link).await?;

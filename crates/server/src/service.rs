@@ -22,7 +22,7 @@ use crate::audit::{self, AuditAction, AuditOutcome, Sender};
 use crate::batch;
 use crate::body::RequestBody;
 use crate::callers::{AddressPermit, CallerLimit};
-use crate::capacity::Permit;
+use crate::capacity::{Permit, Pool};
 use crate::context::{LocalAddress, Origin, Principal, RequestContext, RequestId};
 use crate::cross_origin::{self, Answered, Marks};
 use crate::error::Error;
@@ -151,7 +151,9 @@ where
 {
     let mut context = context_of(&server, &head);
     let mut body = RequestBody::new(body, head.version, &head.headers, &server.settings.limits);
-    if server.capacity.connections.is_short() || server.capacity.uploads.is_short() {
+    let capacity = &server.capacity;
+    let pools = [&capacity.connections, &capacity.requests, &capacity.uploads];
+    if pools.into_iter().any(Pool::is_short) {
         body.hurry();
     }
     let counted = body.count(server.capacity.metadata.permit(), head_size(&head));
@@ -167,8 +169,10 @@ where
     let sender = Sender::of(&context);
     let answered = async move {
         let admitted = match counted {
+            // A probe that waits has failed for those who sent it.
+            Ok(()) if health::is_probe(head.uri.path()) => Ok(server.capacity.requests.take().ok()),
             Ok(()) if !is_call => {
-                let importance = || importance(&server, &head, &context);
+                let importance = || server.importance_to(context.client, Importance::of(&head));
                 server.capacity.admit_request(importance).await.map(Some)
             }
             counted => counted.map(|()| None),
@@ -246,21 +250,13 @@ where
     async move { audit.of_request(sender, answered).await }
 }
 
-/// How much is lost when a request is refused.
-fn importance(server: &ServerState, head: &Parts, context: &RequestContext) -> Importance {
-    if health::is_probe(head.uri.path()) {
-        return Importance::Finish;
-    }
-    server.importance_to(context.client, Importance::of(head))
-}
-
 /// What is known of a request before it is routed.
 struct Early {
     /// The answer to one that is not routed.
     answered: Answered,
     /// What its reply says to browsers.
     marks: Marks,
-    /// Its place among those of the client that a trusted proxy states.
+    /// Its place among those of its address.
     place: Option<AddressPermit>,
 }
 
@@ -322,9 +318,8 @@ fn count_to_address(
     server.rates.admit_address(context.client)
 }
 
-/// Refuses a request from a page that may not send it. Returns the place of another among those of the client
-/// that a trusted proxy states. Probes are answered in any case, and the calls of a batch have the place of the
-/// batch.
+/// Refuses a request from a page that may not send it. Returns the place of another among those of its address.
+/// Probes are answered in any case, and the calls of a batch have the place of the batch.
 fn admit(
     server: &ServerState,
     head: &Parts,
@@ -335,7 +330,7 @@ fn admit(
     if health::is_probe(head.uri.path()) || batch::is_inside(head) {
         return Ok(None);
     }
-    server.address_limits.admit_forwarded(context.forwarded_for)
+    server.address_limits.admit_request(context.limited_client)
 }
 
 fn context_of(server: &ServerState, head: &Parts) -> RequestContext {
@@ -345,7 +340,13 @@ fn context_of(server: &ServerState, head: &Parts) -> RequestContext {
     let host = origin.host();
     let base_url = origin.base_url(server.registry.on(host.as_ref()).host());
     let ids = &server.request_ids;
-    RequestContext::new(&head.extensions, ids, host, base_url, origin.client())
+    RequestContext::new(
+        &head.extensions,
+        ids,
+        host,
+        base_url,
+        origin.stated_client(),
+    )
 }
 
 /// What the reply to a request, and the log of it, need of the request besides its head.

@@ -160,7 +160,7 @@ impl ServerState {
         importance: Importance,
     ) -> Importance {
         if self.address_limits.is_modest(client) {
-            importance.of_modest()
+            Importance::Modest
         } else {
             importance
         }

@@ -28,7 +28,8 @@ fn probe() -> Request {
     Request::new("GET", "/healthz")
 }
 
-fn limited(server: &ServerProcess, limit: &str) -> String {
+/// How often a limit on callers has refused something.
+pub(crate) fn limited(server: &ServerProcess, limit: &str) -> String {
     let mut peer = RawPeer::connect_from(Ipv4Addr::new(127, 0, 0, 3), server.address());
     let metrics = peer.exchange(&Request::new("GET", "/metrics")).expect(200);
     let name = format!("windlass_limited_total{{limit=\"{limit}\"}} ");

@@ -163,6 +163,25 @@ fn prefix_that_is_no_path_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn probes_do_not_wait_where_other_requests_do() {
+    let mut settings = Settings::default();
+    settings.limits.requests = 1;
+    let server = started(builder(memory()).settings(settings)).await;
+    let call = in_process::request("GET", "/farm/v1/animals", &[], Vec::new());
+    // A request goes on until its reply is dropped.
+    let _held = server.service().call(call).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    for probe in ["/healthz", "/readyz"] {
+        let reply = get(server.service(), probe).await;
+        assert_eq!(reply.status, StatusCode::OK, "{probe}");
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    let other = get(server.service(), "/farm/v1/animals").await;
+    assert_eq!(other.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(begun.elapsed(), Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn left_session_is_swept() {
     let ledger = Arc::new(MemoryLedger::new());
     let stores = Stores {
