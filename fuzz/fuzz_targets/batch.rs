@@ -20,7 +20,7 @@ fuzz_target!(|input: &[u8]| {
     let Ok(boundary) = boundary(&headers) else {
         return;
     };
-    let Ok(calls) = calls(Bytes::copy_from_slice(body), boundary) else {
+    let Ok(calls) = calls(Bytes::copy_from_slice(body), boundary, 16 * 1024) else {
         return;
     };
     assert!((1..=MAX_CALLS).contains(&calls.len()));

@@ -16,9 +16,6 @@ mod tests;
 /// Maximum number of calls in a batch, as in Google's APIs.
 pub const MAX_CALLS: usize = 100;
 
-/// Maximum number of bytes of the headers of a part, and of the head of a call.
-pub const MAX_HEAD_LEN: usize = 16 * 1024;
-
 /// Maximum number of header fields of a call.
 pub const MAX_FIELDS: usize = 100;
 
@@ -75,8 +72,11 @@ pub enum CallError {
     #[error("its part has an unsupported Content-Transfer-Encoding")]
     TransferEncoding,
     /// The headers of the part, or the head of the call, are too long.
-    #[error("it has more than {MAX_HEAD_LEN} bytes of headers")]
-    HeadTooLarge,
+    #[error("it has more than {limit} bytes of headers")]
+    HeadTooLarge {
+        /// Maximum number of bytes.
+        limit: usize,
+    },
     /// The request line is malformed.
     #[error("its first line must be a method, a path and perhaps HTTP/1.1")]
     RequestLine,
@@ -104,7 +104,8 @@ pub fn boundary(headers: &HeaderMap) -> Result<Boundary, BatchError> {
     })
 }
 
-/// Parses the body of a batch. Its calls are in the order of the parts.
+/// Parses the body of a batch. Its calls are in the order of the parts. The headers of a part, and the head of its
+/// call, have at most `max_head` bytes each.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -114,14 +115,14 @@ pub fn boundary(headers: &HeaderMap) -> Result<Boundary, BatchError> {
 /// let mut headers = HeaderMap::new();
 /// headers.insert(CONTENT_TYPE, HeaderValue::from_static("multipart/mixed; boundary=b"));
 /// let body = "--b\r\nContent-Type: application/http\r\n\r\nGET /farm/v1/animals HTTP/1.1\r\n\r\n--b--";
-/// let calls = batch::calls(Bytes::from(body), batch::boundary(&headers)?)?;
+/// let calls = batch::calls(Bytes::from(body), batch::boundary(&headers)?, 16 * 1024)?;
 /// assert_eq!(calls[0].target, "/farm/v1/animals");
 /// # Ok::<(), batch::BatchError>(())
 /// ```
 ///
 /// # Errors
 /// [`BatchError`] if anything of the body is malformed.
-pub fn calls(body: Bytes, boundary: Boundary) -> Result<Vec<Call>, BatchError> {
+pub fn calls(body: Bytes, boundary: Boundary, max_head: usize) -> Result<Vec<Call>, BatchError> {
     let mut delimiters = Delimiters::new(boundary);
     let mut calls = Vec::new();
     // None before the first delimiter.
@@ -145,7 +146,7 @@ pub fn calls(body: Bytes, boundary: Boundary) -> Result<Vec<Call>, BatchError> {
                 return Err(BatchError::TooManyCalls);
             }
             let number = calls.len() + 1;
-            let call = Call::parse(part.into());
+            let call = Call::parse(part.into(), max_head);
             calls.push(call.map_err(|problem| BatchError::Call { number, problem })?);
         }
         match is_final {
@@ -166,8 +167,8 @@ pub fn response_id(content_id: &str) -> String {
 
 impl Call {
     /// Parses a part, from the line end of its delimiter on.
-    fn parse(part: Bytes) -> Result<Self, CallError> {
-        let (part_headers, request) = split_head(part)?;
+    fn parse(part: Bytes, max_head: usize) -> Result<Self, CallError> {
+        let (part_headers, request) = split_head(part, max_head)?;
         let part_headers = header_map(&part_headers)?;
         let text = |name: &str| part_headers.get(name).and_then(|value| value.to_str().ok());
         let content_type = text("content-type").unwrap_or_default();
@@ -185,7 +186,7 @@ impl Call {
         }
         let content_id = part_headers.get("content-id").map(HeaderValue::to_str);
         let content_id = content_id.transpose().map_err(|_| CallError::ContentId)?;
-        let (head, body) = split_head(request.slice(leading_line_ends(&request)..))?;
+        let (head, body) = split_head(request.slice(leading_line_ends(&request)..), max_head)?;
         let line_end = memchr::memchr(b'\n', &head).map_or(head.len(), |at| at + 1);
         let (http_method, target) = request_line(&head[..line_end])?;
         let headers = header_map(&head[line_end..])?;
@@ -206,7 +207,7 @@ fn leading_line_ends(bytes: &[u8]) -> usize {
 
 /// Splits at the first empty line, which belongs to neither. Without one there is only a head: some
 /// clients end a call without a body by the delimiter alone.
-fn split_head(mut bytes: Bytes) -> Result<(Bytes, Bytes), CallError> {
+fn split_head(mut bytes: Bytes, max_head: usize) -> Result<(Bytes, Bytes), CallError> {
     let mut line = 0;
     let mut empty_line = 0;
     while let Some(at) = memchr::memchr(b'\n', &bytes[line..]) {
@@ -223,8 +224,8 @@ fn split_head(mut bytes: Bytes) -> Result<(Bytes, Bytes), CallError> {
         _ => bytes.split_to(line),
     };
     bytes.advance(empty_line);
-    if head.len() > MAX_HEAD_LEN {
-        return Err(CallError::HeadTooLarge);
+    if head.len() > max_head {
+        return Err(CallError::HeadTooLarge { limit: max_head });
     }
     Ok((head, bytes))
 }

@@ -112,7 +112,7 @@ async fn read_calls(
     let len = text.len();
     // The parts are a copy.
     body.set_held_bytes(2 * len as u64)?;
-    let calls = batch::calls(text.into(), boundary)?;
+    let calls = batch::calls(text.into(), boundary, server.settings.limits.part_headers)?;
     let fields: usize = calls.iter().map(|call| call.headers.len()).sum();
     body.set_held_bytes((len + fields * FIELD_MEMORY) as u64)?;
     Ok(calls)

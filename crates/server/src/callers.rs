@@ -26,10 +26,15 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use tokio::time::Instant;
+use windlass_proto::batch::{BatchError, CallError};
+use windlass_proto::error::ProtocolError;
+use windlass_proto::metadata::MetadataError;
+use windlass_proto::related::RelatedError;
+use windlass_store::LedgerError;
 
 use crate::config::{Limits, Settings};
 use crate::context::Principal;
-use crate::error::Error;
+use crate::error::{BodyError, Error};
 
 pub(crate) use resets::AddressResets;
 use resets::ResetLimit;
@@ -70,9 +75,17 @@ pub(crate) enum CallerLimit {
     Resets,
     AddressRate,
     PrincipalRate,
-    BodyRate,
     /// Of sessions or of bytes ([`crate::quotas`]).
     Quota,
+    HeadTime,
+    Head,
+    PartHeaders,
+    Metadata,
+    JsonValues,
+    JsonDepth,
+    BodyPause,
+    BodyRate,
+    GzipRatio,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -106,14 +119,53 @@ impl CallerMetrics {
 }
 
 impl CallerLimit {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 14] = [
         Self::Connections,
         Self::Resets,
         Self::AddressRate,
         Self::PrincipalRate,
-        Self::BodyRate,
         Self::Quota,
+        Self::HeadTime,
+        Self::Head,
+        Self::PartHeaders,
+        Self::Metadata,
+        Self::JsonValues,
+        Self::JsonDepth,
+        Self::BodyPause,
+        Self::BodyRate,
+        Self::GzipRatio,
     ];
+
+    /// Returns the limit that a request with this error exceeds. Those on addresses and on rates are counted where
+    /// they are checked.
+    pub(crate) fn exceeded_by(error: &Error) -> Option<Self> {
+        match error {
+            Error::Ledger(LedgerError::OverQuota) => Some(Self::Quota),
+            Error::Protocol(ProtocolError::Metadata(MetadataError::TooManyValues { .. })) => {
+                Some(Self::JsonValues)
+            }
+            Error::Protocol(ProtocolError::Metadata(MetadataError::TooDeep { .. })) => {
+                Some(Self::JsonDepth)
+            }
+            Error::Protocol(ProtocolError::Related(RelatedError::MetadataTooLarge { .. })) => {
+                Some(Self::Metadata)
+            }
+            Error::Protocol(ProtocolError::Related(RelatedError::PartHeadersTooLarge {
+                ..
+            }))
+            | Error::Batch(BatchError::Call {
+                problem: CallError::HeadTooLarge { .. },
+                ..
+            }) => Some(Self::PartHeaders),
+            _ => match error.of_body()? {
+                BodyError::Stalled(_) => Some(Self::BodyPause),
+                BodyError::Slow { .. } => Some(Self::BodyRate),
+                BodyError::Expands { .. } => Some(Self::GzipRatio),
+                BodyError::TooLong { .. } => Some(Self::Metadata),
+                BodyError::Broken | BodyError::Malformed | BodyError::NotGzip => None,
+            },
+        }
+    }
 
     /// The name of its key in the configuration; a quota has two.
     fn name(self) -> &'static str {
@@ -122,8 +174,16 @@ impl CallerLimit {
             Self::Resets => "resets_per_address",
             Self::AddressRate => "requests_per_address",
             Self::PrincipalRate => "requests_per_principal",
-            Self::BodyRate => "min_rate",
             Self::Quota => "quota",
+            Self::HeadTime => "head_timeout",
+            Self::Head => "head",
+            Self::PartHeaders => "part_headers",
+            Self::Metadata => "metadata",
+            Self::JsonValues => "json_values",
+            Self::JsonDepth => "json_depth",
+            Self::BodyPause => "body_timeout",
+            Self::BodyRate => "min_rate",
+            Self::GzipRatio => "gzip_ratio",
         }
     }
 }

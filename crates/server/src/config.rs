@@ -15,6 +15,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use windlass_discovery::MediaRange;
+use windlass_proto::metadata::MetadataLimits;
 
 use crate::cors::CorsPolicy;
 use crate::host::{AllowedHost, Host};
@@ -95,8 +96,19 @@ pub enum SessionAuth {
 pub struct Limits {
     /// Length in bytes up to which media is kept in the ledger. Default and maximum: 64 KiB.
     pub small_media: u64,
+    /// Maximum length in bytes of a request's head, at least 8 KiB; over HTTP/2 of its fields, decompressed and with 32
+    /// bytes for each. An upload that outpaces the disk may hold twice as much. Default: 32 KiB.
+    pub head: usize,
+    /// Maximum length in bytes of the headers of a part of a multipart body; in a batch also of the head of a call.
+    /// Default: 16 KiB.
+    pub part_headers: usize,
     /// Maximum length in bytes of a JSON document. Default: 1 MiB.
     pub metadata: usize,
+    /// Maximum number of values in a JSON document. Each may take some seventy bytes of memory. Default: 20,000.
+    pub json_values: usize,
+    /// Maximum number of objects and arrays around a value in a JSON document. Documents that are nested more than 127
+    /// deep are always refused. Default: 100.
+    pub json_depth: usize,
     /// Bytes of memory for media on its way to the disk, over all uploads; at least 1 MiB. Default:
     /// 32 MiB.
     pub media_memory: u64,
@@ -139,8 +151,14 @@ pub struct Limits {
     /// 0 is no limit. Default: 512, less than the slowest mobile line.
     pub min_rate: u64,
     /// Maximum number of requests over all connections. A connection carries one over HTTP/1 and up
-    /// to 32 over HTTP/2. Default: 16384.
+    /// to [`Limits::streams`] over HTTP/2. Default: 16384.
     pub requests: usize,
+    /// Maximum number of concurrent requests of one connection over HTTP/2; further ones are refused, and may be
+    /// sent again. Default: 32.
+    pub streams: usize,
+    /// Number of bytes of bodies that the client of a connection over HTTP/2 may send before the server has taken them,
+    /// on all streams together; from 64 KiB to 1 GiB. Default: 1 MiB.
+    pub window: usize,
     /// Maximum number of uploads, each of which may have a file open. Default: 8192.
     pub uploads: usize,
     /// Maximum number of downloads, each of which has a file open. Default: 2048.
@@ -298,11 +316,24 @@ impl Default for Settings {
     }
 }
 
+impl Limits {
+    /// Returns what a JSON document may consist of.
+    pub(crate) fn json(&self) -> MetadataLimits {
+        MetadataLimits::default()
+            .with_values(self.json_values)
+            .with_depth(self.json_depth)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             small_media: 64 * 1024,
+            head: 32 * 1024,
+            part_headers: 16 * 1024,
             metadata: 1024 * 1024,
+            json_values: 20_000,
+            json_depth: 100,
             media_memory: 32 * 1024 * 1024,
             reading_memory: 256 * 1024 * 1024,
             metadata_memory: 24 * 1024 * 1024,
@@ -316,6 +347,8 @@ impl Default for Limits {
             bytes_per_principal: 0,
             min_rate: 512,
             requests: 16_384,
+            streams: 32,
+            window: 1024 * 1024,
             uploads: 8192,
             downloads: 2048,
             head_timeout: Duration::from_secs(120),

@@ -32,7 +32,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
-use crate::callers::{AddressLimits, Admission};
+use crate::callers::{AddressLimits, Admission, CallerLimit, CallerMetrics};
 use crate::capacity::{Permit, Pool};
 use crate::client_certificate::ClientCertificate;
 use crate::config::Limits;
@@ -43,10 +43,8 @@ use http2::{GivenUp, Streams};
 use streams::{LingeringStream, RewindStream, Timeouts};
 use tls::Tls;
 
-// hyper begins with 8 KiB and grows the buffer for a client that fills it. An upload that outpaces
-// the disk holds two such buffers; docs/adr/0002 compares sizes.
-/// Maximum size of hyper's HTTP/1 read buffer, and so of a request head.
-const READ_BUFFER: usize = 32 * 1024;
+/// The least of [`Limits::head`], in bytes: the size of hyper's read buffer at the beginning of a connection.
+const LEAST_HEAD: usize = 8 * 1024;
 
 /// The first bytes of an HTTP/2 connection (RFC 9113, section 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -91,6 +89,7 @@ pub(crate) struct Connections<S> {
     limits: Arc<Limits>,
     /// The limits of connections that come while few are left.
     hurried: Arc<Limits>,
+    metrics: CallerMetrics,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -100,7 +99,13 @@ pub(crate) struct Connections<S> {
 const HURRIED_HEAD: Duration = Duration::from_secs(10);
 
 impl<S: HttpService<Request<Incoming>>> Connections<S> {
-    pub(crate) fn new(service: S, pool: Pool, addresses: AddressLimits, limits: Limits) -> Self {
+    pub(crate) fn new(
+        service: S,
+        pool: Pool,
+        addresses: AddressLimits,
+        limits: Limits,
+        metrics: CallerMetrics,
+    ) -> Self {
         let hurried = Limits {
             head_timeout: limits.head_timeout.min(HURRIED_HEAD),
             ..limits.clone()
@@ -111,6 +116,7 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             addresses,
             limits: Arc::new(limits),
             hurried: Arc::new(hurried),
+            metrics,
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         }
@@ -171,6 +177,7 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
         let connection = Connection {
             service: self.service.clone(),
             limits: Arc::clone(limits),
+            metrics: self.metrics.clone(),
             tasks: self.tasks.clone(),
             shutdown: self.shutdown.clone(),
             local: local.map(|address| LocalAddress {
@@ -206,6 +213,7 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
 struct Connection<S> {
     service: S,
     limits: Arc<Limits>,
+    metrics: CallerMetrics,
     tasks: TaskTracker,
     shutdown: CancellationToken,
     local: Option<LocalAddress>,
@@ -339,7 +347,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
             let resets = self.admission.resets.clone();
             let streams = Streams::new(limits, &self.tasks, resets);
             let connection = streams
-                .builder()
+                .builder(limits)
                 .serve_connection(TokioIo::new(stream), service);
             self.run(
                 connection,
@@ -354,17 +362,17 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
 
     /// Serves a connection until it ends, the server stops, its streams are stalled, or its address is
     /// blocked. `graceful` starts hyper's graceful shutdown.
-    fn run<C, E>(
+    fn run<C>(
         self,
         connection: C,
         graceful: fn(Pin<&mut C>),
         streams: Option<Streams>,
     ) -> BoxFuture<'static, ()>
     where
-        C: Future<Output = Result<(), E>> + Send + 'static,
-        E: std::fmt::Display + Send,
+        C: Future<Output = hyper::Result<()>> + Send + 'static,
     {
         let (shutdown, linger, admission) = (self.shutdown, self.limits.linger, self.admission);
+        let metrics = self.metrics;
         // Boxed at once: it is large, and is moved several times before it is polled.
         let mut connection = Box::pin(connection);
         async move {
@@ -398,6 +406,11 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
             drop(admission);
             // Debug: clients and networks end connections all the time.
             if let Err(error) = ended {
+                if error.is_parse_too_large() {
+                    metrics.count(CallerLimit::Head);
+                } else if error.is_timeout() {
+                    metrics.count(CallerLimit::HeadTime);
+                }
                 tracing::debug!(%error, "connection ended");
             }
         }
@@ -418,6 +431,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
                 Err(error) => tracing::debug!(%error, "{what} failed"),
             },
             () = tokio::time::sleep_until(self.deadline) => {
+                self.metrics.count(CallerLimit::HeadTime);
                 tracing::debug!("connection closed: {what} did not complete within limits.head_timeout");
             }
             () = self.shutdown.cancelled() => {}
@@ -434,7 +448,9 @@ fn http1(limits: &Limits) -> http1::Builder {
         .header_read_timeout(limits.head_timeout)
         // A client may shut down its sending side after the request and still read the reply.
         .half_close(true)
-        .max_buf_size(READ_BUFFER);
+        // hyper grows the buffer for a client that fills it. An upload that outpaces the disk holds two such
+        // buffers; docs/adr/0002 compares sizes.
+        .max_buf_size(limits.head.max(LEAST_HEAD));
     builder
 }
 

@@ -291,16 +291,11 @@ impl Error {
     }
 
     /// Returns what is wrong with the body of the request, if this is an error of it.
-    fn of_body(&self) -> Option<&BodyError> {
+    pub(crate) fn of_body(&self) -> Option<&BodyError> {
         match self {
             Self::Body(error) | Self::Interrupted(error) => Some(error),
             _ => None,
         }
-    }
-
-    /// Whether the body of the request came too slowly.
-    pub(crate) fn is_too_slow(&self) -> bool {
-        matches!(self.of_body(), Some(BodyError::Slow { .. }))
     }
 
     /// Whether the client has broken off the body of the request: it takes no reply.
@@ -310,8 +305,10 @@ impl Error {
 
     /// Whether the body of the request broke off or stalled, so that its client has probably gone.
     pub(crate) fn is_abandoned(&self) -> bool {
-        let is_stalled = matches!(self.of_body(), Some(BodyError::Stalled(_)));
-        is_stalled || self.is_too_slow() || self.is_broken_off()
+        matches!(
+            self.of_body(),
+            Some(BodyError::Stalled(_) | BodyError::Slow { .. } | BodyError::Broken)
+        )
     }
 }
 

@@ -614,7 +614,14 @@ pub async fn serve_metrics<A: Accept>(
 ) {
     let service = MetricsService::new(registry, Nothing);
     let pool = Pool::of_count(LimitedResource::Connections, METRICS_CONNECTIONS);
-    let connections = Connections::new(service, pool, AddressLimits::default(), limits.clone());
+    let connections = Connections::new(
+        service,
+        pool,
+        AddressLimits::default(),
+        limits.clone(),
+        // What happens here is not the server's.
+        CallerMetrics::default(),
+    );
     let _guard = connections.shutdown_on_drop();
     connections.accept(&listener).await;
 }

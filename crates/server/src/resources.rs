@@ -403,7 +403,7 @@ async fn read_metadata(
     let (text, _permit) = collect(server, body, limit).await?;
     let counted = text.len() - text.len().min(usual);
     body.set_held_bytes(text.len() as u64 + json_cost(&text) - counted as u64)?;
-    let mut metadata = parse_metadata(&text)?;
+    let mut metadata = parse_metadata(&text, server.settings.limits.json())?;
     let embedded = handler.embedded(method, &mut metadata)?;
     if embedded.is_none() && text.len() > usual {
         return Err(BodyError::TooLong { limit: usual }.into());

@@ -557,7 +557,7 @@ impl Routed<'_> {
         let metadata = body
             .collect_json(self.server.settings.limits.metadata)
             .await?;
-        let metadata = parse_metadata(&metadata)?;
+        let metadata = parse_metadata(&metadata, self.server.settings.limits.json())?;
         let request = upload.with_body(&metadata, start.content_type, start.expected)?;
         let request = request.for_origin(upload.headers);
         let upload_id = session::start(self.server, request, declared, dialect.name()).await?;

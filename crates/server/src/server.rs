@@ -409,6 +409,7 @@ impl Server {
             state.capacity.connections.clone(),
             state.address_limits.clone(),
             limits,
+            state.metrics.callers.clone(),
         );
         tokio::select! {
             () = connections.accept(&listener) => {}

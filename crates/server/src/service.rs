@@ -221,12 +221,6 @@ where
         } = context;
         let is_abandoned = result.as_ref().is_err_and(Error::is_abandoned);
         let is_broken_off = result.as_ref().is_err_and(Error::is_broken_off);
-        if result.as_ref().is_err_and(Error::is_too_slow) {
-            server.metrics.callers.count(CallerLimit::BodyRate);
-        }
-        if result.as_ref().is_err_and(Error::is_over_quota) {
-            server.metrics.callers.count(CallerLimit::Quota);
-        }
         let about = About {
             id,
             principal,
@@ -395,6 +389,9 @@ fn reply_to(
     let is_unauthorized = result.as_ref().is_err_and(Error::is_unauthorized);
     let mut reply = result.unwrap_or_else(|error| {
         server.lifecycle.examine(&error);
+        if let Some(limit) = CallerLimit::exceeded_by(&error) {
+            server.metrics.callers.count(limit);
+        }
         tracing::debug!(
             id = %about.id,
             method = %head.method,

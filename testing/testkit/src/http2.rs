@@ -37,6 +37,14 @@ const ACK: u8 = 1;
 /// The flag of a HEADERS or CONTINUATION frame that ends the block of header fields.
 pub const END_HEADERS: u8 = 4;
 
+/// The setting `SETTINGS_MAX_CONCURRENT_STREAMS`.
+pub const MAX_CONCURRENT_STREAMS: u16 = 3;
+/// The setting `SETTINGS_INITIAL_WINDOW_SIZE`.
+pub const INITIAL_WINDOW_SIZE: u16 = 4;
+
+/// The window of a connection before the server opens it further.
+const FIRST_WINDOW: u32 = 65_535;
+
 /// The error code `CANCEL`.
 const CANCEL: u32 = 8;
 
@@ -50,6 +58,10 @@ pub struct Http2Peer {
     scheme: &'static str,
     next_stream: u32,
     patience: Duration,
+    /// The settings of the server.
+    settings: Vec<(u16, u32)>,
+    /// The window of the connection at its beginning.
+    connection_window: u32,
 }
 
 /// What a server sent.
@@ -109,13 +121,46 @@ impl Http2Peer {
             scheme,
             next_stream: 1,
             patience: PATIENCE,
+            settings: Vec::new(),
+            connection_window: FIRST_WINDOW,
         };
         let mut awaited = vec![SETTINGS, WINDOW_UPDATE];
         while !awaited.is_empty() {
-            let (kind, flags, ..) = peer.frame().expect("a server says how much it takes");
-            awaited.retain(|it| *it != kind || flags & ACK != 0);
+            let (kind, flags, _, payload) = peer.frame().expect("a server says how much it takes");
+            if flags & ACK == 0 {
+                peer.take_note(kind, &payload);
+                awaited.retain(|it| *it != kind);
+            }
         }
         peer
+    }
+
+    /// Notes what the server takes.
+    fn take_note(&mut self, kind: u8, payload: &[u8]) {
+        match (kind, payload) {
+            (SETTINGS, settings) => {
+                let settings = settings.chunks_exact(6);
+                self.settings.extend(settings.map(|it| {
+                    let value = u32::from_be_bytes([it[2], it[3], it[4], it[5]]);
+                    (u16::from_be_bytes([it[0], it[1]]), value)
+                }));
+            }
+            (WINDOW_UPDATE, &[a, b, c, d]) => {
+                self.connection_window += u32::from_be_bytes([a, b, c, d]);
+            }
+            _ => {}
+        }
+    }
+
+    /// The value of a setting that the server has stated at the beginning.
+    pub fn setting(&self, id: u16) -> Option<u32> {
+        let of_id = self.settings.iter().find(|(it, _)| *it == id);
+        of_id.map(|(_, value)| *value)
+    }
+
+    /// Bytes of bodies that may be sent on a fresh connection.
+    pub fn connection_window(&self) -> u32 {
+        self.connection_window
     }
 
     /// Sends the head of a request. Returns its stream.

@@ -145,8 +145,20 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("limits.small_media", |all| {
         ValueRef::Size(&mut all.server.limits.small_media)
     }),
+    Key::new("limits.head", |all| {
+        ValueRef::SizeInMemory(&mut all.server.limits.head)
+    }),
+    Key::new("limits.part_headers", |all| {
+        ValueRef::SizeInMemory(&mut all.server.limits.part_headers)
+    }),
     Key::new("limits.metadata", |all| {
         ValueRef::SizeInMemory(&mut all.server.limits.metadata)
+    }),
+    Key::new("limits.json_values", |all| {
+        ValueRef::Count(&mut all.server.limits.json_values)
+    }),
+    Key::new("limits.json_depth", |all| {
+        ValueRef::Count(&mut all.server.limits.json_depth)
     }),
     Key::new("limits.media_memory", |all| {
         ValueRef::Size(&mut all.server.limits.media_memory)
@@ -186,6 +198,12 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::new("limits.requests", |all| {
         ValueRef::Count(&mut all.server.limits.requests)
+    }),
+    Key::new("limits.streams", |all| {
+        ValueRef::Count(&mut all.server.limits.streams)
+    }),
+    Key::new("limits.window", |all| {
+        ValueRef::SizeInMemory(&mut all.server.limits.window)
     }),
     Key::new("limits.uploads", |all| {
         ValueRef::Count(&mut all.server.limits.uploads)
@@ -491,6 +509,26 @@ const RULES: &[Rule] = &[
         holds: |all| all.server.limits.small_media <= 64 * KIB,
     },
     Rule {
+        key: "limits.head",
+        requirement: "must be from 8KB to 1MB; each connection may hold twice as much",
+        holds: |all| (8 * KIB..=KIB * KIB).contains(&(all.server.limits.head as u64)),
+    },
+    Rule {
+        key: "limits.part_headers",
+        requirement: "must be at least 1KB; less would refuse common requests",
+        holds: |all| all.server.limits.part_headers as u64 >= KIB,
+    },
+    Rule {
+        key: "limits.json_values",
+        requirement: "must be at least 100; less would refuse common requests",
+        holds: |all| all.server.limits.json_values >= 100,
+    },
+    Rule {
+        key: "limits.json_depth",
+        requirement: "must be from 5 to 100; less would refuse common requests, and more is not parsed",
+        holds: |all| (5..=100).contains(&all.server.limits.json_depth),
+    },
+    Rule {
         key: "limits.metadata",
         requirement: "must be at least 1KB; less would refuse common requests",
         holds: |all| all.server.limits.metadata as u64 >= KIB,
@@ -542,6 +580,16 @@ const RULES: &[Rule] = &[
         key: "limits.requests",
         requirement: "must be at least 1",
         holds: |all| all.server.limits.requests >= 1,
+    },
+    Rule {
+        key: "limits.streams",
+        requirement: "must be at least 1",
+        holds: |all| all.server.limits.streams >= 1,
+    },
+    Rule {
+        key: "limits.window",
+        requirement: "must be from 64KB, which clients assume at first, to 1GB",
+        holds: |all| (64 * KIB..=KIB * KIB * KIB).contains(&(all.server.limits.window as u64)),
     },
     Rule {
         key: "limits.uploads",

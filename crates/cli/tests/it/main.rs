@@ -61,6 +61,7 @@ mod shedding;
 mod signed_links;
 mod simple;
 mod size_limit;
+mod sizes;
 mod slow;
 mod standard_parameters;
 mod start;

@@ -8,9 +8,11 @@ fn boundary_of(content_type: &str) -> Result<Boundary, BatchError> {
     boundary(&headers)
 }
 
+const MAX_HEAD: usize = 1024;
+
 fn parse(body: &str) -> Result<Vec<Call>, BatchError> {
     let boundary = boundary_of("multipart/mixed; boundary=b").unwrap();
-    calls(Bytes::from(body.to_owned()), boundary)
+    calls(Bytes::from(body.to_owned()), boundary, MAX_HEAD)
 }
 
 /// A batch of one call, which is everything behind the headers of its part.
@@ -138,9 +140,9 @@ fn malformed_headers_are_refused() {
     one(&format!("GET /a HTTP/1.1\r\n{many}\r\n")).expect("it is at the limit");
     let call = format!("GET /a HTTP/1.1\r\n{many}c: d\r\n\r\n");
     assert_problem(&one(&call), CallError::TooManyFields);
-    let long = "x".repeat(MAX_HEAD_LEN);
+    let long = "x".repeat(MAX_HEAD);
     let call = format!("GET /a HTTP/1.1\r\na: {long}\r\n\r\n");
-    assert_problem(&one(&call), CallError::HeadTooLarge);
+    assert_problem(&one(&call), CallError::HeadTooLarge { limit: MAX_HEAD });
 }
 
 #[test]
@@ -243,6 +245,6 @@ proptest! {
         )
     ) {
         let boundary = boundary_of("multipart/mixed; boundary=b").unwrap();
-        calls(pieces.concat().into(), boundary).ok();
+        calls(pieces.concat().into(), boundary, MAX_HEAD).ok();
     }
 }

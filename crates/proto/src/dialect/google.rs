@@ -317,6 +317,7 @@ pub(super) fn protocol(error: &ProtocolError) -> ErrorReply {
         ProtocolError::Related(error) => related(error),
         ProtocolError::Metadata(
             MetadataError::TooManyValues { .. }
+            | MetadataError::TooDeep { .. }
             | MetadataError::NotUtf8
             | MetadataError::NotJson { .. }
             | MetadataError::NotAnObject { .. },

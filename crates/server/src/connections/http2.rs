@@ -26,19 +26,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::callers::AddressResets;
 use crate::config::Limits;
+use crate::connections::LEAST_HEAD;
 use crate::reply::{ClientGone, Reply, ReplyBody};
 
-// Per connection as well as per stream: 32 streams may not buffer 32 MiB.
-/// Flow-control window in bytes, of one body and of all bodies of a connection.
-const WINDOW: u32 = 1024 * 1024;
-
-// docs/configuration.md names it as the maximum of requests of a connection.
-/// Maximum number of concurrent requests of a connection.
-const STREAMS: u32 = 32;
-
-// As over HTTP/1. Decompressed, since HPACK can expand a small frame to a large head.
-/// Maximum size of a request head in bytes.
-const HEAD: u32 = 32 * 1024;
+/// The least and the most of [`Limits::window`], as its documentation says.
+const LEAST_WINDOW: u32 = 64 * 1024;
+const MOST_WINDOW: u32 = 1024 * 1024 * 1024;
 
 // A client has to take one piece within `limits.body_timeout`, however slow it is.
 /// Maximum number of bytes of a reply that hyper holds.
@@ -129,14 +122,18 @@ impl Streams {
     }
 
     /// Returns the configuration of HTTP/2.
-    pub(super) fn builder(&self) -> http2::Builder<Self> {
+    pub(super) fn builder(&self, limits: &Limits) -> http2::Builder<Self> {
+        let window = saturate(limits.window).clamp(LEAST_WINDOW, MOST_WINDOW);
         let mut builder = http2::Builder::new(self.clone());
         builder
             .timer(TokioTimer::new())
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW)
-            .max_concurrent_streams(STREAMS)
-            .max_header_list_size(HEAD)
+            // The same for each stream as for the connection: many streams may not hold many windows.
+            .initial_stream_window_size(window)
+            .initial_connection_window_size(window)
+            .max_concurrent_streams(saturate(limits.streams).max(1))
+            // Decompressed, since HPACK can expand a small frame to a large head. It bounds the frames that continue
+            // a head, too.
+            .max_header_list_size(saturate(limits.head.max(LEAST_HEAD)))
             // Finds connections that broke without a word. A client that answers these pings is not
             // active for that: `stalled` looks at its streams.
             .keep_alive_interval(self.limits.idle);
@@ -417,6 +414,11 @@ impl Body for WatchedBody {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
+}
+
+/// Converts a limit to the type that HTTP/2 has for it.
+fn saturate(limit: usize) -> u32 {
+    u32::try_from(limit).unwrap_or(u32::MAX)
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {

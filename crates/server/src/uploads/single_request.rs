@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use windlass_proto::command::{BodyLength, MultipartHead, SimpleHead};
 use windlass_proto::digest::{ExpectedDigests, Wanted};
-use windlass_proto::metadata::parse_metadata;
+use windlass_proto::metadata::{MetadataLimits, parse_metadata};
 use windlass_proto::related::{
     Piece as BodyPiece, RelatedError, RelatedLimits, Splitter, ThirdPart,
 };
@@ -73,7 +73,9 @@ pub(crate) async fn multipart(
 ) -> Result<FinalReply, Error> {
     // Checked here too, because `open` checks it only after the metadata has been read.
     server.admit_upload()?;
-    let limits = RelatedLimits::default().with_metadata(server.settings.limits.metadata);
+    let limits = RelatedLimits::default()
+        .with_metadata(server.settings.limits.metadata)
+        .with_part_headers(server.settings.limits.part_headers);
     let mut splitter = Splitter::new(multipart.boundary, limits, third_part(head.method));
     let mut prelude = MultipartPrelude::default();
     let mut received = 0;
@@ -90,7 +92,8 @@ pub(crate) async fn multipart(
     // While the metadata is parsed, its text and the parsed values are in memory. Afterwards only
     // the start request is.
     body.set_held_json(&prelude.metadata)?;
-    let start_request = prelude.start_request(head, multipart.expected)?;
+    let start_request =
+        prelude.start_request(head, server.settings.limits.json(), multipart.expected)?;
     drop(std::mem::take(&mut prelude.metadata));
     body.set_held_bytes(start_request.memory() as u64)?;
     let shared = Arc::clone(server);
@@ -193,9 +196,10 @@ impl MultipartPrelude {
     fn start_request(
         &mut self,
         head: &UploadHead<'_>,
+        limits: MetadataLimits,
         expected_digests: ExpectedDigests,
     ) -> Result<StartRequest, Error> {
-        let metadata = parse_metadata(&self.metadata)?;
+        let metadata = parse_metadata(&self.metadata, limits)?;
         head.with_body(&metadata, self.content_type.take(), expected_digests)
     }
 }
@@ -264,7 +268,8 @@ impl<'a> SingleRequestUpload<'a> {
             }
         }
         if let Some(checksums) = splitter.finish()? {
-            let checksums = ExpectedDigests::from_metadata(&parse_metadata(&checksums)?)?;
+            let limits = self.server.settings.limits.json();
+            let checksums = ExpectedDigests::from_metadata(&parse_metadata(&checksums, limits)?)?;
             let expected_digests = self.start_request.expected_digests;
             self.start_request.expected_digests = expected_digests.merge(checksums)?;
             // Digests that were not computed during the upload are computed from the stored media.

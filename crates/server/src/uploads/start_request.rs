@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use windlass_discovery::PathParameters;
 use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::error::ProtocolError;
-use windlass_proto::metadata::parse_metadata;
+use windlass_proto::metadata::{MetadataLimits, parse_metadata};
 use windlass_proto::parameters::{Parameters, StandardParameters};
 use windlass_proto::session::SessionError;
 use windlass_store::SessionId;
@@ -242,7 +242,8 @@ impl StartRequest {
 
     /// Parses the metadata. Must not be called if [`StartRequest::is_metadata_dropped`].
     pub(crate) fn metadata(&self) -> Result<Map<String, Value>, Error> {
-        Ok(parse_metadata(self.metadata.as_bytes())?)
+        let limits = MetadataLimits::ACCEPTED_BEFORE;
+        Ok(parse_metadata(self.metadata.as_bytes(), limits)?)
     }
 
     /// Returns the HTTP method and the conditional headers. The conditions are checked when the
