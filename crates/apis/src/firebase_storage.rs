@@ -19,6 +19,7 @@ use crate::record::{
     self, Fields, HEADER_FIELDS, etag, fields_of, found, header_fields, removing, replacing,
     retyped, rfc3339, text,
 };
+use crate::storage::fault_of_name;
 use crate::{ApiProvider, description};
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
@@ -53,6 +54,7 @@ struct FirebaseStorage;
 #[async_trait]
 impl ApiHandler for FirebaseStorage {
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
+        check_bucket(call)?;
         name_of_upload(call)?;
         written_fields(call).map(drop)
     }
@@ -114,6 +116,18 @@ fn object<'a>(call: &Call<'a>) -> &'a str {
     call.path.value("object").unwrap_or_default()
 }
 
+/// Refuses a bucket that Cloud Storage would not make. Here each is there as soon as something is in it.
+fn check_bucket(call: &Call<'_>) -> Result<(), Rejection> {
+    let bucket = call.path.value("bucket").unwrap_or_default();
+    let Some(problem) = fault_of_name(bucket) else {
+        return Ok(());
+    };
+    Err(Rejection::InvalidParameter {
+        parameter: "bucket".to_owned(),
+        problem: problem.to_owned(),
+    })
+}
+
 /// The name in the query, or in the metadata.
 fn name_of_upload<'a>(call: &Call<'a>) -> Result<&'a str, Rejection> {
     let name = call.query.first("name").filter(|name| !name.is_empty());
@@ -136,7 +150,7 @@ fn written_fields(call: &Call<'_>) -> Result<Fields, Rejection> {
         let is_header = || HEADER_FIELDS.iter().any(|(field, _)| field == name);
         let fault = match name.as_str() {
             "metadata" => fault_of_metadata(value),
-            "contentType" => fault_of_header(value),
+            "contentType" => fault_of_header(value).or_else(|| fault_of_length(value)),
             _ if is_header() => fault_of_header(value),
             _ => continue,
         };
@@ -158,6 +172,12 @@ fn fault_of_header(value: &Value) -> Option<&'static str> {
         }
         _ => Some("must be a string"),
     }
+}
+
+/// What is wrong with a media type. It does not count among the fields, which have a length in all.
+fn fault_of_length(value: &Value) -> Option<&'static str> {
+    let length = value.as_str().map_or(0, str::len);
+    (length > LONGEST_NAME).then_some("must be at most 1024 bytes")
 }
 
 /// What is wrong with custom metadata. Null removes it, or one of its entries.

@@ -33,6 +33,8 @@ mod object;
 mod objects;
 mod projection;
 
+pub(crate) use bucket::fault_of_name;
+
 use object::Object;
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {

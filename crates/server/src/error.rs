@@ -153,6 +153,12 @@ pub(crate) enum Error {
         /// Types that the method accepts.
         accepted: String,
     },
+    /// The type of the media is too long, or no line of text.
+    #[error("the media type must be at most {limit} bytes without control characters")]
+    MalformedMediaType {
+        /// Maximum length in bytes.
+        limit: usize,
+    },
     /// The signed link of the request does not allow the type of the media.
     #[error("media type {content_type} is not accepted; the signed link allows {accepted}")]
     LinkMediaType {
@@ -369,9 +375,9 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
         Error::WrongUrlForUpload => other(bad("wrongUrlForUpload").header("Content-Type")),
         Error::NotUpload { .. } => other(bad("notUpload")),
         Error::NotDownload { .. } => other(bad("invalidAltValue").parameter("alt")),
-        Error::MediaType { .. } | Error::LinkMediaType { .. } => {
-            other(bad("badRequest").header("Content-Type"))
-        }
+        Error::MediaType { .. }
+        | Error::MalformedMediaType { .. }
+        | Error::LinkMediaType { .. } => other(bad("badRequest").header("Content-Type")),
         Error::LinkMediaSize { limit } => {
             dialect.protocol_error(&SessionError::TooLarge { limit: *limit }.into())
         }

@@ -265,7 +265,7 @@ pub(super) struct BucketName(String);
 impl BucketName {
     /// Reads the name of a bucket to be made.
     pub(super) fn parse(text: &str) -> Result<Self, Rejection> {
-        match fault(text) {
+        match fault_of_name(text) {
             None => Ok(Self(text.to_owned())),
             Some(problem) => Err(Rejection::invalid_field("name", problem)),
         }
@@ -276,7 +276,8 @@ impl BucketName {
     }
 }
 
-fn fault(text: &str) -> Option<&'static str> {
+/// What is wrong with the name of a bucket.
+pub(crate) fn fault_of_name(text: &str) -> Option<&'static str> {
     let longest = if text.contains('.') { 222 } else { 63 };
     let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.');
     let at_an_end = |byte: &u8| byte.is_ascii_alphanumeric();

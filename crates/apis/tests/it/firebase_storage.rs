@@ -122,6 +122,7 @@ async fn metadata_is_patched_and_null_removes_a_field() {
     for patch in [
         json!({"cacheControl": 7}),
         json!({"contentType": "a\nb"}),
+        json!({"contentType": format!("text/plain;a={}", "x".repeat(1100))}),
         json!({"metadata": {"a": 1}}),
         json!({"metadata": "a"}),
         json!({"metadata": {"a": "x".repeat(17_000)}}),
@@ -209,6 +210,20 @@ async fn upload_without_a_usable_name_is_refused_before_the_media() {
         let refused = resumable(&firebase, OBJECTS, &metadata, b"moo").await;
         refused.refusal(400, "invalid");
     }
+}
+
+#[tokio::test]
+async fn upload_to_a_bucket_that_cannot_be_is_refused_before_the_media() {
+    let firebase = firebase();
+    let long = "b".repeat(1000);
+    for bucket in [".index", ".index-state", "..", "a", "Barn", &long] {
+        let uri = format!("/v0/b/{bucket}/o");
+        let refused = resumable(&firebase, &uri, &json!({"name": "cow"}), b"moo").await;
+        refused.refusal(400, "invalidParameter");
+    }
+    let uri = "/v0/b/barn.appspot.com/o";
+    let reply = resumable(&firebase, uri, &json!({"name": "cow"}), b"moo").await;
+    assert_eq!(reply.resource()["bucket"], "barn.appspot.com");
 }
 
 #[tokio::test]

@@ -259,6 +259,22 @@ fn metadata_says_the_type_of_media_whose_part_does_not() {
     assert_eq!(reply.field("mimeType"), "video/mp4");
 }
 
+#[test]
+fn media_type_that_is_long_or_no_line_is_refused() {
+    let long = format!("text/plain;a={}", "x".repeat(1100));
+    let stated = |content_type: &str| serde_json::json!({"mimeType": content_type}).to_string();
+    for content_type in [&long, "text/plain\r\nX-Evil: 1"] {
+        let body = parts(&[&stated(content_type), "media"]);
+        let refused = exchange(farm(), &boundary().body(&body));
+        assert_error(&refused, 400, "badRequest", Some("Content-Type"));
+        let started = exchange(farm(), &farm::start(&stated(content_type)));
+        assert_error(&started, 400, "badRequest", Some("Content-Type"));
+    }
+    let simple = Request::new("POST", format!("{UPLOADS}?uploadType=media"));
+    let refused = exchange(farm(), &simple.header("Content-Type", long).body("media"));
+    assert_error(&refused, 400, "badRequest", Some("Content-Type"));
+}
+
 /// Parts without headers.
 fn parts(parts: &[&str]) -> String {
     let mut body = String::new();

@@ -352,6 +352,7 @@ pub(crate) fn is_permanent(error: &Error) -> bool {
     match error {
         Error::Protocol(_)
         | Error::MediaType { .. }
+        | Error::MalformedMediaType { .. }
         | Error::FieldMask(_)
         | Error::LinkMediaType { .. }
         | Error::LinkMediaSize { .. }

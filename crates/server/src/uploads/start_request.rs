@@ -94,6 +94,9 @@ pub(crate) struct StartRequest {
     pub(crate) client: Option<IpAddr>,
 }
 
+/// Maximum length in bytes of a media type.
+const LONGEST_TYPE: usize = 1024;
+
 /// The head of a request for an upload, before its body is read.
 pub(crate) struct UploadHead<'a> {
     pub(crate) method: ServedMethod<'a>,
@@ -123,12 +126,12 @@ impl UploadHead<'_> {
         let content_type = content_type
             .or_else(|| types_in_metadata(metadata).next().map(str::to_owned))
             .unwrap_or_else(|| "application/octet-stream".to_owned());
-        self.check_type(&content_type)?;
         // Some APIs use the media type that the metadata states.
-        self.check_link_type(&content_type)?;
-        for stated in types_in_metadata(metadata) {
+        for stated in types_in_metadata(metadata).chain([&*content_type]) {
+            check_form(stated)?;
             self.check_link_type(stated)?;
         }
+        self.check_type(&content_type)?;
         check_reply_parameters(self.query)?;
         let in_metadata = ExpectedDigests::from_metadata(metadata)?;
         let ServedMethod {
@@ -400,6 +403,17 @@ fn check_reply_parameters(query: &Parameters) -> Result<(), Error> {
 
 /// Returns the media types that the metadata states. Drive calls the field `mimeType`, Cloud Storage
 /// `contentType`; each ignores the other one.
+/// Refuses a media type that would take much more memory and disk than what it describes: it is kept with the media,
+/// and is part of each reply.
+fn check_form(content_type: &str) -> Result<(), Error> {
+    if content_type.len() > LONGEST_TYPE || content_type.contains(char::is_control) {
+        return Err(Error::MalformedMediaType {
+            limit: LONGEST_TYPE,
+        });
+    }
+    Ok(())
+}
+
 fn types_in_metadata(metadata: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let fields = ["mimeType", "contentType"].into_iter();
     let stated = fields.filter_map(|name| metadata.get(name)?.as_str());
