@@ -86,6 +86,14 @@ impl Policy {
         names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
+    /// Whether a row lets requests without credentials call all methods of all APIs.
+    pub fn is_open(&self) -> bool {
+        self.grants.iter().any(|grant| {
+            let lists = [&grant.apis, &grant.collections, &grant.methods];
+            grant.anonymous && lists.iter().all(|list| list.is_empty())
+        })
+    }
+
     /// Whether a request without credentials may call any method.
     pub fn has_anonymous(&self) -> bool {
         self.grants.iter().any(|grant| grant.anonymous)
@@ -216,6 +224,6 @@ mod tests {
             check(&policy, who, "farm.animals.list", list);
             check(&policy, who, "farm.animals.get", get);
         }
-        assert!(policy.has_anonymous());
+        assert!(policy.has_anonymous() && !policy.is_open());
     }
 }

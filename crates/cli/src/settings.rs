@@ -175,6 +175,11 @@ impl Sources {
 }
 
 impl Settings {
+    /// Whether others reach the server without a certificate, and no flag accepts that they need no credentials.
+    pub(crate) fn is_exposed(&self) -> bool {
+        key::is_exposed(self)
+    }
+
     /// Sets defaults that depend on other settings.
     fn complete(&mut self) {
         let unowned = &mut self.server.unowned_principal;

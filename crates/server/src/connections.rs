@@ -90,6 +90,8 @@ pub(crate) struct Connections<S> {
     /// The limits of connections that come while few are left.
     hurried: Arc<Limits>,
     metrics: CallerMetrics,
+    /// Whether each ends with its first request.
+    are_brief: bool,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -117,8 +119,19 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             limits: Arc::new(limits),
             hurried: Arc::new(hurried),
             metrics,
+            are_brief: false,
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
+        }
+    }
+
+    /// Ends each connection with its first request, and those that send none after [`HURRIED_HEAD`]: where there are
+    /// few connections, a client may not keep them by requests. HTTP/2, which has no such end, is not spoken.
+    pub(crate) fn brief(self) -> Self {
+        Self {
+            limits: Arc::clone(&self.hurried),
+            are_brief: true,
+            ..self
         }
     }
 
@@ -178,6 +191,7 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             service: self.service.clone(),
             limits: Arc::clone(limits),
             metrics: self.metrics.clone(),
+            is_brief: self.are_brief,
             tasks: self.tasks.clone(),
             shutdown: self.shutdown.clone(),
             local: local.map(|address| LocalAddress {
@@ -214,6 +228,7 @@ struct Connection<S> {
     service: S,
     limits: Arc<Limits>,
     metrics: CallerMetrics,
+    is_brief: bool,
     tasks: TaskTracker,
     shutdown: CancellationToken,
     local: Option<LocalAddress>,
@@ -317,6 +332,9 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         let mut stream = RewindStream::new(stream);
         let begins = stream.starts_with(H2_PREFACE);
         let is_http2 = self.within_deadline("the first request", begins).await?;
+        if is_http2 && self.is_brief {
+            return None;
+        }
         let (local, peer, certificate) = (self.local, self.peer, self.certificate.clone());
         let service = TowerToHyperService::new(self.service.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
@@ -355,7 +373,9 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
                 Some(streams),
             )
         } else {
-            let connection = http1(limits).serve_connection(TokioIo::new(stream), service);
+            let mut builder = http1(limits);
+            builder.keep_alive(!self.is_brief);
+            let connection = builder.serve_connection(TokioIo::new(stream), service);
             self.run(connection, http1::Connection::graceful_shutdown, None)
         })
     }

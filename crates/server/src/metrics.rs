@@ -603,7 +603,7 @@ where
 /// future is dropped. All other paths are answered with 404.
 ///
 /// It has [`METRICS_CONNECTIONS`] connections of its own, so that those of a busy server do not keep
-/// it from being read.
+/// it from being read. Each is for one request over HTTP/1.
 ///
 /// # Cancel safety
 /// When the future is dropped, its connections end with the replies that they are sending.
@@ -621,7 +621,8 @@ pub async fn serve_metrics<A: Accept>(
         limits.clone(),
         // What happens here is not the server's.
         CallerMetrics::default(),
-    );
+    )
+    .brief();
     let _guard = connections.shutdown_on_drop();
     connections.accept(&listener).await;
 }

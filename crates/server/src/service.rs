@@ -262,7 +262,7 @@ async fn answer_early(
     examined: (Answered, Marks),
 ) -> Early {
     let counted =
-        check_host(server, head, context).and_then(|()| count_to_address(server, head, context));
+        count_to_address(server, head, context).and_then(|()| check_host(server, head, context));
     let (answered, marks) = match counted {
         Err(error) => (Some(Err(error)), examined.1),
         Ok(()) if head.headers.contains_key(ORIGIN) => {

@@ -19,6 +19,9 @@ use super::{filing, invalid, invalid_parameter, labels, listing, messages, no_me
 /// Maximum number of recipients of a message, as in Gmail.
 const MOST_RECIPIENTS: usize = 500;
 
+/// Maximum number of bytes of headers that one message may copy into mailboxes, over all of them.
+const MOST_COPIED: usize = 32 * 1024 * 1024;
+
 /// Maximum number of drafts that are read to fill a page.
 const DRAFT_BUDGET: usize = 2000;
 
@@ -140,6 +143,7 @@ async fn deliver(
         .into_iter()
         .partition(|address| request.options.is_local(address));
     let local: BTreeSet<_> = local.iter().map(Address::without_tag).collect();
+    check_copies(parsed.for_others(), local.len())?;
     let to_oneself = local.contains(&request.address);
     let labels: &[&str] = if to_oneself {
         &["SENT", "INBOX", "UNREAD"]
@@ -167,6 +171,18 @@ async fn deliver(
         ..body_of(body)
     };
     Ok(request::finish(rows, answer))
+}
+
+/// Refuses a message whose headers would be copied into very many mailboxes: the bytes of the message alone count
+/// against the quota of its sender before it is accepted.
+fn check_copies(message: &ParsedMessage, mailboxes: usize) -> Result<(), Rejection> {
+    let copy = serde_json::to_vec(&message.structure).map_or(0, |row| row.len());
+    if copy.saturating_mul(mailboxes) <= MOST_COPIED {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "the headers of the message are too long for {mailboxes} recipients"
+    )))
 }
 
 fn new_message<'l>(

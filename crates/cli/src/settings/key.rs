@@ -380,9 +380,7 @@ const RULES: &[Rule] = &[
                       (tls_client_certificates), or accept it with --allow-unauthenticated",
         holds: |all| {
             let asks = all.auth_token.is_some() || all.auth_file.is_some();
-            asks || demands_certificates(all)
-                || all.allow_unauthenticated
-                || all.listen.ip().to_canonical().is_loopback()
+            asks || !is_exposed(all)
         },
     },
     Rule {
@@ -650,6 +648,14 @@ const RULES: &[Rule] = &[
 fn demands_certificates(settings: &Settings) -> bool {
     settings.tls_client_ca.is_some()
         && settings.tls_client_certificates == ClientCertificates::Required
+}
+
+/// Whether somebody without a certificate can open a connection from another machine, and no flag accepts what they
+/// could do without credentials.
+pub(super) fn is_exposed(settings: &Settings) -> bool {
+    !(demands_certificates(settings)
+        || settings.allow_unauthenticated
+        || settings.listen.ip().to_canonical().is_loopback())
 }
 
 /// Returns the first violated rule.

@@ -331,7 +331,10 @@ fn parse_address(text: &str) -> Result<SocketAddr, ValueError> {
 fn parse_url(text: &str) -> Result<String, ValueError> {
     let is_base = |uri: &Uri| {
         let known_scheme = matches!(uri.scheme_str(), Some("http" | "https"));
-        known_scheme && uri.host().is_some_and(|host| !host.is_empty()) && uri.query().is_none()
+        // Each client gets the URL, and a user name or a password with it.
+        let has_user = uri.authority().is_some_and(|it| it.as_str().contains('@'));
+        let has_host = uri.host().is_some_and(|host| !host.is_empty());
+        known_scheme && has_host && !has_user && uri.query().is_none()
     };
     let uri = text.parse().ok().filter(is_base);
     uri.map(|_: Uri| text.trim_end_matches('/').to_owned())

@@ -373,6 +373,42 @@ fn address_that_others_reach_demands_credentials_or_a_flag() {
 }
 
 #[test]
+fn policy_that_lets_everybody_do_everything_is_for_a_loopback_address_or_demands_a_flag() {
+    let directory = TempDir::new_in(scratch()).expect("it is writable");
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).expect("it is writable");
+        path
+    };
+    let config = file("windlass.toml", "[auth]\nfile = 'auth.toml'\n");
+    let check = |policy: &str, arguments: &[&str]| {
+        file("auth.toml", policy);
+        let output = Command::new(program())
+            .args(["serve", "--check-config", "--config"])
+            .arg(&config)
+            .args(arguments)
+            .output()
+            .expect("it can be run");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let open = "[[allow]]\nanonymous = true\n";
+    let (code, said) = check(open, &["--listen", "0.0.0.0:80"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("lets everybody do everything"), "{said}");
+    assert!(said.contains("--allow-unauthenticated"), "{said}");
+    let some = "[[allow]]\nanonymous = true\nmethods = ['get']\n";
+    for (policy, arguments) in [
+        (open, &["--listen", "127.0.0.1:80"][..]),
+        (open, &["--listen", "0.0.0.0:80", "--allow-unauthenticated"]),
+        (some, &["--listen", "0.0.0.0:80"]),
+    ] {
+        let (code, said) = check(policy, arguments);
+        assert_eq!(code, Some(0), "{policy}: {said}");
+    }
+}
+
+#[test]
 fn token_that_no_client_could_send_is_an_error_at_the_start() {
     for token in ["", "\n", "two words", "two\nlines", "naïve"] {
         let (_directory, config) = configuration(token);

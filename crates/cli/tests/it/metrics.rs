@@ -300,6 +300,14 @@ fn metrics_on_an_address_of_their_own_are_nowhere_else_and_nothing_else_is_there
         }
         let upload = Request::new("POST", format!("{UPLOADS}?uploadType=media")).body("abc");
         assert_error(&exchange(own, &upload), 404, "notFound", None);
+
+        // Nobody keeps one of the few connections.
+        let mut peer = RawPeer::connect(own);
+        peer.exchange(&metrics()).expect(200);
+        assert!(peer.is_closed());
+        let mut http2 = RawPeer::connect(own);
+        http2.send(windlass_testkit::http2::PREFACE);
+        assert!(http2.is_closed());
     }
 }
 

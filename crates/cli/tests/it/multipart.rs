@@ -267,8 +267,8 @@ fn media_type_that_is_long_or_no_line_is_refused() {
         let body = parts(&[&stated(content_type), "media"]);
         let refused = exchange(farm(), &boundary().body(&body));
         assert_error(&refused, 400, "badRequest", Some("Content-Type"));
-        let started = exchange(farm(), &farm::start(&stated(content_type)));
-        assert_error(&started, 400, "badRequest", Some("Content-Type"));
+        let session = exchange(farm(), &farm::start(&stated(content_type)));
+        assert_error(&session, 400, "badRequest", Some("Content-Type"));
     }
     let simple = Request::new("POST", format!("{UPLOADS}?uploadType=media"));
     let refused = exchange(farm(), &simple.header("Content-Type", long).body("media"));

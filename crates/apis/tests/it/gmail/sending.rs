@@ -31,6 +31,30 @@ async fn a_sent_message_is_with_its_sender_and_new_with_its_recipients() {
 }
 
 #[tokio::test]
+async fn long_headers_for_many_recipients_are_refused() {
+    let gmail = Gmail::new();
+    let raw = |people: usize, header_len: usize| {
+        let people = (0..people).map(|n| format!("u{n}@windlass.localhost"));
+        let people = people.collect::<Vec<_>>().join(",\r\n ");
+        let long = "j".repeat(header_len);
+        to(&format!("To: {people}\r\nX-Long: {long}\r\n"))
+    };
+    let send = async |raw: &str| gmail.upload("me/messages/send", raw).await;
+    send(&raw(100, 400_000))
+        .await
+        .refusal(400, "invalidArgument");
+    assert_empty(&gmail, "u0@windlass.localhost").await;
+    send(&raw(10, 400_000)).await.resource();
+    send(&raw(400, 1_000)).await.resource();
+}
+
+/// Nothing is in the mailbox.
+async fn assert_empty(gmail: &Gmail, user: &str) {
+    let messages = gmail.all(&format!("{user}/messages"), "messages", "").await;
+    assert!(messages.is_empty(), "{user} has {messages:?}");
+}
+
+#[tokio::test]
 async fn a_message_to_oneself_is_one_message() {
     let gmail = Gmail::new();
     let raw = to("To: me+x@windlass.localhost\r\nCc: me@windlass.localhost\r\n");

@@ -32,6 +32,8 @@ struct Sources {
     token: Option<PathBuf>,
     /// The file of `auth.file`.
     auth: Option<PathBuf>,
+    /// Whether a policy that lets everybody do everything is refused.
+    is_exposed: bool,
     /// The tokens of `dev_tokens`, which outlive a reload.
     dev_tokens: Option<Arc<DevTokens>>,
     /// Sends requests to issuers of tokens.
@@ -58,6 +60,8 @@ pub(crate) enum AuthenticationError {
     Rules { path: PathBuf, source: RulesError },
     #[error("{} has no [[allow]] any more, so that everybody with valid credentials could do everything", path.display())]
     PolicyGone { path: PathBuf },
+    #[error("{} has a row that lets everybody do everything (`anonymous` without `apis`, `collections` and `methods`), and the address in `listen` is not a loopback one", path.display())]
+    Open { path: PathBuf },
 }
 
 impl Authentication {
@@ -70,6 +74,7 @@ impl Authentication {
         let sources = Sources {
             token: settings.auth_token.clone(),
             auth: settings.auth_file.clone(),
+            is_exposed: settings.is_exposed(),
             dev_tokens: settings.dev_tokens.then(dev_tokens),
             outbound,
         };
@@ -121,6 +126,12 @@ impl Sources {
             Some(path) => self.read_auth_file(path)?,
             None => Default::default(),
         };
+        if let Some(path) = &self.auth
+            && self.is_exposed
+            && rules.policy.is_open()
+        {
+            return Err(AuthenticationError::Open { path: path.clone() });
+        }
         files.extend(self.auth.iter().chain(&self.token).cloned());
         if let Some(path) = &self.token {
             let mut table = SecretTable::default();
@@ -227,6 +238,9 @@ impl AuthenticationError {
             }
             Self::PolicyGone { .. } => Some(
                 "write [[allow]] with nothing below it if that is meant, or start the server again",
+            ),
+            Self::Open { .. } => Some(
+                "name the methods that are for everybody, or accept it with --allow-unauthenticated",
             ),
             Self::Unreadable { source, .. } => (source.kind() == io::ErrorKind::PermissionDenied)
                 .then_some("the user that the server runs as must be able to read it"),

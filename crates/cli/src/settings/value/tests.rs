@@ -100,6 +100,11 @@ fn what_does_not_fit_is_refused_with_its_reason() {
         ("public_url", "up.example.com", "not a URL"),
         ("public_url", "ftp://up.example.com", "not a URL"),
         ("public_url", "https://up.example.com/?a=b", "not a URL"),
+        (
+            "public_url",
+            "https://me:secret@up.example.com",
+            "not a URL",
+        ),
         ("trust_forwarded", "yes", "neither true nor false"),
         ("log", "verbose", "not a log level"),
         ("durability", "full", "neither disk nor os"),
