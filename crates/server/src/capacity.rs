@@ -225,11 +225,15 @@ impl Capacity {
     }
 
     /// Counts the text of a reply, unless it is short, until its last reference is dropped.
-    pub(crate) fn reply(&self, text: Bytes) -> Result<Bytes, Full> {
+    pub(crate) fn reply(
+        &self,
+        text: Bytes,
+        importance: impl FnOnce() -> Importance,
+    ) -> Result<Bytes, Full> {
         if text.len() <= SHORT_REPLY {
             return Ok(text);
         }
-        let mut permit = self.replies.permit();
+        let mut permit = self.replies.permit_for(importance);
         permit.resize(text.len() as u64)?;
         Ok(permit.with(text))
     }
@@ -239,8 +243,8 @@ impl Capacity {
 const KIB: u64 = 1024;
 
 // The last eighth of a pool is for small permits, so that a few clients with large documents do not
-// lock out all others. No permit has more than three quarters, so that a single large one gets as
-// much although there are small ones.
+// lock out all others, and a half of it for those of clients that have few requests. No permit has more than three
+// quarters, so that a single large one gets as much although there are small ones.
 /// Size in bytes up to which a permit is small.
 const SMALL: u64 = 64 * KIB;
 
@@ -258,6 +262,8 @@ struct State {
     largest: u32,
     /// Number of units that other permits leave for small ones.
     reserved: u32,
+    /// Number of units that permits leave for those of modest clients.
+    for_modest: u32,
     free: Semaphore,
     /// Tells one waiter of each importance that there may be room, by what the importance leaves. One waiter
     /// in all would not do: if it must leave what is free, others could have taken it.
@@ -270,32 +276,39 @@ struct State {
 pub(crate) struct Permit {
     pool: Pool,
     units: u32,
+    /// Number of units that it leaves to others when it grows.
+    leaves: u32,
 }
 
 impl Pool {
     /// Creates a pool of `count` things.
     pub(crate) fn of_count(resource: LimitedResource, count: usize) -> Self {
         let total = units(count as u64, 1);
-        Self::new(resource, 1, total, [total, 0])
+        Self::new(resource, 1, total, [total, 0, 0])
     }
 
     /// Creates a pool of `bytes`.
     fn of_bytes(resource: LimitedResource, bytes: u64) -> Self {
         let total = units(bytes, KIB);
-        Self::new(resource, KIB, total, [total - total / 4, total / 8])
+        Self::new(
+            resource,
+            KIB,
+            total,
+            [total - total / 4, total / 8, total / 16],
+        )
     }
 
     /// Creates a pool of `bytes` for large values. A value larger than the pool gets all of it, alone.
     fn for_large(resource: LimitedResource, bytes: u64) -> Self {
         let total = units(bytes, KIB);
-        Self::new(resource, KIB, total, [total, 0])
+        Self::new(resource, KIB, total, [total, 0, 0])
     }
 
     fn new(
         resource: LimitedResource,
         unit: u64,
         total: u32,
-        [largest, reserved]: [u32; 2],
+        [largest, reserved, for_modest]: [u32; 3],
     ) -> Self {
         Self(Arc::new(State {
             resource,
@@ -303,6 +316,7 @@ impl Pool {
             total,
             largest,
             reserved,
+            for_modest,
             free: Semaphore::new(total as usize),
             released: Default::default(),
             refused: AtomicU64::new(0),
@@ -315,9 +329,10 @@ impl Pool {
     }
 
     fn try_take_one(&self) -> Option<Permit> {
-        self.try_take(1, true).then(|| Permit {
+        self.try_take(1, 0).then(|| Permit {
             pool: self.clone(),
             units: 1,
+            leaves: 0,
         })
     }
 
@@ -351,7 +366,18 @@ impl Pool {
         Permit {
             pool: self.clone(),
             units: 0,
+            leaves: self.0.for_modest,
         }
+    }
+
+    /// Returns an empty permit for a request. That of a modest client may take the last units. The importance is asked
+    /// for only where it may matter.
+    pub(crate) fn permit_for(&self, importance: impl FnOnce() -> Importance) -> Permit {
+        let mut permit = self.permit();
+        if self.is_short() && importance() == Importance::Modest {
+            permit.leaves = 0;
+        }
+        permit
     }
 
     /// Waits for a permit of `amount`, in the order of the callers, at most `timeout`.
@@ -372,6 +398,7 @@ impl Pool {
         Permit {
             pool: self.clone(),
             units,
+            leaves: self.0.for_modest,
         }
     }
 
@@ -405,10 +432,10 @@ impl Pool {
         units(amount, unit).min(largest)
     }
 
-    fn try_take(&self, units: u32, is_small: bool) -> bool {
-        let State { free, reserved, .. } = &*self.0;
-        let wanted = if is_small { units } else { units + reserved };
-        let is_there = free.available_permits() >= wanted as usize;
+    /// Takes units if as many as it `leaves` are free besides them.
+    fn try_take(&self, units: u32, leaves: u32) -> bool {
+        let free = &self.0.free;
+        let is_there = free.available_permits() >= (units + leaves) as usize;
         is_there
             && free
                 .try_acquire_many(units)
@@ -430,7 +457,12 @@ impl Permit {
     pub(crate) fn resize(&mut self, amount: u64) -> Result<(), Full> {
         let wanted = self.pool.wanted(amount);
         if let Some(more) = wanted.checked_sub(self.units) {
-            if more > 0 && !self.pool.try_take(more, amount <= SMALL) {
+            let reserved = if amount > SMALL {
+                self.pool.0.reserved
+            } else {
+                0
+            };
+            if more > 0 && !self.pool.try_take(more, reserved.max(self.leaves)) {
                 return Err(self.pool.full());
             }
         } else {
@@ -525,175 +557,6 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
             b'"' => return,
             b'\\' => drop(bytes.next()),
             _ => {}
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    use tokio::time::Instant;
-
-    const TIMEOUT: Duration = Duration::from_secs(1);
-    const MIB: u64 = 1024 * KIB;
-
-    fn used(pool: &Pool) -> u64 {
-        pool.usage().used
-    }
-
-    #[test]
-    fn dropped_permit_is_free_again() {
-        let pool = Pool::of_count(LimitedResource::Requests, 2);
-        let (one, two) = (pool.take().unwrap(), pool.take().unwrap());
-        assert_eq!(pool.take().unwrap_err(), Full(LimitedResource::Requests));
-        drop(one);
-        pool.take().unwrap();
-        drop(two);
-        let usage = pool.usage();
-        assert_eq!((usage.used, usage.limit, usage.refused), (0, 2, 1));
-    }
-
-    #[test]
-    fn permit_grows_and_shrinks() {
-        let pool = Pool::of_bytes(LimitedResource::Metadata, MIB);
-        let mut permit = pool.permit();
-        for (amount, expected) in [(1, KIB), (100 * KIB, 100 * KIB), (60 * KIB, 60 * KIB)] {
-            permit.resize(amount).unwrap();
-            assert_eq!(used(&pool), expected);
-        }
-        let bytes = permit.with(Bytes::from_static(b"windlass"));
-        assert_eq!((&bytes[..], used(&pool)), (&b"windlass"[..], 60 * KIB));
-        let copy = bytes.clone();
-        drop(bytes);
-        assert_eq!(used(&pool), 60 * KIB);
-        drop(copy);
-        assert_eq!(used(&pool), 0);
-    }
-
-    #[test]
-    fn large_permits_leave_room_for_small_ones() {
-        let pool = Pool::of_bytes(LimitedResource::Metadata, MIB);
-        let (mut small, mut large) = (pool.permit(), pool.permit());
-        small.resize(SMALL).unwrap();
-        large.resize(u64::MAX).unwrap();
-        assert_eq!(used(&pool), MIB / 4 * 3 + SMALL);
-        assert!(pool.permit().resize(SMALL + 1).is_err());
-        let mut more: Vec<_> = (0..3).map(|_| pool.permit()).collect();
-        for permit in &mut more {
-            permit.resize(SMALL).unwrap();
-        }
-        assert!(pool.permit().resize(1).is_err());
-        assert!(small.resize(SMALL + 1).is_err());
-        assert_eq!(used(&pool), MIB, "a permit that cannot grow keeps its size");
-        drop(more);
-        assert!(small.resize(SMALL + 1).is_ok());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn request_waits_a_moment_for_a_place_and_no_more_wait_than_there_are_connections() {
-        let capacity = Capacity::new(&Limits {
-            requests: 1,
-            connections: 2,
-            ..Limits::default()
-        });
-        let wait = || capacity.wait_for_request(Importance::Finish);
-        let only = capacity.requests.take().unwrap();
-        let begun = Instant::now();
-        assert_eq!(wait().await.unwrap_err(), Full(LimitedResource::Requests));
-        assert_eq!(begun.elapsed(), PLACE_WAIT);
-
-        let begun = Instant::now();
-        let end = async {
-            tokio::time::sleep(PLACE_WAIT / 2).await;
-            drop(only);
-        };
-        let (first, second, third, ()) = tokio::join!(wait(), wait(), wait(), end);
-        assert!(third.is_err(), "two wait already");
-        assert!(first.is_ok() && second.is_err(), "there is one place");
-        assert_eq!(begun.elapsed(), PLACE_WAIT);
-        let refused = [&capacity.requests, &capacity.waiting_requests].map(|it| it.usage().refused);
-        assert_eq!(refused, [2, 1]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn request_does_not_wait_behind_one_that_must_leave_the_last_places() {
-        let capacity = Capacity::new(&Limits {
-            requests: 16,
-            ..Limits::default()
-        });
-        let mut all: Vec<_> = (0..16).map(|_| capacity.requests.take().unwrap()).collect();
-        let begun = Instant::now();
-        let modest = async {
-            let modest = capacity.wait_for_request(Importance::Modest).await;
-            (modest, begun.elapsed())
-        };
-        let end = async {
-            tokio::task::yield_now().await;
-            all.pop();
-        };
-        let start = capacity.wait_for_request(Importance::Start);
-        let (start, (modest, waited), ()) = tokio::join!(start, modest, end);
-        assert!(start.is_err(), "what was free is not for a start");
-        assert!(modest.is_ok());
-        assert_eq!(waited, Duration::ZERO);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn waiters_are_served_in_order_until_their_timeout() {
-        let pool = Pool::for_large(LimitedResource::Reading, MIB);
-        let first = pool.wait(700 * KIB, TIMEOUT).await.unwrap();
-        let refused = pool.wait(u64::MAX, TIMEOUT).await.unwrap_err();
-        assert_eq!(refused, Full(LimitedResource::Reading));
-        let all = pool.wait(u64::MAX, TIMEOUT);
-        let behind = async {
-            tokio::task::yield_now().await;
-            pool.wait(1, TIMEOUT).await
-        };
-        let end = async {
-            tokio::time::sleep(TIMEOUT / 2).await;
-            drop(first);
-        };
-        let (all, behind, ()) = tokio::join!(all, behind, end);
-        assert!(
-            behind.is_err(),
-            "what is large is not kept waiting by what is small"
-        );
-        assert_eq!(
-            used(&pool),
-            MIB,
-            "what needs more than there is has all of it"
-        );
-        drop(all);
-        assert_eq!(used(&pool), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn growing_permit_is_refused_instead_of_a_deadlock() {
-        let pool = Pool::for_large(LimitedResource::LargeBodies, MIB);
-        let (mut first, mut second) = (pool.permit(), pool.permit());
-        first.resize_in_time(600 * KIB, TIMEOUT).await.unwrap();
-        second.resize_in_time(400 * KIB, TIMEOUT).await.unwrap();
-        let begun = tokio::time::Instant::now();
-        assert!(second.resize_in_time(u64::MAX, TIMEOUT).await.is_err());
-        assert_eq!(begun.elapsed(), Duration::ZERO, "it has something already");
-        drop(second);
-        first.resize_in_time(u64::MAX, TIMEOUT).await.unwrap();
-        let mut third = pool.permit();
-        assert!(third.resize_in_time(1, TIMEOUT).await.is_err());
-        assert_eq!(begun.elapsed(), TIMEOUT);
-    }
-
-    #[test]
-    fn json_cost_of_strings_is_low_and_of_structure_high() {
-        let text = format!(r#"{{"a": "{}"}}"#, "x, [\\\" {: ".repeat(1000));
-        assert!(json_cost(text.as_bytes()) < text.len() as u64 + 1000);
-        for dense in [r#"{"":0},"#, "[0],", "0,", "[],"] {
-            let text = dense.repeat(1000);
-            assert!(
-                json_cost(text.as_bytes()) > 30 * text.len() as u64,
-                "{dense}"
-            );
         }
     }
 }

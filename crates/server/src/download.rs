@@ -253,7 +253,9 @@ async fn bytes_of(
     match media.at.location {
         MediaLocation::Ledger => {
             let bytes = small_media(server, media).await?;
-            Ok(full(server.capacity.reply(slice(&bytes, range))?))
+            let importance = || server.importance_to(client, Importance::Query);
+            let bytes = server.capacity.reply(slice(&bytes, range), importance)?;
+            Ok(full(bytes))
         }
         MediaLocation::Vault => {
             let download = Download {

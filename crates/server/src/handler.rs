@@ -28,6 +28,7 @@ use windlass_store::{
 use crate::auth::AccessError;
 use crate::capacity::{Capacity, Full, Permit, Pool, SHORT_REPLY, json_cost};
 use crate::context::Principal;
+use crate::importance::Importance;
 use crate::namespace::Namespace;
 use crate::precondition::{ETag, Validators, Verdict, evaluate};
 
@@ -539,12 +540,12 @@ struct Permits {
 }
 
 impl ReplyMemoryPermit {
-    pub(crate) fn new(capacity: &Capacity) -> Self {
+    pub(crate) fn new(capacity: &Capacity, importance: impl FnOnce() -> Importance) -> Self {
         Self {
             large: capacity.large_replies.clone(),
             timeout: capacity.timeout,
             held: Mutex::new(Permits {
-                rows: capacity.replies.permit(),
+                rows: capacity.replies.permit_for(importance),
                 row_bytes: 0,
                 large: None,
             }),
@@ -625,11 +626,11 @@ mod tests {
             ..Limits::default()
         };
         let capacity = Capacity::new(&limits);
-        let reply_memory = ReplyMemoryPermit::new(&capacity);
+        let reply_memory = ReplyMemoryPermit::new(&capacity, || Importance::Query);
         reply_memory.reserve(700 * 1024).await.unwrap();
         let text = reply_memory.into_reply(Bytes::from_static(b"{}")).unwrap();
         assert_eq!(&text[..], b"{}");
-        let other = ReplyMemoryPermit::new(&capacity);
+        let other = ReplyMemoryPermit::new(&capacity, || Importance::Query);
         assert!(matches!(
             other.reserve(700 * 1024).await,
             Err(Rejection::Full(_))
@@ -645,11 +646,11 @@ mod tests {
             ..Limits::default()
         };
         let capacity = Capacity::new(&limits);
-        let before = ReplyMemoryPermit::new(&capacity).without_waiting();
+        let before = ReplyMemoryPermit::new(&capacity, || Importance::Query).without_waiting();
         before.reserve(700 * 1024).await.unwrap();
         let text = before.into_reply(Bytes::from_static(b"{}")).unwrap();
         let begun = tokio::time::Instant::now();
-        let next = ReplyMemoryPermit::new(&capacity).without_waiting();
+        let next = ReplyMemoryPermit::new(&capacity, || Importance::Query).without_waiting();
         let refused = next.reserve(700 * 1024).await;
         assert!(matches!(refused, Err(Rejection::Full(_))));
         assert!(begun.elapsed() < Duration::from_millis(10));
@@ -666,7 +667,7 @@ mod tests {
                 .find(|usage| usage.resource == LimitedResource::Replies)
                 .map(|usage| usage.used)
         };
-        let reply_memory = ReplyMemoryPermit::new(&capacity);
+        let reply_memory = ReplyMemoryPermit::new(&capacity, || Importance::Query);
         for _ in 0..10 {
             reply_memory.hold_row(&[b' '; 1000]).unwrap();
         }

@@ -215,7 +215,7 @@ async fn run(
     let fresh_id = new_resource_id(server.clock.now());
     loop {
         attempt += 1;
-        let mut reply_memory = server.reply_memory();
+        let mut reply_memory = server.reply_memory(head.client);
         if head.in_batch {
             reply_memory = reply_memory.without_waiting();
         }
@@ -307,7 +307,7 @@ async fn media_or_redirection(
         });
     }
     let metadata = Map::new();
-    let reply_memory = server.reply_memory();
+    let reply_memory = server.reply_memory(head.client);
     let ownership = server.ownership(head.method.served, head.principal);
     // The conditions of a download are about the media, not about the resource.
     let call = Call {

@@ -6,6 +6,7 @@ mod parameters;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
@@ -28,6 +29,7 @@ use crate::context::{Principal, RequestContext};
 use crate::download_host;
 use crate::error::Error;
 use crate::health;
+use crate::importance::Importance;
 use crate::index_page;
 use crate::link_terms::LinkPurpose;
 use crate::metrics::{RequestRecord, UploadType};
@@ -378,15 +380,21 @@ impl Routed<'_> {
         let document = request
             .document(self.virtual_host, self.query, self.base_url)
             .ok_or_else(|| no_such(self.head.uri.path()))?;
-        let text = self.server.capacity.reply(json_bytes(&document, true))?;
+        let text = self.counted(json_bytes(&document, true))?;
         Ok(stored_json(StatusCode::OK, text))
     }
 
     fn index(&self) -> Result<Reply, Error> {
         let headers = &self.head.headers;
         let (content_type, page) = index_page::page(self.virtual_host, self.base_url, headers);
-        let page = self.server.capacity.reply(page)?;
+        let page = self.counted(page)?;
         Ok(index_page::reply((content_type, page)))
+    }
+
+    /// Counts the text of a reply.
+    fn counted(&self, text: Bytes) -> Result<Bytes, Full> {
+        let importance = || self.server.importance_to(self.client, Importance::Query);
+        self.server.capacity.reply(text, importance)
     }
 
     /// Whether the request is a batch.

@@ -156,7 +156,9 @@ where
     if pools.into_iter().any(Pool::is_short) {
         body.hurry();
     }
-    let counted = body.count(server.capacity.metadata.permit(), head_size(&head));
+    let importance = || server.importance_to(context.client, Importance::of(&head));
+    let memory = capacity.metadata.permit_for(importance);
+    let counted = body.count(memory, head_size(&head));
     // A call runs under the permit of its batch.
     let is_call = batch::is_inside(&head);
     let read_to_end = body.end_flag();

@@ -208,9 +208,10 @@ impl ServerState {
         }
     }
 
-    /// Returns a permit for the memory of one reply. It counts no bytes yet.
-    pub(crate) fn reply_memory(&self) -> ReplyMemoryPermit {
-        ReplyMemoryPermit::new(&self.capacity)
+    /// Returns a permit for the memory of one reply to this client. It counts no bytes yet.
+    pub(crate) fn reply_memory(&self, client: Option<IpAddr>) -> ReplyMemoryPermit {
+        let importance = || self.importance_to(client, Importance::Query);
+        ReplyMemoryPermit::new(&self.capacity, importance)
     }
 
     /// Returns the owner to whose resources a call of the API is limited (`None`: it sees all), and the

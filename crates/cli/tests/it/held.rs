@@ -1,6 +1,8 @@
 //! What clients can make the server hold has a bound, and is given back (docs/configuration.md, "What clients can make the
 //! server hold").
 
+use std::net::Ipv4Addr;
+
 use windlass_testkit::encodings::gzip;
 use windlass_testkit::error_object::assert_error;
 use windlass_testkit::farm::{self, ANIMALS, UPLOADS};
@@ -288,4 +290,34 @@ fn stalled_replies_leave_memory_for_short_replies() {
     session.append(MEDIA, 0..MEDIA.len()).expect(201);
     drop(peer);
     wait_for(&server, &farm::list(""), 200);
+}
+
+#[test]
+fn client_with_many_requests_leaves_memory_to_others() {
+    let server = server("little_json_memory.toml");
+    let neighbour = || RawPeer::connect_from(Ipv4Addr::new(127, 0, 0, 2), server.address());
+    let animal = farm::upload(server.address(), Media::new(44, 60_000));
+    let media = format!("{}?alt=media", farm::animal(&farm::id(&animal)));
+    let [_, call, _] = with_json(&json(25_000));
+
+    let mut replies = Http2Peer::connect(server.address(), 0);
+    for _ in 0..30 {
+        replies.get(&media);
+        assert!(matches!(replies.next_event(), Ok(Some(Event::Head { .. }))));
+    }
+    let download = Request::new("GET", media.as_str());
+    assert_refused(&exchange(server.address(), &download));
+    neighbour().exchange(&download).expect(200);
+
+    let mut bodies = Http2Peer::connect(server.address(), 1000);
+    for _ in 0..30 {
+        let headers = [("content-type", "application/json")];
+        let stream = bodies.request("POST", ANIMALS, &headers, false);
+        bodies.data(stream, json(30_000).as_bytes(), false);
+    }
+    // Frames are read in their order.
+    let health = bodies.get("/healthz");
+    assert_eq!(bodies.reply(health).status, 200);
+    assert_refused(&exchange(server.address(), &call));
+    neighbour().exchange(&call).expect(200);
 }

@@ -25,6 +25,7 @@ use crate::handler::{
     StoreReader, Uploaded,
 };
 use crate::identifiers::new_resource_id;
+use crate::importance::Importance;
 use crate::link_uses;
 use crate::namespace::Namespace;
 use crate::outbox::{Source, with_events};
@@ -188,7 +189,9 @@ pub(super) async fn try_finish(
     let mut reply = build_reply(start_request, body, status)?;
     // The body counts against the bound on reply memory from here on. Before the commit: a
     // committed upload cannot be refused for lack of reply memory.
-    reply.body = server.capacity.reply(reply.body)?;
+    reply.body = server.capacity.reply(reply.body, || {
+        server.importance_to(start_request.client, Importance::Finish)
+    })?;
     let events = mem::take(&mut answer.events);
     answer.changes = with_events(answer.changes, events, &Source::of(&call))?;
     answer.changes.extend(link_uses::record(link, call.now));
@@ -322,7 +325,7 @@ impl<'a> CallParts<'a> {
             fresh_id: new_resource_id(now),
             metadata: start_request.metadata()?,
             conditions: start_request.conditions(),
-            reply_memory: server.reply_memory(),
+            reply_memory: server.reply_memory(start_request.client),
         })
     }
 

@@ -23,6 +23,7 @@ use crate::context::Principal;
 use crate::dialects::Dialects;
 use crate::error::Error;
 use crate::identifiers::{Clock, session_id};
+use crate::importance::Importance;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{LockError, SessionGuard, SessionGuards};
 use crate::metrics::Recorder;
@@ -353,7 +354,7 @@ impl Sessions {
         let Some(reply) = stored.and_then(FinalReply::from_bytes) else {
             return Ok(None);
         };
-        let body = self.capacity.reply(reply.body)?;
+        let body = self.capacity.reply(reply.body, || Importance::Query)?;
         Ok(Some(FinalReply { body, ..reply }))
     }
 
