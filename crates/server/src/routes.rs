@@ -173,6 +173,7 @@ async fn route_upload(
             dialect: dialect.name(),
             principal: request.principal.cloned(),
             origin: headers.get(ORIGIN).cloned(),
+            client: request.client,
         };
         Ok(Routing::Session(SessionCall { target, call }))
     };

@@ -143,6 +143,24 @@ fn client_that_claims_much_leaves_places_to_others() {
 }
 
 #[test]
+fn client_with_many_appends_leaves_uploads_to_others() {
+    let server = with_configuration("[limits]\nuploads = 16\n[sessions]\nchunks = 'lenient'\n");
+    let append = |session: &Session| session.ranged("bytes 0-999/2000");
+    let peers: Vec<_> = (0..14)
+        .map(|_| held(&server, &append(&farm::begin(server.address(), "held"))))
+        .collect();
+    wait::until("it holds all that it may", || {
+        used(&server, "uploads") == 14
+    });
+    let session = farm::begin(server.address(), "one more");
+    let end = session.ranged("bytes 0-2/3").body("moo");
+    assert_refused(&exchange(server.address(), &end));
+    let mut neighbour = RawPeer::connect_from(NEIGHBOUR, server.address());
+    neighbour.exchange(&end).expect(201);
+    drop(peers);
+}
+
+#[test]
 fn requests_of_an_address_are_bounded_over_http_2() {
     let server = with_configuration("[limits]\nconnections_per_address = 40\n");
     let _peers = hold_by_claims(&server, 2);

@@ -148,7 +148,8 @@ impl Append {
             guard,
         } = *locked;
         // Before the media is opened: the limit on uploads also bounds the number of open files.
-        let permit = server.capacity.uploads.take_for(|| Importance::Append)?;
+        let importance = || server.importance_to(start_request.client, Importance::Append);
+        let permit = server.capacity.uploads.take_for(importance)?;
         let method = start_request.method(&server.registry)?;
         // A digest that only this request states was not computed while earlier requests appended
         // their bytes. It is computed from the stored media at the end.

@@ -117,7 +117,10 @@ pub(crate) async fn continue_session(
     // A future in a box of its own, so that its memory is free again while the body is awaited.
     let take_lease = Box::pin(async move {
         let sessions = &shared.sessions;
-        let locked = sessions.lease_for(id, &target, &head.request).await;
+        let mut locked = sessions.lease_for(id, &target, &head.request).await;
+        if let Ok(locked) = &mut locked {
+            locked.start_request.client = target.client;
+        }
         (shared, locked, head, body)
     });
     // From here on the request may hold a lease and uncommitted bytes. If the client

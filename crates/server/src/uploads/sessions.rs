@@ -1,6 +1,7 @@
 //! The sessions of resumable uploads: their rows, the guards and leases that admit one writer to
 //! each, the protocol's rules for them, and their stored replies.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::HeaderValue;
@@ -58,6 +59,8 @@ pub(crate) struct SessionTarget {
     pub(crate) principal: Option<Principal>,
     /// The page's origin, if a page sends the request.
     pub(crate) origin: Option<HeaderValue>,
+    /// The address of the client, if it is known.
+    pub(crate) client: Option<IpAddr>,
 }
 
 /// The reply to a request to a session.

@@ -89,7 +89,7 @@ pub(crate) struct StartRequest {
     /// as its `owner`.
     #[serde(skip)]
     pub(crate) principal: Option<Principal>,
-    /// The address of the client, as long as the request that starts the upload goes on.
+    /// The address of the client whose request is carried out, if it is known.
     #[serde(skip)]
     pub(crate) client: Option<IpAddr>,
 }
