@@ -179,6 +179,10 @@ impl ApiHandler for GmailHandler {
         message.map_or(Ok(None), parsed_message::embedded)
     }
 
+    fn counts(&self, collection: &str) -> bool {
+        rows::counts(collection)
+    }
+
     /// A sent message is filed in the mailboxes of its recipients, who are other principals.
     fn separates_owners(&self) -> bool {
         true

@@ -385,6 +385,10 @@ impl ApiHandler for WithBackends {
         self.inner.alias(api, path)
     }
 
+    fn counts(&self, collection: &str) -> bool {
+        self.inner.counts(collection)
+    }
+
     fn separates_owners(&self) -> bool {
         self.inner.separates_owners()
     }

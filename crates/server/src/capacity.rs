@@ -342,6 +342,11 @@ impl Pool {
         free.available_permits() < (*total / 4) as usize
     }
 
+    /// Whether nothing is left, so that others may be waiting.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.free.available_permits() == 0
+    }
+
     /// As [`Pool::take`], and leaves the last units to what is more important. The importance is asked for only
     /// where it may matter.
     pub(crate) fn take_for(&self, importance: impl FnOnce() -> Importance) -> Result<Permit, Full> {
@@ -465,11 +470,19 @@ impl Permit {
             if more > 0 && !self.pool.try_take(more, reserved.max(self.leaves)) {
                 return Err(self.pool.full());
             }
-        } else {
-            self.give_back(self.units - wanted);
+            self.units = wanted;
         }
-        self.units = wanted;
+        self.shrink(amount);
         Ok(())
+    }
+
+    /// Gives back what the permit has above `amount`.
+    pub(crate) fn shrink(&mut self, amount: u64) {
+        let wanted = self.pool.wanted(amount);
+        if wanted < self.units {
+            self.give_back(self.units - wanted);
+            self.units = wanted;
+        }
     }
 
     /// As [`Permit::resize`], but waits if the permit is empty. A permit that holds units and waits

@@ -11,11 +11,12 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{convert, fmt, io};
+use std::{fmt, io};
 
 use bytes::BytesMut;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, TryFutureExt as _};
+use http::header::CONNECTION;
 use http::{HeaderValue, Request, Response, Uri};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -37,7 +38,7 @@ use crate::capacity::{Permit, Pool};
 use crate::client_certificate::ClientCertificate;
 use crate::config::Limits;
 use crate::context::{LocalAddress, PeerAddress, Scheme};
-use crate::reply::ReplyBody;
+use crate::reply::{Reply, ReplyBody};
 
 use http2::{GivenUp, Streams};
 use streams::{LingeringStream, RewindStream, Timeouts};
@@ -192,6 +193,7 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             limits: Arc::clone(limits),
             metrics: self.metrics.clone(),
             is_brief: self.are_brief,
+            pool: self.pool.clone(),
             tasks: self.tasks.clone(),
             shutdown: self.shutdown.clone(),
             local: local.map(|address| LocalAddress {
@@ -229,6 +231,8 @@ struct Connection<S> {
     limits: Arc<Limits>,
     metrics: CallerMetrics,
     is_brief: bool,
+    /// The places of all connections.
+    pool: Pool,
     tasks: TaskTracker,
     shutdown: CancellationToken,
     local: Option<LocalAddress>,
@@ -336,6 +340,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
             return None;
         }
         let (local, peer, certificate) = (self.local, self.peer, self.certificate.clone());
+        let pool = self.pool.clone();
         let service = TowerToHyperService::new(self.service.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
             // hyper calls this on the connection's task. Over HTTP/2 the returned future runs on the
@@ -354,16 +359,18 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
             if let Some(certificate) = &certificate {
                 request.extensions_mut().insert(certificate.clone());
             }
-            let watch = if is_http2 {
-                http2::watch
-            } else {
-                convert::identity
-            };
-            service.call(request).map_ok(watch)
+            let pool = pool.clone();
+            service.call(request).map_ok(move |reply| {
+                if is_http2 {
+                    http2::watch(reply)
+                } else {
+                    make_room(reply, &pool)
+                }
+            })
         });
         Some(if is_http2 {
             let resets = self.admission.resets.clone();
-            let streams = Streams::new(limits, &self.tasks, resets);
+            let streams = Streams::new(limits, &self.tasks, resets, self.pool.clone());
             let connection = streams
                 .builder(limits)
                 .serve_connection(TokioIo::new(stream), service);
@@ -396,32 +403,36 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         // Boxed at once: it is large, and is moved several times before it is polled.
         let mut connection = Box::pin(connection);
         async move {
-            let given_up = async {
-                match &streams {
-                    Some(streams) => streams.given_up().await,
-                    None => std::future::pending().await,
-                }
-            };
-            let ended = tokio::select! {
-                biased;
-                ended = &mut connection => ended,
-                () = shutdown.cancelled() => {
-                    graceful(connection.as_mut());
-                    // Without a timeout of its own: `drain` limits the wait.
-                    connection.await
-                }
-                reason = given_up => match reason {
-                    GivenUp::Stalled => {
+            let ended = loop {
+                let given_up = async {
+                    match &streams {
+                        Some(streams) => streams.given_up().await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    ended = &mut connection => break ended,
+                    () = shutdown.cancelled() => {
                         graceful(connection.as_mut());
-                        // Limited: a client that takes no reply may not end the connection either.
-                        tokio::time::timeout(linger, connection).await.unwrap_or(Ok(()))
+                        // Without a timeout of its own: `drain` limits the wait.
+                        break connection.await;
                     }
-                    GivenUp::ShutOut => {
-                        tracing::debug!("connection closed: its address exceeds limits.resets_per_address");
-                        drop(connection);
-                        Ok(())
-                    }
-                },
+                    reason = given_up => match reason {
+                        // Its requests may go on.
+                        GivenUp::Crowded => graceful(connection.as_mut()),
+                        GivenUp::Stalled => {
+                            graceful(connection.as_mut());
+                            // Limited: a client that takes no reply may not end the connection either.
+                            break tokio::time::timeout(linger, connection).await.unwrap_or(Ok(()));
+                        }
+                        GivenUp::ShutOut => {
+                            tracing::debug!("connection closed: its address exceeds limits.resets_per_address");
+                            drop(connection);
+                            break Ok(());
+                        }
+                    },
+                }
             };
             drop(admission);
             // Debug: clients and networks end connections all the time.
@@ -458,6 +469,16 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         }
         None
     }
+}
+
+/// Ends a connection over HTTP/1 with this reply where others wait for its place: clients that keep connections busy
+/// would otherwise keep all others out.
+fn make_room(mut reply: Reply, pool: &Pool) -> Reply {
+    if pool.is_empty() {
+        let close = HeaderValue::from_static("close");
+        reply.headers_mut().insert(CONNECTION, close);
+    }
+    reply
 }
 
 /// Returns the configuration of HTTP/1.

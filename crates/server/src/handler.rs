@@ -10,10 +10,10 @@
 
 mod concatenation;
 mod delivery;
+mod reply_memory;
 mod stores;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -26,9 +26,8 @@ use windlass_store::{
 };
 
 use crate::auth::AccessError;
-use crate::capacity::{Capacity, Full, Permit, Pool, SHORT_REPLY, json_cost};
+use crate::capacity::Full;
 use crate::context::Principal;
-use crate::importance::Importance;
 use crate::namespace::Namespace;
 use crate::precondition::{ETag, Validators, Verdict, evaluate};
 
@@ -39,6 +38,7 @@ pub use delivery::{
     Outcome, with_causes,
 };
 pub(crate) use delivery::{MAX_TOPIC, is_topic, topic_of};
+pub use reply_memory::ReplyMemoryPermit;
 pub(crate) use stores::StoreHandles;
 pub use stores::StoreReader;
 pub(crate) use stores::slice;
@@ -124,6 +124,14 @@ pub trait ApiHandler: Send + Sync + 'static {
     /// A handler that wraps another one returns what that returns.
     fn separates_owners(&self) -> bool {
         false
+    }
+
+    /// Whether the rows of a collection count against the quota of the principal who makes them. False for those that
+    /// several principals write, such as the list of the messages of a conversation: they would be refused when the
+    /// quota of the first is full. Such rows must be bounded by others that count. Default: all count.
+    fn counts(&self, collection: &str) -> bool {
+        let _ = collection;
+        true
     }
 
     /// Whether the handler decides itself who may read by this method, so that authorization does not
@@ -285,11 +293,21 @@ impl Answer {
     }
 
     /// Records the principal as the owner of resources that are inserted without one, and of those whose media it
-    /// replaces: the quota of the sender counts the media.
-    fn set_owner(&mut self, principal: Option<&Principal>, new_media: Option<MediaRef>) {
+    /// replaces: the quota of the sender counts the media. Rows that do not count have none.
+    fn set_owner(
+        &mut self,
+        handler: &dyn ApiHandler,
+        principal: Option<&Principal>,
+        new_media: Option<MediaRef>,
+    ) {
         for change in &mut self.changes {
             let has_new_media = new_media.is_some_and(|media| change.references(media));
             match change {
+                ResourceChange::Insert(resource) | ResourceChange::Replace { resource, .. }
+                    if !handler.counts(&resource.collection) =>
+                {
+                    resource.owner = None;
+                }
                 ResourceChange::Insert(resource) if resource.owner.is_none() => {
                     resource.owner = principal.map(Principal::to_string);
                 }
@@ -324,7 +342,7 @@ pub(crate) async fn run(
 ) -> Result<Answer, Rejection> {
     let new_media = media.as_ref().map(|uploaded| uploaded.media.at);
     let mut answer = handler.run(call, media).await?;
-    answer.set_owner(call.principal, new_media);
+    answer.set_owner(handler, call.principal, new_media);
     answer.qualify(call.lookup.namespace());
     Ok(answer)
 }
@@ -521,94 +539,9 @@ impl Rejection {
     }
 }
 
-/// Permits for the memory of a reply, from its sources until it is sent.
-#[derive(Debug)]
-pub struct ReplyMemoryPermit {
-    /// Pool for replies with media inside. Not the pool of media that is read, which the call may hold
-    /// at the same time: waiting with a permit of the same pool could deadlock.
-    large: Pool,
-    timeout: Duration,
-    held: Mutex<Permits>,
-}
-
-#[derive(Debug)]
-struct Permits {
-    /// Memory of the rows that the reply shows.
-    rows: Permit,
-    row_bytes: u64,
-    large: Option<Permit>,
-}
-
-impl ReplyMemoryPermit {
-    pub(crate) fn new(capacity: &Capacity, importance: impl FnOnce() -> Importance) -> Self {
-        Self {
-            large: capacity.large_replies.clone(),
-            timeout: capacity.timeout,
-            held: Mutex::new(Permits {
-                rows: capacity.replies.permit_for(importance),
-                row_bytes: 0,
-                large: None,
-            }),
-        }
-    }
-
-    /// Returns a permit that never waits, for a call in a batch: the reply to the call before may not
-    /// be sent yet, and who holds memory must not wait for more.
-    pub(crate) fn without_waiting(self) -> Self {
-        Self {
-            timeout: Duration::ZERO,
-            ..self
-        }
-    }
-
-    /// Waits for memory for media inside the reply, its text and its values together; in a batch it
-    /// does not wait. To be called once in a call, before media is read.
-    ///
-    /// # Errors
-    /// [`Rejection::Full`] if the memory was not free in time.
-    pub async fn reserve(&self, bytes: u64) -> Result<(), Rejection> {
-        // Two calls that hold a permit and wait could wait for each other.
-        self.permits().large = None;
-        let permit = self.large.wait(bytes, self.timeout).await;
-        self.permits().large = Some(permit?);
-        Ok(())
-    }
-
-    /// Takes memory for a row that the reply shows, and for its parsed JSON. Does not wait.
-    ///
-    /// # Errors
-    /// [`Rejection::Full`] if other replies have the memory.
-    pub fn hold_row(&self, row: &[u8]) -> Result<(), Rejection> {
-        let mut permits = self.permits();
-        permits.row_bytes += row.len() as u64 + json_cost(row);
-        let bytes = permits.row_bytes;
-        Ok(permits.rows.resize(bytes)?)
-    }
-
-    /// Attaches the permits to the text of the reply, until it is sent.
-    pub(crate) fn into_reply(self, text: Bytes) -> Result<Bytes, Full> {
-        let permits = self.held.into_inner();
-        let mut permits = permits.unwrap_or_else(PoisonError::into_inner);
-        if let Some(large) = permits.large {
-            return Ok(large.with(text));
-        }
-        if text.len() <= SHORT_REPLY {
-            return Ok(text);
-        }
-        permits.rows.resize(text.len() as u64)?;
-        Ok(permits.rows.with(text))
-    }
-
-    fn permits(&self) -> MutexGuard<'_, Permits> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::LimitedResource;
-    use crate::config::Limits;
 
     #[test]
     fn content_is_hidden_from_debug() {
@@ -617,66 +550,5 @@ mod tests {
             bytes: Bytes::from_static(b"token"),
         });
         assert!(!format!("{answer:?}").contains("token"), "{answer:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn reply_holds_its_memory_until_it_is_sent() {
-        let limits = Limits {
-            reading_memory: 1024 * 1024,
-            ..Limits::default()
-        };
-        let capacity = Capacity::new(&limits);
-        let reply_memory = ReplyMemoryPermit::new(&capacity, || Importance::Query);
-        reply_memory.reserve(700 * 1024).await.unwrap();
-        let text = reply_memory.into_reply(Bytes::from_static(b"{}")).unwrap();
-        assert_eq!(&text[..], b"{}");
-        let other = ReplyMemoryPermit::new(&capacity, || Importance::Query);
-        assert!(matches!(
-            other.reserve(700 * 1024).await,
-            Err(Rejection::Full(_))
-        ));
-        drop(text);
-        other.reserve(700 * 1024).await.unwrap();
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn reply_in_a_batch_does_not_wait_for_memory() {
-        let limits = Limits {
-            reading_memory: 1024 * 1024,
-            ..Limits::default()
-        };
-        let capacity = Capacity::new(&limits);
-        let before = ReplyMemoryPermit::new(&capacity, || Importance::Query).without_waiting();
-        before.reserve(700 * 1024).await.unwrap();
-        let text = before.into_reply(Bytes::from_static(b"{}")).unwrap();
-        let begun = tokio::time::Instant::now();
-        let next = ReplyMemoryPermit::new(&capacity, || Importance::Query).without_waiting();
-        let refused = next.reserve(700 * 1024).await;
-        assert!(matches!(refused, Err(Rejection::Full(_))));
-        assert!(begun.elapsed() < Duration::from_millis(10));
-        drop(text);
-        next.reserve(700 * 1024).await.unwrap();
-    }
-
-    #[test]
-    fn rows_count_until_the_text_is_written_and_the_text_until_it_is_sent() {
-        let capacity = Capacity::new(&Limits::default());
-        let usage = || capacity.usage().into_iter();
-        let used = || {
-            usage()
-                .find(|usage| usage.resource == LimitedResource::Replies)
-                .map(|usage| usage.used)
-        };
-        let reply_memory = ReplyMemoryPermit::new(&capacity, || Importance::Query);
-        for _ in 0..10 {
-            reply_memory.hold_row(&[b' '; 1000]).unwrap();
-        }
-        assert_eq!(used(), Some(20 * 1024));
-        let text = reply_memory
-            .into_reply(Bytes::from(vec![b' '; 5000]))
-            .unwrap();
-        assert_eq!(used(), Some(5 * 1024));
-        drop(text);
-        assert_eq!(used(), Some(0));
     }
 }

@@ -109,9 +109,6 @@ impl Submission {
         request: &Request<'_>,
         uploaded: Uploaded,
     ) -> Result<Self, Rejection> {
-        // Adding header fields copies the message, which takes its length in memory once more.
-        let length = uploaded.source.length();
-        request.call.reply_memory.reserve(length).await?;
         let parsed = Outgoing::open(uploaded, defaults(request)).await?;
         let recipients = recipients(&parsed.own.summary)?;
         Ok(Self { parsed, recipients })

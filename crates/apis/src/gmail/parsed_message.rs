@@ -90,7 +90,9 @@ impl Outgoing {
         uploaded: Uploaded,
         defaults: DefaultHeaders,
     ) -> Result<Self, Rejection> {
-        let raw = uploaded.source.read(0..u64::MAX).await?;
+        // Adding header fields copies the message. No memory of replies is taken for it: slow readers hold that, and
+        // other calls wait for this one.
+        let raw = uploaded.source.read_for_copies(0..u64::MAX, 1).await?;
         let media = uploaded.media;
         off_the_runtime(move || Self::read(&raw, &media, &defaults)).await
     }

@@ -32,6 +32,15 @@ use super::parsed_message::Composition;
 /// Longest list of words that is stored of a header field, in bytes.
 const LONGEST_FIELD: usize = 4096;
 
+/// Collections whose rows count against no quota: the sender of a message and the owner of the mailbox both write
+/// them. What they hold comes from rows of `contents`, which count, or is bounded, as the history and the labels.
+const UNCOUNTED: [&str; 4] = ["/entries", "/threads", "/labels", "/history"];
+
+/// Whether rows of a collection count against the quota of who makes them.
+pub(super) fn counts(collection: &str) -> bool {
+    !UNCOUNTED.iter().any(|name| collection.ends_with(name))
+}
+
 /// Rows by collection and id, with the changes of the call.
 #[derive(Debug)]
 pub(super) struct Rows<'a> {

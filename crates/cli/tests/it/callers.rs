@@ -62,6 +62,35 @@ fn connections_of_an_address_are_bounded_and_others_get_in() {
     });
 }
 
+/// Clients that never pause could keep all others out.
+#[test]
+fn connections_that_are_kept_busy_make_room_for_those_that_wait() {
+    let server = with_configuration("[limits]\nconnections = 4\n");
+    let mut busy = RawPeer::connect(server.address());
+    let kept = busy.exchange(&probe()).expect(200);
+    assert_eq!(kept.header("connection"), None);
+    let mut busy_http2 = Http2Peer::connect(server.address(), 65_535);
+    let mut silent: Vec<_> = (0..2).map(|_| RawPeer::connect(server.address())).collect();
+    silent[1].send(&probe().to_bytes()[..10]);
+    // Those that come now wait in the kernel.
+    let mut waiting: Vec<_> = (0..2).map(|_| RawPeer::connect(server.address())).collect();
+    for peer in &mut waiting {
+        peer.send(probe().to_bytes());
+    }
+    wait::until("the connection is asked to end", || {
+        busy.exchange(&probe()).expect(200).header("connection") == Some("close")
+    });
+    assert!(busy.is_closed());
+    drop(busy);
+    let mut waiting = waiting.into_iter();
+    waiting.next().expect("it is there").reply().expect(200);
+    let stream = busy_http2.get("/healthz");
+    assert_eq!(busy_http2.reply(stream).status, 200);
+    assert!(busy_http2.is_closed());
+    drop(busy_http2);
+    waiting.next().expect("it is there").reply().expect(200);
+}
+
 #[test]
 fn requests_under_way_are_bounded_for_an_address_that_a_trusted_proxy_states() {
     let server =

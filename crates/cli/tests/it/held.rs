@@ -292,6 +292,34 @@ fn stalled_replies_leave_memory_for_short_replies() {
     wait_for(&server, &farm::list(""), 200);
 }
 
+/// All senders wait for each other, so none of them may wait for a reader.
+#[test]
+fn slow_readers_of_large_messages_do_not_stop_senders() {
+    let server = server("little_reading_memory.toml");
+    let send = |length: usize| {
+        let path = "/upload/gmail/v1/users/me/messages/send?uploadType=media";
+        let text = format!(
+            "To: me@windlass.localhost\r\n\r\n{}\r\n",
+            "x".repeat(length)
+        );
+        let send = Request::new("POST", path).header("Content-Type", "message/rfc822");
+        exchange(server.address(), &send.body(text))
+    };
+    let large = send(700_000).expect(200);
+    let raw = format!(
+        "/gmail/v1/users/me/messages/{}?format=raw",
+        farm::id(&large)
+    );
+    let mut reader = Http2Peer::connect(server.address(), 0);
+    reader.get(&raw);
+    let event = reader.next_event().expect("it is answered");
+    assert!(matches!(event, Some(Event::Head { status: 200, .. })));
+    // There is no room for a second one.
+    assert_refused(&exchange(server.address(), &Request::new("GET", raw)));
+    send(700_000).expect(200);
+    send(10).expect(200);
+}
+
 #[test]
 fn client_with_many_requests_leaves_memory_to_others() {
     let server = server("little_json_memory.toml");

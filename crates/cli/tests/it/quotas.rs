@@ -23,7 +23,7 @@ impl Limited {
         let write = |name: &str, text: &str| {
             std::fs::write(directory.path().join(name), text).expect("it is writable");
         };
-        let dave = "[[allow]]\nprincipals = ['dave']\napis = ['farm']\n";
+        let dave = "[[allow]]\nprincipals = ['dave']\napis = ['farm', 'gmail']\n";
         write("auth.toml", &format!("{CREDENTIALS}\n{dave}"));
         write(
             "windlass.toml",
@@ -234,6 +234,50 @@ fn what_is_remembered_of_finished_uploads_counts() {
         None
     });
     assert_refused(&refused.expect("the replies of a few fill the quota"));
+}
+
+/// The sender has begun the conversation in the mailbox of the recipient.
+#[test]
+fn full_quota_of_a_sender_does_not_stop_the_recipient() {
+    let limited = Limited::new();
+    let send = |token: &str, text: String| {
+        let path = "/upload/gmail/v1/users/me/messages/send?uploadType=media";
+        let send = Request::new("POST", path).header("Content-Type", "message/rfc822");
+        limited.send(&send.body(text), token)
+    };
+    let first = "To: dave@windlass.localhost\r\nMessage-ID: <first@x>\r\nSubject: field\r\n\r\nhay"
+        .to_owned();
+    send(CAROL, first).expect(200);
+    let fill = |length| limited.send(&farm::simple(Media::new(1, length)), CAROL);
+    while fill(10_000).status == 200 {}
+    while fill(1).status == 200 {}
+
+    let list = Request::new("GET", "/gmail/v1/users/me/messages");
+    let listed = limited.send(&list, DAVE).expect(200).json();
+    let id = listed["messages"][0]["id"].as_str().expect("it has come");
+    for n in 0..12 {
+        let answer = format!(
+            "To: x@example.com\r\nIn-Reply-To: <first@x>\r\nReferences: <first@x>\r\nSubject: Re: field\r\n\r\n{n}"
+        );
+        send(DAVE, answer).expect(200);
+    }
+    let label = Request::new("POST", format!("/gmail/v1/users/me/messages/{id}/modify"))
+        .header("Content-Type", "application/json")
+        .body("{\"addLabelIds\": [\"STARRED\"]}");
+    limited.send(&label, DAVE).expect(200);
+    // Nor does the own quota, once it is full, keep anybody from reading and clearing up.
+    while limited
+        .send(&farm::simple(Media::new(1, 10_000)), DAVE)
+        .status
+        == 200
+    {}
+    while limited.send(&farm::simple(Media::new(1, 1)), DAVE).status == 200 {}
+    for method in ["untrash", "trash"] {
+        let path = format!("/gmail/v1/users/me/messages/{id}/{method}");
+        limited.send(&Request::new("POST", path), DAVE).expect(200);
+    }
+    let delete = Request::new("DELETE", format!("/gmail/v1/users/me/messages/{id}"));
+    limited.send(&delete, DAVE).expect(204);
 }
 
 #[test]

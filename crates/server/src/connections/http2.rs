@@ -7,6 +7,7 @@
 
 use std::mem;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -19,12 +20,13 @@ use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper_util::rt::TokioTimer;
 use pin_project_lite::pin_project;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::callers::AddressResets;
+use crate::capacity::Pool;
 use crate::config::Limits;
 use crate::connections::LEAST_HEAD;
 use crate::reply::{ClientGone, Reply, ReplyBody};
@@ -53,11 +55,23 @@ pub(super) struct Streams {
     resets: Option<AddressResets>,
     /// Cancelled when the client has reset too many.
     shut_out: CancellationToken,
+    /// The places of all connections.
+    pool: Pool,
+    /// Notified when a request begins while others wait for a place.
+    crowded: Arc<Crowded>,
+}
+
+#[derive(Debug, Default)]
+struct Crowded {
+    is_told: AtomicBool,
+    begun: Notify,
 }
 
 /// Why the server gives a connection up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GivenUp {
+    /// Others wait for its place: it may end its requests, and begin no more.
+    Crowded,
     /// It is idle, or its client takes nothing of a reply.
     Stalled,
     /// Its address has reset too many requests.
@@ -100,7 +114,12 @@ struct Stream {
 }
 
 impl Streams {
-    pub(super) fn new(limits: &Limits, tasks: &TaskTracker, resets: Option<AddressResets>) -> Self {
+    pub(super) fn new(
+        limits: &Limits,
+        tasks: &TaskTracker,
+        resets: Option<AddressResets>,
+        pool: Pool,
+    ) -> Self {
         let activity = Activity {
             working: 0,
             replying: 0,
@@ -118,6 +137,8 @@ impl Streams {
             activity: Arc::new(Mutex::new(activity)),
             resets,
             shut_out: CancellationToken::new(),
+            pool,
+            crowded: Arc::default(),
         }
     }
 
@@ -140,11 +161,19 @@ impl Streams {
         builder
     }
 
-    /// Resolves when the server gives the connection up.
+    /// Resolves when the server gives the connection up; with [`GivenUp::Crowded`] once.
     pub(super) async fn given_up(&self) -> GivenUp {
         tokio::select! {
             () = self.shut_out.cancelled() => GivenUp::ShutOut,
+            () = self.crowded.begun.notified() => GivenUp::Crowded,
             () = self.stalled() => GivenUp::Stalled,
+        }
+    }
+
+    /// Has the connection end after its requests where others wait for its place; see [`GivenUp::Crowded`].
+    fn make_room(&self) {
+        if self.pool.is_empty() && !self.crowded.is_told.swap(true, Ordering::Relaxed) {
+            self.crowded.begun.notify_one();
         }
     }
 
@@ -212,6 +241,7 @@ where
 {
     fn execute(&self, request: F) {
         self.count_resets();
+        self.make_room();
         let stream = Arc::new(Stream::begin(&self.activity));
         // hyper spawns one future for each stream, which is where its task local is set and where
         // it can be dropped to reset the stream.
@@ -432,6 +462,7 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     use super::*;
+    use crate::capacity::LimitedResource;
     use crate::reply::stored_json;
 
     const STALL: Duration = Duration::from_secs(30);
@@ -441,7 +472,8 @@ mod tests {
             body_timeout: STALL,
             ..Limits::default()
         };
-        Streams::new(&limits, &TaskTracker::new(), None)
+        let pool = Pool::of_count(LimitedResource::Connections, 1);
+        Streams::new(&limits, &TaskTracker::new(), None, pool)
     }
 
     /// Starts a stream whose reply has `pieces` pieces, and returns them as they are sent.

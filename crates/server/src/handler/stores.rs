@@ -168,11 +168,25 @@ impl MediaSource {
     /// [`Rejection::Full`] if the memory was not free in time; [`Rejection::Vault`],
     /// [`Rejection::Ledger`] or [`Rejection::MediaLost`] if the media could not be read.
     pub async fn read(&self, range: Range<u64>) -> Result<MediaBytes, Rejection> {
+        self.read_for_copies(range, 0).await
+    }
+
+    /// As [`MediaSource::read`], with memory for a number of copies of the bytes, such as changed ones. It is the
+    /// caller's until the bytes are dropped.
+    ///
+    /// # Errors
+    /// As [`MediaSource::read`].
+    pub async fn read_for_copies(
+        &self,
+        range: Range<u64>,
+        copies: u64,
+    ) -> Result<MediaBytes, Rejection> {
         let range = self.clip(range);
         let StoreHandles {
             reading, timeout, ..
         } = &self.store_handles;
-        let permit = reading.wait(range.end - range.start, *timeout).await;
+        let amount = (range.end - range.start).saturating_mul(1 + copies);
+        let permit = reading.wait(amount, *timeout).await;
         Ok(MediaBytes {
             _permit: permit?,
             bytes: self.fetch(range).await?,

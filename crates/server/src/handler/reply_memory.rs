@@ -1,0 +1,167 @@
+//! The memory of a reply.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::Rejection;
+use crate::capacity::{Capacity, Full, Permit, Pool, SHORT_REPLY, json_cost};
+use crate::importance::Importance;
+
+/// Permits for the memory of a reply, from its sources until it is sent.
+#[derive(Debug)]
+pub struct ReplyMemoryPermit {
+    /// Pool for replies with media inside. Not the pool of media that is read, which the call may hold
+    /// at the same time: waiting with a permit of the same pool could deadlock.
+    large: Pool,
+    timeout: Duration,
+    held: Mutex<Permits>,
+}
+
+#[derive(Debug)]
+struct Permits {
+    /// Memory of the rows that the reply shows.
+    rows: Permit,
+    row_bytes: u64,
+    large: Option<Permit>,
+}
+
+impl ReplyMemoryPermit {
+    pub(crate) fn new(capacity: &Capacity, importance: impl FnOnce() -> Importance) -> Self {
+        Self {
+            large: capacity.large_replies.clone(),
+            timeout: capacity.timeout,
+            held: Mutex::new(Permits {
+                rows: capacity.replies.permit_for(importance),
+                row_bytes: 0,
+                large: None,
+            }),
+        }
+    }
+
+    /// Returns a permit that never waits, for a call in a batch: the reply to the call before may not
+    /// be sent yet, and who holds memory must not wait for more.
+    pub(crate) fn without_waiting(self) -> Self {
+        Self {
+            timeout: Duration::ZERO,
+            ..self
+        }
+    }
+
+    /// Waits for memory for media inside the reply, its text and its values together; in a batch it
+    /// does not wait. To be called once in a call, before media is read.
+    ///
+    /// # Errors
+    /// [`Rejection::Full`] if the memory was not free in time.
+    pub async fn reserve(&self, bytes: u64) -> Result<(), Rejection> {
+        // Two calls that hold a permit and wait could wait for each other.
+        self.permits().large = None;
+        let permit = self.large.wait(bytes, self.timeout).await;
+        self.permits().large = Some(permit?);
+        Ok(())
+    }
+
+    /// Takes memory for a row that the reply shows, and for its parsed JSON. Does not wait.
+    ///
+    /// # Errors
+    /// [`Rejection::Full`] if other replies have the memory.
+    pub fn hold_row(&self, row: &[u8]) -> Result<(), Rejection> {
+        let mut permits = self.permits();
+        permits.row_bytes += row.len() as u64 + json_cost(row);
+        let bytes = permits.row_bytes;
+        Ok(permits.rows.resize(bytes)?)
+    }
+
+    /// Attaches the permits to the text of the reply, until it is sent.
+    pub(crate) fn into_reply(self, text: Bytes) -> Result<Bytes, Full> {
+        let permits = self.held.into_inner();
+        let mut permits = permits.unwrap_or_else(PoisonError::into_inner);
+        if let Some(mut large) = permits.large {
+            // The values are gone. A slow reader holds the text alone.
+            large.shrink(text.len() as u64);
+            return Ok(large.with(text));
+        }
+        if text.len() <= SHORT_REPLY {
+            return Ok(text);
+        }
+        permits.rows.resize(text.len() as u64)?;
+        Ok(permits.rows.with(text))
+    }
+
+    fn permits(&self) -> MutexGuard<'_, Permits> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::LimitedResource;
+    use crate::config::Limits;
+
+    #[tokio::test(start_paused = true)]
+    async fn reply_holds_its_memory_until_it_is_sent() {
+        let limits = Limits {
+            reading_memory: 1024 * 1024,
+            ..Limits::default()
+        };
+        let capacity = Capacity::new(&limits);
+        let reply_memory = ReplyMemoryPermit::new(&capacity, || Importance::Query);
+        reply_memory.reserve(700 * 1024).await.unwrap();
+        let text = reply_memory.into_reply(Bytes::from(vec![b' '; 400 * 1024]));
+        let text = text.unwrap();
+        assert_eq!(text.len(), 400 * 1024);
+        let other = ReplyMemoryPermit::new(&capacity, || Importance::Query);
+        // The text alone counts now.
+        other.reserve(600 * 1024).await.unwrap();
+        assert!(matches!(
+            other.reserve(700 * 1024).await,
+            Err(Rejection::Full(_))
+        ));
+        drop(text);
+        other.reserve(700 * 1024).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reply_in_a_batch_does_not_wait_for_memory() {
+        let limits = Limits {
+            reading_memory: 1024 * 1024,
+            ..Limits::default()
+        };
+        let capacity = Capacity::new(&limits);
+        let before = ReplyMemoryPermit::new(&capacity, || Importance::Query).without_waiting();
+        before.reserve(700 * 1024).await.unwrap();
+        let text = before.into_reply(Bytes::from(vec![b' '; 400 * 1024]));
+        let text = text.unwrap();
+        let begun = tokio::time::Instant::now();
+        let next = ReplyMemoryPermit::new(&capacity, || Importance::Query).without_waiting();
+        let refused = next.reserve(700 * 1024).await;
+        assert!(matches!(refused, Err(Rejection::Full(_))));
+        assert!(begun.elapsed() < Duration::from_millis(10));
+        drop(text);
+        next.reserve(700 * 1024).await.unwrap();
+    }
+
+    #[test]
+    fn rows_count_until_the_text_is_written_and_the_text_until_it_is_sent() {
+        let capacity = Capacity::new(&Limits::default());
+        let usage = || capacity.usage().into_iter();
+        let used = || {
+            usage()
+                .find(|usage| usage.resource == LimitedResource::Replies)
+                .map(|usage| usage.used)
+        };
+        let reply_memory = ReplyMemoryPermit::new(&capacity, || Importance::Query);
+        for _ in 0..10 {
+            reply_memory.hold_row(&[b' '; 1000]).unwrap();
+        }
+        assert_eq!(used(), Some(20 * 1024));
+        let text = reply_memory
+            .into_reply(Bytes::from(vec![b' '; 5000]))
+            .unwrap();
+        assert_eq!(used(), Some(5 * 1024));
+        drop(text);
+        assert_eq!(used(), Some(0));
+    }
+}
