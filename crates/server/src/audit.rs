@@ -1,5 +1,5 @@
-//! The audit log: uploads that were started, finished and cancelled, deletions, and refusals, each with
-//! its principal.
+//! The audit log: uploads that were started, finished and cancelled, other changes, deletions, and refusals, each
+//! with its principal.
 //!
 //! An entry is written where its fact is committed, also when the client has gone, and by
 //! background tasks. What is known of the request alone (its id and the address) comes from a
@@ -58,6 +58,8 @@ pub enum AuditAction {
     Finish,
     /// A resumable upload was cancelled.
     Cancel,
+    /// A call without media has made or changed resources, such as the list of those who may read an object.
+    Change,
     /// A call has deleted resources.
     Delete,
     /// A request was refused because of its credentials.
@@ -71,6 +73,7 @@ impl AuditAction {
             Self::Start => "start",
             Self::Finish => "finish",
             Self::Cancel => "cancel",
+            Self::Change => "change",
             Self::Delete => "delete",
             Self::Authorize => "authorize",
         }

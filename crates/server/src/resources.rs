@@ -248,7 +248,7 @@ async fn run(
         let quota = server.quotas.of_bytes();
         match server.stores.ledger.apply_within(changes, quota).await {
             Ok(()) => {
-                write_deletion(server, &head, &resources);
+                write_change(server, &head, &resources);
                 server.outbox.wake(&resources);
                 server.lifecycle.sweep_now.notify_one();
                 return Ok(reply);
@@ -260,26 +260,25 @@ async fn run(
     }
 }
 
-/// Writes into the audit log that a call has deleted something.
-fn write_deletion(server: &ServerState, head: &CallHead<'_>, resources: &[ResourceChange]) {
-    let mut deleted = resources.iter().filter_map(|change| match change {
-        ResourceChange::Delete { collection, .. } => Some(collection),
-        _ => None,
-    });
-    if deleted.all(|collection| is_index(collection)) {
-        return;
-    }
+/// Writes into the audit log that a call has deleted something, or changed it.
+fn write_change(server: &ServerState, head: &CallHead<'_>, resources: &[ResourceChange]) {
+    let deletes = |change: &ResourceChange| match change {
+        ResourceChange::Delete { collection, .. } => !is_index(collection),
+        _ => false,
+    };
+    let action = if resources.iter().any(deletes) {
+        AuditAction::Delete
+    } else {
+        AuditAction::Change
+    };
     let about = About {
         method: Some(&head.method.method.id),
         path: Some(head.raw_path),
         ..About::default()
     };
-    server.audit.write(
-        AuditAction::Delete,
-        AuditOutcome::Done,
-        head.principal,
-        about,
-    );
+    server
+        .audit
+        .write(action, AuditOutcome::Done, head.principal, about);
 }
 
 /// Answers a download.

@@ -1,4 +1,4 @@
-//! The audit log: a line for each start, finish, cancel, deletion and refusal.
+//! The audit log: a line for each start, finish, cancel, change, deletion and refusal.
 
 use std::path::{Path, PathBuf};
 
@@ -75,7 +75,7 @@ fn assert_last(audited: &Audited, number: usize, expected: [(&str, Value); 5]) -
 }
 
 #[test]
-fn each_start_finish_cancel_deletion_and_refusal_is_a_line_that_says_who() {
+fn each_start_finish_cancel_change_deletion_and_refusal_is_a_line_that_says_who() {
     let audited = Audited::new();
     let address = audited.server.address();
     let insert = Value::from("farm.animals.insert");
@@ -116,11 +116,18 @@ fn each_start_finish_cancel_deletion_and_refusal_is_a_line_that_says_who() {
     assert_last(&audited, 5, cancel);
 
     let path = format!("{ANIMALS}/{}", farm::id(&animal));
+    let rename = Request::new("PATCH", path.clone()).header("Content-Type", "application/json");
+    let rename = rename.body("{\"name\": \"Bella\"}");
+    let mut expected = of_carol("change", &"farm.animals.patch".into());
+    expected[4].1 = path.clone().into();
+    exchange(address, &bearing(&rename, CAROL)).expect(200);
+    assert_last(&audited, 6, expected);
+
     let delete = Request::new("DELETE", path.clone());
     let mut expected = of_carol("delete", &"farm.animals.delete".into());
     expected[4].1 = path.clone().into();
     exchange(address, &bearing(&delete, CAROL)).expect(204);
-    assert_last(&audited, 6, expected.clone());
+    assert_last(&audited, 7, expected.clone());
 
     expected[0].1 = "authorize".into();
     expected[1].1 = "refused".into();
@@ -131,12 +138,12 @@ fn each_start_finish_cancel_deletion_and_refusal_is_a_line_that_says_who() {
         expected
     };
     assert_eq!(audited.ask(&delete), 401);
-    let last = assert_last(&audited, 7, refused(Value::Null));
+    let last = assert_last(&audited, 8, refused(Value::Null));
     assert_eq!(last["status"], 401);
     assert_eq!(audited.ask(&bearing(&delete, "wrong")), 401);
-    assert_last(&audited, 8, refused(Value::Null));
+    assert_last(&audited, 9, refused(Value::Null));
     assert_eq!(audited.ask(&bearing(&delete, DAVE)), 403);
-    let last = assert_last(&audited, 9, refused("dave".into()));
+    let last = assert_last(&audited, 10, refused("dave".into()));
     assert_eq!(last["status"], 403);
 
     let text = std::fs::read_to_string(audited.log()).expect("it is readable");

@@ -1,6 +1,6 @@
 //! The audit log as a file: one JSON object per line.
 //!
-//! What strangers can make it write is bounded: long paths are cut, and of many refusals in a second only
+//! What strangers can make it write is bounded: long paths are cut, and of many refusals in ten seconds only
 //! the first are written, and how many were not.
 
 use std::fs::{File, OpenOptions};
@@ -18,8 +18,11 @@ use windlass_server::{AuditAction, AuditEntry, AuditLog, AuditOutcome, Clock as 
 /// Maximum length of a path in an entry, in characters.
 const MAX_PATH: usize = 512;
 
-/// Maximum number of refusals of credentials that are written in a second.
-const REFUSALS_PER_SECOND: u64 = 100;
+/// Maximum number of refusals of credentials that are written in a [`SPAN`].
+const MOST_REFUSALS: u64 = 100;
+
+/// The time in which refusals are counted. With the longest paths it is less than 700 MB of them in a day.
+const SPAN: Duration = Duration::from_secs(10);
 
 /// Appends entries to a file, which is opened again on SIGHUP, so that it can be rotated.
 ///
@@ -31,7 +34,7 @@ pub(super) struct AuditFile {
     refusals: Mutex<Refusals>,
 }
 
-/// The refusals of credentials in the current second.
+/// The refusals of credentials in the current [`SPAN`].
 #[derive(Debug)]
 struct Refusals {
     since: Instant,
@@ -40,18 +43,18 @@ struct Refusals {
 
 impl Refusals {
     /// Counts a refusal at `now`. Returns whether it is written, and how many before it were not, once their
-    /// second is over.
+    /// time is over.
     fn admit(&mut self, now: Instant) -> (bool, u64) {
         let mut omitted = 0;
-        if now.duration_since(self.since) >= Duration::from_secs(1) {
-            omitted = self.count.saturating_sub(REFUSALS_PER_SECOND);
+        if now.duration_since(self.since) >= SPAN {
+            omitted = self.count.saturating_sub(MOST_REFUSALS);
             *self = Self {
                 since: now,
                 count: 0,
             };
         }
         self.count += 1;
-        (self.count <= REFUSALS_PER_SECOND, omitted)
+        (self.count <= MOST_REFUSALS, omitted)
     }
 }
 
@@ -200,13 +203,13 @@ mod tests {
             since: start,
             count: 0,
         };
-        for _ in 0..REFUSALS_PER_SECOND {
+        for _ in 0..MOST_REFUSALS {
             assert_eq!(refusals.admit(start), (true, 0));
         }
         for _ in 0..7 {
             assert_eq!(refusals.admit(start), (false, 0));
         }
-        let later = start + Duration::from_secs(1);
+        let later = start + SPAN;
         assert_eq!(refusals.admit(later), (true, 7));
         assert_eq!(refusals.admit(later), (true, 0));
     }
