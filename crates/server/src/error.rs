@@ -115,8 +115,8 @@ pub(crate) enum Error {
         "the header Host is not the name or the address of a host, with a port if there is one"
     )]
     MalformedHost,
-    /// The request of HTTP/2 has no scheme or no path.
-    #[error("the request has no scheme or no path")]
+    /// The target of the request has another scheme, or over HTTP/2 no scheme or no path.
+    #[error("the target of the request is no path of http or https")]
     NoTarget,
     /// The host is none that the server answers for.
     #[error(

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use http::header::HOST;
 use http::request::Parts;
-use http::uri::Authority;
+use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Method, Version};
 
 use crate::config::Settings;
@@ -74,8 +74,13 @@ fn check_form(head: &Parts) -> Result<(), Error> {
         None => None,
     };
     let target = head.uri.authority();
-    if target.is_some_and(|target| Host::of(target).is_none()) {
+    if target.is_some_and(|target| parse(target.as_str()).is_none()) {
         return Err(Error::MalformedHost);
+    }
+    // Nothing else is served here, and what stands in front may know other schemes.
+    let scheme = head.uri.scheme();
+    if scheme.is_some_and(|it| ![Scheme::HTTP, Scheme::HTTPS].contains(it)) {
+        return Err(Error::NoTarget);
     }
     if head.version >= Version::HTTP_2 {
         return check_pseudo_headers(head, named.as_ref());
@@ -107,9 +112,13 @@ fn is_same(one: &Authority, other: &Authority) -> bool {
     Host::of(one) == Host::of(other) && same_port
 }
 
-/// Reads `Host`: a host, and a port if it is stated.
+/// Reads `Host`.
 fn read(line: &HeaderValue) -> Option<Authority> {
-    let text = line.to_str().ok()?;
+    parse(line.to_str().ok()?)
+}
+
+/// Reads a host, and a port if it is stated. There is no user.
+fn parse(text: &str) -> Option<Authority> {
     let authority: Authority = text.parse().ok()?;
     Host::of(&authority)?;
     let port = text.strip_prefix(authority.host())?;
@@ -207,6 +216,15 @@ mod tests {
             assert!(matches!(doubled, Err(Error::DoubledHost)), "{other}");
         }
         assert!(matches!(http2("a.example", &[]), Err(Error::NoTarget)));
+        assert!(matches!(
+            http2("ftp://a.example/", &[]),
+            Err(Error::NoTarget)
+        ));
+        assert!(http2("https://a.example:/x@y", &[]).is_ok());
+        for malformed in ["http://me@a.example/", "http://a.example:65536/"] {
+            let refused = http2(malformed, &[]);
+            assert!(matches!(refused, Err(Error::MalformedHost)), "{malformed}");
+        }
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn a_target_in_absolute_form_names_the_host() {
     let server = server(LAKE, &[]);
     for (host, expected) in [
         ("pond.example", Some("pond")),
-        ("me@[::1]:99", Some("lake")),
+        ("[::1]:99", Some("lake")),
         ("other.localhost", None),
     ] {
         let answers = answers(&server, |request| {
@@ -92,6 +92,10 @@ fn a_target_in_absolute_form_names_the_host() {
         });
         assert_eq!(answers, expected, "{host}");
     }
+    // RFC 9110, section 4.2.4: with a user in it, it misleads.
+    let target = format!("http://me@pond.example{UPLOADS}");
+    let misleading = upload(&target, "image/png").header("Host", "pond.example");
+    exchange(server.address(), &misleading).expect(400);
 }
 
 #[test]
