@@ -56,6 +56,8 @@ pub enum LimitedResource {
     LargeReplies,
     /// Bytes of media that is read into memory as a whole.
     Reading,
+    /// Bytes of media that was received and is not written yet, as far as they are pooled. Not in [`Capacity`].
+    Media,
 }
 
 /// The limit on a resource is reached. The reply is 503 with `Retry-After: 1`.
@@ -117,6 +119,7 @@ impl LimitedResource {
             Self::Replies => "replies",
             Self::LargeReplies => "large_replies",
             Self::Reading => "reading",
+            Self::Media => "media",
         }
     }
 
@@ -135,7 +138,8 @@ impl LimitedResource {
             | Self::LargeBodies
             | Self::Replies
             | Self::LargeReplies
-            | Self::Reading => true,
+            | Self::Reading
+            | Self::Media => true,
         }
     }
 
@@ -150,6 +154,7 @@ impl LimitedResource {
             Self::BackendCalls => "calls of the service behind this method",
             Self::MediaReads | Self::Reading => "media that handlers read",
             Self::Metadata => "memory for metadata",
+            Self::Media => "memory for media",
             Self::LargeBodies => "memory for JSON with media inside",
             Self::Replies | Self::LargeReplies => "memory for replies",
         }

@@ -189,6 +189,15 @@ impl Disks {
         self.space_of(self.ledger.available().min(self.vault.available()))
     }
 
+    /// Returns the free bytes of each store's disk, once they have been measured.
+    pub(crate) fn free(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let disks = [("ledger", &self.ledger), ("vault", &self.vault)];
+        let measured = disks
+            .into_iter()
+            .filter(|(_, disk)| disk.ceiling.load(Ordering::Relaxed) < u64::MAX);
+        measured.map(|(store, disk)| (store, disk.available()))
+    }
+
     /// Describes for the operator which disk has too little space for new uploads, and how much is
     /// left.
     pub(crate) fn shortage(&self) -> Option<String> {

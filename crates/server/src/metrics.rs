@@ -12,11 +12,13 @@
 //! reached. [`MetricsService`] puts it in front of a service, [`serve_metrics`] on a listener of its
 //! own.
 
+mod live;
+
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::{Ready, ready};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -28,14 +30,9 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::InspectFrame;
 use hyper::body::Incoming;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeLabelSet, EncodeMetric, prometheus_text, text,
-};
-use prometheus_client::metrics::TypedMetric;
-use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::encoding::{EncodeLabelSet, prometheus_text, text};
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
@@ -45,13 +42,15 @@ use windlass_proto::command::Command;
 use windlass_proto::dialect::Google;
 
 use crate::callers::{AddressLimits, CallerMetrics};
-use crate::capacity::{Capacity, LimitedResource, Pool, Usage};
+use crate::capacity::{LimitedResource, Pool};
 use crate::config::Limits;
 use crate::connections::{Accept, Connections, Listener};
 use crate::error::Error;
-use crate::lifecycle::Lifecycle;
 use crate::registry::Registry as ApiRegistry;
 use crate::reply::{self, Reply, ReplyBody};
+
+use live::Live;
+pub(crate) use live::Sources;
 
 /// Upper bounds in seconds of the buckets of request durations: from a query to a long upload.
 const SECONDS: [f64; 15] = [
@@ -138,11 +137,6 @@ struct RequestLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DurationLabels {
     upload_type: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResourceLabels {
-    resource: &'static str,
 }
 
 /// Counts of sessions, as far as this process has seen them.
@@ -248,15 +242,8 @@ impl ServerMetrics {
     }
 
     /// Resolves the handles of a server of these APIs.
-    pub(crate) fn recorder(
-        &self,
-        apis: &ApiRegistry,
-        capacity: &Capacity,
-        lifecycle: &Arc<Lifecycle>,
-    ) -> Recorder {
-        // Never set before: a builder builds one server.
-        let sources = (capacity.clone(), Arc::clone(lifecycle));
-        self.live.0.set(sources).ok();
+    pub(crate) fn recorder(&self, apis: &ApiRegistry, sources: Sources) -> Recorder {
+        self.live.read_from(sources);
         let mut recorder = Recorder {
             methods: Vec::new(),
             names: Vec::new(),
@@ -462,92 +449,6 @@ impl Drop for RequestRecord {
         counter.unwrap_or(&counters[self.status]).inc();
         recorder.durations[upload_type].observe(self.begun.elapsed().as_secs_f64());
     }
-}
-
-/// The state of a server that is read at each scrape. Nothing before the server is built.
-#[derive(Debug, Default)]
-struct Live(OnceLock<(Capacity, Arc<Lifecycle>)>);
-
-impl Collector for Live {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let Some((capacity, lifecycle)) = self.0.get() else {
-            return Ok(());
-        };
-        let usage = capacity.usage();
-        let (bytes, counts): (Vec<_>, Vec<_>) =
-            usage.iter().partition(|usage| usage.resource.is_in_bytes());
-        let used = |usage: &Usage| gauge(usage.used);
-        let limit = |usage: &Usage| gauge(usage.limit);
-        let refused = |usage: &Usage| ConstCounter::new(usage.refused);
-        let mut resources = Resources(&mut encoder);
-        resources.encode(
-            "capacity_used",
-            "Things that requests hold at the moment, by limited resource.",
-            None,
-            &counts,
-            used,
-        )?;
-        resources.encode(
-            "capacity_limit",
-            "Largest number of things that requests may hold, by limited resource.",
-            None,
-            &counts,
-            limit,
-        )?;
-        resources.encode(
-            "capacity_used",
-            "Memory that requests hold at the moment, by limited resource.",
-            Some(&Unit::Bytes),
-            &bytes,
-            used,
-        )?;
-        resources.encode(
-            "capacity_limit",
-            "Most memory that requests may hold, by limited resource.",
-            Some(&Unit::Bytes),
-            &bytes,
-            limit,
-        )?;
-        resources.encode(
-            "capacity_refusals",
-            "Times that the limit on a resource has refused something.",
-            None,
-            &usage.iter().collect::<Vec<_>>(),
-            refused,
-        )?;
-        let failed = encoder.encode_descriptor(
-            "storage_failed",
-            "1 after storage has failed, which stops the server; else 0.",
-            None,
-            ConstGauge::<i64>::TYPE,
-        )?;
-        ConstGauge::new(i64::from(lifecycle.has_failed())).encode(failed)
-    }
-}
-
-/// Writes metrics that have a value for each limited resource.
-struct Resources<'a, 'b>(&'a mut DescriptorEncoder<'b>);
-
-impl Resources<'_, '_> {
-    fn encode<M: EncodeMetric + TypedMetric>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<&Unit>,
-        usage: &[&Usage],
-        metric: impl Fn(&Usage) -> M,
-    ) -> std::fmt::Result {
-        let mut family = self.0.encode_descriptor(name, help, unit, M::TYPE)?;
-        for usage in usage {
-            let resource = usage.resource.label();
-            metric(usage).encode(family.encode_family(&ResourceLabels { resource })?)?;
-        }
-        Ok(())
-    }
-}
-
-fn gauge(value: u64) -> ConstGauge<i64> {
-    ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
 /// The path.

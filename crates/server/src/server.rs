@@ -24,7 +24,7 @@ use crate::handler::StoreHandles;
 use crate::identifiers::{Clock, SystemClock};
 use crate::known_hosts::KnownHosts;
 use crate::lifecycle::Lifecycle;
-use crate::metrics::ServerMetrics;
+use crate::metrics::{ServerMetrics, Sources};
 use crate::outbox::{Outbox, TopicCounts};
 use crate::quotas::Quotas;
 use crate::registry::Registry;
@@ -161,8 +161,15 @@ impl ServerBuilder {
         let stores = CheckedStores::new(self.stores.ledger, self.stores.vault, limits);
         let capacity = Capacity::new(&settings.limits);
         let lifecycle = Arc::<Lifecycle>::default();
-        let metrics = self.metrics.recorder(&registry, &capacity, &lifecycle);
-        let metrics = Arc::new(metrics);
+        let buffer_pool = BufferPool::new(settings.limits.media_memory);
+        let media_memory = buffer_pool.clone();
+        let sources = Sources {
+            capacity: capacity.clone(),
+            media_memory: Box::new(move || media_memory.usage()),
+            disks: Arc::clone(&stores.disks),
+            lifecycle: Arc::clone(&lifecycle),
+        };
+        let metrics = Arc::new(self.metrics.recorder(&registry, sources));
         let audit = Audit::new(self.audit, &self.clock);
         let state = ServerState {
             store_handles: StoreHandles {
@@ -186,7 +193,7 @@ impl ServerBuilder {
                 cache: SessionCache::new(),
             },
             keyed_mutex: Arc::default(),
-            buffer_pool: BufferPool::new(settings.limits.media_memory),
+            buffer_pool,
             outbox: Outbox::new(registry.deliveries()),
             authorize: self.authorize,
             audit,

@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::{Buf as _, Bytes, BytesMut};
 use windlass_store::WRITE_UNIT;
 
+use crate::capacity::{LimitedResource, Usage};
+
 /// Number of bytes that a write buffer may hold without pooled memory while its media may still be
 /// small.
 // Equal to the default and maximum of `Limits::small_media`: media of up to this length may still
@@ -208,6 +210,8 @@ struct SegmentsState {
     free: Vec<BytesMut>,
     /// Number of segments in use.
     in_use: usize,
+    /// Number of times that there was none for an upload.
+    refused: u64,
     /// Number of calls of [`BufferPool::free_if_unused`] since a segment was last acquired.
     unused_calls: u32,
 }
@@ -247,6 +251,7 @@ impl BufferPool {
         // The last quarter is for uploads that would otherwise have to write 16 KiB at a time. The
         // others lose less: they wait for their running write.
         if available == 0 || (priority == Priority::Low && available < pool.max / 4) {
+            state.refused += 1;
             return None;
         }
         // Four segments while at least 64 are free. Then fewer, so that many uploads share the
@@ -259,6 +264,19 @@ impl BufferPool {
         };
         let segments = (0..count).map(|_| segment(state.acquire())).collect();
         Some(PooledMemory { segments })
+    }
+
+    /// Returns how much of it is in use.
+    pub(crate) fn usage(&self) -> Usage {
+        let Self(pool) = self;
+        let state = pool.state();
+        let bytes = |segments: usize| segments as u64 * SEGMENT_LEN as u64;
+        Usage {
+            resource: LimitedResource::Media,
+            used: bytes(state.in_use),
+            limit: bytes(pool.max),
+            refused: state.refused,
+        }
     }
 
     /// Frees all memory if no segment is in use and none was acquired during the last
@@ -484,6 +502,10 @@ mod tests {
             (MAX_POOLED_LEN, Some(&SEGMENT_LEN))
         );
         assert_eq!(capacities.iter().sum::<usize>(), 32 << 20);
+        let usage = buffer_pool.usage();
+        assert_eq!((usage.used, usage.limit), (32 << 20, 32 << 20));
+        // The one that found nothing left.
+        assert_eq!(usage.refused, 1);
     }
 
     #[test]
