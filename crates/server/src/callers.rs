@@ -201,7 +201,7 @@ pub(crate) struct AddressLimits {
 /// A connection that its address may have. It counts until this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    _place: Option<AddressPermit>,
+    place: Option<AddressPermit>,
     /// Where the requests that it resets are counted.
     pub(crate) resets: Option<AddressResets>,
 }
@@ -264,10 +264,33 @@ impl AddressLimits {
             Some(connections) => Some(connections.admit(address).ok_or(TooMany)?),
             None => None,
         };
-        Ok(Admission {
-            _place: place,
-            resets,
+        Ok(Admission { place, resets })
+    }
+}
+
+impl Admission {
+    /// Returns what tells how many connections the address has.
+    pub(crate) fn share(&self) -> Option<AddressShare> {
+        let place = self.place.as_ref()?;
+        Some(AddressShare {
+            places: Arc::clone(&place.places),
+            address: place.address,
         })
+    }
+}
+
+/// The connections of one address.
+#[derive(Debug, Clone)]
+pub(crate) struct AddressShare {
+    places: Arc<AddressPlaces>,
+    address: Address,
+}
+
+impl AddressShare {
+    /// Whether they are at most half of the mean number of connections per address.
+    pub(crate) fn is_modest(&self) -> bool {
+        let open = self.places.lock();
+        open.is_few(open.count(self.address))
     }
 }
 
@@ -287,6 +310,10 @@ struct Open {
 }
 
 impl Open {
+    fn count(&self, address: Address) -> usize {
+        self.of.get(&address).copied().unwrap_or_default()
+    }
+
     /// Whether `count` is at most half of what an address has on average.
     fn is_few(&self, count: usize) -> bool {
         self.total > 0 && 2 * count * self.of.len() <= self.total
@@ -317,14 +344,13 @@ impl AddressPlaces {
     /// Whether an address has few while others have many, also with one more.
     fn is_modest(&self, address: Address) -> bool {
         let open = self.lock();
-        let count = open.of.get(&address).copied().unwrap_or_default();
-        open.is_few(count + 1)
+        open.is_few(open.count(address) + 1)
     }
 
     /// Returns a place for this address; `None` if there is none left.
     fn admit(self: &Arc<Self>, address: Address) -> Option<AddressPermit> {
         let mut open = self.lock();
-        let count = open.of.get(&address).copied().unwrap_or_default();
+        let count = open.count(address);
         if count >= self.most {
             self.metrics.count(CallerLimit::Connections);
             return None;

@@ -56,7 +56,7 @@ pub enum LimitedResource {
     LargeReplies,
     /// Bytes of media that is read into memory as a whole.
     Reading,
-    /// Bytes of media that was received and is not written yet, as far as they are pooled. Not in [`Capacity`].
+    /// Bytes of media that was received and is not written yet, as far as they are pooled.
     Media,
 }
 

@@ -1,6 +1,7 @@
 //! Connections: accepted, served, and closed so that the client sees the last reply.
 
 mod http2;
+mod place;
 pub(crate) mod proxy_protocol;
 mod streams;
 mod tls;
@@ -16,7 +17,6 @@ use std::{fmt, io};
 use bytes::BytesMut;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, TryFutureExt as _};
-use http::header::CONNECTION;
 use http::{HeaderValue, Request, Response, Uri};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -38,9 +38,10 @@ use crate::capacity::{Permit, Pool};
 use crate::client_certificate::ClientCertificate;
 use crate::config::Limits;
 use crate::context::{LocalAddress, PeerAddress, Scheme};
-use crate::reply::{Reply, ReplyBody};
+use crate::reply::ReplyBody;
 
 use http2::{GivenUp, Streams};
+use place::Places;
 use streams::{LingeringStream, RewindStream, Timeouts};
 use tls::Tls;
 
@@ -84,7 +85,7 @@ impl<R, S> HttpService<R> for S where
 pub(crate) struct Connections<S> {
     service: S,
     /// The limit on their number.
-    pool: Pool,
+    places: Places,
     /// The limits on those of one address.
     addresses: AddressLimits,
     limits: Arc<Limits>,
@@ -115,7 +116,7 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
         };
         Self {
             service,
-            pool,
+            places: Places::new(pool),
             addresses,
             limits: Arc::new(limits),
             hurried: Arc::new(hurried),
@@ -147,7 +148,7 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
         loop {
             // Before the accept: connections above the limit wait in the kernel's queue, where they
             // take no memory of the server.
-            let permit = self.pool.acquire(1).await;
+            let permit = self.places.next().await;
             match listener.sockets.accept().await {
                 Ok(accepted) => self.serve(accepted, listener, permit),
                 Err(error) => {
@@ -183,7 +184,7 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             // Closed without a reply: writing one could wait for the client.
             return;
         };
-        let limits = if self.pool.is_short() {
+        let limits = if self.places.are_short() {
             &self.hurried
         } else {
             &self.limits
@@ -193,7 +194,7 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             limits: Arc::clone(limits),
             metrics: self.metrics.clone(),
             is_brief: self.are_brief,
-            pool: self.pool.clone(),
+            places: self.places.clone(),
             tasks: self.tasks.clone(),
             shutdown: self.shutdown.clone(),
             local: local.map(|address| LocalAddress {
@@ -231,8 +232,7 @@ struct Connection<S> {
     limits: Arc<Limits>,
     metrics: CallerMetrics,
     is_brief: bool,
-    /// The places of all connections.
-    pool: Pool,
+    places: Places,
     tasks: TaskTracker,
     shutdown: CancellationToken,
     local: Option<LocalAddress>,
@@ -340,8 +340,9 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
             return None;
         }
         let (local, peer, certificate) = (self.local, self.peer, self.certificate.clone());
-        let pool = self.pool.clone();
+        let place = self.places.of_connection(self.admission.share());
         let service = TowerToHyperService::new(self.service.clone());
+        let place_of_requests = place.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             // hyper calls this on the connection's task. Over HTTP/2 the returned future runs on the
             // stream's task, where `http2::watch` finds its stream.
@@ -359,18 +360,18 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
             if let Some(certificate) = &certificate {
                 request.extensions_mut().insert(certificate.clone());
             }
-            let pool = pool.clone();
+            let place = place_of_requests.clone();
             service.call(request).map_ok(move |reply| {
                 if is_http2 {
                     http2::watch(reply)
                 } else {
-                    make_room(reply, &pool)
+                    place.make_room(reply)
                 }
             })
         });
         Some(if is_http2 {
             let resets = self.admission.resets.clone();
-            let streams = Streams::new(limits, &self.tasks, resets, self.pool.clone());
+            let streams = Streams::new(limits, &self.tasks, resets, place);
             let connection = streams
                 .builder(limits)
                 .serve_connection(TokioIo::new(stream), service);
@@ -427,7 +428,10 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
                             break tokio::time::timeout(linger, connection).await.unwrap_or(Ok(()));
                         }
                         GivenUp::ShutOut => {
-                            tracing::debug!("connection closed: its address exceeds limits.resets_per_address");
+                            tracing::debug!(
+                                "connection closed: its address exceeds limits.resets_per_address, or it goes on \
+                                 although others wait for its place"
+                            );
                             drop(connection);
                             break Ok(());
                         }
@@ -469,16 +473,6 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         }
         None
     }
-}
-
-/// Ends a connection over HTTP/1 with this reply where others wait for its place: clients that keep connections busy
-/// would otherwise keep all others out.
-fn make_room(mut reply: Reply, pool: &Pool) -> Reply {
-    if pool.is_empty() {
-        let close = HeaderValue::from_static("close");
-        reply.headers_mut().insert(CONNECTION, close);
-    }
-    reply
 }
 
 /// Returns the configuration of HTTP/1.

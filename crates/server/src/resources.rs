@@ -262,11 +262,16 @@ async fn run(
 
 /// Writes into the audit log that a call has deleted something, or changed it.
 fn write_change(server: &ServerState, head: &CallHead<'_>, resources: &[ResourceChange]) {
+    let handler = &head.method.served.handler;
     let deletes = |change: &ResourceChange| match change {
-        ResourceChange::Delete { collection, .. } => !is_index(collection),
+        ResourceChange::Delete { collection, .. } => {
+            !is_index(collection) && handler.counts(collection)
+        }
         _ => false,
     };
-    let action = if resources.iter().any(deletes) {
+    // The change of a resource may replace rows about it.
+    let is_change = [HttpMethod::PATCH, HttpMethod::PUT].contains(head.http_method);
+    let action = if !is_change && resources.iter().any(deletes) {
         AuditAction::Delete
     } else {
         AuditAction::Change

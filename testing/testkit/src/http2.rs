@@ -62,6 +62,8 @@ pub struct Http2Peer {
     settings: Vec<(u16, u32)>,
     /// The window of the connection at its beginning.
     connection_window: u32,
+    /// Content of the questions that are not answered.
+    unanswered: Option<[u8; 8]>,
 }
 
 /// What a server sent.
@@ -123,6 +125,7 @@ impl Http2Peer {
             patience: PATIENCE,
             settings: Vec::new(),
             connection_window: FIRST_WINDOW,
+            unanswered: None,
         };
         let mut awaited = vec![SETTINGS, WINDOW_UPDATE];
         while !awaited.is_empty() {
@@ -172,30 +175,47 @@ impl Http2Peer {
         headers: &[(&str, &str)],
         is_last: bool,
     ) -> u32 {
-        let pseudo = [
+        let pseudo = self.pseudo(method, path);
+        self.head(&[&pseudo, headers].concat(), is_last)
+    }
+
+    fn pseudo<'a>(&self, method: &'a str, path: &'a str) -> [(&'a str, &'a str); 4] {
+        [
             (":method", method),
             (":scheme", self.scheme),
             (":path", path),
             (":authority", "farm.localhost"),
-        ];
-        self.head(&[&pseudo, headers].concat(), is_last)
+        ]
     }
 
     /// Sends a head of these fields alone. Returns its stream.
     #[track_caller]
     pub fn head(&mut self, fields: &[(&str, &str)], is_last: bool) -> u32 {
+        let sent = self.try_head(fields, is_last);
+        sent.expect("the server takes it")
+    }
+
+    fn try_head(&mut self, fields: &[(&str, &str)], is_last: bool) -> io::Result<u32> {
         let stream = self.next_stream;
         self.next_stream += 2;
         let block = header_block(fields);
         let flags = END_HEADERS | if is_last { END_STREAM } else { 0 };
-        self.peer.send(frame(HEADERS, flags, stream, &block));
-        stream
+        self.peer.try_send(frame(HEADERS, flags, stream, &block))?;
+        Ok(stream)
     }
 
     /// Asks for a path. Returns the stream.
     #[track_caller]
     pub fn get(&mut self, path: &str) -> u32 {
         self.request("GET", path, &[], true)
+    }
+
+    /// As [`Http2Peer::get`], from a server that may have closed the connection.
+    ///
+    /// # Errors
+    /// When it has.
+    pub fn try_get(&mut self, path: &str) -> io::Result<u32> {
+        self.try_head(&self.pseudo("GET", path), true)
     }
 
     /// Gives a stream up.
@@ -233,6 +253,11 @@ impl Http2Peer {
     pub fn open_window(&mut self, stream: u32, bytes: u32) {
         self.peer
             .send(frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes()));
+    }
+
+    /// Answers no PING with this content from now on.
+    pub fn leave_unanswered(&mut self, question: [u8; 8]) {
+        self.unanswered = Some(question);
     }
 
     /// How long the peer waits for an event, from now on.
@@ -281,7 +306,9 @@ impl Http2Peer {
         let (kind, flags) = (head[3], head[4]);
         let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
         let payload = self.peer.bytes(len as usize)?;
-        if matches!(kind, SETTINGS | PING) && flags & ACK == 0 {
+        let is_answered = kind == SETTINGS
+            || kind == PING && self.unanswered.is_none_or(|question| payload != question);
+        if is_answered && flags & ACK == 0 {
             let answer = if kind == PING { &payload[..] } else { &[] };
             // It may have hung up meanwhile, which the next frame tells.
             self.peer.try_send(frame(kind, ACK, 0, answer)).ok();

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use windlass_server::handler::Rejection;
 
+use super::invalid;
 use super::mailbox::{self, Mailbox};
 use super::mime::Summary;
 use super::parsed_message::ParsedMessage;
@@ -23,6 +24,9 @@ const LATEST: u64 = 253_402_300_799_999;
 
 /// Maximum number of messages of a thread, as in Gmail. The next one starts a new thread.
 const LONGEST_THREAD: usize = 100;
+
+/// Maximum number of labels of a message, those of the system apart. The rows that repeat them count against no quota.
+const MOST_LABELS: usize = 100;
 
 /// Maximum number of referenced messages that are looked up.
 const MOST_NAMED: usize = 100;
@@ -98,6 +102,9 @@ impl Mailbox<'_, '_> {
     }
 
     /// Adds and removes labels of a message. Logs no event if the labels do not change.
+    ///
+    /// # Errors
+    /// [`Rejection::InvalidArgument`] if it would have more than [`MOST_LABELS`], and a new one.
     pub(super) async fn relabel(
         &mut self,
         id: &str,
@@ -110,6 +117,14 @@ impl Mailbox<'_, '_> {
         entry.labels = kept.chain(add.iter().cloned()).collect();
         let added: Labels = entry.labels.difference(&before).cloned().collect();
         let removed: Labels = before.difference(&entry.labels).cloned().collect();
+        let own = |label: &&String| !mailbox::is_system_label(label);
+        if added.iter().any(|label| own(&label))
+            && entry.labels.iter().filter(own).count() > MOST_LABELS
+        {
+            return Err(invalid(format!(
+                "message {id} has {MOST_LABELS} labels, which is the limit; remove one first"
+            )));
+        }
         for (what, changed) in [
             (EventKind::LabelAdded, added),
             (EventKind::LabelRemoved, removed),

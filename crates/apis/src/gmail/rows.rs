@@ -33,7 +33,8 @@ use super::parsed_message::Composition;
 const LONGEST_FIELD: usize = 4096;
 
 /// Collections whose rows count against no quota: the sender of a message and the owner of the mailbox both write
-/// them. What they hold comes from rows of `contents`, which count, or is bounded, as the history and the labels.
+/// them. What they hold comes from rows of `contents`, which count, or is bounded: the labels of a message, and the
+/// number of labels, of messages of a thread and of events of a mailbox.
 const UNCOUNTED: [&str; 4] = ["/entries", "/threads", "/labels", "/history"];
 
 /// Whether rows of a collection count against the quota of who makes them.

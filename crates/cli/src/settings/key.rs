@@ -639,7 +639,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         key: "free_space.hard",
-        requirement: "must not be more than free_space.soft",
+        requirement: "must not be more than free_space.soft; set both",
         holds: |all| all.server.free_space.hard <= all.server.free_space.soft,
     },
 ];

@@ -227,7 +227,7 @@ fn violated_rules_are_errors() {
         ),
         (
             "free_space.soft = '1MB'",
-            "free_space.hard (default): must not be more than free_space.soft",
+            "free_space.hard (default): must not be more than free_space.soft; set both",
         ),
         (
             "limits.small_media = '65KB'",

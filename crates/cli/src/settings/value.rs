@@ -29,8 +29,8 @@ use super::api::{ApiEntry, ApiEntryError};
 use super::cors::{ApiOrigins, ApiOriginsError};
 use super::for_api::{ForApi, NotForApi};
 
-/// The longest duration that can be set, far below the limits of clock arithmetic.
-const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+/// The longest duration that can be set: `10y`, far below the limits of clock arithmetic.
+const LONGEST: Duration = Duration::from_secs(10 * 31_557_600);
 
 /// The two names of a choice with their values.
 type Choices<T> = [(&'static str, T); 2];

@@ -26,7 +26,8 @@ impl Audited {
         let directory = TempDir::new_in(scratch()).expect("it is writable");
         std::fs::write(directory.path().join("auth.toml"), CREDENTIALS).expect("it is writable");
         let config = directory.path().join("windlass.toml");
-        let text = "[auth]\nfile = 'auth.toml'\n[audit]\nfile = 'audit.log'\n";
+        let text =
+            "apis = ['farm', 'gmail']\n[auth]\nfile = 'auth.toml'\n[audit]\nfile = 'audit.log'\n";
         std::fs::write(&config, text).expect("it is writable");
         Self {
             server: own(&["--config", config.to_str().expect("it is UTF-8")]),
@@ -150,6 +151,24 @@ fn each_start_finish_cancel_change_deletion_and_refusal_is_a_line_that_says_who(
     for secret in [CAROL, DAVE, "wrong", "upload_id", session.upload_id()] {
         assert!(!text.contains(secret), "{secret}: {text}");
     }
+}
+
+/// A new name replaces the row of the old one.
+#[test]
+fn renaming_is_a_change_and_no_deletion() {
+    let audited = Audited::new();
+    let ask = |method: &str, path: &str, name: &str| {
+        let request = Request::new(method, format!("/gmail/v1/users/me/labels{path}"))
+            .header("Content-Type", "application/json")
+            .body(format!("{{\"name\": \"{name}\"}}"));
+        exchange(audited.server.address(), &bearing(&request, CAROL))
+    };
+    let label = format!("/{}", farm::id(&ask("POST", "", "hay").expect(200)));
+    ask("PATCH", &label, "straw").expect(200);
+    ask("DELETE", &label, "").expect(204);
+    let entries = entries(&audited.log());
+    let actions: Vec<_> = entries.iter().map(|entry| &entry["action"]).collect();
+    assert_eq!(actions, ["change", "change", "delete"]);
 }
 
 #[test]

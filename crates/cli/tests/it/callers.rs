@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use windlass_testkit::error_object::assert_error;
-use windlass_testkit::http2::Http2Peer;
+use windlass_testkit::http2::{Event, Http2Peer};
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{RawPeer, Request};
 use windlass_testkit::wait;
@@ -65,21 +65,25 @@ fn connections_of_an_address_are_bounded_and_others_get_in() {
 /// Clients that never pause could keep all others out.
 #[test]
 fn connections_that_are_kept_busy_make_room_for_those_that_wait() {
-    let server = with_configuration("[limits]\nconnections = 4\n");
+    let server = with_configuration("[limits]\nconnections = 5\n");
     let mut busy = RawPeer::connect(server.address());
     let kept = busy.exchange(&probe()).expect(200);
     assert_eq!(kept.header("connection"), None);
     let mut busy_http2 = Http2Peer::connect(server.address(), 65_535);
     let mut silent: Vec<_> = (0..2).map(|_| RawPeer::connect(server.address())).collect();
     silent[1].send(&probe().to_bytes()[..10]);
+    let mut modest = RawPeer::connect_from(NEIGHBOUR, server.address());
+    modest.exchange(&probe()).expect(200);
+    // All are taken now. An address with few keeps them.
+    let kept = modest.exchange(&probe()).expect(200);
+    assert_eq!(kept.header("connection"), None);
     // Those that come now wait in the kernel.
     let mut waiting: Vec<_> = (0..2).map(|_| RawPeer::connect(server.address())).collect();
     for peer in &mut waiting {
         peer.send(probe().to_bytes());
     }
-    wait::until("the connection is asked to end", || {
-        busy.exchange(&probe()).expect(200).header("connection") == Some("close")
-    });
+    let last = busy.exchange(&probe()).expect(200);
+    assert_eq!(last.header("connection"), Some("close"));
     assert!(busy.is_closed());
     drop(busy);
     let mut waiting = waiting.into_iter();
@@ -89,6 +93,27 @@ fn connections_that_are_kept_busy_make_room_for_those_that_wait() {
     assert!(busy_http2.is_closed());
     drop(busy_http2);
     waiting.next().expect("it is there").reply().expect(200);
+}
+
+/// The server learns by a PING whether a client knows that it has to end.
+#[test]
+fn client_that_does_not_take_note_that_its_place_is_wanted_loses_it() {
+    let server = with_configuration("[limits]\nconnections = 2\nhead_timeout = '1s'\n");
+    let mut stubborn = Http2Peer::connect(server.address(), 65_535);
+    // That of the h2 crate.
+    stubborn.leave_unanswered([0x0b, 0x7b, 0xa2, 0xf0, 0x8b, 0x9b, 0xfe, 0x54]);
+    wait::until("the client is told to end", || {
+        // It takes the other place, and gives it up after a second.
+        let mut other = RawPeer::connect(server.address());
+        other.exchange(&probe()).expect(200);
+        stubborn.get("/healthz");
+        let event = stubborn.next_event().expect("the connection is open");
+        matches!(event, Some(Event::GoAway))
+    });
+    wait::until("the connection is closed", || {
+        let asked = stubborn.try_get("/healthz");
+        asked.is_err() || matches!(stubborn.next_event(), Ok(None))
+    });
 }
 
 #[test]

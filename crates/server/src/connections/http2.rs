@@ -7,8 +7,7 @@
 
 use std::mem;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -26,9 +25,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::callers::AddressResets;
-use crate::capacity::Pool;
 use crate::config::Limits;
 use crate::connections::LEAST_HEAD;
+use crate::connections::place::Place;
 use crate::reply::{ClientGone, Reply, ReplyBody};
 
 /// The least and the most of [`Limits::window`], as its documentation says.
@@ -53,17 +52,17 @@ pub(super) struct Streams {
     activity: Arc<Mutex<Activity>>,
     /// Where the requests that the client resets are counted.
     resets: Option<AddressResets>,
-    /// Cancelled when the client has reset too many.
+    /// Cancelled when the client has reset too many, or goes on although it was told to end.
     shut_out: CancellationToken,
-    /// The places of all connections.
-    pool: Pool,
+    place: Place,
     /// Notified when a request begins while others wait for a place.
     crowded: Arc<Crowded>,
 }
 
 #[derive(Debug, Default)]
 struct Crowded {
-    is_told: AtomicBool,
+    /// When the client was told.
+    told: OnceLock<Instant>,
     begun: Notify,
 }
 
@@ -74,7 +73,7 @@ pub(super) enum GivenUp {
     Crowded,
     /// It is idle, or its client takes nothing of a reply.
     Stalled,
-    /// Its address has reset too many requests.
+    /// Its address has reset too many requests, or it goes on to begin requests although its place is wanted.
     ShutOut,
 }
 
@@ -118,7 +117,7 @@ impl Streams {
         limits: &Limits,
         tasks: &TaskTracker,
         resets: Option<AddressResets>,
-        pool: Pool,
+        place: Place,
     ) -> Self {
         let activity = Activity {
             working: 0,
@@ -137,7 +136,7 @@ impl Streams {
             activity: Arc::new(Mutex::new(activity)),
             resets,
             shut_out: CancellationToken::new(),
-            pool,
+            place,
             crowded: Arc::default(),
         }
     }
@@ -170,10 +169,17 @@ impl Streams {
         }
     }
 
-    /// Has the connection end after its requests where others wait for its place; see [`GivenUp::Crowded`].
+    /// Has the connection end after its requests where others wait for its place; see [`GivenUp::Crowded`]. A client
+    /// that begins requests long after it was told loses it at once: hyper takes them for as long as the client does
+    /// not acknowledge.
     fn make_room(&self) {
-        if self.pool.is_empty() && !self.crowded.is_told.swap(true, Ordering::Relaxed) {
-            self.crowded.begun.notify_one();
+        match self.crowded.told.get() {
+            Some(told) if told.elapsed() > self.limits.idle => self.shut_out.cancel(),
+            None if self.place.is_wanted() => {
+                self.crowded.told.set(Instant::now()).ok();
+                self.crowded.begun.notify_one();
+            }
+            _ => {}
         }
     }
 
@@ -462,7 +468,8 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     use super::*;
-    use crate::capacity::LimitedResource;
+    use crate::capacity::{LimitedResource, Pool};
+    use crate::connections::place::Places;
     use crate::reply::stored_json;
 
     const STALL: Duration = Duration::from_secs(30);
@@ -473,7 +480,8 @@ mod tests {
             ..Limits::default()
         };
         let pool = Pool::of_count(LimitedResource::Connections, 1);
-        Streams::new(&limits, &TaskTracker::new(), None, pool)
+        let place = Places::new(pool).of_connection(None);
+        Streams::new(&limits, &TaskTracker::new(), None, place)
     }
 
     /// Starts a stream whose reply has `pieces` pieces, and returns them as they are sent.

@@ -305,3 +305,51 @@ pub(crate) fn slice(bytes: &Bytes, range: Range<u64>) -> Bytes {
 fn to_usize(length: u64) -> usize {
     usize::try_from(length).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::{Capacity, LimitedResource};
+    use crate::config::Limits;
+    use windlass_proto::digest::{Crc32cHasher, Digests};
+    use windlass_store::MediaId;
+    use windlass_store::memory::{MemoryLedger, MemoryVault};
+
+    #[tokio::test]
+    async fn copies_of_media_that_is_read_count_until_its_bytes_are_dropped() {
+        let capacity = Capacity::new(&Limits::default());
+        let store_handles = StoreHandles {
+            ledger: Arc::new(MemoryLedger::new()),
+            vault: Arc::new(MemoryVault::new()),
+            reading: capacity.reading.clone(),
+            media_reads: capacity.media_reads.clone(),
+            timeout: capacity.timeout,
+        };
+        let media = Media {
+            at: MediaRef {
+                id: MediaId::from_bytes([1; 16]),
+                location: MediaLocation::Ledger,
+            },
+            length: 100 * 1024,
+            content_type: String::new(),
+            digests: Digests {
+                crc32c: Crc32cHasher::default().value(),
+                md5: None,
+                sha256: None,
+            },
+        };
+        let held = Bytes::from(vec![b'x'; 100 * 1024]);
+        let source = MediaSource::new(store_handles, &media, Some(held));
+        let used = || {
+            let usage = capacity.usage().into_iter();
+            let mut reading = usage.filter(|usage| usage.resource == LimitedResource::Reading);
+            reading.next().map(|usage| usage.used)
+        };
+        let once = source.read(0..u64::MAX).await.unwrap();
+        assert_eq!(used(), Some(100 * 1024));
+        let twice = source.read_for_copies(0..u64::MAX, 1).await.unwrap();
+        assert_eq!(used(), Some(300 * 1024));
+        drop((once, twice));
+        assert_eq!(used(), Some(0));
+    }
+}

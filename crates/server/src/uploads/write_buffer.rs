@@ -251,7 +251,7 @@ impl BufferPool {
         // The last quarter is for uploads that would otherwise have to write 16 KiB at a time. The
         // others lose less: they wait for their running write.
         if available == 0 || (priority == Priority::Low && available < pool.max / 4) {
-            state.refused += 1;
+            state.refused += u64::from(available == 0);
             return None;
         }
         // Four segments while at least 64 are free. Then fewer, so that many uploads share the

@@ -133,6 +133,37 @@ async fn a_label_counts_its_messages_and_threads() {
     assert_eq!(counts().await, [1, 0, 1, 0]);
 }
 
+/// The rows that repeat them count against no quota.
+#[tokio::test]
+async fn message_has_a_hundred_labels_of_its_user() {
+    let gmail = Gmail::new();
+    let mut labels = Vec::new();
+    for n in 0..=100 {
+        labels.push(create(&gmail, &format!("field {n}")).await);
+    }
+    let message = id(&gmail
+        .insert(&["INBOX", &labels[0]], &sample_message("one", "x"))
+        .await);
+    let modify = format!("me/messages/{message}/modify");
+    let add = |labels: &[String]| json!({ "addLabelIds": labels });
+    gmail.post(&modify, &add(&labels[1..50])).await;
+    gmail.post(&modify, &add(&labels[50..100])).await;
+    let refused = gmail.call("POST", &modify, &add(&labels[100..])).await;
+    assert_eq!(refused.refused(), (400, "invalidArgument".into()));
+    let thread = format!("me/threads/{message}/modify");
+    let refused = gmail.call("POST", &thread, &add(&labels[100..])).await;
+    assert_eq!(refused.refused().0, 400);
+    // What it has, and those of the system, may stay and come.
+    let more = json!({"addLabelIds": ["STARRED", labels[7]], "removeLabelIds": ["INBOX"]});
+    gmail.post(&modify, &more).await;
+    let trash = format!("me/messages/{message}/trash");
+    gmail.post(&trash, &json!({})).await;
+    gmail
+        .post(&modify, &json!({"removeLabelIds": [labels[0]]}))
+        .await;
+    gmail.post(&modify, &add(&labels[100..])).await;
+}
+
 #[tokio::test]
 async fn messages_lose_a_label_that_is_deleted() {
     let gmail = Gmail::new();
