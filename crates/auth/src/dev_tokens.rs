@@ -44,7 +44,10 @@ const LIFETIME: Duration = Duration::from_secs(60 * 60);
 const MAX_TOKENS: usize = 10_000;
 
 /// Maximum length of a request in bytes.
-const MAX_REQUEST_LEN: usize = 64 * 1024;
+const MAX_REQUEST_LEN: usize = 8 * 1024;
+
+/// How long a request may take to arrive.
+const REQUEST_TIME: Duration = Duration::from_secs(10);
 
 /// The tokens that the endpoint has given out. As a [`TokenScheme`] it knows their principals.
 ///
@@ -140,7 +143,7 @@ impl Refusal {
         let (error, description) = match self {
             Self::InvalidRequest => (
                 "invalid_request",
-                "send grant_type and its parameters as a form of at most 64 KB",
+                "send grant_type and its parameters as a form of at most 8 KB",
             ),
             Self::InvalidGrant => (
                 "invalid_grant",
@@ -298,9 +301,12 @@ where
         }
         Either::Left(Box::pin(async move {
             let body = Limited::new(request.into_body(), MAX_REQUEST_LEN);
-            Ok(match body.collect().await {
-                Ok(form) => tokens.answer(&form.to_bytes()),
-                Err(_) => reply(StatusCode::BAD_REQUEST, &Refusal::InvalidRequest.json()),
+            let form = tokio::time::timeout(REQUEST_TIME, body.collect()).await;
+            Ok(match form {
+                Ok(Ok(form)) => tokens.answer(&form.to_bytes()),
+                Ok(Err(_)) | Err(_) => {
+                    reply(StatusCode::BAD_REQUEST, &Refusal::InvalidRequest.json())
+                }
             })
         }))
     }

@@ -481,6 +481,15 @@ impl Permit {
         Ok(())
     }
 
+    /// Returns an empty permit for the same request.
+    pub(crate) fn another(&self) -> Self {
+        Self {
+            pool: self.pool.clone(),
+            units: 0,
+            leaves: self.leaves,
+        }
+    }
+
     /// Gives back what the permit has above `amount`.
     pub(crate) fn shrink(&mut self, amount: u64) {
         let wanted = self.pool.wanted(amount);

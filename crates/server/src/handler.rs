@@ -38,7 +38,7 @@ pub use delivery::{
     Outcome, with_causes,
 };
 pub(crate) use delivery::{MAX_TOPIC, is_topic, topic_of};
-pub use reply_memory::ReplyMemoryPermit;
+pub use reply_memory::{ReplyMemoryPermit, SearchedRows};
 pub(crate) use stores::StoreHandles;
 pub use stores::StoreReader;
 pub(crate) use stores::slice;

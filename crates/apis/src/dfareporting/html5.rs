@@ -19,6 +19,9 @@ pub(super) const MOST_TEXT: u64 = 1024 * 1024;
 /// Maximum number of bytes that are read of all files.
 const MOST_TEXT_IN_ALL: usize = 16 * 1024 * 1024;
 
+/// Maximum number of references that are looked up among the files of a bundle. Those beyond count as found.
+const MOST_REFERENCES: usize = 50_000;
+
 /// Maximum number of click tags that are reported.
 const MOST_CLICK_TAGS: usize = 16;
 
@@ -123,6 +126,8 @@ struct Reading<'a> {
     primary: usize,
     /// Number of bytes that may still be read.
     room: usize,
+    /// Number of references to files of the bundle that may still be followed.
+    references: usize,
     /// Whether there is text that was not read.
     partial: bool,
     findings: Findings,
@@ -147,6 +152,7 @@ impl<'a> Reading<'a> {
             mentioned,
             primary,
             room: MOST_TEXT_IN_ALL,
+            references: MOST_REFERENCES,
             partial: false,
             findings: Findings::default(),
         }
@@ -225,6 +231,10 @@ impl<'a> Reading<'a> {
     }
 
     fn read_local(&mut self, at: usize, target: &str) {
+        if self.references == 0 {
+            return;
+        }
+        self.references -= 1;
         let Some(path) = resolve(self.names[at], target) else {
             return;
         };
@@ -236,8 +246,9 @@ impl<'a> Reading<'a> {
     /// Every file whose name is anywhere in a text counts as used.
     fn mention_files(&mut self, text: &str) {
         for word in markup::words(text) {
-            for at in self.by_last_part.get(&word).into_iter().flatten() {
-                self.mentioned[*at] = true;
+            // Once is enough, however many files have the name and however many words name them.
+            for at in self.by_last_part.remove(&word).into_iter().flatten() {
+                self.mentioned[at] = true;
             }
         }
     }

@@ -38,6 +38,10 @@ const TRASH: &str = "drive/trash";
 /// Maximum number of folders above a file, as in the service.
 const DEEPEST: usize = 100;
 
+/// Maximum number of folders above a file that can put it in the trash. More than [`DEEPEST`], which is not checked
+/// again for what is in a folder that is moved.
+const MOST_ABOVE: usize = 500;
+
 /// Maximum number of files that one call deletes.
 const MOST_DELETED: usize = 10_000;
 
@@ -356,8 +360,8 @@ impl Trash {
     ) -> Result<bool, Rejection> {
         let mut trashed = flag(fields, "trashed");
         let mut above = parent(fields).to_owned();
-        let mut passed = Vec::new();
-        while !trashed && above != ROOT && !passed.contains(&above) {
+        let mut passed = HashSet::new();
+        while !trashed && above != ROOT && passed.len() < MOST_ABOVE && !passed.contains(&above) {
             if let Some(known) = self.folders.get(&above) {
                 trashed = *known;
                 break;
@@ -365,7 +369,7 @@ impl Trash {
             let folder = call.lookup.resource(FILES, &above).await?;
             let folder = folder.as_ref().map(fields_of).unwrap_or_default();
             trashed = flag(&folder, "trashed");
-            passed.push(std::mem::replace(&mut above, parent(&folder).to_owned()));
+            passed.insert(std::mem::replace(&mut above, parent(&folder).to_owned()));
         }
         let passed = passed.into_iter().map(|folder| (folder, trashed));
         self.folders.extend(passed);

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use thiserror::Error;
-use windlass_server::handler::{Answer, Call, Rejection};
+use windlass_server::handler::{Answer, Call, Rejection, SearchedRows};
 use windlass_store::Resource;
 
 use super::file::{flag, is_folder, show};
@@ -29,6 +29,12 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Maximum number of files that a call reads.
 const MOST_LOOKED_AT: usize = 10_000;
+
+/// Maximum number of bytes of files that a call compares, those of a file once for each term of the query.
+const MOST_COMPARED: u64 = 64 * 1024 * 1024;
+
+/// After how many of these bytes other tasks have their turn.
+const COMPARED_AT_ONCE: u64 = 1024 * 1024;
 
 /// How many files are read from the ledger at a time.
 const BATCH: usize = 64;
@@ -87,6 +93,9 @@ struct Search<'a> {
     query: Query,
     order: Order,
     trash: Trash,
+    /// Number of bytes that were compared, and that number when other tasks had their turn.
+    compared: u64,
+    paused: u64,
 }
 
 impl<'a> Search<'a> {
@@ -99,6 +108,8 @@ impl<'a> Search<'a> {
             query: query.map_err(|error| invalid("q", error.to_string()))?,
             order: order.map_err(|error| invalid("orderBy", error.to_string()))?,
             trash: Trash::default(),
+            compared: 0,
+            paused: 0,
         })
     }
 
@@ -109,18 +120,20 @@ impl<'a> Search<'a> {
         let mut after = after;
         loop {
             let candidates = self.candidates(after.as_ref()).await?;
+            let _searched = self.hold(&candidates)?;
             if candidates.is_empty() {
                 return Ok(page);
             }
             for candidate in candidates {
-                if page.is_full(size) || looked_at == MOST_LOOKED_AT {
+                let is_enough = looked_at == MOST_LOOKED_AT || self.compared >= MOST_COMPARED;
+                if page.is_full(size) || is_enough {
                     page.next = after;
                     return Ok(page);
                 }
                 looked_at += 1;
-                after = Some(candidate.position);
-                if let Some(file) = candidate.file
-                    && self.matches(&file).await?
+                after = Some(by_id(candidate.id().to_owned()));
+                if let Some(file) = self.file(candidate).await?
+                    && self.matches(&file, &fields_of(&file)).await?
                 {
                     self.call.reply_memory.hold_row(&file.body)?;
                     page.push(file);
@@ -136,16 +149,24 @@ impl<'a> Search<'a> {
         let mut last: Option<Position> = None;
         loop {
             let candidates = self.candidates(last.as_ref()).await?;
+            let _searched = self.hold(&candidates)?;
             let Some(end) = candidates.last() else { break };
-            last = Some(end.position.clone());
+            last = Some(by_id(end.id().to_owned()));
             looked_at += candidates.len();
             if looked_at > MOST_LOOKED_AT {
                 return Err(too_many_to_sort());
             }
-            for file in candidates.into_iter().filter_map(|it| it.file) {
-                let position = self.order.position(&file);
+            for candidate in candidates {
+                let Some(file) = self.file(candidate).await? else {
+                    continue;
+                };
+                if self.compared >= MOST_COMPARED {
+                    return Err(too_many_to_sort());
+                }
+                let fields = fields_of(&file);
+                let position = self.order.position(&file, &fields);
                 let is_left = after.is_none_or(|after| position > *after);
-                if is_left && self.matches(&file).await? {
+                if self.matches(&file, &fields).await? && is_left {
                     first.insert(position);
                 }
                 if first.len() > size + 1 {
@@ -174,10 +195,31 @@ impl<'a> Search<'a> {
         Ok(page)
     }
 
-    async fn matches(&mut self, file: &Resource) -> Result<bool, Rejection> {
-        let fields = fields_of(file);
-        let trashed = self.trash.holds(self.call, &fields).await?;
-        Ok(self.query.matches(&fields, trashed))
+    async fn matches(&mut self, file: &Resource, fields: &Fields) -> Result<bool, Rejection> {
+        self.compared += file.body.len() as u64 * self.query.terms();
+        if self.compared - self.paused > COMPARED_AT_ONCE {
+            self.paused = self.compared;
+            tokio::task::yield_now().await;
+        }
+        let trashed = self.trash.holds(self.call, fields).await?;
+        Ok(self.query.matches(fields, trashed))
+    }
+
+    /// Takes memory for the candidates that are read already.
+    fn hold(&self, candidates: &[Candidate]) -> Result<SearchedRows, Rejection> {
+        let bytes = candidates.iter().map(|candidate| match candidate {
+            Candidate::Read(file) => file.body.len() as u64,
+            Candidate::Listed(_) => 0,
+        });
+        self.call.reply_memory.hold_while_searched(bytes.sum())
+    }
+
+    /// Returns the file of a candidate; `None` if it was deleted meanwhile.
+    async fn file(&self, candidate: Candidate) -> Result<Option<Resource>, Rejection> {
+        match candidate {
+            Candidate::Read(file) => Ok(Some(*file)),
+            Candidate::Listed(id) => self.call.lookup.resource(FILES, &id).await,
+        }
     }
 
     /// Returns the next batch of files that may match, in the order of ids: from a folder if the
@@ -187,33 +229,32 @@ impl<'a> Search<'a> {
         let lookup = &self.call.lookup;
         let Some(folder) = self.query.folder() else {
             let files = lookup.resources(FILES, after, BATCH).await?;
-            return Ok(files.into_iter().map(Candidate::from).collect());
+            return Ok(files
+                .into_iter()
+                .map(Box::new)
+                .map(Candidate::Read)
+                .collect());
         };
         let rows = lookup.resources(&children(folder), after, BATCH).await?;
-        let mut candidates = Vec::new();
-        for row in rows {
-            let file = lookup.resource(FILES, &row.id).await?;
-            candidates.push(Candidate {
-                position: by_id(row.id),
-                file,
-            });
-        }
-        Ok(candidates)
+        Ok(rows
+            .into_iter()
+            .map(|row| Candidate::Listed(row.id))
+            .collect())
     }
 }
 
 /// A file that may match.
-struct Candidate {
-    position: Position,
-    /// `None` if it was deleted meanwhile.
-    file: Option<Resource>,
+enum Candidate {
+    Read(Box<Resource>),
+    /// The id of one in the folder that the query names.
+    Listed(String),
 }
 
-impl From<Resource> for Candidate {
-    fn from(file: Resource) -> Self {
-        Self {
-            position: by_id(file.id.clone()),
-            file: Some(file),
+impl Candidate {
+    fn id(&self) -> &str {
+        match self {
+            Self::Read(file) => &file.id,
+            Self::Listed(id) => id,
         }
     }
 }
@@ -224,8 +265,9 @@ fn by_id(id: String) -> Position {
 }
 
 fn too_many_to_sort() -> Rejection {
-    let problem =
-        format!("takes at most {MOST_LOOKED_AT} files; search in one folder, or without an order");
+    let problem = format!(
+        "takes at most {MOST_LOOKED_AT} files; search in one folder, with fewer terms, or without an order"
+    );
     invalid("orderBy", problem)
 }
 
@@ -323,10 +365,9 @@ impl Order {
     }
 
     /// Returns the position of a file.
-    pub(super) fn position(&self, file: &Resource) -> Position {
-        let fields = fields_of(file);
+    fn position(&self, file: &Resource, fields: &Fields) -> Position {
         let texts = self.keys.iter();
-        let texts = texts.map(|(key, direction)| (key.text(file, &fields), *direction));
+        let texts = texts.map(|(key, direction)| (key.text(file, fields), *direction));
         Position {
             texts: texts.collect(),
             id: file.id.clone(),

@@ -97,6 +97,15 @@ impl Query {
         }
     }
 
+    /// Returns the number of its terms, each of which is compared with a file.
+    pub(super) fn terms(&self) -> u64 {
+        match self {
+            Self::And(one, other) | Self::Or(one, other) => one.terms() + other.terms(),
+            Self::Not(query) => query.terms(),
+            _ => 1,
+        }
+    }
+
     /// Returns whether a file matches. `trashed`: the file or a folder above it is in the trash.
     pub(super) fn matches(&self, fields: &Fields, trashed: bool) -> bool {
         let name = text(fields, "name").unwrap_or_default().to_lowercase();

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
-use windlass_server::handler::{Answer, Rejection};
+use windlass_server::handler::{Answer, Rejection, ReplyMemoryPermit, SearchedRows};
 
 use super::invalid_parameter;
 use super::mailbox::{self, Mailbox};
@@ -19,6 +19,12 @@ const BUDGET: usize = 10_000;
 
 /// Cost of reading the text of a message, in entries.
 const TEXT_COST: usize = 10;
+
+/// Number of bytes that are compared for the cost of one entry. Each test of a query may compare a whole entry.
+const COMPARED: usize = 16 * 1024;
+
+/// After what cost other tasks have their turn.
+const COST_AT_ONCE: usize = 100;
 
 /// Number of entries that are read from the ledger at a time.
 const BATCH: usize = 100;
@@ -67,6 +73,12 @@ impl Filter {
         }
         let text = mailbox.peek_text(&entry.id).await?;
         Ok(self.query.matches(entry, Some(&text)).unwrap_or(false))
+    }
+
+    /// Returns the cost of finding out whether a message is listed, in entries.
+    fn cost(&self, entry: &Entry) -> usize {
+        let compared = entry.text_len() * self.query.tests() / COMPARED;
+        compared + self.matches_entry(entry).map_or(TEXT_COST, |_| 1)
     }
 
     /// Returns whether a message is listed; `None` if that depends on its text.
@@ -121,7 +133,7 @@ pub(super) async fn threads(request: &Request<'_>) -> Result<Answer, Rejection> 
         let Some(thread) = mailbox.peek_thread(&entry.thread).await? else {
             continue;
         };
-        if !was_shown(&mailbox, &filter, &thread, start.as_ref()).await? {
+        if !was_shown(&mailbox, &filter, &thread, start.as_ref(), &mut scan).await? {
             threads.push(json!({
                 "id": entry.thread,
                 "snippet": entry.snippet,
@@ -132,21 +144,23 @@ pub(super) async fn threads(request: &Request<'_>) -> Result<Answer, Rejection> 
     Ok(body_of(page("threads", threads, scan.token(), None)))
 }
 
-/// Returns whether a thread was on an earlier page, which ended at `start`.
+/// Returns whether a thread was on an earlier page, which ended at `start`. What it reads costs as entries of the scan.
 async fn was_shown(
     mailbox: &Mailbox<'_, '_>,
     filter: &Filter,
     thread: &Thread,
     start: Option<&Key>,
+    scan: &mut Scan<'_>,
 ) -> Result<bool, Rejection> {
     let Some(start) = start else {
         return Ok(false);
     };
     for member in thread.messages.iter().filter(|it| it.key <= *start) {
-        if let Some(entry) = mailbox.peek_entry(&member.key).await?
-            && filter.matches(mailbox, &entry).await?
-        {
-            return Ok(true);
+        if let Some(entry) = mailbox.peek_entry(&member.key).await? {
+            scan.charge(filter.cost(&entry)).await;
+            if filter.matches(mailbox, &entry).await? {
+                return Ok(true);
+            }
         }
     }
     Ok(false)
@@ -154,30 +168,38 @@ async fn was_shown(
 
 /// A scan over the entries.
 #[derive(Debug)]
-struct Scan {
+struct Scan<'a> {
+    reply_memory: &'a ReplyMemoryPermit,
     /// Key of the last entry that was read.
     at: Option<Key>,
     limit: usize,
     budget: usize,
     /// Entries that are still to be checked, the next one last.
     batch: Vec<Entry>,
+    /// Their memory.
+    searched: Option<SearchedRows>,
+    /// The cost since other tasks had their turn.
+    unpaused: usize,
     /// Whether the ledger may have more entries after the batch.
     more: bool,
     /// Whether the page was full or the budget used up before the last entry.
     cut: bool,
 }
 
-impl Scan {
-    fn from_request(request: &Request<'_>) -> Result<Self, Rejection> {
+impl<'a> Scan<'a> {
+    fn from_request(request: &Request<'a>) -> Result<Self, Rejection> {
         let token = request.parameter("pageToken").map(|token| {
             Key::parse(token)
                 .ok_or_else(|| invalid_parameter("pageToken", "is not a token of this list"))
         });
         Ok(Self {
+            reply_memory: request.call.reply_memory,
             at: token.transpose()?,
             limit: request.page_size()?,
             budget: BUDGET,
             batch: Vec::new(),
+            searched: None,
+            unpaused: 0,
             more: true,
             cut: false,
         })
@@ -201,14 +223,25 @@ impl Scan {
                 self.cut = true;
                 return Ok(None);
             }
-            let cost = filter.matches_entry(entry).map_or(TEXT_COST, |_| 1);
-            self.budget = self.budget.saturating_sub(cost);
             self.at = Some(entry.key());
-            let matches = filter.matches(mailbox, entry).await?;
-            let entry = self.batch.pop();
-            if matches {
-                return Ok(entry);
+            let cost = filter.cost(entry);
+            self.charge(cost).await;
+            let Some(entry) = self.batch.pop() else {
+                return Ok(None);
+            };
+            if filter.matches(mailbox, &entry).await? {
+                return Ok(Some(entry));
             }
+        }
+    }
+
+    /// Counts work. The page ends when the budget is used up.
+    async fn charge(&mut self, cost: usize) {
+        self.budget = self.budget.saturating_sub(cost);
+        self.unpaused += cost;
+        if self.unpaused > COST_AT_ONCE {
+            self.unpaused = 0;
+            tokio::task::yield_now().await;
         }
     }
 
@@ -220,6 +253,8 @@ impl Scan {
         let after = self.at.as_ref().map(Key::as_str);
         let found: Vec<(String, Entry)> = mailbox.rows.list(&collection, after, BATCH).await?;
         self.more = found.len() == BATCH;
+        let bytes = found.iter().map(|(_, entry)| entry.text_len() as u64).sum();
+        self.searched = Some(self.reply_memory.hold_while_searched(bytes)?);
         self.batch = found.into_iter().rev().map(|(_, entry)| entry).collect();
         Ok(())
     }

@@ -143,6 +143,11 @@ impl Query {
     pub(super) fn matches(&self, entry: &Entry, body: Option<&str>) -> Option<bool> {
         all(&self.0, entry, body)
     }
+
+    /// Returns the number of tests, each of which may read a whole entry.
+    pub(super) fn tests(&self) -> usize {
+        self.0.iter().map(Term::tests).sum()
+    }
 }
 
 impl Term {
@@ -152,6 +157,14 @@ impl Term {
             Self::Not(_) => false,
             Self::Test(Test::Label(id)) => matches!(id.as_str(), "SPAM" | "TRASH"),
             Self::Test(test) => *test == Test::Everywhere,
+        }
+    }
+
+    fn tests(&self) -> usize {
+        match self {
+            Self::All(terms) | Self::Any(terms) => terms.iter().map(Self::tests).sum(),
+            Self::Not(term) => term.tests(),
+            Self::Test(_) => 1,
         }
     }
 

@@ -313,6 +313,23 @@ impl Entry {
         self.labels.contains(label)
     }
 
+    /// The length of its texts in bytes.
+    pub(super) fn text_len(&self) -> usize {
+        let labels = self.labels.iter().map(String::len).sum::<usize>();
+        let id = self.message_id.as_ref().map_or(0, String::len);
+        let texts = [
+            &self.from,
+            &self.to,
+            &self.cc,
+            &self.bcc,
+            &self.subject,
+            &self.files,
+            &self.list,
+            &self.snippet,
+        ];
+        texts.iter().map(|text| text.len()).sum::<usize>() + labels + id
+    }
+
     pub(super) fn key(&self) -> Key {
         Key::new(self.date, self.arrival)
     }

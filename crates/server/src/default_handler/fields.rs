@@ -1,6 +1,8 @@
 //! The fields of a resource: those that the client sets, with how updates, patches and `updateMask`
 //! change them, and those that the server fills in, by the names that APIs give them.
 
+use std::collections::BTreeSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -103,6 +105,9 @@ pub fn patched(mut old: Map<String, Value>, new: Map<String, Value>) -> Map<Stri
 
 const PARAMETER: &str = "updateMask";
 
+/// Maximum number of paths in a mask. Each copies its value.
+const MAX_PATHS: usize = 200;
+
 /// The fields that an update changes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum UpdateMask {
@@ -129,7 +134,14 @@ impl UpdateMask {
         }
         let schema = call.method.request.as_deref();
         let schema = schema.and_then(|name| call.api.schema(name));
-        let paths = text.split(',').map(|path| parse(call, schema, path.trim()));
+        let paths: BTreeSet<_> = text.split(',').map(str::trim).collect();
+        if paths.len() > MAX_PATHS {
+            return Err(Rejection::InvalidParameter {
+                parameter: PARAMETER.to_owned(),
+                problem: format!("it names more than {MAX_PATHS} fields"),
+            });
+        }
+        let paths = paths.into_iter().map(|path| parse(call, schema, path));
         Ok(Some(Self::Paths(paths.collect::<Result<_, _>>()?)))
     }
 

@@ -311,7 +311,9 @@ impl<'a> Filling<'a> {
             let batch = lookup.resources(collection, last.as_deref(), BATCH).await?;
             is_end = batch.len() < BATCH;
             count += batch.len();
-            bytes += batch.iter().map(|it| it.body.len()).sum::<usize>();
+            let read = batch.iter().map(|it| it.body.len()).sum::<usize>();
+            let _searched = self.call.reply_memory.hold_while_searched(read as u64)?;
+            bytes += read;
             changes.extend(missing(self.call, index, &batch).await?);
             last = batch.into_iter().next_back().map(|it| it.id).or(last);
         }

@@ -166,6 +166,11 @@ impl Content {
             let after = ids.last().map(String::as_str);
             let batch = call.lookup.resources(collection, after, BATCH).await?;
             let more = batch.len() == BATCH;
+            let bytes = batch
+                .iter()
+                .map(|resource| resource.body.len() as u64)
+                .sum();
+            let _searched = call.reply_memory.hold_while_searched(bytes)?;
             for resource in batch {
                 self.check_deletion(collection, fate)?;
                 self.count += 1;

@@ -19,6 +19,13 @@ pub struct ReplyMemoryPermit {
     held: Mutex<Permits>,
 }
 
+/// Memory of rows that are searched; see [`ReplyMemoryPermit::hold_while_searched`].
+#[derive(Debug)]
+#[must_use]
+pub struct SearchedRows {
+    _permit: Permit,
+}
+
 #[derive(Debug)]
 struct Permits {
     /// Memory of the rows that the reply shows.
@@ -71,6 +78,17 @@ impl ReplyMemoryPermit {
         permits.row_bytes += row.len() as u64 + json_cost(row);
         let bytes = permits.row_bytes;
         Ok(permits.rows.resize(bytes)?)
+    }
+
+    /// Takes memory for `bytes` of rows that are read to find those that the reply shows, until the permit is
+    /// dropped. Does not wait.
+    ///
+    /// # Errors
+    /// [`Rejection::Full`] if other replies have the memory.
+    pub fn hold_while_searched(&self, bytes: u64) -> Result<SearchedRows, Rejection> {
+        let mut permit = self.permits().rows.another();
+        permit.resize(bytes)?;
+        Ok(SearchedRows { _permit: permit })
     }
 
     /// Attaches the permits to the text of the reply, until it is sent.
@@ -157,6 +175,14 @@ mod tests {
             reply_memory.hold_row(&[b' '; 1000]).unwrap();
         }
         assert_eq!(used(), Some(20 * 1024));
+        let searched = reply_memory.hold_while_searched(30 * 1024).unwrap();
+        assert_eq!(used(), Some(50 * 1024));
+        drop(searched);
+        assert_eq!(used(), Some(20 * 1024));
+        // One gets three quarters, so two do not fit.
+        let most = reply_memory.hold_while_searched(1 << 40).unwrap();
+        assert!(reply_memory.hold_while_searched(1 << 40).is_err());
+        drop(most);
         let text = reply_memory
             .into_reply(Bytes::from(vec![b' '; 5000]))
             .unwrap();

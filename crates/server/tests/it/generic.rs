@@ -141,6 +141,17 @@ async fn update_mask_limits_a_patch_to_its_fields() {
         .call("PATCH", "/v1/barns/b/hayFiles/h?updateMask=hat", &patch)
         .await;
     refused(&unknown, 400, "hat is not a field");
+    // Once is enough, and each copies its value.
+    let repeated = format!(
+        "/v1/barns/b/hayFiles/h?updateMask={}",
+        ["weight"; 1000].join(",")
+    );
+    let patched = ok(&barn.call("PATCH", &repeated, &patch).await);
+    assert_eq!(patched["weight"], 4);
+    let many: Vec<_> = (0..201).map(|n| format!("harvest.code.x{n}")).collect();
+    let many = format!("/v1/barns/b/hayFiles/h?updateMask={}", many.join(","));
+    let refusal = barn.call("PATCH", &many, &patch).await;
+    refused(&refusal, 400, "it names more than 200 fields");
 }
 
 #[tokio::test]

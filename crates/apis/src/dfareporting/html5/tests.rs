@@ -70,6 +70,28 @@ fn unexpected_files_of_bundle_are_reported() {
 }
 
 #[test]
+fn bounded_number_of_references_is_followed() {
+    let style = |found: usize| {
+        let found = "url(a.png)\n".repeat(found);
+        format!("{found}url(missing.png)")
+    };
+    let rules_of = |found| {
+        let style = style(found);
+        let page = [PAGE, "<link href=\"more.css\">"].concat();
+        let files: [(&str, &[u8]); 5] = [
+            ("index.html", page.as_bytes()),
+            ("css/style.css", b""),
+            ("img/logo.png", PNG),
+            ("a.png", PNG),
+            ("more.css", style.as_bytes()),
+        ];
+        rules(&bundle(&files).unwrap()).contains(&"LINKED_FILE_NOT_FOUND")
+    };
+    assert!(rules_of(100));
+    assert!(!rules_of(MOST_REFERENCES));
+}
+
+#[test]
 fn broken_rules_of_page_are_reported() {
     let tag = "<script>var clickTag = 'https://a.example/';</script>";
     let table = [

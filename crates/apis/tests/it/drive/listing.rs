@@ -116,6 +116,30 @@ async fn a_call_looks_at_a_bounded_number_of_files() {
         .refusal(400, "invalidParameter");
 }
 
+/// Each term is compared with each file: a query for long names must not take minutes.
+#[tokio::test]
+async fn a_call_compares_a_bounded_number_of_bytes() {
+    let drive = drive();
+    let long = json!({"name": "a".repeat(30_000)});
+    let last = json!({"name": "last"});
+    let files = (0..20).flat_map(|nth| many("root", if nth == 19 { &last } else { &long }, nth));
+    drive.put(files).await;
+    let terms = ["name contains 'b'"; 140].join(" or ");
+    for query in [
+        format!("name = 'last' or {terms}"),
+        format!("'root' in parents and (name = 'last' or {terms})"),
+    ] {
+        let pages = pages(&drive, &format!("q={}", percent(&query))).await;
+        assert!(pages.len() > 1, "{} pages", pages.len());
+        assert_eq!(pages.concat(), ["last"]);
+    }
+    let uri = format!("{FILES}?q={}&orderBy=name", percent(&terms));
+    drive
+        .call("GET", &uri)
+        .await
+        .refusal(400, "invalidParameter");
+}
+
 #[tokio::test]
 async fn invalid_sizes_orders_and_tokens_are_refused() {
     let drive = drive();

@@ -39,6 +39,30 @@ async fn messages_are_listed_newest_first_in_pages() {
     assert_eq!(empty, json!({"resultSizeEstimate": 0}));
 }
 
+/// Each term is compared with each message: a query must not take minutes.
+#[tokio::test]
+async fn a_call_compares_a_bounded_number_of_bytes() {
+    let gmail = Gmail::new();
+    let long = |name: &str| format!("{name}: {}\r\n", ["abcdefg@example.com"; 200].join(", "));
+    let head = [long("To"), long("Cc"), long("Bcc")].concat();
+    let mut all = Vec::new();
+    for number in 0..25 {
+        let message = format!("{head}Subject: {number}\r\n\r\nhay");
+        all.insert(0, id(&gmail.insert(&[], &message).await));
+        gmail.0.clock.advance(Duration::from_secs(1));
+    }
+    let terms = ["-x"; 600].join("+");
+    let query = format!("me/messages?q={terms}");
+    let first = gmail.get(&query).await;
+    let next = first["nextPageToken"]
+        .as_str()
+        .expect("the page ends early");
+    let second = gmail.get(&format!("{query}&pageToken={next}")).await;
+    let pages = [&first, &second].map(|page| page["messages"].as_array().expect("messages"));
+    let listed: Vec<_> = pages.into_iter().flatten().map(id).collect();
+    assert_eq!(listed, all);
+}
+
 #[tokio::test]
 async fn an_old_message_that_comes_late_is_listed_by_its_date() {
     let gmail = Gmail::new();
