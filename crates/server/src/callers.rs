@@ -271,15 +271,11 @@ impl AddressLimits {
 impl Admission {
     /// Returns what tells how many connections the address has.
     pub(crate) fn share(&self) -> Option<AddressShare> {
-        let place = self.place.as_ref()?;
-        Some(AddressShare {
-            places: Arc::clone(&place.places),
-            address: place.address,
-        })
+        Some(self.place.as_ref()?.0.clone())
     }
 }
 
-/// The connections of one address.
+/// The connections, or the requests under way, of one address.
 #[derive(Debug, Clone)]
 pub(crate) struct AddressShare {
     places: Arc<AddressPlaces>,
@@ -287,7 +283,7 @@ pub(crate) struct AddressShare {
 }
 
 impl AddressShare {
-    /// Whether they are at most half of the mean number of connections per address.
+    /// Whether they are at most half of the mean per address.
     pub(crate) fn is_modest(&self) -> bool {
         let open = self.places.lock();
         open.is_few(open.count(self.address))
@@ -322,10 +318,7 @@ impl Open {
 
 /// The place of a connection, or of a request, among those of its address.
 #[derive(Debug)]
-pub(crate) struct AddressPermit {
-    places: Arc<AddressPlaces>,
-    address: Address,
-}
+pub(crate) struct AddressPermit(AddressShare);
 
 impl AddressPlaces {
     /// Allows `most` for each address.
@@ -358,21 +351,22 @@ impl AddressPlaces {
         open.of.insert(address, count + 1);
         open.total += 1;
         drop(open);
-        Some(AddressPermit {
+        Some(AddressPermit(AddressShare {
             places: Arc::clone(self),
             address,
-        })
+        }))
     }
 }
 
 impl Drop for AddressPermit {
     fn drop(&mut self) {
-        let mut open = self.places.lock();
+        let AddressShare { places, address } = &self.0;
+        let mut open = places.lock();
         open.total -= 1;
-        if let Some(count) = open.of.get_mut(&self.address) {
+        if let Some(count) = open.of.get_mut(address) {
             *count -= 1;
             if *count == 0 {
-                open.of.remove(&self.address);
+                open.of.remove(address);
             }
         }
     }

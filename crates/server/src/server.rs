@@ -162,10 +162,9 @@ impl ServerBuilder {
         let capacity = Capacity::new(&settings.limits);
         let lifecycle = Arc::<Lifecycle>::default();
         let buffer_pool = BufferPool::new(settings.limits.media_memory);
-        let media_memory = buffer_pool.clone();
+        let pools = (capacity.clone(), buffer_pool.clone());
         let sources = Sources {
-            capacity: capacity.clone(),
-            media_memory: Box::new(move || media_memory.usage()),
+            usage: Box::new(move || usage(&pools.0, &pools.1)),
             disks: Arc::clone(&stores.disks),
             lifecycle: Arc::clone(&lifecycle),
         };
@@ -355,7 +354,8 @@ impl Server {
 
     /// Returns how much of each limited resource is in use.
     pub fn usage(&self) -> Vec<Usage> {
-        self.inner.state.capacity.usage()
+        let state = &self.inner.state;
+        usage(&state.capacity, &state.buffer_pool)
     }
 
     /// Drains: refuses new uploads, lets running requests end or commit what is durable, and ends the
@@ -468,4 +468,11 @@ impl Server {
         let background = self.inner.background.lock();
         background.unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How much of each limited resource is in use.
+fn usage(capacity: &Capacity, buffer_pool: &BufferPool) -> Vec<Usage> {
+    let mut usage = capacity.usage();
+    usage.push(buffer_pool.usage());
+    usage
 }

@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-use crate::capacity::{Capacity, Usage};
+use crate::capacity::Usage;
 use crate::disks::Disks;
 use crate::lifecycle::Lifecycle;
 
@@ -30,9 +30,8 @@ pub(super) struct Live(OnceLock<Sources>);
 
 /// What is read.
 pub(crate) struct Sources {
-    pub(crate) capacity: Capacity,
-    /// The memory of media that is written.
-    pub(crate) media_memory: Box<dyn Fn() -> Usage + Send + Sync>,
+    /// Returns the use of all limited resources.
+    pub(crate) usage: Box<dyn Fn() -> Vec<Usage> + Send + Sync>,
     pub(crate) disks: Arc<Disks>,
     pub(crate) lifecycle: Arc<Lifecycle>,
 }
@@ -55,8 +54,7 @@ impl Collector for Live {
         let Some(sources) = self.0.get() else {
             return Ok(());
         };
-        let mut usage = sources.capacity.usage();
-        usage.push((sources.media_memory)());
+        let usage = (sources.usage)();
         let (bytes, counts): (Vec<_>, Vec<_>) =
             usage.iter().partition(|usage| usage.resource.is_in_bytes());
         let used = |usage: &Usage| gauge(usage.used);
