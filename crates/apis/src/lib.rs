@@ -44,6 +44,8 @@ use windlass_server::ServedApi;
 mod dfareporting;
 #[cfg(feature = "drive")]
 mod drive;
+#[cfg(any(feature = "drive", feature = "gmail"))]
+mod effort;
 mod farm;
 #[cfg(feature = "firebase-storage")]
 mod firebase_storage;

@@ -16,6 +16,7 @@ use windlass_store::Resource;
 use super::file::{flag, is_folder, show};
 use super::files::{FILES, Trash, children};
 use super::query::Query;
+use crate::effort::Effort;
 use crate::record::{Fields, fields_of, text};
 
 /// Number of files of a page by default.
@@ -93,9 +94,8 @@ struct Search<'a> {
     query: Query,
     order: Order,
     trash: Trash,
-    /// Number of bytes that were compared, and that number when other tasks had their turn.
-    compared: u64,
-    paused: u64,
+    /// In bytes that are compared.
+    effort: Effort,
 }
 
 impl<'a> Search<'a> {
@@ -108,8 +108,7 @@ impl<'a> Search<'a> {
             query: query.map_err(|error| invalid("q", error.to_string()))?,
             order: order.map_err(|error| invalid("orderBy", error.to_string()))?,
             trash: Trash::default(),
-            compared: 0,
-            paused: 0,
+            effort: Effort::new(MOST_COMPARED, COMPARED_AT_ONCE),
         })
     }
 
@@ -125,7 +124,7 @@ impl<'a> Search<'a> {
                 return Ok(page);
             }
             for candidate in candidates {
-                let is_enough = looked_at == MOST_LOOKED_AT || self.compared >= MOST_COMPARED;
+                let is_enough = looked_at == MOST_LOOKED_AT || self.effort.is_spent();
                 if page.is_full(size) || is_enough {
                     page.next = after;
                     return Ok(page);
@@ -160,7 +159,7 @@ impl<'a> Search<'a> {
                 let Some(file) = self.file(candidate).await? else {
                     continue;
                 };
-                if self.compared >= MOST_COMPARED {
+                if self.effort.is_spent() {
                     return Err(too_many_to_sort());
                 }
                 let fields = fields_of(&file);
@@ -196,11 +195,8 @@ impl<'a> Search<'a> {
     }
 
     async fn matches(&mut self, file: &Resource, fields: &Fields) -> Result<bool, Rejection> {
-        self.compared += file.body.len() as u64 * self.query.terms();
-        if self.compared - self.paused > COMPARED_AT_ONCE {
-            self.paused = self.compared;
-            tokio::task::yield_now().await;
-        }
+        let compared = file.body.len() as u64 * self.query.terms();
+        self.effort.spend(compared).await;
         let trashed = self.trash.holds(self.call, fields).await?;
         Ok(self.query.matches(fields, trashed))
     }

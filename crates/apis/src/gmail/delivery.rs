@@ -376,16 +376,17 @@ pub(super) async fn list_drafts(request: &Request<'_>) -> Result<Answer, Rejecti
     let collection = mailbox.collection("drafts");
     let found: Vec<(String, Draft)> = mailbox.rows.list(&collection, token, DRAFT_BUDGET).await?;
     let mut more = (found.len() == DRAFT_BUDGET).then(|| found[DRAFT_BUDGET - 1].0.clone());
+    let mut effort = listing::effort();
     let mut drafts = Vec::new();
     let mut last = None;
     for (id, draft) in found {
-        if drafts.len() == limit {
+        if drafts.len() == limit || effort.is_spent() {
             more = last;
             break;
         }
         let entry = mailbox.peek_entry(&draft.key).await?;
         if let Some(entry) = entry
-            && filter.matches(&mailbox, &entry).await?
+            && filter.matches(&mailbox, &entry, &mut effort).await?
         {
             let message = json!({"id": entry.id, "threadId": entry.thread});
             drafts.push(json!({"id": id, "message": message}));

@@ -13,9 +13,10 @@ use super::mailbox::{self, Mailbox};
 use super::query::Query;
 use super::request::{Request, body_of, check_labels};
 use super::rows::{Entry, Key, Labels, Thread};
+use crate::effort::Effort;
 
 /// Maximum number of entries that a call reads.
-const BUDGET: usize = 10_000;
+const BUDGET: u64 = 10_000;
 
 /// Cost of reading the text of a message, in entries.
 const TEXT_COST: usize = 10;
@@ -24,10 +25,15 @@ const TEXT_COST: usize = 10;
 const COMPARED: usize = 16 * 1024;
 
 /// After what cost other tasks have their turn.
-const COST_AT_ONCE: usize = 100;
+const COST_AT_ONCE: u64 = 100;
 
 /// Number of entries that are read from the ledger at a time.
 const BATCH: usize = 100;
+
+/// The effort of a call that lists messages or drafts.
+pub(super) fn effort() -> Effort {
+    Effort::new(BUDGET, COST_AT_ONCE)
+}
 
 /// Which messages are listed.
 #[derive(Debug)]
@@ -62,23 +68,22 @@ impl Filter {
         })
     }
 
-    /// Returns whether a message is listed.
+    /// Returns whether a message is listed, and counts the cost of that, in entries.
     pub(super) async fn matches(
         &self,
         mailbox: &Mailbox<'_, '_>,
         entry: &Entry,
+        effort: &mut Effort,
     ) -> Result<bool, Rejection> {
-        if let Some(verdict) = self.matches_entry(entry) {
+        let verdict = self.matches_entry(entry);
+        let compared = entry.text_len() * self.query.tests() / COMPARED;
+        let cost = compared + verdict.map_or(TEXT_COST, |_| 1);
+        effort.spend(cost as u64).await;
+        if let Some(verdict) = verdict {
             return Ok(verdict);
         }
         let text = mailbox.peek_text(&entry.id).await?;
         Ok(self.query.matches(entry, Some(&text)).unwrap_or(false))
-    }
-
-    /// Returns the cost of finding out whether a message is listed, in entries.
-    fn cost(&self, entry: &Entry) -> usize {
-        let compared = entry.text_len() * self.query.tests() / COMPARED;
-        compared + self.matches_entry(entry).map_or(TEXT_COST, |_| 1)
     }
 
     /// Returns whether a message is listed; `None` if that depends on its text.
@@ -133,7 +138,8 @@ pub(super) async fn threads(request: &Request<'_>) -> Result<Answer, Rejection> 
         let Some(thread) = mailbox.peek_thread(&entry.thread).await? else {
             continue;
         };
-        if !was_shown(&mailbox, &filter, &thread, start.as_ref(), &mut scan).await? {
+        let effort = &mut scan.effort;
+        if !was_shown(&mailbox, &filter, &thread, start.as_ref(), effort).await? {
             threads.push(json!({
                 "id": entry.thread,
                 "snippet": entry.snippet,
@@ -144,23 +150,22 @@ pub(super) async fn threads(request: &Request<'_>) -> Result<Answer, Rejection> 
     Ok(body_of(page("threads", threads, scan.token(), None)))
 }
 
-/// Returns whether a thread was on an earlier page, which ended at `start`. What it reads costs as entries of the scan.
+/// Returns whether a thread was on an earlier page, which ended at `start`.
 async fn was_shown(
     mailbox: &Mailbox<'_, '_>,
     filter: &Filter,
     thread: &Thread,
     start: Option<&Key>,
-    scan: &mut Scan<'_>,
+    effort: &mut Effort,
 ) -> Result<bool, Rejection> {
     let Some(start) = start else {
         return Ok(false);
     };
     for member in thread.messages.iter().filter(|it| it.key <= *start) {
-        if let Some(entry) = mailbox.peek_entry(&member.key).await? {
-            scan.charge(filter.cost(&entry)).await;
-            if filter.matches(mailbox, &entry).await? {
-                return Ok(true);
-            }
+        if let Some(entry) = mailbox.peek_entry(&member.key).await?
+            && filter.matches(mailbox, &entry, effort).await?
+        {
+            return Ok(true);
         }
     }
     Ok(false)
@@ -173,13 +178,11 @@ struct Scan<'a> {
     /// Key of the last entry that was read.
     at: Option<Key>,
     limit: usize,
-    budget: usize,
+    effort: Effort,
     /// Entries that are still to be checked, the next one last.
     batch: Vec<Entry>,
     /// Their memory.
     searched: Option<SearchedRows>,
-    /// The cost since other tasks had their turn.
-    unpaused: usize,
     /// Whether the ledger may have more entries after the batch.
     more: bool,
     /// Whether the page was full or the budget used up before the last entry.
@@ -196,10 +199,9 @@ impl<'a> Scan<'a> {
             reply_memory: request.call.reply_memory,
             at: token.transpose()?,
             limit: request.page_size()?,
-            budget: BUDGET,
+            effort: effort(),
             batch: Vec::new(),
             searched: None,
-            unpaused: 0,
             more: true,
             cut: false,
         })
@@ -216,32 +218,17 @@ impl<'a> Scan<'a> {
             if self.batch.is_empty() {
                 self.fill(mailbox).await?;
             }
-            let Some(entry) = self.batch.last() else {
-                return Ok(None);
-            };
-            if listed == self.limit || self.budget == 0 {
-                self.cut = true;
+            self.cut = !self.batch.is_empty() && (listed == self.limit || self.effort.is_spent());
+            if self.cut {
                 return Ok(None);
             }
-            self.at = Some(entry.key());
-            let cost = filter.cost(entry);
-            self.charge(cost).await;
             let Some(entry) = self.batch.pop() else {
                 return Ok(None);
             };
-            if filter.matches(mailbox, &entry).await? {
+            self.at = Some(entry.key());
+            if filter.matches(mailbox, &entry, &mut self.effort).await? {
                 return Ok(Some(entry));
             }
-        }
-    }
-
-    /// Counts work. The page ends when the budget is used up.
-    async fn charge(&mut self, cost: usize) {
-        self.budget = self.budget.saturating_sub(cost);
-        self.unpaused += cost;
-        if self.unpaused > COST_AT_ONCE {
-            self.unpaused = 0;
-            tokio::task::yield_now().await;
         }
     }
 

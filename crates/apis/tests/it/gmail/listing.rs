@@ -39,12 +39,38 @@ async fn messages_are_listed_newest_first_in_pages() {
     assert_eq!(empty, json!({"resultSizeEstimate": 0}));
 }
 
+/// Header fields that fill what is stored for searches.
+fn long_head() -> String {
+    let long = |name: &str| format!("{name}: {}\r\n", ["abcdefg@example.com"; 200].join(", "));
+    [long("To"), long("Cc"), long("Bcc")].concat()
+}
+
+#[tokio::test]
+async fn a_list_of_drafts_compares_a_bounded_number_of_bytes() {
+    let gmail = Gmail::new();
+    let message = format!("{}Subject: dry\r\n\r\nhay", long_head());
+    let body = json!({"message": {"raw": URL_SAFE.encode(&message)}});
+    let mut all = Vec::new();
+    for _ in 0..25 {
+        all.insert(0, id(&gmail.post("me/drafts", &body).await));
+        gmail.0.clock.advance(Duration::from_secs(1));
+    }
+    let query = format!("me/drafts?q={}", ["-x"; 600].join("+"));
+    let first = gmail.get(&query).await;
+    let next = first["nextPageToken"]
+        .as_str()
+        .expect("the page ends early");
+    let second = gmail.get(&format!("{query}&pageToken={next}")).await;
+    let pages = [&first, &second].map(|page| page["drafts"].as_array().expect("drafts"));
+    let listed: Vec<_> = pages.into_iter().flatten().map(id).collect();
+    assert_eq!(listed, all);
+}
+
 /// Each term is compared with each message: a query must not take minutes.
 #[tokio::test]
 async fn a_call_compares_a_bounded_number_of_bytes() {
     let gmail = Gmail::new();
-    let long = |name: &str| format!("{name}: {}\r\n", ["abcdefg@example.com"; 200].join(", "));
-    let head = [long("To"), long("Cc"), long("Bcc")].concat();
+    let head = long_head();
     let mut all = Vec::new();
     for number in 0..25 {
         let message = format!("{head}Subject: {number}\r\n\r\nhay");
