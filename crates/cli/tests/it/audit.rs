@@ -213,7 +213,7 @@ fn sessions_are_revoked_by_the_id_in_the_log_or_by_their_principal_and_time() {
     // The first one is not in the file any more.
     named.query().expect(404);
     // Three starts, two times two files that were read again, and a finish.
-    assert_eq!(entries(&audited.log()).len(), 8);
+    wait::until("all of it is there", || entries(&audited.log()).len() == 8);
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn probe() -> Request {
 }
 
 /// How often a limit on callers has refused something.
-pub(crate) fn limited(server: &ServerProcess, limit: &str) -> String {
+pub(crate) fn limited(server: &ServerProcess, limit: &str) -> u64 {
     let mut peer = RawPeer::connect_from(Ipv4Addr::new(127, 0, 0, 3), server.address());
     let metrics = peer.exchange(&Request::new("GET", "/metrics")).expect(200);
     let name = format!("windlass_limited_total{{limit=\"{limit}\"}} ");
@@ -37,7 +37,8 @@ pub(crate) fn limited(server: &ServerProcess, limit: &str) -> String {
         .text()
         .lines()
         .find_map(|line| line.strip_prefix(&*name));
-    line.expect("the metric is there").to_owned()
+    let count = line.expect("the metric is there").parse();
+    count.expect("it is a number")
 }
 
 #[test]
@@ -51,7 +52,7 @@ fn connections_of_an_address_are_bounded_and_others_get_in() {
     assert!(further.is_closed(), "it is closed at once");
     let mut neighbour = RawPeer::connect_from(NEIGHBOUR, server.address());
     neighbour.exchange(&probe()).expect(200);
-    assert_eq!(limited(&server, "connections_per_address"), "1");
+    assert_eq!(limited(&server, "connections_per_address"), 1);
 
     // The place of a connection that has ended is free.
     drop(peers.pop());
@@ -82,15 +83,18 @@ fn connections_that_are_kept_busy_make_room_for_those_that_wait() {
     for peer in &mut waiting {
         peer.send(probe().to_bytes());
     }
-    let last = busy.exchange(&probe()).expect(200);
-    assert_eq!(last.header("connection"), Some("close"));
+    // A request may come before the server has begun to wait for a place.
+    wait::until("the client is told to end", || {
+        let reply = busy.exchange(&probe()).expect(200);
+        reply.header("connection") == Some("close")
+    });
     assert!(busy.is_closed());
     drop(busy);
     let mut waiting = waiting.into_iter();
     waiting.next().expect("it is there").reply().expect(200);
     let stream = busy_http2.get("/healthz");
     assert_eq!(busy_http2.reply(stream).status, 200);
-    assert!(busy_http2.is_closed());
+    until_closed(&mut busy_http2);
     drop(busy_http2);
     waiting.next().expect("it is there").reply().expect(200);
 }
@@ -105,14 +109,32 @@ fn client_that_does_not_take_note_that_its_place_is_wanted_loses_it() {
     wait::until("the client is told to end", || {
         // It takes the other place, and gives it up after a second.
         let mut other = RawPeer::connect(server.address());
-        other.exchange(&probe()).expect(200);
+        let _ = other
+            .try_send(probe().to_bytes())
+            .and_then(|()| other.try_reply());
         stubborn.get("/healthz");
-        let event = stubborn.next_event().expect("the connection is open");
-        matches!(event, Some(Event::GoAway))
+        is_told_to_end(&mut stubborn)
     });
+    until_closed(&mut stubborn);
+}
+
+/// Reads the reply to a request. Whether the server has said before it that the connection ends.
+fn is_told_to_end(peer: &mut Http2Peer) -> bool {
+    loop {
+        match peer.next_event().expect("a frame comes in time") {
+            Some(Event::GoAway) => return true,
+            Some(Event::Data { is_last: true, .. }) => return false,
+            Some(_) => {}
+            None => panic!("the connection has ended"),
+        }
+    }
+}
+
+/// Sends requests until the server has closed the connection.
+fn until_closed(peer: &mut Http2Peer) {
     wait::until("the connection is closed", || {
-        let asked = stubborn.try_get("/healthz");
-        asked.is_err() || matches!(stubborn.next_event(), Ok(None))
+        let asked = peer.try_get("/healthz");
+        asked.is_err() || matches!(peer.next_event(), Ok(None))
     });
 }
 
@@ -148,7 +170,7 @@ fn requests_under_way_are_bounded_for_an_address_that_a_trusted_proxy_states() {
     last.reply().expect(200);
     let again = begin("192.0.2.1").head();
     assert_eq!(again.expect("it is let in").status, 100);
-    assert_eq!(limited(&server, "connections_per_address"), "1");
+    assert_eq!(limited(&server, "connections_per_address"), 1);
 }
 
 #[test]
@@ -173,15 +195,21 @@ fn requests_of_an_address_and_of_a_principal_have_a_rate() {
             .header("Access-Control-Request-Method", "POST")
             .header("X-Forwarded-For", from)
     };
-    peer.exchange(&preflight("192.0.2.1")).expect(429);
-    // What would be refused anyway counts, too.
-    peer.exchange(&list("192.0.2.1").header("Host", "evil.example"))
-        .expect(429);
+    // On a slow machine the address may send another one meanwhile.
+    let mut refuses = |what: &str, request: &Request| {
+        wait::until(what, || {
+            peer.exchange(&list("192.0.2.1"));
+            peer.exchange(request).status == 429
+        });
+    };
+    refuses("preflights count", &preflight("192.0.2.1"));
+    let elsewhere = list("192.0.2.1").header("Host", "evil.example");
+    refuses("what would be refused anyway counts, too", &elsewhere);
     peer.exchange(&preflight("192.0.2.2")).expect(204);
     peer.exchange(&list("192.0.2.2")).expect(200);
     peer.exchange(&probe().header("X-Forwarded-For", "192.0.2.1"))
         .expect(200);
-    assert_eq!(limited(&server, "requests_per_address"), "3");
+    assert!(limited(&server, "requests_per_address") >= 3);
 }
 
 /// Begins an upload, and resets it when the server has begun with it. Whether the server is there.
@@ -208,7 +236,8 @@ fn address_that_resets_request_after_request_is_shut_out_and_others_are_not() {
     let mut neighbour = RawPeer::connect_from(NEIGHBOUR, server.address());
     neighbour.exchange(&probe()).expect(200);
     honest.exchange(&probe()).expect(200);
-    assert_eq!(limited(&server, "resets_per_address"), "2");
+    // The requests and the connection, each at least once.
+    assert!(limited(&server, "resets_per_address") >= 2);
 }
 
 #[test]
@@ -233,5 +262,5 @@ fn client_that_resets_no_more_than_it_lets_be_answered_is_not_shut_out() {
     RawPeer::connect(server.address())
         .exchange(&probe())
         .expect(200);
-    assert_eq!(limited(&server, "resets_per_address"), "0");
+    assert_eq!(limited(&server, "resets_per_address"), 0);
 }

@@ -1,12 +1,11 @@
 //! What a client over HTTP/2 can make the server hold ends in time (docs/protocol.md, 2.11).
 
-use std::time::{Duration, Instant};
-
 use windlass_testkit::farm;
 use windlass_testkit::http2::{Event, Http2Peer};
 use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::exchange;
+use windlass_testkit::wait;
 
 use crate::server::own;
 
@@ -25,16 +24,6 @@ fn impatient() -> ServerProcess {
 fn media_of(server: &ServerProcess) -> String {
     let animal = farm::upload(server.address(), MEDIA);
     format!("{}?alt=media", farm::animal(&farm::id(&animal)))
-}
-
-/// Waits until something has come true.
-#[track_caller]
-pub(crate) fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_true() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
@@ -62,7 +51,7 @@ fn downloads_that_are_never_taken_are_given_up_with_their_files() {
         }
         assert_eq!(begun, STREAMS);
     }
-    wait_until("all files are closed", || server.open_files() <= before);
+    wait::until("all files are closed", || server.open_files() <= before);
     drop(peers);
 }
 

@@ -9,8 +9,7 @@ use crate::server::with_configuration;
 /// The header for a connection of the proxy itself.
 const OWN: &str = "PROXY UNKNOWN\r\n";
 
-fn server() -> ServerProcess {
-    let limits = "connections_per_address = 3\nhead_timeout = '2s'\n";
+fn server(limits: &str) -> ServerProcess {
     with_configuration(&format!("proxy_protocol = true\n[limits]\n{limits}"))
 }
 
@@ -32,7 +31,7 @@ fn probe() -> Request {
 
 #[test]
 fn connections_are_limited_by_the_address_that_the_proxy_states_and_not_by_its_own() {
-    let server = server();
+    let server = server("connections_per_address = 3\n");
     let of = |client| of(client, "198.51.100.1");
     let mut peers: Vec<_> = (0..3).map(|_| connect(&server, &of("192.0.2.1"))).collect();
     for peer in &mut peers {
@@ -54,7 +53,7 @@ fn connections_are_limited_by_the_address_that_the_proxy_states_and_not_by_its_o
 
 #[test]
 fn urls_follow_the_address_that_the_client_has_connected_to() {
-    let server = server();
+    let server = server("");
     let mut peer = connect(&server, &of("192.0.2.1", "198.51.100.1"));
     let start = farm::start(&farm::named("Hilda")).header("Host", "198.51.100.1");
     let reply = peer.exchange(&start).expect(200);
@@ -67,7 +66,7 @@ fn urls_follow_the_address_that_the_client_has_connected_to() {
 
 #[test]
 fn connection_without_a_header_or_with_a_silent_proxy_is_closed() {
-    let server = server();
+    let server = server("head_timeout = '2s'\n");
     let mut direct = connect(
         &server,
         "GET /healthz HTTP/1.1\r\nHost: farm.localhost\r\n\r\n",

@@ -165,7 +165,7 @@ fn requests_of_an_address_are_bounded_over_http_2() {
     let server = with_configuration("[limits]\nconnections_per_address = 40\n");
     let _peers = hold_by_claims(&server, 2);
     wait::until("it holds all that it may", || {
-        limited(&server, "connections_per_address") == "24"
+        limited(&server, "connections_per_address") == 24
     });
     let mut neighbour = RawPeer::connect_from(NEIGHBOUR, server.address());
     neighbour
