@@ -6,7 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use async_trait::async_trait;
 use windlass_discovery::Method;
 use windlass_server::{
-    AccessError, AccessRequest, Authorize, Clock as _, Principal, SessionInfo, SystemClock,
+    Access, AccessError, AccessRequest, AmbientAuthority, Authorize, Clock as _, Principal,
+    SessionInfo, SystemClock,
 };
 
 use crate::certificates::CertificateTable;
@@ -98,7 +99,7 @@ impl Rules {
         }
         let credentials = Credentials::find(request.uri, request.headers)?;
         if let Some(token) = credentials.token {
-            return self.bearer(token).await.map(Some);
+            return self.bearer(token, request).await.map(Some);
         }
         match &credentials.key {
             // Public clients send the key of their project even where nobody asks for one.
@@ -117,15 +118,23 @@ impl Rules {
         let peer = request.peer.map(|address| address.ip());
         for proxy in &self.proxies {
             if let Some(principal) = proxy.principal(peer, request.headers)? {
-                return Ok(Some(principal));
+                // The proxy knows the browser, by a cookie or the like, and not the page.
+                return match request.ambient_authority {
+                    AmbientAuthority::Full => Ok(Some(principal)),
+                    _ => Err(AccessError::ForeignPage),
+                };
             }
         }
         Ok(None)
     }
 
-    async fn bearer(&self, token: &str) -> Result<Principal, AccessError> {
+    async fn bearer(
+        &self,
+        token: &str,
+        request: &AccessRequest<'_>,
+    ) -> Result<Principal, AccessError> {
         for scheme in &self.schemes {
-            if let Some(principal) = scheme.principal(token).await? {
+            if let Some(principal) = scheme.principal(token, request.limited_client).await? {
                 return Ok(principal);
             }
         }
@@ -146,7 +155,12 @@ impl Authorize for Authenticator {
         match rules.principal(request).await {
             // Tokens in queries end up in logs, wherever they are sent.
             Err(error @ AccessError::CredentialsMisplaced { .. }) => Err(error),
-            Ok(None) if rules.policy.has_anonymous() => Ok(None),
+            Ok(None) if rules.policy.has_anonymous() => {
+                match (request.access, request.ambient_authority) {
+                    (Access::Call, AmbientAuthority::None) => Err(AccessError::ForeignPage),
+                    _ => Ok(None),
+                }
+            }
             found => request.access.demand(found),
         }
     }

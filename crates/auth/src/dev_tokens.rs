@@ -9,6 +9,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::future::ready;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -115,7 +116,11 @@ impl DevTokens {
 
 #[async_trait]
 impl TokenScheme for DevTokens {
-    async fn principal(&self, token: &str) -> Result<Option<Principal>, AccessError> {
+    async fn principal(
+        &self,
+        token: &str,
+        _: Option<IpAddr>,
+    ) -> Result<Option<Principal>, AccessError> {
         let now = self.clock.now();
         let mut tokens = self.tokens();
         match tokens.get(&SecretHash::of(token)) {

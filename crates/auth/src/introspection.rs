@@ -1,6 +1,8 @@
 //! Opaque tokens, about which their issuer is asked (RFC 7662).
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -30,6 +32,9 @@ const MAX_REPLY: usize = 64 << 10;
 /// Maximum number of introspections that are under way, each with a connection. Further ones wait for
 /// 5 seconds, and are then given up.
 pub const INTROSPECTIONS: usize = 64;
+
+/// Maximum number of introspections that one client causes at a time, who may invent tokens. Further ones wait likewise.
+pub const INTROSPECTIONS_PER_CLIENT: usize = INTROSPECTIONS / 4;
 
 /// Number of refused tokens that are remembered, and for how long.
 const REFUSED_TOKENS: usize = 10_000;
@@ -61,6 +66,7 @@ pub(crate) struct Introspection {
 pub(crate) struct IntrospectionScheme {
     service: Introspection,
     questions: Semaphore,
+    shares: Shares,
     valid: TokenCache<Principal>,
     refused: TokenCache<()>,
 }
@@ -72,7 +78,10 @@ enum QuestionError {
     Service(#[from] ServiceError),
     #[error("it answered with another document than RFC 7662 describes")]
     NotAnAnswer,
-    #[error("{INTROSPECTIONS} questions were under way for {} s", TIMEOUT.as_secs())]
+    #[error(
+        "{INTROSPECTIONS} questions, or {INTROSPECTIONS_PER_CLIENT} of this client, were under way for {} s",
+        TIMEOUT.as_secs()
+    )]
     Busy,
 }
 
@@ -81,13 +90,14 @@ impl IntrospectionScheme {
         Self {
             service,
             questions: Semaphore::new(INTROSPECTIONS),
+            shares: Shares::default(),
             valid: TokenCache::of_valid(),
             refused: TokenCache::with_bounds(REFUSED_TOKENS, REFUSED_TOKENS),
         }
     }
 
-    async fn ask(&self, token: &str) -> Result<Claims, AccessError> {
-        let answer = self.question(token).await;
+    async fn ask(&self, token: &str, client: Option<IpAddr>) -> Result<Claims, AccessError> {
+        let answer = self.question(token, client).await;
         answer.map_err(|error| {
             let cause = std::error::Error::source(&error).map(tracing::field::display);
             tracing::warn!(%error, cause, "the issuer cannot be asked about a token");
@@ -96,12 +106,18 @@ impl IntrospectionScheme {
     }
 
     /// Returns what the issuer says.
-    async fn question(&self, token: &str) -> Result<Claims, QuestionError> {
-        let permit = tokio::time::timeout(TIMEOUT, self.questions.acquire()).await;
-        let _permit = permit
-            .ok()
-            .and_then(Result::ok)
-            .ok_or(QuestionError::Busy)?;
+    async fn question(&self, token: &str, client: Option<IpAddr>) -> Result<Claims, QuestionError> {
+        let share = client.map(|client| self.shares.of(client));
+        // First that of the client, so that those who wait for it leave the others alone.
+        let permits = async {
+            let of_client = match &share {
+                Some(share) => Some(share.questions.acquire().await),
+                None => None,
+            };
+            (of_client, self.questions.acquire().await)
+        };
+        let permits = tokio::time::timeout(TIMEOUT, permits).await;
+        let _permits = permits.map_err(|_| QuestionError::Busy)?;
         let reply = self.service.send(token).await?;
         let claims: Claims =
             serde_json::from_slice(&reply).map_err(|_| QuestionError::NotAnAnswer)?;
@@ -117,9 +133,62 @@ impl IntrospectionScheme {
     }
 }
 
+/// What each client may ask at a time.
+#[derive(Default)]
+struct Shares(Mutex<HashMap<IpAddr, Share>>);
+
+struct Share {
+    questions: Arc<Semaphore>,
+    /// Number of questions that are under way or wait.
+    users: usize,
+}
+
+/// The share of a client, for one question.
+struct UsedShare<'a> {
+    shares: &'a Shares,
+    client: IpAddr,
+    questions: Arc<Semaphore>,
+}
+
+impl Shares {
+    fn of(&self, client: IpAddr) -> UsedShare<'_> {
+        let mut shares = self.lock();
+        let share = shares.entry(client).or_insert_with(|| Share {
+            questions: Arc::new(Semaphore::new(INTROSPECTIONS_PER_CLIENT)),
+            users: 0,
+        });
+        share.users += 1;
+        UsedShare {
+            shares: self,
+            client,
+            questions: Arc::clone(&share.questions),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Share>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for UsedShare<'_> {
+    fn drop(&mut self) {
+        let mut shares = self.shares.lock();
+        if let Some(share) = shares.get_mut(&self.client) {
+            share.users -= 1;
+            if share.users == 0 {
+                shares.remove(&self.client);
+            }
+        }
+    }
+}
+
 #[async_trait]
 impl TokenScheme for IntrospectionScheme {
-    async fn principal(&self, token: &str) -> Result<Option<Principal>, AccessError> {
+    async fn principal(
+        &self,
+        token: &str,
+        client: Option<IpAddr>,
+    ) -> Result<Option<Principal>, AccessError> {
         if token.len() > MAX_TOKEN {
             return Err(AccessError::CredentialsInvalid);
         }
@@ -131,7 +200,7 @@ impl TokenScheme for IntrospectionScheme {
         if self.refused.get(&hash, now).is_some() {
             return Err(AccessError::CredentialsInvalid);
         }
-        let claims = self.ask(token).await?;
+        let claims = self.ask(token, client).await?;
         let now = self.service.clock.now();
         match self.service.judge(&claims, now) {
             Ok((principal, until)) => {

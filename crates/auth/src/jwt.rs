@@ -1,5 +1,6 @@
 //! JWT access tokens (RFC 7519, RFC 9068), as providers of OpenID Connect issue them.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -50,7 +51,11 @@ impl JwtScheme {
 
 #[async_trait]
 impl TokenScheme for JwtScheme {
-    async fn principal(&self, token: &str) -> Result<Option<Principal>, AccessError> {
+    async fn principal(
+        &self,
+        token: &str,
+        _: Option<IpAddr>,
+    ) -> Result<Option<Principal>, AccessError> {
         // An encrypted one (JWE) has five parts.
         if token.bytes().filter(|byte| *byte == b'.').count() != 2 {
             return Ok(None);

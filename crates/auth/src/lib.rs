@@ -79,7 +79,7 @@ pub use certificates::{
 };
 pub use dev_tokens::{DevTokenService, DevTokens};
 pub use file::{AuthFile, AuthFileError, ReadFile, RulesError, Services};
-pub use introspection::INTROSPECTIONS;
+pub use introspection::{INTROSPECTIONS, INTROSPECTIONS_PER_CLIENT};
 pub use jwt::key_set::KeySetError;
 pub use links::{InvalidSecret, LINK_PARAMETER, Link, LinkKeys, LinkSecret, Revocation};
 pub use policy::{Grant, Policy};

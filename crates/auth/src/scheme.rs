@@ -1,5 +1,7 @@
 //! The contract for kinds of tokens.
 
+use std::net::IpAddr;
+
 use async_trait::async_trait;
 use windlass_server::{AccessError, Principal};
 
@@ -7,7 +9,8 @@ use windlass_server::{AccessError, Principal};
 #[async_trait]
 pub trait TokenScheme: Send + Sync + 'static {
     /// Returns the principal of a token; `None` if the token is not of this kind, so that the next
-    /// scheme is asked.
+    /// scheme is asked. `client` is [`AccessRequest::limited_client`](windlass_server::AccessRequest::limited_client), so
+    /// that one client cannot take all of what a scheme has, such as its connections to an issuer.
     ///
     /// # Errors
     /// [`AccessError::CredentialsInvalid`] or [`AccessError::CredentialsExpired`] if the token is of
@@ -15,5 +18,9 @@ pub trait TokenScheme: Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// Must be cancel safe: the client may go.
-    async fn principal(&self, token: &str) -> Result<Option<Principal>, AccessError>;
+    async fn principal(
+        &self,
+        token: &str,
+        client: Option<IpAddr>,
+    ) -> Result<Option<Principal>, AccessError>;
 }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use async_trait::async_trait;
@@ -112,7 +113,11 @@ fn beginning(hash: &SecretHash) -> u64 {
 
 #[async_trait]
 impl TokenScheme for SecretTable {
-    async fn principal(&self, token: &str) -> Result<Option<Principal>, AccessError> {
+    async fn principal(
+        &self,
+        token: &str,
+        _: Option<IpAddr>,
+    ) -> Result<Option<Principal>, AccessError> {
         Ok(self.find(token).cloned())
     }
 }

@@ -5,7 +5,7 @@
 //! for liveness and readiness, `/healthz` and `/readyz`, are open to everybody.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use async_trait::async_trait;
 use http::header::AUTHORIZATION;
@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use windlass_discovery::Method;
 use windlass_store::{SessionId, Timestamp};
 
+use crate::ambient_authority::AmbientAuthority;
 use crate::client_certificate::ClientCertificate;
 use crate::context::Principal;
 
@@ -101,9 +102,14 @@ pub struct AccessRequest<'a> {
     pub headers: &'a HeaderMap,
     /// Address of the client's end of the connection, if it is known.
     pub peer: Option<SocketAddr>,
+    /// Address of the client, also where a trusted proxy states it, if the client is limited by its address; of IPv6
+    /// that of its /64 network.
+    pub limited_client: Option<IpAddr>,
     /// Certificate that the client has presented when it opened the connection, and that was accepted.
     /// [`ClientCertificate`] says where it is left out.
     pub certificate: Option<&'a ClientCertificate>,
+    /// What counts besides credentials that the sender itself must have, such as a token.
+    pub ambient_authority: AmbientAuthority,
     /// URL under which the client reached the server, as session URIs begin with, without a slash at
     /// its end. Empty if it is not known.
     pub base_url: &'a str,
@@ -125,7 +131,9 @@ impl<'a> AccessRequest<'a> {
             uri,
             headers,
             peer: None,
+            limited_client: None,
             certificate: None,
+            ambient_authority: AmbientAuthority::Full,
             base_url: "",
             principal: None,
         }
@@ -140,11 +148,29 @@ impl<'a> AccessRequest<'a> {
         }
     }
 
+    /// Sets the address of a client that is limited by it.
+    #[must_use]
+    pub fn limited_as(self, client: IpAddr) -> Self {
+        Self {
+            limited_client: Some(client),
+            ..self
+        }
+    }
+
     /// Sets the certificate that the client has presented.
     #[must_use]
     pub fn with_certificate(self, certificate: &'a ClientCertificate) -> Self {
         Self {
             certificate: Some(certificate),
+            ..self
+        }
+    }
+
+    /// Sets what counts besides credentials that the sender itself must have.
+    #[must_use]
+    pub fn with_ambient_authority(self, ambient_authority: AmbientAuthority) -> Self {
+        Self {
+            ambient_authority,
             ..self
         }
     }
@@ -221,6 +247,11 @@ pub enum AccessError {
         /// Message: what is wrong, and where the credentials belong.
         problem: &'static str,
     },
+    /// A page of another origin had a browser send the request, and has no credentials of its own: 403.
+    #[error(
+        "a page of another origin sends this request by the rights of its visitor; its origin must be allowed to send credentials"
+    )]
+    ForeignPage,
     /// The credentials cannot be checked now, because a service that is asked about them does not
     /// answer: 503.
     #[error("the credentials cannot be checked at the moment; try again")]
@@ -250,7 +281,10 @@ impl AccessError {
                  error_description=\"the token has expired\""
             }
             Self::InsufficientScope { scopes } => return Some(insufficient_scope(scopes)),
-            Self::CredentialsMisplaced { .. } | Self::Unverifiable | Self::Forbidden { .. } => {
+            Self::CredentialsMisplaced { .. }
+            | Self::ForeignPage
+            | Self::Unverifiable
+            | Self::Forbidden { .. } => {
                 return None;
             }
         };

@@ -57,13 +57,18 @@ pub(crate) struct Address(IpAddr);
 
 impl From<IpAddr> for Address {
     fn from(ip: IpAddr) -> Self {
-        match ip.to_canonical() {
-            IpAddr::V6(ip) => {
-                let [a, b, c, d, ..] = ip.segments();
-                Self(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into())
-            }
-            ip @ IpAddr::V4(_) => Self(ip),
+        Self(network(ip))
+    }
+}
+
+/// Returns an IPv4 address as it is, and of an IPv6 address that of its /64 network.
+pub(crate) fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => {
+            let [a, b, c, d, ..] = ip.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
         }
+        ip @ IpAddr::V4(_) => ip,
     }
 }
 

@@ -14,6 +14,7 @@ use http::uri::Authority;
 use http::{Extensions, HeaderMap, Uri};
 use serde_json::{Map, Value};
 
+use crate::ambient_authority::AmbientAuthority;
 use crate::client_certificate::ClientCertificate;
 use crate::config::Settings;
 use crate::host::Host;
@@ -209,6 +210,8 @@ pub(crate) struct RequestContext {
     pub(crate) limited_client: Option<IpAddr>,
     /// Certificate of the client, if it has presented one.
     pub(crate) certificate: Option<ClientCertificate>,
+    /// What counts besides credentials that the sender itself must have.
+    pub(crate) ambient_authority: AmbientAuthority,
     /// Host that the client asked for, if it named a valid one.
     pub(crate) host: Option<Host>,
     /// URL under which the client reached the server, without a slash at its end.
@@ -240,6 +243,7 @@ impl RequestContext {
             limited_client: client.filter(|_| stated != Some(StatedClient::Nothing)),
             peer,
             certificate: extensions.get().cloned(),
+            ambient_authority: extensions.get().copied().unwrap_or_default(),
             host,
             base_url,
             principal: extensions.get().cloned(),

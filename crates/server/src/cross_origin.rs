@@ -24,6 +24,7 @@ use windlass_discovery::Method;
 use windlass_proto::command::effective_method;
 use windlass_proto::parameters::Parameters;
 
+use crate::ambient_authority::AmbientAuthority;
 use crate::batch;
 use crate::client_certificate::ClientCertificate;
 use crate::context::{LocalAddress, RequestContext, Scheme, own_authority};
@@ -295,22 +296,14 @@ fn requested_headers(headers: &HeaderMap) -> Result<Option<HeaderValue>, Error> 
     Ok(text.and_then(|text| HeaderValue::try_from(text).ok()))
 }
 
-/// Whether a page of another origin than that of `base_url` had a browser send the request, which may
-/// change something.
-fn is_foreign_change(head: &Parts, base_url: &str) -> bool {
-    // Reading changes nothing, and its reply is hidden from the page.
-    if is_safe(head) {
-        return false;
-    }
-    let Some(origin) = head.headers.get(ORIGIN) else {
-        let site = head.headers.get(SEC_FETCH_SITE);
-        return site.is_some_and(|site| site == "cross-site" || site == "same-site");
-    };
-    own_origin(base_url).is_none_or(|own| *origin != own)
+/// Whether the request may change something. Else the reply is all there is, which is hidden from the page.
+fn may_change(head: &Parts) -> bool {
+    !effective_method(&head.method, &head.headers).is_ok_and(|called| called.is_safe())
 }
 
-fn is_safe(head: &Parts) -> bool {
-    effective_method(&head.method, &head.headers).is_ok_and(|called| called.is_safe())
+/// Whether a page of another origin had a browser send the request, which may change something.
+fn is_foreign_change(head: &Parts, base_url: &str) -> bool {
+    may_change(head) && is_foreign(head, base_url)
 }
 
 /// Whether a page of another origin than that of the server had a browser send the request. The server's
@@ -318,7 +311,9 @@ fn is_safe(head: &Parts) -> bool {
 /// browser leaves out `Origin` where a page embeds something, which it cannot read then.
 fn is_foreign(head: &Parts, base_url: &str) -> bool {
     let Some(origin) = head.headers.get(ORIGIN) else {
-        return is_foreign_change(head, base_url);
+        let site = head.headers.get(SEC_FETCH_SITE);
+        let is_other = site.is_some_and(|site| site == "cross-site" || site == "same-site");
+        return is_other && may_change(head);
     };
     let named = own_authority(&head.uri, &head.headers);
     let is_named = |scheme: &str| {
@@ -360,19 +355,22 @@ impl Marks {
         Ok(())
     }
 
-    /// Takes the client's certificate away from a change that a page of another origin had a browser
-    /// send, unless that origin may send credentials: the browser would have sent the certificate
-    /// without a preflight, as it sends cookies (cross-site request forgery).
-    pub(crate) fn hide_certificate(&self, head: &mut Parts, context: &mut RequestContext) {
+    /// Takes from a change that a page of another origin had a browser send what that page has no right to: the
+    /// browser sends a client's certificate, and cookies for a proxy in front, without a preflight (cross-site
+    /// request forgery).
+    pub(crate) fn limit_authority(&self, head: &mut Parts, context: &mut RequestContext) {
         // The calls of a batch have what is left to the batch.
-        if context.certificate.is_some()
-            && !self.credentials
-            && !batch::is_inside(head)
-            && is_foreign_change(head, &context.base_url)
+        if self.credentials || batch::is_inside(head) || !is_foreign_change(head, &context.base_url)
         {
-            context.certificate = None;
-            head.extensions.remove::<ClientCertificate>();
+            return;
         }
+        context.ambient_authority = match self.allow_origin {
+            Some(_) => AmbientAuthority::Anonymous,
+            None => AmbientAuthority::None,
+        };
+        head.extensions.insert(context.ambient_authority);
+        context.certificate = None;
+        head.extensions.remove::<ClientCertificate>();
     }
 
     /// Adds the headers to a reply.

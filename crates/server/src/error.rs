@@ -447,6 +447,9 @@ fn access(error: &AccessError) -> ErrorReply {
         AccessError::InsufficientScope { .. } => {
             ErrorReply::json(StatusCode::FORBIDDEN, "insufficientPermissions")
         }
+        AccessError::ForeignPage => {
+            ErrorReply::json(StatusCode::FORBIDDEN, "forbidden").header("Origin")
+        }
         AccessError::Forbidden { .. } => ErrorReply::json(StatusCode::FORBIDDEN, "forbidden"),
     }
 }

@@ -92,6 +92,7 @@
 //! [`Authorize`], it asks nobody who they are.
 
 mod accept;
+mod ambient_authority;
 mod audit;
 mod auth;
 mod backends;
@@ -141,6 +142,7 @@ mod server;
 mod service;
 mod uploads;
 
+pub use ambient_authority::AmbientAuthority;
 pub use audit::{AuditAction, AuditEntry, AuditLog, AuditOutcome};
 pub use auth::{
     Access, AccessError, AccessRequest, AllowAll, Authorize, BearerToken, RequirePrincipal,

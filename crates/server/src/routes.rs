@@ -23,6 +23,7 @@ use windlass_proto::parameters::{NotUtf8, Parameters, UploadId};
 use crate::auth::{Access, AccessError, AccessRequest};
 use crate::batch;
 use crate::body::RequestBody;
+use crate::callers::network;
 use crate::capacity::Full;
 use crate::config::SessionAuth;
 use crate::context::{Principal, RequestContext};
@@ -206,7 +207,9 @@ async fn authenticate(
         uri: &head.uri,
         headers: &head.headers,
         peer: context.peer,
+        limited_client: context.limited_client.map(network),
         certificate: context.certificate.as_ref(),
+        ambient_authority: context.ambient_authority,
         base_url: &context.base_url,
         principal: context.principal.as_ref(),
     };

@@ -166,7 +166,7 @@ where
     let mut dialect = server.dialects.default();
     let running = server.lifecycle.begin_request();
     let examined = cross_origin::examine(&server, &mut head, context.host.as_ref());
-    examined.1.hide_certificate(&mut head, &mut context);
+    examined.1.limit_authority(&mut head, &mut context);
     let audit = server.audit.clone();
     let sender = Sender::of(&context);
     let answered = async move {

@@ -1,4 +1,4 @@
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderMap, Method as HttpMethod};
 use windlass_discovery::Api;
@@ -68,7 +68,11 @@ struct Silent;
 
 #[async_trait]
 impl TokenScheme for Silent {
-    async fn principal(&self, _: &str) -> Result<Option<Principal>, AccessError> {
+    async fn principal(
+        &self,
+        _: &str,
+        _: Option<IpAddr>,
+    ) -> Result<Option<Principal>, AccessError> {
         Err(AccessError::Unverifiable)
     }
 }
@@ -162,6 +166,64 @@ async fn certificate_counts_after_token_and_key_and_before_the_proxy() {
         let found = found.map(|found| found.map(|principal| principal.id().to_owned()));
         let expected = expected.map(|id: &str| Some(id.to_owned()));
         assert_eq!(found, expected, "{certificate:?} {target} {headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn page_of_another_origin_needs_credentials_of_its_own() {
+    use AmbientAuthority::{Anonymous, Full, None as Nothing};
+    let proxied = Authenticator::new(rules());
+    let open = Authenticator::new(Rules {
+        proxies: Vec::new(),
+        policy: Policy::new(vec![Grant {
+            anonymous: true,
+            ..Grant::default()
+        }]),
+        ..rules()
+    });
+    let proxy = ("x-forwarded-user", "bob");
+    let foreign = || Err(AccessError::ForeignPage);
+    let found = |id: &str| Ok(Some(id.to_owned()));
+    for (authenticator, authority, access, target, header, expected) in [
+        (&proxied, Full, Access::Call, "/a", proxy, found("bob")),
+        (&proxied, Anonymous, Access::Call, "/a", proxy, foreign()),
+        (&proxied, Nothing, Access::Call, "/a", proxy, foreign()),
+        (
+            &proxied,
+            Nothing,
+            Access::OwnedSession,
+            "/a",
+            proxy,
+            foreign(),
+        ),
+        (&proxied, Nothing, Access::Session, "/a", proxy, Ok(None)),
+        (&proxied, Nothing, Access::Call, "/a", ALICE, found("alice")),
+        (
+            &proxied,
+            Nothing,
+            Access::Call,
+            "/a?key=key",
+            proxy,
+            found("web"),
+        ),
+        (&open, Full, Access::Call, "/a", proxy, Ok(None)),
+        (&open, Anonymous, Access::Call, "/a", proxy, Ok(None)),
+        (&open, Nothing, Access::Call, "/a", proxy, foreign()),
+        (&open, Nothing, Access::Session, "/a", proxy, Ok(None)),
+        (&open, Nothing, Access::Call, "/a", ALICE, found("alice")),
+    ] {
+        let mut map = HeaderMap::new();
+        map.append(header.0, header.1.parse().unwrap());
+        let uri = target.parse().unwrap();
+        let request = AccessRequest::new(access, &HttpMethod::POST, &uri, &map)
+            .from_peer(SocketAddr::from(([10, 0, 0, 1], 80)))
+            .with_ambient_authority(authority);
+        let found = authenticator.authenticate(&request).await;
+        let found = found.map(|found| found.map(|principal| principal.id().to_owned()));
+        assert_eq!(
+            found, expected,
+            "{authority:?} {access:?} {target} {header:?}"
+        );
     }
 }
 

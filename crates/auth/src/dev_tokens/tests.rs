@@ -63,16 +63,20 @@ async fn check(form: &str, expected: Result<(&str, Option<&[&str]>), &str>) {
     assert_eq!(reply["token_type"], "Bearer");
     assert_eq!(reply["expires_in"], 3600);
     let token = reply["access_token"].as_str().expect("it is a string");
-    let found = tokens.principal(token).await.unwrap().expect("it is known");
+    let found = tokens
+        .principal(token, None)
+        .await
+        .unwrap()
+        .expect("it is known");
     assert_eq!(found.id(), id, "{form}");
     let given: Option<Vec<&str>> = found
         .scopes()
         .map(|scopes| scopes.iter().map(String::as_str).collect());
     assert_eq!(given.as_deref(), scopes, "{form}");
-    assert_eq!(tokens.principal("dev.unknown").await, Ok(None));
+    assert_eq!(tokens.principal("dev.unknown", None).await, Ok(None));
     clock.0.fetch_add(3_600_000, Ordering::Relaxed);
     let expired = Err(AccessError::CredentialsExpired);
-    assert_eq!(tokens.principal(token).await, expired, "{form}");
+    assert_eq!(tokens.principal(token, None).await, expired, "{form}");
 }
 
 #[tokio::test]
@@ -160,7 +164,7 @@ async fn tokens_beyond_the_bound_replace_the_oldest() {
         tokens.issue(Principal::new("bob"));
     }
     assert_eq!(tokens.tokens().len(), MAX_TOKENS);
-    assert_eq!(tokens.principal(&first).await, Ok(None));
+    assert_eq!(tokens.principal(&first, None).await, Ok(None));
 }
 
 #[tokio::test]

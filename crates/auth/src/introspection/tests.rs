@@ -38,7 +38,11 @@ impl World {
     }
 
     async fn ask(&self, token: &str) -> Result<String, AccessError> {
-        let found = self.scheme.principal(token).await?;
+        self.ask_for(None, token).await
+    }
+
+    async fn ask_for(&self, client: Option<IpAddr>, token: &str) -> Result<String, AccessError> {
+        let found = self.scheme.principal(token, client).await?;
         Ok(found.expect("it is the last scheme").id().to_owned())
     }
 
@@ -197,4 +201,38 @@ async fn questions_are_bounded_and_long_tokens_are_not_asked_about() {
     let long = world.ask(&"x".repeat(MAX_TOKEN + 1)).await;
     assert_eq!(long, Err(AccessError::CredentialsInvalid));
     assert_eq!(world.outbound.count(), 1000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_that_invents_tokens_leaves_questions_to_others() {
+    let world = World::new("");
+    let client = |n| Some(IpAddr::from([192, 0, 2, n]));
+    let tokens: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
+    let flood = join_all(tokens.iter().map(|token| world.ask_for(client(1), token)));
+    let honest = async {
+        let found = world.ask_for(client(2), "honest").await;
+        (found, world.outbound.count())
+    };
+    let (flood, (found, asked)) = tokio::join!(flood, honest);
+    assert_eq!(found, Ok("alice".to_owned()));
+    assert!(asked <= 2 * INTROSPECTIONS_PER_CLIENT + 1, "{asked}");
+    assert!(flood.iter().all(|found| *found == Ok("alice".to_owned())));
+    assert_eq!(world.outbound.most_at_once(), INTROSPECTIONS_PER_CLIENT + 1);
+}
+
+#[test]
+fn shares_are_kept_for_clients_that_ask() {
+    let shares = Shares::default();
+    let client = |n| IpAddr::from([192, 0, 2, n]);
+    let (first, second, other) = (
+        shares.of(client(1)),
+        shares.of(client(1)),
+        shares.of(client(2)),
+    );
+    assert!(Arc::ptr_eq(&first.questions, &second.questions));
+    drop(first);
+    assert_eq!(shares.lock().len(), 2);
+    drop(second);
+    drop(other);
+    assert!(shares.lock().is_empty());
 }

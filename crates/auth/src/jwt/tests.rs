@@ -93,7 +93,7 @@ impl World {
     }
 
     async fn ask(&self, token: &str) -> Result<Option<String>, AccessError> {
-        let found = self.scheme.principal(token).await?;
+        let found = self.scheme.principal(token, None).await?;
         Ok(found.map(|principal| principal.id().to_owned()))
     }
 }
@@ -352,7 +352,10 @@ async fn principal_has_groups_scopes_and_the_claims_of_the_policy() {
     let claims = json!({
         "email": "a@b.c", "email_verified": true, "roles": ["staff"], "scope": "read write",
     });
-    let found = world.scheme.principal(&world.with_claims(&claims)).await;
+    let found = world
+        .scheme
+        .principal(&world.with_claims(&claims), None)
+        .await;
     let alice = found.unwrap().expect("it is of the issuer");
     assert_eq!(
         (alice.id(), alice.groups()),
@@ -412,6 +415,6 @@ async fn new_rules_remember_no_tokens() {
     world.outbound.answer_by(|_| None);
     check("remembered", &world.ask(&token).await, &Alice);
     let scheme = scheme(entry, &world.outbound, &world.clock);
-    let found = scheme.principal(&token).await;
+    let found = scheme.principal(&token, None).await;
     assert_eq!(found, Err(AccessError::Unverifiable));
 }

@@ -196,15 +196,15 @@ fn requests_of_an_address_and_of_a_principal_have_a_rate() {
             .header("X-Forwarded-For", from)
     };
     // On a slow machine the address may send another one meanwhile.
-    let mut refuses = |what: &str, request: &Request| {
+    let mut check = |what: &str, request: &Request| {
         wait::until(what, || {
             peer.exchange(&list("192.0.2.1"));
             peer.exchange(request).status == 429
         });
     };
-    refuses("preflights count", &preflight("192.0.2.1"));
+    check("preflights count", &preflight("192.0.2.1"));
     let elsewhere = list("192.0.2.1").header("Host", "evil.example");
-    refuses("what would be refused anyway counts, too", &elsewhere);
+    check("what would be refused anyway counts, too", &elsewhere);
     peer.exchange(&preflight("192.0.2.2")).expect(204);
     peer.exchange(&list("192.0.2.2")).expect(200);
     peer.exchange(&probe().header("X-Forwarded-For", "192.0.2.1"))

@@ -11,7 +11,7 @@ use windlass_testkit::raw::{Reply, Request, exchange};
 use windlass_testkit::session::{CHUNK_GRANULARITY, Session, target_in};
 
 use crate::authentication::{TOKEN, bearing, guarded};
-use crate::server::{farm as plain_farm, own, scratch};
+use crate::server::{farm as plain_farm, own, scratch, with_configuration};
 
 const APP: &str = "https://app.example";
 const OTHER: &str = "https://other.example";
@@ -514,6 +514,54 @@ fn pages_of_the_servers_own_origin_need_no_permission() {
     let own = format!("http://{}", plain_farm());
     let request = farm::start(&farm::named("by the own page")).header("Host", plain_farm());
     exchange(plain_farm(), &from(&request, &own)).expect(200);
+}
+
+/// A server with this file of credentials, and pages of [`APP`] that may send none.
+fn with_credentials(credentials: &str) -> ServerProcess {
+    let directory = TempDir::new_in(scratch()).expect("it is writable");
+    let file = directory.path().join("auth.toml");
+    std::fs::write(&file, credentials).expect("it is writable");
+    let file = file.display();
+    with_configuration(&format!(
+        "[auth]\nfile = '{file}'\n[cors]\norigins = ['{APP}']\n"
+    ))
+}
+
+#[test]
+fn page_of_another_origin_does_not_act_by_what_its_visitor_may() {
+    let proxied = with_credentials("[[proxies]]\nfrom = ['127.0.0.1/32']\n");
+    let open = with_credentials("[[allow]]\nanonymous = true\n");
+    let text = |target: &str| Request::new("POST", target).header("Content-Type", "text/plain");
+    let simple = text(&format!("{UPLOADS}?uploadType=media")).body("moo");
+    let batch =
+        "--b\r\nContent-Type: application/http\r\n\r\nDELETE /farm/v1/animals/1\r\n\r\n--b--";
+    let batch = Request::new("POST", "/batch")
+        .header("Content-Type", "multipart/mixed; boundary=b")
+        .body(batch);
+    for (server, app) in [(&proxied, 403), (&open, 200)] {
+        let ask = |request: &Request| {
+            // As a proxy adds it that knows the visitor by a cookie.
+            let request = request.clone().header("X-Forwarded-User", "bob");
+            exchange(server.address(), &request)
+        };
+        for request in [
+            &simple,
+            &text(ANIMALS).body(farm::named("by a page")),
+            &text(&format!("{UPLOADS}?uploadType=resumable")).body(farm::named("by a page")),
+            &batch,
+        ] {
+            for origin in [OTHER, "null"] {
+                let refused = ask(&from(request, origin));
+                assert_error(&refused, 403, "forbidden", Some("Origin"));
+            }
+            ask(&from(request, APP)).expect(app);
+            ask(&from(request, "https://farm.localhost")).expect(200);
+            ask(request).expect(200);
+        }
+        let crossing = simple.clone().header("Sec-Fetch-Site", "cross-site");
+        ask(&crossing).expect(403);
+        ask(&from(&Request::new("GET", ANIMALS), OTHER)).expect(200);
+    }
 }
 
 #[test]
