@@ -500,12 +500,14 @@ impl ReaderPool {
             let result = query(&connection);
             // After the query, because the last commit that it has seen may be unconfirmed.
             let result = result.map(|found| sync_verifier.confirm_read().map(|()| found));
+            // Before the permit is dropped: one means that a connection is idle.
             lock().push(connection);
-            // After the connection is back in the pool: a permit means that one is idle.
-            drop(permit);
-            result
+            (result, permit)
         });
-        match task.await {
+        // The permit is dropped here, when the caller goes on: rows that nobody has looked at yet would pile up where
+        // reading is faster than what is done with the rows.
+        let result = task.await.map(|(result, _permit)| result);
+        match result {
             Ok(Ok(found)) => found.map_err(LedgerError::Fault),
             Ok(Err(error)) if is_busy_error(&error) => Err(LedgerError::Busy),
             Ok(Err(error)) if self.unreadable_rows.log(&error) => Err(LedgerError::Unreadable),

@@ -240,12 +240,14 @@ pub struct Quota {
     pub sessions: Option<u64>,
     /// Maximum number of bytes, as [`Usage::bytes`] counts them; `None` for no limit.
     pub bytes: Option<u64>,
+    /// Bytes that one change may add also where the maximum is reached. Default: none.
+    pub tolerance: u64,
 }
 
 impl Quota {
     /// Whether there is no limit.
     pub fn is_unlimited(&self) -> bool {
-        *self == Self::default()
+        self.sessions.is_none() && self.bytes.is_none()
     }
 
     /// Whether a principal may go from one usage to another. What does not grow is allowed, also above a limit
@@ -254,8 +256,9 @@ impl Quota {
         let fits = |limit: Option<u64>, before: u64, after: u64| {
             after <= before || limit.is_none_or(|limit| after <= limit)
         };
+        let tolerated = before.bytes.saturating_add(self.tolerance);
         fits(self.sessions, before.sessions, after.sessions)
-            && fits(self.bytes, before.bytes, after.bytes)
+            && fits(self.bytes, tolerated, after.bytes)
     }
 }
 

@@ -31,9 +31,12 @@ use super::wal::{CheckpointThread, Checkpointer, Wal, is_busy_error, is_full_err
 use crate::reserve::{Purpose, Reserve};
 use crate::sync_health::{FailStop, SyncVerifier};
 
-/// Number of unwritten epochs above which the next transaction that makes a change writes all of
-/// them. So leases that are never used for a change do not take up memory for long.
+/// Number of unwritten epochs above which each transaction that makes a change writes some of them, too. So leases that
+/// are never used for a change do not take up memory for long.
 const MAX_UNWRITTEN_EPOCHS: usize = 1 << 16;
+
+/// Maximum number of such epochs that one transaction writes. The callers of its changes wait for them.
+const MAX_WRITTEN_EPOCHS: usize = 512;
 
 /// State that the committer shares with [`LocalLedger`](super::LocalLedger).
 #[derive(Debug)]
@@ -337,7 +340,10 @@ impl Committer {
         }
         // If all changes were refused, nothing is committed, and the rollback costs no sync.
         if outcomes.iter().any(Result::is_ok) {
-            let overflow = self.shared.unwritten_epochs.overflow(MAX_UNWRITTEN_EPOCHS);
+            let overflow = self
+                .shared
+                .unwritten_epochs
+                .overflow(MAX_UNWRITTEN_EPOCHS, MAX_WRITTEN_EPOCHS);
             tables.write_epochs(&overflow)?;
             Failpoint::ChangesMade.reach();
             // Before COMMIT: readers see the rows as soon as it has synced. From then on, until the

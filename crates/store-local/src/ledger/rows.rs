@@ -282,14 +282,15 @@ impl UnwrittenEpochs {
         self.map().remove(&id);
     }
 
-    /// Returns all unwritten epochs if there are more than `limit`, and none otherwise. Their
+    /// Returns up to `most` unwritten epochs if there are more than `limit`, and none otherwise. Their
     /// number grows with sessions whose leases are not used for a change.
-    pub(super) fn overflow(&self, limit: usize) -> Vec<(SessionId, Epoch)> {
+    pub(super) fn overflow(&self, limit: usize, most: usize) -> Vec<(SessionId, Epoch)> {
         let map = self.map();
         if map.len() <= limit {
             return Vec::new();
         }
-        map.iter().map(|(id, epoch)| (*id, *epoch)).collect()
+        let epochs = map.iter().map(|(id, epoch)| (*id, *epoch));
+        epochs.take(most).collect()
     }
 
     fn map(&self) -> MutexGuard<'_, HashMap<SessionId, Epoch>> {

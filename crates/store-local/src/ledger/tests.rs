@@ -286,8 +286,9 @@ async fn unused_leases_beyond_the_limit_are_written() {
     let test = TestLedger::new();
     test.start(1).await.unwrap();
     test.ledger.lease(id(1)).await.unwrap();
-    assert_eq!(test.ledger.unwritten_epochs.overflow(1), []);
-    let overflow = test.ledger.unwritten_epochs.overflow(0);
+    assert_eq!(test.ledger.unwritten_epochs.overflow(1, 10), []);
+    assert_eq!(test.ledger.unwritten_epochs.overflow(0, 0), []);
+    let overflow = test.ledger.unwritten_epochs.overflow(0, 10);
     assert_eq!(overflow, [(id(1), Epoch(1))]);
     test.do_any(move |connection| {
         let unwritten_epochs = UnwrittenEpochs::default();
@@ -433,4 +434,31 @@ async fn closing_ledger_waits_for_abandoned_reads() {
     ledger.readers.close_timeout = PATIENCE;
     drop(ledger);
     assert!(!dir.path().join("ledger.sqlite-wal").exists());
+}
+
+/// Else rows pile up where many callers have their turn late.
+#[tokio::test]
+async fn no_more_rows_are_read_than_callers_have_taken() {
+    let test = TestLedger::new();
+    let readers = &test.ledger.readers;
+    let connections = readers.idle.lock().unwrap().len();
+    let read = || Box::pin(test.ledger.resource("animals", "1"));
+    let mut reads: Vec<_> = (0..2 * connections).map(|_| read()).collect();
+    for read in &mut reads {
+        tokio::select! {
+            biased;
+            _ = read.as_mut() => panic!("it takes a moment"),
+            () = std::future::ready(()) => {}
+        }
+    }
+    eventually(async || {
+        let idle = readers.idle.lock().unwrap().len();
+        (idle == connections).then_some(())
+    })
+    .await;
+    assert_eq!(readers.permits.available_permits(), 0);
+    for read in reads {
+        assert_eq!(read.await.unwrap(), None);
+    }
+    assert_eq!(readers.permits.available_permits(), connections);
 }

@@ -41,6 +41,9 @@ const QUEUE_LEN: usize = 4096;
 /// Maximum number of calls in one round. It bounds how long the first of them waits.
 const ROUND_LEN: usize = 512;
 
+/// Maximum number of leases in one round. Each reads a row, which may be 2 MB long, before the changes are made.
+const ROUND_LEASES: usize = 64;
+
 /// Longest time that a round waits for siblings.
 ///
 /// With 32 clients on two cores, a shorter delay gave smaller rounds and a longer one left the
@@ -203,12 +206,19 @@ impl WriterThread {
     /// Executes a round: gives out the leases and replies to each, then makes all changes together.
     fn execute(&mut self, round: impl Iterator<Item = Queued>) {
         let (mut changes, mut replies) = (Vec::new(), Vec::new());
+        let mut leases = 0;
         // Each pass drops the slot of its call.
         for Queued { call, .. } in round {
             match call {
                 // Before the transaction begins, so that a lease sees only committed rows. If the
                 // caller's future was dropped, nobody uses the lease, which is harmless.
-                Call::Lease(id, reply) => drop(reply.send(self.committer.lease(id))),
+                Call::Lease(id, reply) => {
+                    drop(reply.send(self.committer.lease(id)));
+                    leases += 1;
+                    if leases == ROUND_LEASES {
+                        break;
+                    }
+                }
                 Call::Change(change, reply) => {
                     changes.push(change);
                     replies.push(reply);

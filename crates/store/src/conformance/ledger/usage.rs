@@ -19,6 +19,7 @@ pub(super) async fn check_usage(ledger: &dyn Ledger) {
     very_long_media_does_not_overflow(ledger).await;
     session_beyond_a_quota_is_not_started(ledger).await;
     commit_and_change_set_beyond_a_quota_change_nothing(ledger).await;
+    each_change_may_exceed_a_quota_by_its_tolerance(ledger).await;
 }
 
 /// A session of this owner, with 24 bytes of context.
@@ -179,6 +180,7 @@ async fn session_beyond_a_quota_is_not_started(ledger: &dyn Ledger) {
     let two = Quota {
         sessions: Some(2),
         bytes: Some(20 * KIB),
+        ..Quota::default()
     };
     let start = async |n, total| {
         let new = of(names, n, owner, total);
@@ -200,12 +202,32 @@ async fn session_beyond_a_quota_is_not_started(ledger: &dyn Ledger) {
     ledger.start_within(others, two).await.unwrap();
 }
 
+async fn each_change_may_exceed_a_quota_by_its_tolerance(ledger: &dyn Ledger) {
+    let names = Names::of("each_change_may_exceed_a_quota_by_its_tolerance");
+    let owner = "kurt of usage";
+    let quota = Quota {
+        bytes: Some(10 * KIB),
+        tolerance: 2 * KIB,
+        ..Quota::default()
+    };
+    let insert = async |id: &str, body| {
+        let changes = insert_with_new(owned(names, id, Some(owner), body));
+        ledger.apply_within(changes, quota).await
+    };
+    insert("a", 9_900).await.unwrap();
+    over_quota(insert("b", 2_100).await);
+    insert("b", 2_000).await.unwrap();
+    insert("c", 2_000).await.unwrap();
+    over_quota(insert("d", 2_100).await);
+    occupies(ledger, owner, 0, 14).await;
+}
+
 async fn commit_and_change_set_beyond_a_quota_change_nothing(ledger: &dyn Ledger) {
     let names = Names::of("commit_and_change_set_beyond_a_quota_change_nothing");
     let owner = "hugo of usage";
     let quota = Quota {
-        sessions: None,
         bytes: Some(10 * KIB),
+        ..Quota::default()
     };
     let id = start(ledger, of(names, 0, owner, None)).await.id;
     let epoch = lease(ledger, id).await.epoch;
