@@ -27,7 +27,9 @@ use windlass_store::{Expected, Media, Resource, ResourceChange};
 use crate::handler::{Answer, ApiHandler, Call, Rejection, Uploaded, first_version};
 
 use enforcement::{add_defaults, check_immutable, check_required, keep_fixed};
-use fields::{UpdateMask, client_fields, etag, fields_of, fields_to_bytes, patched, updated};
+use fields::{
+    UpdateMask, changed_bytes, client_fields, etag, fields_of, fields_to_bytes, patched, updated,
+};
 use list::list;
 use operation::{CallContext, Operation, ResourceKey, chosen_id};
 use response_shape::{Reply, ResponseShape};
@@ -64,6 +66,7 @@ impl ApiHandler for DefaultHandler {
         match Operation::of(call)? {
             Operation::Get(candidates) => {
                 let resource = find_existing(call, &candidates).await?;
+                call.reply_memory.hold_row(&resource.body)?;
                 Ok(Answer::of(
                     ResponseShape::new(&CallContext::of(call), &resource).resource_fields(),
                 ))
@@ -269,17 +272,21 @@ fn replaced(
         None if only_media => None,
         None => Some(changed_fields(call, &old, change)?),
     };
-    if let Some(fields) = &fields {
-        check_immutable(call, &old, fields)?;
-        check_required(call, &old, fields)?;
-    }
+    let body = match &fields {
+        Some(fields) => {
+            check_immutable(call, &old, fields)?;
+            check_required(call, &old, fields)?;
+            changed_bytes(call, &old, fields)?
+        }
+        None => old.body,
+    };
     let media = match upload {
         Upload::Finished(media) => Some(media),
         Upload::None | Upload::Started => old.media,
     };
     Ok(Resource {
         version: old.version + 1,
-        body: fields.map_or(old.body, |fields| fields_to_bytes(&fields)),
+        body,
         media,
         updated: call.now,
         ..old

@@ -27,6 +27,7 @@ use windlass_store::{
 
 use crate::auth::AccessError;
 use crate::capacity::Full;
+use crate::config::Limits;
 use crate::context::Principal;
 use crate::namespace::Namespace;
 use crate::precondition::{ETag, Validators, Verdict, evaluate};
@@ -189,6 +190,8 @@ pub struct Call<'a> {
     pub conditions: Conditions<'a>,
     /// Memory for a large reply.
     pub reply_memory: &'a ReplyMemoryPermit,
+    /// Limits of the server.
+    pub limits: &'a Limits,
 }
 
 impl Call<'_> {

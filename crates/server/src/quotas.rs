@@ -17,6 +17,10 @@ use crate::error::Error;
 /// The bytes by which a reservation grows, so that the ledger is not asked for each piece of a body.
 const STEP: u64 = 1 << 20;
 
+/// What the end of a session may add beyond a quota, besides its metadata: rows of indexes, and what is found in the
+/// media, such as the headers and the words of a message.
+const FINISH_TOLERANCE: u64 = 512 * 1024;
+
 /// The limits of each principal.
 #[derive(Debug, Clone)]
 pub(crate) struct Quotas {
@@ -32,6 +36,7 @@ impl Quotas {
             all: Quota {
                 sessions: limit(limits.sessions_per_principal as u64),
                 bytes: limit(limits.bytes_per_principal),
+                tolerance: 0,
             },
             reserved: Arc::default(),
         }
@@ -47,6 +52,18 @@ impl Quotas {
         Quota {
             sessions: None,
             ..self.all
+        }
+    }
+
+    /// Returns the quota for the end of a session whose start request takes this many bytes. Its media was counted and
+    /// acknowledged, so it becomes a resource also where nothing is left. What a handler writes for others, such as
+    /// copies of a message for hundreds of recipients, was not.
+    pub(crate) fn of_finish(&self, start_request: usize) -> Quota {
+        // The resource and the reply have the metadata, in the ledger's words and in those of the API.
+        let metadata = 4 * start_request as u64;
+        Quota {
+            tolerance: FINISH_TOLERANCE + metadata,
+            ..self.of_bytes()
         }
     }
 

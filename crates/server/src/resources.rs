@@ -102,6 +102,7 @@ impl<'h> CallHead<'h> {
             lookup: StoreReader::new(&server.store_handles, namespace),
             conditions: Conditions::of(self.http_method, self.headers),
             reply_memory,
+            limits: &server.settings.limits,
         }
     }
 }

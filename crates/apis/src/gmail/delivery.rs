@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use windlass_server::handler::{Answer, OutboxEvent, Rejection, Uploaded};
 
-use super::filing::NewMessage;
+use super::filing::{MOST_NAMED, NewMessage};
 use super::mailbox::Mailbox;
 use super::messages::Format;
 use super::mime::{DefaultHeaders, Summary};
@@ -20,7 +20,13 @@ use super::{filing, invalid, invalid_parameter, labels, listing, messages, no_me
 const MOST_RECIPIENTS: usize = 500;
 
 /// Maximum number of bytes of headers that one message may copy into mailboxes, over all of them.
-const MOST_COPIED: usize = 32 * 1024 * 1024;
+const MOST_COPIED: usize = 16 * 1024 * 1024;
+
+/// The same of words by which it is found. A message for many is found by its first words alone.
+const MOST_COPIED_TEXT: usize = 8 * 1024 * 1024;
+
+/// Maximum number of referenced messages that are looked up for all recipients of one message, while other senders wait.
+const MOST_LOOKED_UP: usize = 5000;
 
 /// Maximum number of drafts that are read to fill a page.
 const DRAFT_BUDGET: usize = 2000;
@@ -58,11 +64,12 @@ async fn file(
     let wanted = request.wanted_thread()?;
     let new = NewMessage {
         id: request.fresh_id(),
-        thread: filing::find_thread(&mut mailbox, wanted, &parsed.summary).await?,
+        thread: filing::find_thread(&mut mailbox, wanted, &parsed.summary, MOST_NAMED).await?,
         labels,
         date: date(request, &parsed.summary, date_source),
         draft: None,
         parsed: &parsed,
+        text: &parsed.summary.text,
     };
     let entry = mailbox.add(new).await?;
     let body = messages::filed(&mut mailbox, &entry, &parsed.structure).await?;
@@ -140,7 +147,13 @@ async fn deliver(
         .into_iter()
         .partition(|address| request.options.is_local(address));
     let local: BTreeSet<_> = local.iter().map(Address::without_tag).collect();
-    check_copies(parsed.for_others(), local.len())?;
+    let received = parsed.for_others();
+    check_copies(request, received, local.len())?;
+    let named = (MOST_LOOKED_UP / local.len().max(1)).min(MOST_NAMED);
+    let text = beginning(
+        &received.summary.text,
+        MOST_COPIED_TEXT / local.len().max(1),
+    );
     let to_oneself = local.contains(&request.address);
     let labels: &[&str] = if to_oneself {
         &["SENT", "INBOX", "UNREAD"]
@@ -149,7 +162,8 @@ async fn deliver(
     };
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let wanted = request.wanted_thread()?;
-    let thread = match filing::find_thread(&mut mailbox, wanted, &parsed.own.summary).await? {
+    let own = &parsed.own.summary;
+    let thread = match filing::find_thread(&mut mailbox, wanted, own, MOST_NAMED).await? {
         None => draft_thread,
         found => found,
     };
@@ -158,10 +172,9 @@ async fn deliver(
     let body = messages::filed(&mut mailbox, &entry, &parsed.own.structure).await?;
     for address in local.iter().filter(|address| **address != request.address) {
         let mut mailbox = Mailbox::open(&mut rows, address);
-        let received = parsed.for_others();
-        let thread = filing::find_thread(&mut mailbox, None, &received.summary).await?;
-        let new = new_message(request, received, thread, &["INBOX", "UNREAD"]);
-        mailbox.add(new).await?;
+        let thread = filing::find_thread(&mut mailbox, None, &received.summary, named).await?;
+        let new = new_message(request, received, thread, RECEIVED);
+        mailbox.add(NewMessage { text, ..new }).await?;
     }
     let answer = Answer {
         events: relay_event(request, &parsed, &remote).into_iter().collect(),
@@ -170,16 +183,34 @@ async fn deliver(
     Ok(request::finish(rows, answer))
 }
 
+/// Labels of a message in the mailbox of a recipient.
+const RECEIVED: &[&str] = &["INBOX", "UNREAD"];
+
 /// Refuses a message whose headers would be copied into very many mailboxes: the bytes of the message alone count
 /// against the quota of its sender before it is accepted.
-fn check_copies(message: &ParsedMessage, mailboxes: usize) -> Result<(), Rejection> {
-    let copy = serde_json::to_vec(&message.structure).map_or(0, |row| row.len());
+fn check_copies(
+    request: &Request<'_>,
+    message: &ParsedMessage,
+    mailboxes: usize,
+) -> Result<(), Rejection> {
+    let copy = new_message(request, message, None, RECEIVED).length();
     if copy.saturating_mul(mailboxes) <= MOST_COPIED {
         return Ok(());
     }
     Err(invalid(format!(
         "the headers of the message are too long for {mailboxes} recipients"
     )))
+}
+
+/// Returns the first words of a text, up to a number of bytes.
+fn beginning(text: &str, most: usize) -> &str {
+    if text.len() <= most {
+        return text;
+    }
+    let ends = (0..=most).rev();
+    let end = ends.into_iter().find(|&end| text.is_char_boundary(end));
+    let text = &text[..end.unwrap_or_default()];
+    text.rsplit_once(' ').map_or(text, |(words, _)| words)
 }
 
 fn new_message<'l>(
@@ -198,6 +229,7 @@ fn new_message<'l>(
         date: request.call.now.as_millis(),
         draft: None,
         parsed,
+        text: &parsed.summary.text,
     }
 }
 
@@ -298,7 +330,7 @@ async fn write_draft(
 ) -> Result<Value, Rejection> {
     let mut mailbox = Mailbox::open(rows, &request.address);
     let wanted = request.wanted_thread()?;
-    let thread = filing::find_thread(&mut mailbox, wanted, &parsed.summary).await?;
+    let thread = filing::find_thread(&mut mailbox, wanted, &parsed.summary, MOST_NAMED).await?;
     let new = NewMessage {
         id: request.fresh_id(),
         thread,
@@ -306,6 +338,7 @@ async fn write_draft(
         date: request.call.now.as_millis(),
         draft: Some(id.to_owned()),
         parsed,
+        text: &parsed.summary.text,
     };
     let entry = mailbox.add(new).await?;
     mailbox.set_draft(id, &entry);

@@ -3,7 +3,7 @@
 //! Every change of a message goes through here, so that its entry, its thread, the counters of its
 //! labels and the history stay consistent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_server::handler::Rejection;
 
@@ -28,8 +28,8 @@ const LONGEST_THREAD: usize = 100;
 /// Maximum number of labels of a message, those of the system apart. The rows that repeat them count against no quota.
 const MOST_LABELS: usize = 100;
 
-/// Maximum number of referenced messages that are looked up.
-const MOST_NAMED: usize = 100;
+/// Maximum number of referenced messages that are looked up in one mailbox.
+pub(super) const MOST_NAMED: usize = 100;
 
 /// Prefixes of the subjects of answers and forwarded messages.
 const PREFIXES: [&str; 8] = ["re", "fw", "fwd", "aw", "wg", "sv", "antw", "rv"];
@@ -45,6 +45,17 @@ pub(super) struct NewMessage<'l> {
     pub(super) date: u64,
     pub(super) draft: Option<String>,
     pub(super) parsed: &'l ParsedMessage,
+    /// Words by which it is found, from the beginning of `parsed`.
+    pub(super) text: &'l str,
+}
+
+impl NewMessage<'_> {
+    /// Number of bytes that its rows have besides the text.
+    pub(super) fn length(&self) -> usize {
+        let length = |row: serde_json::Result<Vec<u8>>| row.map_or(0, |row| row.len());
+        length(serde_json::to_vec(&self.parsed.structure))
+            + length(serde_json::to_vec(&entry_of(self)))
+    }
 }
 
 impl Mailbox<'_, '_> {
@@ -66,9 +77,10 @@ impl Mailbox<'_, '_> {
         self.rows
             .write_with(&self.collection("contents"), &entry.id, &content, media);
         self.write_entry(&entry);
-        self.write_text(&entry.id, &new.parsed.summary.text);
+        self.write_text(&entry.id, new.text);
         self.index_message_id(&entry).await?;
-        self.add_to_thread(&entry, &new.parsed.summary.subject)
+        let subject = &new.parsed.summary.subject;
+        self.update_thread(&entry.thread, &[&entry], subject)
             .await?;
         let mut account = self.account().await?;
         account.messages += 1;
@@ -78,8 +90,16 @@ impl Mailbox<'_, '_> {
 
     /// Deletes a message permanently.
     pub(super) async fn remove(&mut self, id: &str) -> Result<(), Rejection> {
-        let entry = self.entry(id).await?;
-        self.log(EventKind::MessageDeleted, &entry, Labels::new())
+        let removed = self.remove_rows(id).await?;
+        self.leave_threads(&[removed]).await
+    }
+
+    /// Deletes all rows of a message, but leaves it in its thread until [`Mailbox::leave_threads`]. Returns its last
+    /// entry.
+    pub(super) async fn remove_rows(&mut self, id: &str) -> Result<Entry, Rejection> {
+        let mut entry = self.entry(id).await?;
+        entry.history = self
+            .log(EventKind::MessageDeleted, &entry, Labels::new())
             .await?;
         self.content(id).await?;
         self.rows.delete(&self.collection("contents"), id);
@@ -91,21 +111,39 @@ impl Mailbox<'_, '_> {
             self.rows.delete(&texts, id);
         }
         self.unindex_message_id(&entry).await?;
-        self.remove_from_thread(&entry).await?;
         if let Some(draft) = &entry.draft {
             self.delete_draft(draft);
         }
         let mut account = self.account().await?;
         account.messages = account.messages.saturating_sub(1);
         self.set_account(&account);
-        Ok(())
+        Ok(entry)
     }
 
-    /// Adds and removes labels of a message. Logs no event if the labels do not change.
+    /// Adds and removes labels of messages. Logs no event for one whose labels do not change.
     ///
     /// # Errors
-    /// [`Rejection::InvalidArgument`] if it would have more than [`MOST_LABELS`], and a new one.
+    /// [`Rejection::InvalidArgument`] if one would have more than [`MOST_LABELS`], and a new one.
     pub(super) async fn relabel(
+        &mut self,
+        ids: &[&str],
+        add: &Labels,
+        remove: &Labels,
+    ) -> Result<Vec<Entry>, Rejection> {
+        let mut entries = Vec::new();
+        for id in ids {
+            entries.push(self.relabelled(id, add, remove).await?);
+            // All rows may be in memory, so that nothing else gives way to other tasks.
+            tokio::task::yield_now().await;
+        }
+        for (thread, entries) in by_thread(&entries) {
+            self.update_thread(thread, &entries, "").await?;
+            tokio::task::yield_now().await;
+        }
+        Ok(entries)
+    }
+
+    async fn relabelled(
         &mut self,
         id: &str,
         add: &Labels,
@@ -134,7 +172,6 @@ impl Mailbox<'_, '_> {
             }
         }
         self.write_entry(&entry);
-        self.add_to_thread(&entry, "").await?;
         Ok(entry)
     }
 
@@ -196,39 +233,56 @@ impl Mailbox<'_, '_> {
         Ok(())
     }
 
-    /// Inserts or updates the message in its thread. `subject` is used if the thread is new.
-    async fn add_to_thread(&mut self, entry: &Entry, subject: &str) -> Result<(), Rejection> {
+    /// Inserts or updates messages in their thread. `subject` is used if the thread is new.
+    async fn update_thread(
+        &mut self,
+        id: &str,
+        entries: &[&Entry],
+        subject: &str,
+    ) -> Result<(), Rejection> {
         let collection = self.collection("threads");
-        let found: Option<Thread> = self.rows.read(&collection, &entry.thread).await?;
+        let found: Option<Thread> = self.rows.read(&collection, id).await?;
         let before = found.clone().unwrap_or_default();
         let mut after = found.unwrap_or_else(|| Thread {
             subject: base_subject(subject),
             ..Thread::default()
         });
-        after.history = entry.history;
-        after.messages.retain(|member| member.id != entry.id);
-        after.messages.push(Member {
-            id: entry.id.clone(),
-            key: entry.key(),
-            labels: entry.labels.clone(),
-        });
+        after.history = last_history(entries);
+        let members = after.messages.drain(..);
+        let mut members: BTreeMap<_, _> = members.map(|it| (it.id.clone(), it)).collect();
+        for entry in entries {
+            let member = Member {
+                id: entry.id.clone(),
+                key: entry.key(),
+                labels: entry.labels.clone(),
+            };
+            members.insert(entry.id.clone(), member);
+        }
+        after.messages = members.into_values().collect();
         after.messages.sort_by(|one, other| other.key.cmp(&one.key));
         self.recount(&before, &after).await?;
-        self.rows.write(&collection, &entry.thread, &after);
+        self.rows.write(&collection, id, &after);
         Ok(())
     }
 
-    async fn remove_from_thread(&mut self, entry: &Entry) -> Result<(), Rejection> {
-        let before = self.thread(&entry.thread).await?;
-        let mut after = before.clone();
-        after.history = self.account().await?.history;
-        after.messages.retain(|member| member.id != entry.id);
-        self.recount(&before, &after).await?;
+    /// Takes removed messages out of their threads.
+    pub(super) async fn leave_threads(&mut self, removed: &[Entry]) -> Result<(), Rejection> {
         let collection = self.collection("threads");
-        if after.messages.is_empty() {
-            self.rows.delete(&collection, &entry.thread);
-        } else {
-            self.rows.write(&collection, &entry.thread, &after);
+        for (id, entries) in by_thread(removed) {
+            let before = self.thread(id).await?;
+            let mut after = before.clone();
+            after.history = last_history(&entries);
+            let removed: BTreeSet<_> = entries.iter().map(|entry| &entry.id).collect();
+            after
+                .messages
+                .retain(|member| !removed.contains(&member.id));
+            self.recount(&before, &after).await?;
+            if after.messages.is_empty() {
+                self.rows.delete(&collection, id);
+            } else {
+                self.rows.write(&collection, id, &after);
+            }
+            tokio::task::yield_now().await;
         }
         Ok(())
     }
@@ -245,6 +299,21 @@ impl Mailbox<'_, '_> {
         self.set_account(&account);
         Ok(())
     }
+}
+
+/// Groups entries by thread: each may have a hundred messages, and its row is long.
+fn by_thread(entries: &[Entry]) -> BTreeMap<&str, Vec<&Entry>> {
+    let mut threads: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
+    for entry in entries {
+        threads.entry(&entry.thread).or_default().push(entry);
+    }
+    threads
+}
+
+/// Id of the last change of these entries.
+fn last_history(entries: &[&Entry]) -> u64 {
+    let all = entries.iter().map(|entry| entry.history);
+    all.max().unwrap_or_default()
 }
 
 fn entry_of(new: &NewMessage<'_>) -> Entry {
@@ -300,7 +369,7 @@ pub(super) fn base_subject(subject: &str) -> String {
 ///
 /// A message belongs to a thread if it has the subject of the thread and references one of its
 /// messages. With `wanted` only that thread is considered, else the thread of the newest referenced
-/// message.
+/// message. Only the last `most` referenced messages are looked up.
 ///
 /// # Errors
 /// [`Rejection::NotFound`] if the `wanted` thread does not exist.
@@ -308,6 +377,7 @@ pub(super) async fn find_thread(
     mailbox: &mut Mailbox<'_, '_>,
     wanted: Option<&str>,
     summary: &Summary,
+    most: usize,
 ) -> Result<Option<String>, Rejection> {
     if let Some(wanted) = wanted {
         mailbox.thread(wanted).await?;
@@ -317,7 +387,7 @@ pub(super) async fn find_thread(
         .in_reply_to
         .iter()
         .chain(summary.references.iter().rev());
-    for message_id in named.take(MOST_NAMED) {
+    for message_id in named.take(most) {
         let Some(known) = mailbox.known(message_id).await? else {
             continue;
         };

@@ -281,13 +281,13 @@ fn trash_label() -> Labels {
     Labels::from(["TRASH".to_owned()])
 }
 
-/// Applies the change to one message.
-pub(super) async fn apply(
+/// Applies the change to messages.
+async fn apply(
     mailbox: &mut Mailbox<'_, '_>,
-    id: &str,
+    ids: &[&str],
     change: &LabelChange,
-) -> Result<Entry, Rejection> {
-    mailbox.relabel(id, &change.add, &change.remove).await
+) -> Result<Vec<Entry>, Rejection> {
+    mailbox.relabel(ids, &change.add, &change.remove).await
 }
 
 /// `users.messages.modify`
@@ -308,7 +308,8 @@ pub(super) async fn untrash(request: &Request<'_>) -> Result<Answer, Rejection> 
 async fn one(request: &Request<'_>, change: LabelChange) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
-    let entry = apply(&mut mailbox, request.id(), &change).await?;
+    apply(&mut mailbox, &[request.id()], &change).await?;
+    let entry = mailbox.entry(request.id()).await?;
     let body = minimal(&mut mailbox, &entry).await?;
     Ok(finish(rows, super::request::body_of(body)))
 }
@@ -326,9 +327,7 @@ pub(super) async fn batch_modify(request: &Request<'_>) -> Result<Answer, Reject
     let change = LabelChange::from_request(request).await?;
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
-    for id in ids(request)? {
-        apply(&mut mailbox, id, &change).await?;
-    }
+    apply(&mut mailbox, &ids(request)?, &change).await?;
     Ok(finish(rows, Answer::default()))
 }
 
@@ -337,12 +336,16 @@ pub(super) async fn batch_modify(request: &Request<'_>) -> Result<Answer, Reject
 pub(super) async fn batch_delete(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let mut removed = Vec::new();
     for id in ids(request)? {
-        match mailbox.remove(id).await {
-            Ok(()) | Err(Rejection::NotFound { .. }) => {}
+        match mailbox.remove_rows(id).await {
+            Ok(entry) => removed.push(entry),
+            Err(Rejection::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
+        tokio::task::yield_now().await;
     }
+    mailbox.leave_threads(&removed).await?;
     Ok(finish(rows, Answer::default()))
 }
 
@@ -404,8 +407,9 @@ async fn relabel_thread(request: &Request<'_>, change: LabelChange) -> Result<An
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let id = request.id();
     let mut messages = Vec::new();
-    for member in mailbox.thread(id).await?.messages {
-        let entry = apply(&mut mailbox, &member.id, &change).await?;
+    let members = mailbox.thread(id).await?.messages;
+    let ids: Vec<_> = members.iter().map(|member| member.id.as_str()).collect();
+    for entry in apply(&mut mailbox, &ids, &change).await? {
         let labels: Labels = mailbox.existing_labels(&entry.labels).await?;
         messages.push(serde_json::json!({
             "id": entry.id, "threadId": entry.thread, "labelIds": labels,
@@ -422,9 +426,11 @@ async fn relabel_thread(request: &Request<'_>, change: LabelChange) -> Result<An
 pub(super) async fn delete_thread(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let mut removed = Vec::new();
     for member in mailbox.thread(request.id()).await?.messages {
-        mailbox.remove(&member.id).await?;
+        removed.push(mailbox.remove_rows(&member.id).await?);
     }
+    mailbox.leave_threads(&removed).await?;
     Ok(finish(rows, Answer::default()))
 }
 

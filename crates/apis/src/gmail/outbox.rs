@@ -24,7 +24,7 @@ use windlass_server::handler::{
 };
 use windlass_store::{Media, ResourceChange};
 
-use super::filing::NewMessage;
+use super::filing::{MOST_NAMED, NewMessage};
 use super::mailbox::Mailbox;
 use super::mime::DefaultHeaders;
 use super::options::{Address, Options, Relay, Security};
@@ -205,7 +205,7 @@ async fn file_bounce(
     let parsed = ParsedMessage::written(text).map_err(|error| invalid(error.to_string()))?;
     let mut mailbox = Mailbox::open(rows, &sender);
     let new = NewMessage {
-        thread: filing::find_thread(&mut mailbox, None, &parsed.summary).await?,
+        thread: filing::find_thread(&mut mailbox, None, &parsed.summary, MOST_NAMED).await?,
         id,
         labels: ["INBOX", "UNREAD"]
             .map(str::to_owned)
@@ -214,6 +214,7 @@ async fn file_bounce(
         date: now,
         draft: None,
         parsed: &parsed,
+        text: &parsed.summary.text,
     };
     mailbox.add(new).await?;
     Ok(())

@@ -122,6 +122,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
             body.insert("nextPageToken".into(), here.to_token().into());
             break;
         }
+        call.reply_memory.hold_row(&row.body)?;
         bytes += row.body.len();
         let bucket = Bucket::read(row);
         let shown = projection::bucket(call, &bucket, Projection::NoAcl)?;

@@ -90,7 +90,11 @@ async fn by_ids(call: &Call<'_>) -> Result<Page, Rejection> {
     }
     let mut resources = Vec::new();
     for id in ids {
-        resources.extend(call.lookup.resource(VIDEOS, id).await?);
+        let video = call.lookup.resource(VIDEOS, id).await?;
+        if let Some(video) = &video {
+            call.reply_memory.hold_row(&video.body)?;
+        }
+        resources.extend(video);
     }
     let next = None;
     Ok(Page { resources, next })

@@ -13,6 +13,31 @@ const MEDIA: Media = Media::new(29, 192 * 1024 * 1024);
 /// The server itself, its buffers, and the 32 MiB that uploads may hold together.
 const BOUND: u64 = 96 * 1024 * 1024;
 
+/// Such as `PUT` with `bytes */*` whose chunked body has no end.
+#[test]
+fn questions_whose_end_does_not_come_hold_no_metadata() {
+    let server = own(&[]);
+    // It is escaped once more where it is kept.
+    let session = farm::begin(server.address(), &"\\\\".repeat(500_000));
+    let question = session
+        .ranged("bytes */*")
+        .header("Transfer-Encoding", "chunked");
+    let mut peers: Vec<_> = (0..120).map(|_| session.peer()).collect();
+    for peer in &mut peers {
+        peer.send(question.head_bytes());
+    }
+    // All have begun when their ends are answered.
+    for peer in &mut peers {
+        peer.send("0\r\n\r\n");
+        peer.reply().expect(308);
+    }
+    assert!(
+        server.peak_memory() < BOUND,
+        "{} bytes",
+        server.peak_memory()
+    );
+}
+
 #[test]
 fn an_upload_larger_than_the_bound_is_taken_within_the_bound() {
     let server = own(&[]);

@@ -280,6 +280,27 @@ fn full_quota_of_a_sender_does_not_stop_the_recipient() {
     limited.send(&delete, DAVE).expect(204);
 }
 
+/// The session itself has counted, and its end does not depend on what is left.
+#[test]
+fn copies_for_recipients_count_at_the_end_of_a_session() {
+    let limited = Limited::new();
+    let finish = |header: usize| {
+        let people = (0..50).map(|n| format!("u{n}@windlass.localhost"));
+        let people = people.collect::<Vec<_>>().join(",\r\n ");
+        let mail = format!("To: {people}\r\nX-Long: {}\r\n\r\nhay", "j".repeat(header));
+        let path = "/upload/gmail/v1/users/me/messages/send?uploadType=resumable";
+        let start = Request::new("POST", path)
+            .header("X-Upload-Content-Type", "message/rfc822")
+            .header("X-Upload-Content-Length", mail.len());
+        let started = limited.send(&start, CAROL).expect(200);
+        let session = limited.session(&started);
+        let range = format!("bytes 0-{}/{}", mail.len() - 1, mail.len());
+        limited.send(&session.ranged(&range).body(mail), CAROL)
+    };
+    assert_refused(&finish(40_000));
+    finish(1_000).expect(201);
+}
+
 #[test]
 fn mail_counts_until_it_is_delivered() {
     let limited = Limited::new();

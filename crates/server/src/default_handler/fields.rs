@@ -75,6 +75,43 @@ pub(super) fn fields_to_bytes(fields: &Map<String, Value>) -> Bytes {
         .into()
 }
 
+/// As [`fields_to_bytes`], for a resource that is changed.
+///
+/// # Errors
+/// [`Rejection::InvalidArgument`] if the fields are more than one JSON document may consist of, unless they become
+/// fewer: a resource would otherwise grow with each patch.
+pub(super) fn changed_bytes(
+    call: &Call<'_>,
+    old: &Resource,
+    fields: &Map<String, Value>,
+) -> Result<Bytes, Rejection> {
+    let too_many = |what, count: usize, limit: usize| Rejection::InvalidArgument {
+        problem: format!("the resource would have {count} {what}; at most {limit} are allowed"),
+    };
+    let body = fields_to_bytes(fields);
+    let limit = call.limits.metadata;
+    if body.len() > limit.max(old.body.len()) {
+        return Err(too_many("bytes of fields", body.len(), limit));
+    }
+    let (values, limit) = (values_in(fields), call.limits.json_values);
+    if values > limit && values > values_in(&fields_of(old)) {
+        return Err(too_many("values", values, limit));
+    }
+    Ok(body)
+}
+
+/// Number of values in an object, those that are inside of others included.
+fn values_in(fields: &Map<String, Value>) -> usize {
+    fn values(value: &Value) -> usize {
+        1 + match value {
+            Value::Array(items) => items.iter().map(values).sum(),
+            Value::Object(fields) => values_in(fields),
+            _ => 0,
+        }
+    }
+    fields.values().map(values).sum()
+}
+
 /// Returns the fields after an update, which replaces all of them. Null removes a field.
 pub(super) fn updated(_: Map<String, Value>, new: Map<String, Value>) -> Map<String, Value> {
     patched(Map::new(), new)

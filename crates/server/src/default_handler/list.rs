@@ -13,7 +13,7 @@ use super::index::{Built, Index, Range, missing};
 use super::operation::{CallContext, is_query_parameter, not_implemented};
 use super::relations::check_parent;
 use super::response_shape::{ResponseShape, add_required, response_schema};
-use crate::handler::{Answer, Call, Rejection};
+use crate::handler::{Answer, Call, Rejection, SearchedRows};
 
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
@@ -33,6 +33,9 @@ const MAX_EXAMINED: usize = 1000;
 
 /// Size in bytes of the resources that were looked at, at which a page ends as well.
 const MAX_EXAMINED_BYTES: usize = 4 * PAGE_BYTES;
+
+/// Bytes of resources that are read before other tasks have their turn.
+const AT_ONCE: usize = 1024 * 1024;
 
 /// A position before all others.
 const BEFORE_ALL: &str = "\0";
@@ -215,6 +218,26 @@ impl<'a> Filling<'a> {
         self.examined == MAX_EXAMINED || self.examined_bytes >= MAX_EXAMINED_BYTES
     }
 
+    /// Takes memory for resources of which some may not belong to the list. Without conditions all do, and take theirs
+    /// as part of the page.
+    fn hold_searched(&self, batch: &[Resource]) -> Result<Option<SearchedRows>, Rejection> {
+        let is_search = !self.selection.conditions.is_empty();
+        is_search.then(|| self.hold(batch)).transpose()
+    }
+
+    fn hold(&self, batch: &[Resource]) -> Result<SearchedRows, Rejection> {
+        let bytes = batch.iter().map(|it| it.body.len() as u64).sum();
+        self.call.reply_memory.hold_while_searched(bytes)
+    }
+
+    /// Lets other tasks have their turn before this resource is read, if much was read since the last time.
+    async fn give_way(&self, resource: &Resource) {
+        let before = self.examined_bytes / AT_ONCE;
+        if (self.examined_bytes + resource.body.len()) / AT_ONCE > before {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// The page, after which another one may follow.
     fn before_next(mut self) -> Page {
         self.page.next = self.last;
@@ -238,7 +261,9 @@ impl<'a> Filling<'a> {
                 .resources(collection, after, wanted)
                 .await?;
             let more = batch.len() == wanted;
+            let _searched = self.hold_searched(&batch)?;
             for resource in batch {
+                self.give_way(&resource).await;
                 let belongs = self.selection.holds(&resource);
                 if self.add(&resource.id.clone(), resource, belongs)? {
                     return Ok(self.before_next());
@@ -275,6 +300,7 @@ impl<'a> Filling<'a> {
                 }
                 let id = String::from_utf8_lossy(&row.body);
                 let resource = self.call.lookup.resource(collection, &id).await?;
+                let _searched = self.hold_searched(resource.as_slice())?;
                 // Otherwise the row is an old one, or the resource has changed since the row was read.
                 let read = resource.map(|it| (fields_of(&it), it));
                 let is_end = match read.filter(|(fields, it)| index.row_id(it, fields) == row.id) {
@@ -311,9 +337,8 @@ impl<'a> Filling<'a> {
             let batch = lookup.resources(collection, last.as_deref(), BATCH).await?;
             is_end = batch.len() < BATCH;
             count += batch.len();
-            let read = batch.iter().map(|it| it.body.len()).sum::<usize>();
-            let _searched = self.call.reply_memory.hold_while_searched(read as u64)?;
-            bytes += read;
+            let _searched = self.hold(&batch)?;
+            bytes += batch.iter().map(|it| it.body.len()).sum::<usize>();
             changes.extend(missing(self.call, index, &batch).await?);
             last = batch.into_iter().next_back().map(|it| it.id).or(last);
         }

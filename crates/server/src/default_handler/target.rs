@@ -6,7 +6,7 @@ use windlass_discovery::{Method, Schema};
 use windlass_store::Resource;
 
 use super::enforcement::{check_immutable, check_required};
-use super::fields::{fields_of, fields_to_bytes, is_server_field, patched};
+use super::fields::{changed_bytes, fields_of, is_server_field, patched};
 use super::operation::{CallContext, named_resource};
 use super::response_shape::ResponseShape;
 use super::schema_validation::{Purpose, SchemaValidation};
@@ -109,7 +109,7 @@ fn changed(
     check_required(call, old, &after)?;
     Ok(Resource {
         version: old.version + 1,
-        body: fields_to_bytes(&after),
+        body: changed_bytes(call, old, &after)?,
         updated: call.now,
         ..old.clone()
     })

@@ -534,7 +534,7 @@ impl Append {
         if let Err(mismatch) = expected_digests.check(&digests) {
             return Err(self.fail(mismatch.into()).await);
         }
-        if self.start_request.is_metadata_dropped() {
+        if self.start_request.are_details_dropped() {
             self.start_request = self
                 .server
                 .sessions

@@ -11,7 +11,7 @@ use windlass_proto::digest::Digests;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 use windlass_store::{
     ChangeSet, Epoch, Expected, Failpoint, FinishSession, LedgerError, Media, MediaLocation,
-    Progress, Quota, SessionId, Timestamp,
+    Progress, SessionId, Timestamp,
 };
 
 use super::ServerState;
@@ -201,8 +201,7 @@ pub(super) async fn try_finish(
     // that a crash leaves all of them or none.
     let quota = match session_ref {
         None => server.quotas.of_bytes(),
-        // Its bytes have been counted, and they are acknowledged.
-        Some(_) => Quota::default(),
+        Some(_) => server.quotas.of_finish(start_request.memory()),
     };
     let ledger = &server.stores.ledger;
     ledger.apply_within(change_set, quota).await?;
@@ -346,6 +345,7 @@ impl<'a> CallParts<'a> {
             lookup: StoreReader::new(&server.store_handles, &self.namespace),
             conditions: Conditions::of(&self.conditions.0, &self.conditions.1),
             reply_memory: &self.reply_memory,
+            limits: &server.settings.limits,
         }
     }
 }
@@ -372,6 +372,7 @@ pub(crate) fn is_permanent(error: &Error) -> bool {
                     AccessError::CredentialsMissing
                         | AccessError::CredentialsInvalid
                         | AccessError::CredentialsExpired
+                        | AccessError::ForeignPage
                         | AccessError::Unverifiable
                 )
         ),

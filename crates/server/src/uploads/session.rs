@@ -72,8 +72,8 @@ pub(crate) async fn start(
         .audit
         .write(action, AuditOutcome::Done, principal, about);
     Failpoint::SessionStarted.reach();
-    // The cache must stay small. The metadata can be read again from the ledger.
-    start_request.drop_metadata();
+    // The cache must stay small.
+    start_request.drop_details();
     server.sessions.cache.put(CachedSession {
         session: session.into(),
         start_request,
@@ -105,11 +105,12 @@ pub(crate) async fn continue_session(
     // A request that continues a cached session does not read the session's row first. Any other is
     // answered without a lease if possible, so that a query does not stop a running append. Boxed, so
     // that its memory is free again while the body is awaited.
+    let mut start_request = None;
     if !appends_to_cached {
         let answered = answer_without_lease(server, id, &mut head, &target, body, record);
-        let answered = Box::pin(answered).await?;
-        if let Some(reply) = answered {
-            return Ok(reply);
+        match Box::pin(answered).await? {
+            Answered::Reply(reply) => return Ok(reply),
+            Answered::NeedsLease(read) => start_request = Some(*read),
         }
     }
     let shared = Arc::clone(server);
@@ -117,7 +118,8 @@ pub(crate) async fn continue_session(
     // A future in a box of its own, so that its memory is free again while the body is awaited.
     let take_lease = Box::pin(async move {
         let sessions = &shared.sessions;
-        let mut locked = sessions.lease_for(id, &target, &head.request).await;
+        let lease = sessions.lease_for(id, &target, &head.request, start_request);
+        let mut locked = lease.await;
         if let Ok(locked) = &mut locked {
             locked.start_request.client = target.client;
         }
@@ -146,7 +148,14 @@ pub(crate) async fn continue_session(
         .await
 }
 
-/// Answers a request that need not stop the session's writer; `None` if it needs the lease.
+/// What became of a request without a lease.
+enum Answered {
+    Reply(SessionReply),
+    /// It needs the lease of the session, whose start request this is.
+    NeedsLease(Box<StartRequest>),
+}
+
+/// Answers a request that need not stop the session's writer.
 async fn answer_without_lease(
     server: &ServerState,
     id: SessionId,
@@ -154,10 +163,13 @@ async fn answer_without_lease(
     target: &SessionTarget,
     body: &mut Option<RequestBody>,
     record: &RequestRecord,
-) -> Result<Option<SessionReply>, Error> {
-    let (session, start_request) = server.sessions.read_session(id, target).await?;
+) -> Result<Answered, Error> {
+    let (mut session, mut start_request) = server.sessions.read_session(id, target).await?;
     record.method(start_request.method_id());
     let rules = server.sessions.rules(&session, &start_request)?;
+    // They may be long, and are of no use here. The end of the body may be awaited for as long as the client likes.
+    session.context = Vec::new();
+    start_request.drop_details();
     let is_foreign = session.dialect != target.dialect;
     // If a finish states no offset, it refers to the bytes that are committed now. The offset is filled
     // in before the takeover: the takeover makes a running request commit more bytes, of which this
@@ -167,12 +179,14 @@ async fn answer_without_lease(
     }
     let report = async |body: &mut Option<RequestBody>| {
         require_empty(body.as_mut().expect(BODY_PRESENT)).await?;
-        Ok(Some(SessionReply::Committed(session.progress.offset)))
+        let offset = session.progress.offset;
+        Ok(Answered::Reply(SessionReply::Committed(offset)))
     };
+    let needs_lease = Answered::NeedsLease(Box::new(start_request));
     match step(&snapshot(&session), &rules, &head.request) {
         Ok(Step::Replay) => {
             let reply = server.sessions.replay(&session)?;
-            Ok(Some(SessionReply::Final(reply)))
+            Ok(Answered::Reply(SessionReply::Final(reply)))
         }
         Ok(Step::Report) => report(body).await,
         // Every dialect may ask about a session. Only that of the session may change it: in Google's
@@ -192,9 +206,9 @@ async fn answer_without_lease(
             // Before the lease is taken: the body must be empty, and a client may take long to
             // end it. No other request should wait for that.
             require_empty(body.as_mut().expect(BODY_PRESENT)).await?;
-            Ok(None)
+            Ok(needs_lease)
         }
-        Ok(Step::ResumeFinish | Step::Append(_)) | Err(_) => Ok(None),
+        Ok(Step::ResumeFinish | Step::Append(_)) | Err(_) => Ok(needs_lease),
     }
 }
 
@@ -210,17 +224,21 @@ pub(crate) async fn cancel(
 ) -> Result<SessionReply, Error> {
     let id = session_id(upload_id.as_str());
     let read = server.sessions.read_session(id, &target).await;
-    let (session, request) = read.map_err(already_cancelled)?;
+    let (session, mut request) = read.map_err(already_cancelled)?;
     record.method(request.method_id());
     if session.dialect != target.dialect {
         return Err(Error::OtherDialect);
     }
+    // Others may have the lease for long.
+    drop(session);
+    request.drop_details();
     let lifecycle = Arc::clone(&server.lifecycle);
     let server = Arc::clone(server);
     lifecycle
         .run_to_completion(Box::pin(async move {
-            let locked = server.sessions.lease(id, &target).await;
+            let locked = server.sessions.lease(id, &target, request).await;
             let locked = locked.map_err(already_cancelled)?;
+            let request = &locked.start_request;
             match locked.session.state {
                 SessionState::Active => {
                     let epoch = locked.session.epoch;

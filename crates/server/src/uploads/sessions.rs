@@ -166,12 +166,14 @@ impl Sessions {
     }
 
     /// Takes the guard and a lease for a request that writes to the session, and so takes over the
-    /// session. Uses the cached lease if the request continues the cached session.
+    /// session. Uses the cached lease if the request continues the cached session. `start_request` is that of the
+    /// session, if the caller has read it.
     pub(super) async fn lease_for(
         &self,
         id: SessionId,
         target: &SessionTarget,
         request: &SessionRequest,
+        start_request: Option<StartRequest>,
     ) -> Result<Box<LockedSession>, Error> {
         let guard = self.lock_session(id).await?;
         // Under the guard, so that no other request uses the cached lease. An entry that the
@@ -184,7 +186,7 @@ impl Sessions {
                 media: cached.media,
                 guard,
             })),
-            None => self.lease_locked(guard, id, target).await,
+            None => self.lease_locked(guard, id, target, start_request).await,
         }
     }
 
@@ -194,11 +196,13 @@ impl Sessions {
         &self,
         id: SessionId,
         target: &SessionTarget,
+        start_request: StartRequest,
     ) -> Result<Box<LockedSession>, Error> {
         let guard = self.lock_session(id).await?;
         // The new lease makes a cached one outdated. Dropping the entry closes its media.
         drop(self.cache.take(id));
-        self.lease_locked(guard, id, target).await
+        self.lease_locked(guard, id, target, Some(start_request))
+            .await
     }
 
     /// Takes the guard. Asks the request that holds it, if there is one, to release it.
@@ -219,12 +223,13 @@ impl Sessions {
         guard: SessionGuard,
         id: SessionId,
         target: &SessionTarget,
+        start_request: Option<StartRequest>,
     ) -> Result<Box<LockedSession>, Error> {
         let session = self.ledger.lease(id).await?;
-        let (mut session, mut start_request) = self.check(session, target)?;
+        let (mut session, mut start_request) = self.check(session, target, start_request)?;
         // A slow upload would hold them for hours. They can be read again from the ledger.
         session.context = Vec::new();
-        start_request.drop_metadata();
+        start_request.drop_details();
         Ok(Box::new(LockedSession {
             session,
             start_request,
@@ -239,7 +244,7 @@ impl Sessions {
         id: SessionId,
         target: &SessionTarget,
     ) -> Result<(Session, StartRequest), Error> {
-        self.check(self.ledger.session(id).await?, target)
+        self.check(self.ledger.session(id).await?, target, None)
     }
 
     /// Whether the session has neither expired nor been revoked, was started under this path, and belongs to
@@ -289,17 +294,19 @@ impl Sessions {
         }
     }
 
-    /// Returns the session and its start request, if requests to `target` may use it.
+    /// Returns the session and its start request, if requests to `target` may use it. The start request is read from the
+    /// session unless the caller has it.
     fn check(
         &self,
         session: Option<Session>,
         target: &SessionTarget,
+        start_request: Option<StartRequest>,
     ) -> Result<(Session, StartRequest), Error> {
         let session = session.ok_or(Error::SessionNotFound)?;
         // Checked first: the start request of a cancelled or failed session is deleted, so there
         // is no path to compare. The reply is the same for every path.
         self.refuse_ended(&session)?;
-        let start_request = start_request_of(&session)?;
+        let start_request = start_request.map_or_else(|| start_request_of(&session), Ok)?;
         if !self.exists_for(&session, &start_request, target) {
             return Err(Error::SessionNotFound);
         }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use windlass_discovery::PathParameters;
@@ -35,10 +35,17 @@ const CREDENTIALS: [&str; 6] = [
     "upload_token",
 ];
 
-/// Length in bytes up to which the metadata of a session is kept in memory while the media is being
+/// Length in bytes up to which what only the end of an upload needs is kept in memory while the media is being
 /// uploaded.
-// A thousand sessions thus keep at most 4 MiB. Larger metadata is read again from the ledger.
-const SMALL_METADATA: usize = 4 * 1024;
+// A thousand sessions thus keep at most 4 MiB. More is read again from the ledger.
+const SMALL_DETAILS: usize = 4 * 1024;
+
+/// What is written with `%` in a query. RFC 3986 calls the others unreserved.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// What the server keeps of the request that started an upload: the method of the API that it calls,
 /// its parameters, its metadata, and the type of its media.
@@ -92,6 +99,9 @@ pub(crate) struct StartRequest {
     /// The address of the client whose request is carried out, if it is known.
     #[serde(skip)]
     pub(crate) client: Option<IpAddr>,
+    /// Whether [`StartRequest::drop_details`] has dropped something.
+    #[serde(skip)]
+    are_details_dropped: bool,
 }
 
 /// Maximum length in bytes of a media type.
@@ -155,6 +165,7 @@ impl UploadHead<'_> {
             link: self.link().cloned(),
             principal: self.principal.cloned(),
             client: self.client,
+            are_details_dropped: false,
         })
     }
 
@@ -238,19 +249,20 @@ impl StartRequest {
             .unwrap_or_default()
     }
 
-    /// Returns the parameters of the query, without credentials.
+    /// Returns the parameters of the query, without credentials. Must not be called if
+    /// [`StartRequest::are_details_dropped`].
     pub(crate) fn parameters(&self) -> Parameters {
         Parameters::parse(Some(&self.query)).unwrap_or_default()
     }
 
-    /// Parses the metadata. Must not be called if [`StartRequest::is_metadata_dropped`].
+    /// Parses the metadata. Must not be called if [`StartRequest::are_details_dropped`].
     pub(crate) fn metadata(&self) -> Result<Map<String, Value>, Error> {
         let limits = MetadataLimits::ACCEPTED_BEFORE;
         Ok(parse_metadata(self.metadata.as_bytes(), limits)?)
     }
 
     /// Returns the HTTP method and the conditional headers. The conditions are checked when the
-    /// upload starts and again when it finishes.
+    /// upload starts and again when it finishes. Must not be called if [`StartRequest::are_details_dropped`].
     pub(crate) fn conditions(&self) -> (HttpMethod, HeaderMap) {
         let headers = self.conditions.iter();
         let headers = headers.filter_map(|(name, value)| {
@@ -283,34 +295,34 @@ impl StartRequest {
         Ok(())
     }
 
-    /// Drops metadata longer than [`SMALL_METADATA`] while the media of a session is being uploaded.
-    /// It can be read again from the session's row.
-    pub(crate) fn drop_metadata(&mut self) {
-        if self.metadata.len() > SMALL_METADATA {
+    /// Drops the metadata, the query and the conditions, if they are longer than [`SMALL_DETAILS`], while the media
+    /// of a session is being uploaded. They can be read again from the session's row.
+    pub(crate) fn drop_details(&mut self) {
+        if self.details() > SMALL_DETAILS {
             self.metadata = String::new();
+            self.query = String::new();
+            self.conditions = Vec::new();
+            self.are_details_dropped = true;
         }
+    }
+
+    /// Whether [`StartRequest::drop_details`] has dropped something.
+    pub(crate) fn are_details_dropped(&self) -> bool {
+        self.are_details_dropped
+    }
+
+    /// Length in bytes of what can be dropped.
+    fn details(&self) -> usize {
+        let conditions = self.conditions.iter();
+        let conditions = conditions.map(|(name, value)| name.len() + value.len());
+        self.metadata.len() + self.query.len() + conditions.sum::<usize>()
     }
 
     /// Approximate number of bytes in memory.
     pub(crate) fn memory(&self) -> usize {
-        let conditions = self.conditions.iter();
-        let conditions: usize = conditions
-            .map(|(name, value)| name.len() + value.len())
-            .sum();
         let origin = self.origin.as_ref().map_or(0, String::len);
-        let texts = [
-            &self.path,
-            &self.query,
-            &self.base_url,
-            &self.metadata,
-            &self.content_type,
-        ];
-        conditions + origin + texts.map(String::len).iter().sum::<usize>()
-    }
-
-    /// Whether [`StartRequest::drop_metadata`] has dropped the metadata.
-    pub(crate) fn is_metadata_dropped(&self) -> bool {
-        self.metadata.is_empty()
+        let texts = [&self.path, &self.base_url, &self.content_type];
+        self.details() + origin + texts.map(String::len).iter().sum::<usize>()
     }
 
     /// Returns the maximum size in bytes that the signed link allows; `None` without such a limit.
@@ -365,6 +377,7 @@ impl StartRequest {
             link: None,
             principal: None,
             client: None,
+            are_details_dropped: false,
         }
     }
 }
@@ -401,8 +414,6 @@ fn check_reply_parameters(query: &Parameters) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the media types that the metadata states. Drive calls the field `mimeType`, Cloud Storage
-/// `contentType`; each ignores the other one.
 /// Refuses a media type that would take much more memory and disk than what it describes: it is kept with the media,
 /// and is part of each reply.
 fn check_form(content_type: &str) -> Result<(), Error> {
@@ -414,6 +425,8 @@ fn check_form(content_type: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// Returns the media types that the metadata states. Drive calls the field `mimeType`, Cloud Storage
+/// `contentType`; each ignores the other one.
 fn types_in_metadata(metadata: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let fields = ["mimeType", "contentType"].into_iter();
     let stated = fields.filter_map(|name| metadata.get(name)?.as_str());
@@ -422,10 +435,47 @@ fn types_in_metadata(metadata: &Map<String, Value>) -> impl Iterator<Item = &str
 
 /// Writes the query without its credentials.
 fn without_credentials(query: &Parameters) -> String {
-    let escape = |text| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let escape = |text| utf8_percent_encode(text, ESCAPED).to_string();
     let pairs = query.iter().filter(|(name, _)| !CREDENTIALS.contains(name));
     let pairs: Vec<_> = pairs
         .map(|(name, value)| format!("{}={}", escape(name), escape(value)))
         .collect();
     pairs.join("&")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_details_are_dropped_until_the_end() {
+        let long = || "a".repeat(SMALL_DETAILS + 1);
+        let short = StartRequest::example();
+        let dropped = |changed: StartRequest| {
+            let mut dropped = changed.clone();
+            dropped.drop_details();
+            assert_eq!(dropped.path, changed.path);
+            assert!(dropped.memory() < changed.memory() || !dropped.are_details_dropped());
+            dropped.are_details_dropped()
+        };
+        assert!(!dropped(short.clone()));
+        assert!(dropped(StartRequest {
+            metadata: long(),
+            ..short.clone()
+        }));
+        assert!(dropped(StartRequest {
+            query: long(),
+            ..short.clone()
+        }));
+        assert!(dropped(StartRequest {
+            conditions: vec![("if-match".to_owned(), long())],
+            ..short
+        }));
+    }
+
+    #[test]
+    fn query_is_kept_without_credentials_and_not_much_longer() {
+        let query = Parameters::parse(Some("a=x-y_z&key=secret&b=%26%2B%C3%A9")).unwrap();
+        assert_eq!(without_credentials(&query), "a=x-y_z&b=%26%2B%C3%A9");
+    }
 }

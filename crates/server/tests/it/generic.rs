@@ -155,6 +155,24 @@ async fn update_mask_limits_a_patch_to_its_fields() {
 }
 
 #[tokio::test]
+async fn resource_does_not_grow_beyond_a_document_by_patches() {
+    let barn = Barn::new();
+    let uri = "/v1/barns/b/hayFiles/h";
+    let create = "/v1/barns/b/hayFiles?hayFileId=h";
+    let long = || "x".repeat(600_000);
+    ok(&barn.call("POST", create, &json!({"title": long()})).await);
+    let more = json!({"harvest": {"code": long() + "-1"}});
+    for uri in [uri, &format!("{uri}?updateMask=harvest.code")] {
+        let refusal = barn.call("PATCH", uri, &more).await;
+        refused(&refusal, 400, "bytes of fields; at most 1048576");
+    }
+    assert_eq!(ok(&barn.get(uri).await).get("harvest"), None);
+    let shorter = json!({"title": "short"});
+    ok(&barn.call("PATCH", uri, &shorter).await);
+    ok(&barn.call("PATCH", uri, &more).await);
+}
+
+#[tokio::test]
 async fn path_with_an_unknown_verb_is_not_implemented() {
     let barn = Barn::new();
     refused(

@@ -168,10 +168,7 @@ pub(super) fn find(lower: &str, is_page: bool, features: &mut BTreeSet<Feature>)
 }
 
 fn find_in_fields(lower: &str, features: &mut BTreeSet<Feature>) {
-    for (start, _) in lower.match_indices("<input") {
-        let tag = &lower.as_bytes()[start..];
-        let tag = &tag[..tag.len().min(LONGEST_TAG)];
-        let tag = &tag[..memchr(b'>', tag).unwrap_or(tag.len())];
+    for tag in fields(lower.as_bytes()) {
         for attribute in String::from_utf8_lossy(tag)
             .split_ascii_whitespace()
             .skip(1)
@@ -185,6 +182,17 @@ fn find_in_fields(lower: &str, features: &mut BTreeSet<Feature>) {
             features.extend(known);
         }
     }
+}
+
+/// Returns the tags of input fields, without their ends. No two overlap, so that they are no longer than the text.
+fn fields(mut text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let tag = &text[memmem::find(text, b"<input")?..];
+        let longest = &tag[..tag.len().min(LONGEST_TAG)];
+        let length = memchr(b'>', longest).unwrap_or(longest.len());
+        text = &tag[length..];
+        Some(&tag[..length])
+    })
 }
 
 fn named(table: &[(&str, Feature)], name: &str) -> Option<Feature> {
@@ -478,6 +486,15 @@ mod tests {
             let names: Vec<_> = features.iter().map(|it| it.name()).collect();
             assert_eq!(names, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn tags_of_fields_do_not_overlap() {
+        let text = "<input a ".repeat(10_000);
+        let length: usize = fields(text.as_bytes()).map(<[u8]>::len).sum();
+        assert!(length <= text.len(), "{length}");
+        let tags: Vec<_> = fields(b"x<input a>y<input b").collect();
+        assert_eq!(tags, [&b"<input a"[..], b"<input b"]);
     }
 
     #[test]

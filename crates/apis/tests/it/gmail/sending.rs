@@ -48,6 +48,29 @@ async fn long_headers_for_many_recipients_are_refused() {
     send(&raw(400, 1_000)).await.resource();
 }
 
+#[tokio::test]
+async fn message_for_many_is_found_by_its_first_words() {
+    let gmail = Gmail::new();
+    let people = (0..200).map(|n| format!("u{n}@windlass.localhost"));
+    let people = people.collect::<Vec<_>>().join(",\r\n ");
+    let words = (0..8_000).map(|n| format!("w{n}"));
+    let words = words.collect::<Vec<_>>().join("\r\n");
+    let raw = format!("To: {people}\r\n\r\n{words}\r\n");
+    gmail.upload("me/messages/send", &raw).await.resource();
+    for (user, word, count) in [
+        ("me", "w10", 1),
+        ("me", "w7990", 1),
+        ("u7@windlass.localhost", "w10", 1),
+        ("u7@windlass.localhost", "w7990", 0),
+    ] {
+        let query = format!("q={word}");
+        let found = gmail
+            .all(&format!("{user}/messages"), "messages", &query)
+            .await;
+        assert_eq!(found.len(), count, "{user} {word}");
+    }
+}
+
 /// Nothing is in the mailbox.
 async fn assert_empty(gmail: &Gmail, user: &str) {
     let messages = gmail.all(&format!("{user}/messages"), "messages", "").await;
