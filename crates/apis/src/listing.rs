@@ -9,7 +9,10 @@ use windlass_store::Resource;
 pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Maximum number of rows that a call reads.
-pub(crate) const PAGE_ROWS: usize = 10_000;
+const PAGE_ROWS: usize = 10_000;
+
+/// Bytes of rows that a call reads at most, those that the page does not show included.
+const READ_BYTES: usize = 4 * PAGE_BYTES;
 
 /// How many rows are read from the ledger at a time.
 const BATCH: usize = 64;
@@ -50,7 +53,7 @@ impl NameFilter<'_> {
             let Some(row) = rows.next().await?.filter(|row| self.shows(&row.id)) else {
                 return Ok(page);
             };
-            if page.len() >= self.size || page.bytes > PAGE_BYTES || rows.looked_at() > PAGE_ROWS {
+            if page.len() >= self.size || page.bytes > PAGE_BYTES || rows.is_enough() {
                 page.next = Some(here);
                 return Ok(page);
             }
@@ -159,6 +162,7 @@ pub(crate) struct Rows<'a> {
     cursor: Cursor,
     batch: std::vec::IntoIter<Resource>,
     looked_at: usize,
+    bytes: usize,
     ended: bool,
 }
 
@@ -170,6 +174,7 @@ impl<'a> Rows<'a> {
             cursor,
             batch: Vec::new().into_iter(),
             looked_at: 0,
+            bytes: 0,
             ended: false,
         }
     }
@@ -179,9 +184,9 @@ impl<'a> Rows<'a> {
         &self.cursor
     }
 
-    /// Returns the number of rows that were read.
-    pub(crate) fn looked_at(&self) -> usize {
-        self.looked_at
+    /// Whether as much was read as one call may read.
+    pub(crate) fn is_enough(&self) -> bool {
+        self.looked_at > PAGE_ROWS || self.bytes > READ_BYTES
     }
 
     /// Returns the next row.
@@ -224,6 +229,7 @@ impl<'a> Rows<'a> {
         self.ended = batch.len() < BATCH;
         let rows: Vec<_> = first.into_iter().chain(batch).collect();
         self.looked_at += rows.len();
+        self.bytes += rows.iter().map(|row| row.body.len()).sum::<usize>();
         self.batch = rows.into_iter();
         Ok(())
     }

@@ -1,8 +1,7 @@
 //! Opaque tokens, about which their issuer is asked (RFC 7662).
 
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,7 +14,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use windlass_server::outbound::Outbound;
-use windlass_server::{AccessError, Clock, Principal};
+use windlass_server::{AccessError, Clock, Principal, Shares};
 use windlass_store::Timestamp;
 
 use crate::claims::{Claims, PrincipalClaims, check_kind, check_times, has_audience};
@@ -66,7 +65,7 @@ pub(crate) struct Introspection {
 pub(crate) struct IntrospectionScheme {
     service: Introspection,
     questions: Semaphore,
-    shares: Shares,
+    shares: Shares<IpAddr>,
     valid: TokenCache<Principal>,
     refused: TokenCache<()>,
 }
@@ -90,7 +89,7 @@ impl IntrospectionScheme {
         Self {
             service,
             questions: Semaphore::new(INTROSPECTIONS),
-            shares: Shares::default(),
+            shares: Shares::new(INTROSPECTIONS_PER_CLIENT),
             valid: TokenCache::of_valid(),
             refused: TokenCache::with_bounds(REFUSED_TOKENS, REFUSED_TOKENS),
         }
@@ -107,11 +106,10 @@ impl IntrospectionScheme {
 
     /// Returns what the issuer says.
     async fn question(&self, token: &str, client: Option<IpAddr>) -> Result<Claims, QuestionError> {
-        let share = client.map(|client| self.shares.of(client));
         // First that of the client, so that those who wait for it leave the others alone.
         let permits = async {
-            let of_client = match &share {
-                Some(share) => Some(share.questions.acquire().await),
+            let of_client = match client {
+                Some(client) => Some(self.shares.acquire(client).await),
                 None => None,
             };
             (of_client, self.questions.acquire().await)
@@ -130,55 +128,6 @@ impl IntrospectionScheme {
     fn remember_refusal(&self, hash: TokenHash, now: Timestamp) {
         let until = now.saturating_add(REFUSED_FOR);
         self.refused.put(hash, (), 1, now, until);
-    }
-}
-
-/// What each client may ask at a time.
-#[derive(Default)]
-struct Shares(Mutex<HashMap<IpAddr, Share>>);
-
-struct Share {
-    questions: Arc<Semaphore>,
-    /// Number of questions that are under way or wait.
-    users: usize,
-}
-
-/// The share of a client, for one question.
-struct UsedShare<'a> {
-    shares: &'a Shares,
-    client: IpAddr,
-    questions: Arc<Semaphore>,
-}
-
-impl Shares {
-    fn of(&self, client: IpAddr) -> UsedShare<'_> {
-        let mut shares = self.lock();
-        let share = shares.entry(client).or_insert_with(|| Share {
-            questions: Arc::new(Semaphore::new(INTROSPECTIONS_PER_CLIENT)),
-            users: 0,
-        });
-        share.users += 1;
-        UsedShare {
-            shares: self,
-            client,
-            questions: Arc::clone(&share.questions),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Share>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for UsedShare<'_> {
-    fn drop(&mut self) {
-        let mut shares = self.shares.lock();
-        if let Some(share) = shares.get_mut(&self.client) {
-            share.users -= 1;
-            if share.users == 0 {
-                shares.remove(&self.client);
-            }
-        }
     }
 }
 

@@ -6,6 +6,8 @@
 //!
 //! Between two rounds a task does not keep the server's stores open.
 
+mod postponed;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -21,6 +23,8 @@ use crate::link_uses;
 use crate::outbox::Worker;
 use crate::uploads::ServerState;
 use crate::uploads::session::finish_interrupted_upload;
+
+use postponed::Postponed;
 
 /// How often the free space is measured.
 const FREE_SPACE_INTERVAL: Duration = Duration::from_secs(1);
@@ -146,8 +150,10 @@ async fn evict_idle_sessions(server: Weak<ServerState>) {
 /// Finishes sessions in the state *finishing*: at the start those that a crash left, later those that
 /// a transient fault left.
 async fn finish_interrupted(server: Weak<ServerState>) {
+    let mut postponed = Postponed::default();
     while let Some(server) = server.upgrade() {
-        if let Some(Err(error)) = catch_panic("unfinished uploads", finish_all(&server)).await {
+        let finish = finish_all(&server, &mut postponed);
+        if let Some(Err(error)) = catch_panic("unfinished uploads", finish).await {
             server.lifecycle.examine(&error);
             tracing::warn!(%error, "unfinished uploads could not be finished");
         }
@@ -156,21 +162,33 @@ async fn finish_interrupted(server: Weak<ServerState>) {
     }
 }
 
-async fn finish_all(server: &Arc<ServerState>) -> Result<(), Error> {
+async fn finish_all(server: &Arc<ServerState>, postponed: &mut Postponed) -> Result<(), Error> {
     let mut after = None;
+    postponed.forget_old(Instant::now());
     loop {
         let batch = server.stores.ledger.finishing(after, FINISH_BATCH).await?;
         let Some(last) = batch.last().copied() else {
             return Ok(());
         };
         for id in batch {
-            let finished = catch_panic(
-                "an unfinished upload",
-                finish_interrupted_upload(server, id),
-            );
-            if let Some(Err(error)) = finished.await {
-                server.lifecycle.examine(&error);
-                tracing::warn!(session = ?id, %error, "an upload could not be finished");
+            let Some(session) = server.stores.ledger.session(id).await? else {
+                continue;
+            };
+            let owner = session.owner.clone().unwrap_or_default();
+            if postponed.has(&owner, Instant::now()) {
+                continue;
+            }
+            let finish = finish_interrupted_upload(server, session);
+            match catch_panic("an unfinished upload", finish).await {
+                Some(Err(error)) => {
+                    if error.is_over_quota() {
+                        postponed.put_off(&owner, Instant::now());
+                    }
+                    server.lifecycle.examine(&error);
+                    tracing::warn!(session = ?id, %error, "an upload could not be finished");
+                }
+                Some(Ok(())) => postponed.forget(&owner),
+                None => {}
             }
         }
         after = Some(last);

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::config::Limits;
 use crate::importance::Importance;
+use crate::shares::Shares;
 
 /// Maximum number of files that are open because media is read by a handler or for a digest. Further reads of handlers
 /// wait for [`Limits::takeover_timeout`] and are then refused (503), those for digests wait as long as it takes.
@@ -20,6 +21,9 @@ pub const MEDIA_READS: usize = 64;
 /// Maximum number of calls that put media together from existing media: each takes as long as a copy, on few threads.
 /// Further ones wait for [`Limits::takeover_timeout`] and are then refused (503).
 pub const CONCATENATIONS: usize = 16;
+
+/// Maximum number of those of one caller.
+const CONCATENATIONS_OF_A_CALLER: usize = CONCATENATIONS / 4;
 
 // The limit on requests bounds all short replies together. An upload must not fail at its end because
 // other clients do not take their replies.
@@ -87,6 +91,7 @@ pub(crate) struct Capacity {
     pub(crate) uploads: Pool,
     pub(crate) downloads: Pool,
     pub(crate) concatenations: Pool,
+    pub(crate) concatenation_shares: Arc<Shares<String>>,
     pub(crate) media_reads: Pool,
     pub(crate) metadata: Pool,
     pub(crate) large_bodies: Pool,
@@ -170,6 +175,7 @@ impl Capacity {
             uploads: Pool::of_count(LimitedResource::Uploads, limits.uploads),
             downloads: Pool::of_count(LimitedResource::Downloads, limits.downloads),
             concatenations: Pool::of_count(LimitedResource::Concatenations, CONCATENATIONS),
+            concatenation_shares: Arc::new(Shares::new(CONCATENATIONS_OF_A_CALLER)),
             media_reads: Pool::of_count(LimitedResource::MediaReads, MEDIA_READS),
             metadata: Pool::of_bytes(LimitedResource::Metadata, limits.metadata_memory),
             large_bodies: Pool::for_large(LimitedResource::LargeBodies, limits.reading_memory),
@@ -453,7 +459,8 @@ impl Pool {
                 .is_ok()
     }
 
-    fn full(&self) -> Full {
+    /// Returns the refusal of a request for which nothing was free in time, and counts it.
+    pub(crate) fn full(&self) -> Full {
         self.0.refused.fetch_add(1, Ordering::Relaxed);
         Full(self.0.resource)
     }

@@ -19,6 +19,7 @@ use http::header::{
     ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
 };
 use http::request::Parts;
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode, Uri};
 use windlass_discovery::Method;
 use windlass_proto::command::effective_method;
@@ -80,6 +81,8 @@ pub(crate) type Answered = Option<Result<Reply, Error>>;
 pub(crate) struct Marks {
     allow_origin: Option<HeaderValue>,
     credentials: bool,
+    /// What a change counts with if a page of another origin has sent it; by default nothing.
+    foreign_authority: Option<AmbientAuthority>,
     vary: Option<&'static str>,
 }
 
@@ -102,12 +105,17 @@ pub(crate) fn examine(
         let refused = head.extensions.get::<ReadableBatch>().is_some() && allowed.is_none();
         let refused = refused.then(|| Err(not_allowed(&head.headers)));
         // The headers of the batch's own reply count.
-        return (refused, Marks::default());
+        let marks = Marks {
+            foreign_authority: Some(authority(policy, allowed.as_ref())),
+            ..Marks::default()
+        };
+        return (refused, marks);
     }
     let Some(policy) = policy else {
         return (None, Marks::default());
     };
     let marks = Marks {
+        foreign_authority: Some(authority(Some(policy), allowed.as_ref())),
         credentials: policy.credentials() && allowed.is_some(),
         allow_origin: allowed,
         // Also of replies to requests without an origin: a cache must not give them to a page.
@@ -124,6 +132,15 @@ pub(crate) fn examine(
         head.extensions.insert(ReadableBatch);
     }
     (None, marks)
+}
+
+/// Returns what a change by a page counts with, for an origin that the policy allows or does not.
+fn authority(policy: Option<&CorsPolicy>, allowed: Option<&HeaderValue>) -> AmbientAuthority {
+    match (policy, allowed) {
+        (Some(policy), Some(_)) if policy.credentials() => AmbientAuthority::Full,
+        (_, Some(_)) => AmbientAuthority::Anonymous,
+        (_, None) => AmbientAuthority::None,
+    }
 }
 
 /// Returns the HTTP method that a preflight asks for; `None` if the request is none.
@@ -188,8 +205,8 @@ pub(crate) async fn examine_session(
     };
     let marks = Marks {
         allow_origin: Some(allow_origin),
-        credentials: false,
         vary: Some("Origin"),
+        ..examined.1
     };
     if requested_method(head).is_some() {
         return preflight(&UPLOAD_METHODS, CorsPolicy::MAX_AGE, head, marks);
@@ -315,21 +332,37 @@ fn is_foreign(head: &Parts, base_url: &str) -> bool {
         let is_other = site.is_some_and(|site| site == "cross-site" || site == "same-site");
         return is_other && may_change(head);
     };
+    // No page can send it, and a proxy may have changed the host.
+    let site = head.headers.get(SEC_FETCH_SITE);
+    if site.is_some_and(|site| site == "same-origin") {
+        return false;
+    }
     let named = own_authority(&head.uri, &head.headers);
     let is_named = |scheme: &str| {
-        let named = named.as_ref().map(|named| format!("{scheme}://{named}"));
-        named.is_some_and(|named| *origin == named)
+        let named = named.as_ref().and_then(|named| named.as_str().parse().ok());
+        named.is_some_and(|named| *origin == origin_of(scheme, &named))
     };
+    let base_url: Option<Uri> = base_url.parse().ok();
+    let base_url = base_url.as_ref();
+    let own = base_url.and_then(|url| Some(origin_of(url.scheme_str()?, url.authority()?)));
+    let is_own = own.is_some_and(|own| *origin == own);
+    // Where the server is reached under TLS, whoever is on the way could make a page without.
+    let is_encrypted = base_url.and_then(Uri::scheme_str) == Some("https");
     let local = head.extensions.get::<LocalAddress>();
     let own_scheme = local.map_or(Scheme::Http, |local| local.scheme);
-    let is_own = own_origin(base_url).is_some_and(|own| *origin == own);
-    !is_own && !is_named("https") && !is_named(own_scheme.name())
+    !is_own && !is_named("https") && (is_encrypted || !is_named(own_scheme.name()))
 }
 
-/// Returns the origin of a base URL, as browsers write it.
-fn own_origin(base_url: &str) -> Option<String> {
-    let url: Uri = base_url.parse().ok()?;
-    Some(format!("{}://{}", url.scheme_str()?, url.authority()?))
+/// Returns an origin as browsers write it: without the scheme's own port.
+fn origin_of(scheme: &str, authority: &Authority) -> String {
+    let usual = match scheme {
+        "https" => 443,
+        _ => 80,
+    };
+    match authority.port_u16() {
+        Some(port) if port != usual => format!("{scheme}://{authority}"),
+        _ => format!("{scheme}://{}", authority.host()),
+    }
 }
 
 impl Marks {
@@ -359,18 +392,18 @@ impl Marks {
     /// browser sends a client's certificate, and cookies for a proxy in front, without a preflight (cross-site
     /// request forgery).
     pub(crate) fn limit_authority(&self, head: &mut Parts, context: &mut RequestContext) {
-        // The calls of a batch have what is left to the batch.
-        if self.credentials || batch::is_inside(head) || !is_foreign_change(head, &context.base_url)
-        {
+        if !is_foreign_change(head, &context.base_url) {
             return;
         }
-        context.ambient_authority = match self.allow_origin {
-            Some(_) => AmbientAuthority::Anonymous,
-            None => AmbientAuthority::None,
-        };
-        head.extensions.insert(context.ambient_authority);
-        context.certificate = None;
-        head.extensions.remove::<ClientCertificate>();
+        // A call of a batch has no more than the batch.
+        let of_page = self.foreign_authority.unwrap_or(AmbientAuthority::None);
+        let authority = context.ambient_authority.min(of_page);
+        context.ambient_authority = authority;
+        head.extensions.insert(authority);
+        if authority < AmbientAuthority::Full {
+            context.certificate = None;
+            head.extensions.remove::<ClientCertificate>();
+        }
     }
 
     /// Adds the headers to a reply.
@@ -424,6 +457,18 @@ mod tests {
     }
 
     #[test]
+    fn origins_have_no_port_that_is_the_scheme_s_own() {
+        for (scheme, authority, origin) in [
+            ("https", "up.example.com:443", "https://up.example.com"),
+            ("https", "up.example.com", "https://up.example.com"),
+            ("http", "up.example.com:443", "http://up.example.com:443"),
+            ("http", "[::1]:80", "http://[::1]"),
+        ] {
+            assert_eq!(origin_of(scheme, &authority.parse().unwrap()), origin);
+        }
+    }
+
+    #[test]
     fn changes_that_pages_of_other_origins_send_are_foreign() {
         let own = ("origin", "https://up.example.com:8443");
         for method in ["POST", "PUT", "PATCH", "DELETE"] {
@@ -436,6 +481,9 @@ mod tests {
             check(method, &[("origin", "null")], true);
             check(method, &[("origin", "https://up.example.com")], true);
             check(method, &[("origin", "http://up.example.com:8443")], true);
+            // As behind a proxy that has changed the host.
+            let site = ("sec-fetch-site", "same-origin");
+            check(method, &[("origin", "https://up.example.com"), site], false);
         }
         let foreign = ("origin", "https://app.example");
         check("GET", &[foreign], false);

@@ -74,6 +74,7 @@ impl ApiHandler for DefaultHandler {
             Operation::List(collection) => list(call, &collection).await,
             Operation::Delete(named) => {
                 let resource = find_existing(call, &[named]).await?;
+                call.reply_memory.hold_row(&resource.body)?;
                 delete(call, resource).await
             }
             writing => {
@@ -89,6 +90,12 @@ impl ApiHandler for DefaultHandler {
     /// that change this resource, because they rely on its version.
     fn lock_key(&self, call: &Call<'_>) -> Option<String> {
         relations::lock_key(call).or_else(|| call.lock_key_by_path())
+    }
+
+    /// Rows of indexes count to nobody: any caller may cause them, also for resources of others. There are a few for
+    /// each resource.
+    fn counts(&self, collection: &str) -> bool {
+        !is_index(collection)
     }
 
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
@@ -176,6 +183,7 @@ impl Write {
                 return Err(operation::not_implemented(call));
             }
         };
+        call.reply_memory.hold_row(&old.body)?;
         let new = replaced(call, old.clone(), upload, change)?;
         Self::checked(call, Some(old), new).await
     }
@@ -186,6 +194,7 @@ impl Write {
         old: Option<Resource>,
         new: Resource,
     ) -> Result<Self, Rejection> {
+        call.reply_memory.hold_row(&new.body)?;
         let expect = relations::check(call, old.as_ref(), &new).await?;
         Ok(Self { old, new, expect })
     }

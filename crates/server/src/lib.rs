@@ -140,6 +140,7 @@ mod resources;
 mod routes;
 mod server;
 mod service;
+mod shares;
 mod uploads;
 
 pub use ambient_authority::AmbientAuthority;
@@ -168,4 +169,5 @@ pub use registry::{Conflict, Registry, ServedApi};
 pub use reply::ReplyBody;
 pub use server::{BuildError, Ended, Server, ServerBuilder, StorageFailed, Stores};
 pub use service::UploadService;
+pub use shares::{SharePermit, Shares};
 pub use uploads::session_cache::CAPACITY as CACHED_SESSIONS;

@@ -55,14 +55,14 @@ impl Quotas {
         }
     }
 
-    /// Returns the quota for the end of a session whose start request takes this many bytes. Its media was counted and
-    /// acknowledged, so it becomes a resource also where nothing is left. What a handler writes for others, such as
-    /// copies of a message for hundreds of recipients, was not.
-    pub(crate) fn of_finish(&self, start_request: usize) -> Quota {
-        // The resource and the reply have the metadata, in the ledger's words and in those of the API.
-        let metadata = 4 * start_request as u64;
+    /// Returns the quota for the end of a session whose start request and reply take this many bytes. Its media was
+    /// counted and acknowledged, so it becomes a resource also where nothing is left. What a handler writes for others,
+    /// such as copies of a message for hundreds of recipients, was not.
+    pub(crate) fn of_finish(&self, fields: usize) -> Quota {
+        // The resource has them too, in the ledger's words, and may come from another owner.
+        let fields = 4 * fields as u64;
         Quota {
-            tolerance: FINISH_TOLERANCE + metadata,
+            tolerance: FINISH_TOLERANCE + fields,
             ..self.of_bytes()
         }
     }

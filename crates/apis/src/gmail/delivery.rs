@@ -20,7 +20,7 @@ use super::{filing, invalid, invalid_parameter, labels, listing, messages, no_me
 const MOST_RECIPIENTS: usize = 500;
 
 /// Maximum number of bytes of headers that one message may copy into mailboxes, over all of them.
-const MOST_COPIED: usize = 16 * 1024 * 1024;
+const MOST_COPIED: usize = 32 * 1024 * 1024;
 
 /// The same of words by which it is found. A message for many is found by its first words alone.
 const MOST_COPIED_TEXT: usize = 8 * 1024 * 1024;

@@ -247,7 +247,7 @@ impl Mailbox<'_, '_> {
             subject: base_subject(subject),
             ..Thread::default()
         });
-        after.history = last_history(entries);
+        after.history = before.history.max(last_history(entries));
         let members = after.messages.drain(..);
         let mut members: BTreeMap<_, _> = members.map(|it| (it.id.clone(), it)).collect();
         for entry in entries {
@@ -269,7 +269,9 @@ impl Mailbox<'_, '_> {
     pub(super) async fn leave_threads(&mut self, removed: &[Entry]) -> Result<(), Rejection> {
         let collection = self.collection("threads");
         for (id, entries) in by_thread(removed) {
-            let before = self.thread(id).await?;
+            let Some(before) = self.rows.read::<Thread>(&collection, id).await? else {
+                continue;
+            };
             let mut after = before.clone();
             after.history = last_history(&entries);
             let removed: BTreeSet<_> = entries.iter().map(|entry| &entry.id).collect();

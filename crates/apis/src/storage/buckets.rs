@@ -9,7 +9,7 @@ use super::bucket::{Bucket, BucketName, COLLECTION, Lists};
 use super::projection::{self, Projection};
 use super::{Access, Preconditions};
 use super::{bucket, listing, object};
-use crate::listing::{Cursor, PAGE_BYTES, PAGE_ROWS, Rows};
+use crate::listing::{Cursor, PAGE_BYTES, Rows};
 
 /// `buckets.insert`.
 pub(super) async fn insert(call: &Call<'_>) -> Result<Answer, Rejection> {
@@ -118,7 +118,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
         let Some(row) = rows.next().await?.filter(|row| row.id.starts_with(prefix)) else {
             break;
         };
-        if items.len() == size || bytes > PAGE_BYTES || rows.looked_at() > PAGE_ROWS {
+        if items.len() == size || bytes > PAGE_BYTES || rows.is_enough() {
             body.insert("nextPageToken".into(), here.to_token().into());
             break;
         }

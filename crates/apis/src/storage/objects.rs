@@ -107,6 +107,10 @@ pub(super) async fn live(
     name: &str,
 ) -> Result<Option<Object>, Rejection> {
     let found = call.lookup.resource(&collection(bucket), name).await?;
+    if let Some(found) = &found {
+        // A call may read thirty, each with a thousand values.
+        call.reply_memory.hold_row(&found.body)?;
+    }
     Ok(found.map(Object::read))
 }
 

@@ -219,20 +219,3 @@ async fn client_that_invents_tokens_leaves_questions_to_others() {
     assert!(flood.iter().all(|found| *found == Ok("alice".to_owned())));
     assert_eq!(world.outbound.most_at_once(), INTROSPECTIONS_PER_CLIENT + 1);
 }
-
-#[test]
-fn shares_are_kept_for_clients_that_ask() {
-    let shares = Shares::default();
-    let client = |n| IpAddr::from([192, 0, 2, n]);
-    let (first, second, other) = (
-        shares.of(client(1)),
-        shares.of(client(1)),
-        shares.of(client(2)),
-    );
-    assert!(Arc::ptr_eq(&first.questions, &second.questions));
-    drop(first);
-    assert_eq!(shares.lock().len(), 2);
-    drop(second);
-    drop(other);
-    assert!(shares.lock().is_empty());
-}

@@ -565,6 +565,33 @@ fn page_of_another_origin_does_not_act_by_what_its_visitor_may() {
 }
 
 #[test]
+fn call_of_a_batch_has_no_more_authority_than_its_api_gives_to_the_page() {
+    let directory = TempDir::new_in(scratch()).expect("it is writable");
+    let file = directory.path().join("auth.toml");
+    std::fs::write(&file, "[[proxies]]\nfrom = ['127.0.0.1/32']\n").expect("it is writable");
+    let pond = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/pond.toml");
+    let server = with_configuration(&format!(
+        "apis = ['farm', '{pond}']\n[auth]\nfile = '{}'\n\
+         [cors]\napis = ['pond={APP} credentials=true', 'farm={APP}']\n",
+        file.display()
+    ));
+    let call = |call: &str| format!("--b\r\nContent-Type: application/http\r\n\r\n{call}\r\n\r\n");
+    let calls = ["DELETE /pond/v2/frogs/1", "DELETE /farm/v1/animals/1"].map(call);
+    let batch = Request::new("POST", "/batch/pond/v2")
+        .header("Content-Type", "multipart/mixed; boundary=b")
+        .header("X-Forwarded-User", "bob")
+        .body(format!("{}--b--", calls.concat()));
+    let statuses = |request: &Request| -> Vec<String> {
+        let reply = exchange(server.address(), request).expect(200);
+        let lines = reply.text().lines();
+        let lines = lines.filter_map(|line| line.strip_prefix("HTTP/1.1 "));
+        lines.map(|line| line[..3].to_owned()).collect()
+    };
+    assert_eq!(statuses(&batch), ["404", "404"]);
+    assert_eq!(statuses(&from(&batch, APP)), ["404", "403"]);
+}
+
+#[test]
 fn with_credentials_an_origin_is_what_the_session_is_for() {
     let server = guarded();
     for request in [

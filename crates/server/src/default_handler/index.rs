@@ -182,17 +182,29 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// What must be done to the index when `old` becomes `new`.
+    /// The row before and after a change.
+    fn rows(&self, old: Option<&Read<'_>>, new: Option<&Read<'_>>) -> Rows {
+        Rows {
+            before: old.map(|it| self.row(it)),
+            after: new.map(|it| self.row(it)),
+        }
+    }
+}
+
+/// What the index has of a resource before and after a change.
+struct Rows {
+    before: Option<Resource>,
+    after: Option<Resource>,
+}
+
+impl Rows {
+    /// What must be done to the index.
     ///
     /// Rows may be missing that are from before the index.
-    async fn changes(
-        &self,
-        call: &Call<'_>,
-        old: Option<&Read<'_>>,
-        new: Option<&Read<'_>>,
-    ) -> Result<Vec<ResourceChange>, Rejection> {
-        let (before, after) = (old.map(|it| self.row(it)), new.map(|it| self.row(it)));
+    async fn changes(self, call: &Call<'_>) -> Result<Vec<ResourceChange>, Rejection> {
+        let Self { before, after } = self;
         let mut changes = Vec::new();
+        let is_new = before.is_none();
         let stays = before.as_ref().map(|row| &row.id) == after.as_ref().map(|row| &row.id);
         if let Some(row) = before.filter(|_| !stays)
             && exists(call, &row).await?
@@ -204,7 +216,7 @@ impl<'a> Index<'a> {
             });
         }
         if let Some(row) = after
-            && (old.is_none() || !exists(call, &row).await?)
+            && (is_new || !exists(call, &row).await?)
         {
             changes.push(ResourceChange::Insert(row));
         }
@@ -277,9 +289,16 @@ pub(super) async fn changes(
     if indexes.is_empty() {
         return Ok(changes);
     }
-    let (old, new) = (old.map(read), new.map(read));
-    for index in indexes {
-        changes.extend(index.changes(call, old.as_ref(), new.as_ref()).await?);
+    // The fields are gone before the ledger is asked: they may be many.
+    let rows: Vec<_> = {
+        let (old, new) = (old.map(read), new.map(read));
+        let indexes = indexes.iter();
+        indexes
+            .map(|index| index.rows(old.as_ref(), new.as_ref()))
+            .collect()
+    };
+    for rows in rows {
+        changes.extend(rows.changes(call).await?);
     }
     Ok(changes)
 }
@@ -445,10 +464,26 @@ fn sortable(number: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handler::ApiHandler;
 
     fn row(value: Option<&Scalar>, descending: bool) -> String {
         let end = if descending { END_DESCENDING } else { END };
         format!("{}{end}", digits(value, descending))
+    }
+
+    /// Any caller may cause them, also for the resources of others.
+    #[test]
+    fn rows_count_to_nobody() {
+        let index = Index {
+            equal: None,
+            order: None,
+        };
+        let handler = crate::DefaultHandler;
+        assert!(!ApiHandler::counts(
+            &handler,
+            &index.collection("farm/animals")
+        ));
+        assert!(ApiHandler::counts(&handler, "farm/animals"));
     }
 
     #[test]

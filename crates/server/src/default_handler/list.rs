@@ -34,6 +34,9 @@ const MAX_EXAMINED: usize = 1000;
 /// Size in bytes of the resources that were looked at, at which a page ends as well.
 const MAX_EXAMINED_BYTES: usize = 4 * PAGE_BYTES;
 
+/// Number of resources that a search reads first.
+const FIRST_SEARCHED: usize = 4;
+
 /// Bytes of resources that are read before other tasks have their turn.
 const AT_ONCE: usize = 1024 * 1024;
 
@@ -247,7 +250,16 @@ impl<'a> Filling<'a> {
     /// How many resources are read at once: one more than the page can still hold, to know whether
     /// another page follows.
     fn batch(&self) -> usize {
-        BATCH.min(self.limit + 1 - self.page.resources.len())
+        let wanted = BATCH.min(self.limit + 1 - self.page.resources.len());
+        if self.selection.conditions.is_empty() {
+            return wanted;
+        }
+        // Few at first, and few long ones: they take memory before it is known which of them the page shows.
+        let fitting = match self.examined_bytes.checked_div(self.examined) {
+            None => FIRST_SEARCHED,
+            Some(mean) => AT_ONCE / mean.max(1),
+        };
+        wanted.min(fitting.max(1))
     }
 
     /// Fills the page in the order of the ids.

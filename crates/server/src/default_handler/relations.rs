@@ -4,6 +4,8 @@
 //! a parent that is deleted at the same time gets no new content, and what is deleted with a resource is
 //! all that it contains.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use windlass_discovery::settings::{CollectionSettings, OnParentDelete};
 use windlass_store::{Expected, Resource, ResourceChange};
@@ -15,6 +17,9 @@ use crate::handler::{Call, Rejection};
 
 /// The most resources that are deleted with one.
 const MAX_CONTENT: usize = 5_000;
+
+/// The most rows, those of indexes included, that are deleted with one. All other changes wait meanwhile.
+const MAX_CONTENT_ROWS: usize = 20_000;
 
 /// The most ids in one field.
 const MAX_IDS: usize = 100;
@@ -43,12 +48,12 @@ pub(super) async fn check(
     for (field, target) in &settings.references {
         let before = old.as_ref().and_then(|old| old.get(field));
         let after = new.get(field).filter(|after| before != Some(after));
-        for id in ids(after) {
-            expected.push(referenced(call, field, target, id).await?);
-        }
-        if after.is_some_and(|it| ids(Some(it)).count() > MAX_IDS) {
+        if ids(after).count() > MAX_IDS {
             let problem = format!("must have at most {MAX_IDS} items");
             return Err(Rejection::invalid_field(field.clone(), problem));
+        }
+        for id in ids(after).collect::<BTreeSet<_>>() {
+            expected.push(referenced(call, field, target, id).await?);
         }
     }
     Ok(expected)
@@ -199,6 +204,10 @@ impl Content {
             OnParentDelete::Refuse => format!("the resource still has {name}; delete them first"),
             OnParentDelete::Cascade if self.count >= MAX_CONTENT => format!(
                 "the resource contains more than {MAX_CONTENT} resources; delete some of its {name} first"
+            ),
+            OnParentDelete::Cascade if self.deletions.len() >= MAX_CONTENT_ROWS => format!(
+                "the resource contains too many resources, of which {} were looked at; delete some of its {name} first",
+                self.count
             ),
             OnParentDelete::Cascade => return Ok(()),
         };

@@ -69,9 +69,19 @@ impl SchemaValidation<'_> {
             return Ok(value.clone());
         };
         let admitted = self.admit_type(schema, resolve, value, path)?;
-        match resolve.broken_bound(&admitted).filter(|_| self.enforced) {
+        self.check_bounds(resolve, &admitted, path)?;
+        Ok(admitted)
+    }
+
+    fn check_bounds(
+        &self,
+        resolve: &Schema,
+        value: &Value,
+        path: Path<'_>,
+    ) -> Result<(), Rejection> {
+        match resolve.broken_bound(value).filter(|_| self.enforced) {
             Some(problem) => Err(invalid(path, problem)),
-            None => Ok(admitted),
+            None => Ok(()),
         }
     }
 
@@ -95,9 +105,11 @@ impl SchemaValidation<'_> {
             }
             (Some("array"), Value::Array(elements)) => self.array(resolve, elements, path),
             (Some("string"), Value::String(_) | Value::Number(_)) => {
-                let text = string(resolve, value, path)?;
-                self.check_pattern(resolve, &text, path)?;
-                Ok(text.into())
+                let text: Value = string(resolve, value, path)?.into();
+                // Before the pattern: it takes long for a long text.
+                self.check_bounds(resolve, &text, path)?;
+                self.check_pattern(resolve, text.as_str().unwrap_or_default(), path)?;
+                Ok(text)
             }
             (Some("integer"), _) => integer(resolve, value, path),
             (Some("number"), _) => number(value, path),

@@ -21,13 +21,16 @@ use windlass_store::{
 use super::ServerState;
 use super::finish::{FinalReply, FinishedMedia, concatenation, try_finish};
 use super::start_request::{StartRequest, UploadHead};
+use crate::callers::network;
 use crate::capacity::Permit;
+use crate::context::Principal;
 use crate::error::Error;
 use crate::handler::{Concatenation, Rejection, StoreReader};
 use crate::identifiers::{new_media_id, new_small_media_id};
 use crate::importance::Importance;
 use crate::namespace;
 use crate::quotas::Reservation;
+use crate::shares::SharePermit;
 
 /// Maximum number of times that media is put together for one call, if other calls keep replacing
 /// its sources. Each time may copy everything.
@@ -58,6 +61,8 @@ struct Concat<'a> {
     /// Counts against the limit on these calls. Their copies share few threads, so more of them would only
     /// occupy upload permits and memory while they wait for a thread.
     _turn: Permit,
+    /// The turn among those of the same caller.
+    _share: Option<SharePermit<'a, String>>,
     /// Counts against the limit on running uploads.
     _permit: Permit,
     /// Memory of the start request, which outlives its client.
@@ -81,11 +86,27 @@ impl Made {
     }
 }
 
+/// Who wants media to be put together: the principal, else the address.
+fn caller(start_request: &StartRequest) -> Option<String> {
+    let principal = start_request.principal.as_ref();
+    let address = || Some(format!("address {}", network(start_request.client?)));
+    principal.map(Principal::to_string).or_else(address)
+}
+
 impl<'a> Concat<'a> {
     async fn begin(server: &'a ServerState, start_request: StartRequest) -> Result<Self, Error> {
         server.admit_upload()?;
         let capacity = &server.capacity;
-        let turn = capacity.concatenations.wait(1, capacity.timeout).await?;
+        // First that among those of the caller, so that they leave turns to others.
+        let turns = async {
+            let share = match caller(&start_request) {
+                Some(caller) => Some(capacity.concatenation_shares.acquire(caller).await),
+                None => None,
+            };
+            (share, capacity.concatenations.acquire(1).await)
+        };
+        let turns = tokio::time::timeout(capacity.timeout, turns).await;
+        let (share, turn) = turns.map_err(|_| capacity.concatenations.full())?;
         let permit = server
             .capacity
             .uploads
@@ -96,6 +117,7 @@ impl<'a> Concat<'a> {
             server,
             start_request,
             _turn: turn,
+            _share: share,
             _permit: permit,
             _memory: memory,
         })

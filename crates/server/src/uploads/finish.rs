@@ -201,7 +201,9 @@ pub(super) async fn try_finish(
     // that a crash leaves all of them or none.
     let quota = match session_ref {
         None => server.quotas.of_bytes(),
-        Some(_) => server.quotas.of_finish(start_request.memory()),
+        Some(_) => server
+            .quotas
+            .of_finish(start_request.memory() + reply.body.len()),
     };
     let ledger = &server.stores.ledger;
     ledger.apply_within(change_set, quota).await?;

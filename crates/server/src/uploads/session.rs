@@ -10,7 +10,7 @@ use windlass_proto::command::{SessionAction, SessionHead};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::parameters::UploadId;
 use windlass_proto::session::{SessionError, Step, step};
-use windlass_store::{EndSession, Failpoint, NewSession, SessionId, SessionState};
+use windlass_store::{EndSession, Failpoint, NewSession, Session, SessionId, SessionState};
 
 use super::ServerState;
 use super::append::{append, finish_active, resume_finish};
@@ -288,12 +288,11 @@ const FINISH_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 /// failed after an error that the upload itself causes, and after any error if it expired a day ago.
 pub(crate) async fn finish_interrupted_upload(
     server: &Arc<ServerState>,
-    id: SessionId,
+    session: Session,
 ) -> Result<(), Error> {
-    let Some(session) = server.stores.ledger.session(id).await? else {
-        return Ok(());
-    };
+    let id = session.id;
     let start_request = start_request_of(&session);
+    drop(session);
     let lifecycle = Arc::clone(&server.lifecycle);
     let server = Arc::clone(server);
     lifecycle
