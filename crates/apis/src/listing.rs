@@ -53,7 +53,9 @@ impl NameFilter<'_> {
             let Some(row) = rows.next().await?.filter(|row| self.shows(&row.id)) else {
                 return Ok(page);
             };
-            if page.len() >= self.size || page.bytes > PAGE_BYTES || rows.is_enough() {
+            let is_full = page.len() >= self.size || page.bytes > PAGE_BYTES;
+            // With one at least, so that the next page begins elsewhere.
+            if is_full || (page.len() > 0 && rows.is_enough()) {
                 page.next = Some(here);
                 return Ok(page);
             }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use http::StatusCode;
-use windlass_proto::parameters::NotUtf8;
+use windlass_proto::parameters::QueryError;
 use windlass_proto::transfer::{Failure, InvalidChunkSize};
 
 use crate::checksum::Mismatch;
@@ -82,7 +82,7 @@ pub(crate) enum ErrorCause {
     #[error("the URL of an upload must begin with http:// or https://")]
     Scheme,
     #[error(transparent)]
-    Parameter(#[from] NotUtf8),
+    Parameter(#[from] QueryError),
     #[error("the HTTP method of an upload must be POST, PUT or PATCH")]
     HttpMethod,
     #[error("the metadata must be a JSON object")]

@@ -6,7 +6,7 @@ use http::Method;
 
 use crate::digest::{DigestMismatch, ExpectedDigestsError};
 use crate::metadata::MetadataError;
-use crate::parameters::{InvalidAlt, NotUtf8};
+use crate::parameters::{InvalidAlt, QueryError};
 use crate::related::RelatedError;
 use crate::session::SessionError;
 use crate::upload_command::UploadCommandError;
@@ -27,9 +27,9 @@ pub enum ProtocolError {
     /// The decoded path is not UTF-8.
     #[error("The path is not valid UTF-8.")]
     PathNotUtf8,
-    /// A parameter is not UTF-8.
+    /// A parameter is not UTF-8, or there are too many.
     #[error(transparent)]
-    ParameterNotUtf8(#[from] NotUtf8),
+    Query(#[from] QueryError),
     /// The upload type is unknown.
     #[error(transparent)]
     UploadType(#[from] UnknownUploadType),

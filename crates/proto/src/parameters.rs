@@ -37,26 +37,39 @@ pub struct Parameters {
     pairs: Vec<(String, String)>,
 }
 
-/// A parameter whose decoded name or value is not UTF-8.
+/// The most parameters of a query. Each takes a hundred bytes of memory, of which two may be in the query.
+pub const MOST_PARAMETERS: usize = 1000;
+
+/// Why a query is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("Parameter {name} is not valid UTF-8.")]
-pub struct NotUtf8 {
-    /// Name of the parameter, with replacement characters where it is not UTF-8.
-    pub name: String,
+#[non_exhaustive]
+pub enum QueryError {
+    /// The decoded name or value of a parameter is not UTF-8.
+    #[error("Parameter {name} is not valid UTF-8.")]
+    NotUtf8 {
+        /// Name of the parameter, with replacement characters where it is not UTF-8.
+        name: String,
+    },
+    /// There are more than [`MOST_PARAMETERS`].
+    #[error("The query has more than {MOST_PARAMETERS} parameters.")]
+    TooMany,
 }
 
 impl Parameters {
     /// Parses a query string. `+` is a space, and a parameter without `=` is empty.
     ///
     /// # Errors
-    /// A name or a value is not UTF-8. Replacement characters could make several names equal.
-    pub fn parse(query: Option<&str>) -> Result<Self, NotUtf8> {
-        let pairs = query
-            .unwrap_or_default()
-            .split('&')
-            .filter(|pair| !pair.is_empty());
+    /// A name or a value is not UTF-8: replacement characters could make several names equal. Or there are too many.
+    pub fn parse(query: Option<&str>) -> Result<Self, QueryError> {
+        let pairs = || {
+            let pairs = query.unwrap_or_default().split('&');
+            pairs.filter(|pair| !pair.is_empty())
+        };
+        if pairs().count() > MOST_PARAMETERS {
+            return Err(QueryError::TooMany);
+        }
         Ok(Self {
-            pairs: pairs.map(pair).collect::<Result<_, _>>()?,
+            pairs: pairs().map(pair).collect::<Result<_, _>>()?,
         })
     }
 
@@ -99,11 +112,11 @@ impl fmt::Debug for Parameters {
     }
 }
 
-fn pair(text: &str) -> Result<(String, String), NotUtf8> {
+fn pair(text: &str) -> Result<(String, String), QueryError> {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     match (decoded(name), decoded(value)) {
         (Some(name), Some(value)) => Ok((name, value)),
-        _ => Err(NotUtf8 {
+        _ => Err(QueryError::NotUtf8 {
             name: percent_decode(name.as_bytes())
                 .decode_utf8_lossy()
                 .into_owned(),

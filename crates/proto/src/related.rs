@@ -20,8 +20,10 @@ pub(crate) use delimiter::{Delimiters, Token};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RelatedLimits {
-    /// Bytes of the metadata, and of the checksums after the media. Default: 1 MiB.
+    /// Bytes of the metadata. Default: 1 MiB.
     pub metadata: usize,
+    /// Bytes of the checksums after the media. Default: 4 KiB.
+    pub checksums: usize,
     /// Bytes of the headers of one body part. Default: 16 KiB.
     pub part_headers: usize,
     /// Bytes before the first delimiter. Default: 64 KiB.
@@ -55,6 +57,7 @@ impl Default for RelatedLimits {
     fn default() -> Self {
         Self {
             metadata: 1024 * 1024,
+            checksums: 4 * 1024,
             part_headers: 16 * 1024,
             preamble: 64 * 1024,
         }
@@ -113,7 +116,7 @@ pub enum RelatedError {
     #[error("A part of the multipart body has a malformed header.")]
     PartHeader,
     /// Metadata or checksums are too large.
-    #[error("The metadata part of the multipart body is larger than {limit} bytes.")]
+    #[error("A part of the multipart body with JSON is larger than {limit} bytes.")]
     MetadataTooLarge {
         /// Maximum number of bytes.
         limit: usize,
@@ -249,7 +252,7 @@ impl Splitter {
             State::Body(_) | State::Epilogue | State::Lost => {}
         }
         match &mut self.state {
-            State::Body(part) => part.take(content, self.limits.metadata, pieces),
+            State::Body(part) => part.take(content, self.limits, pieces),
             _ => Ok(()),
         }
     }
@@ -308,9 +311,13 @@ impl BodyPart {
     fn take(
         &mut self,
         content: Bytes,
-        limit: usize,
+        limits: RelatedLimits,
         pieces: &mut Vec<Piece>,
     ) -> Result<(), RelatedError> {
+        let limit = match self.role {
+            Role::Checksums => limits.checksums,
+            Role::Metadata | Role::Media => limits.metadata,
+        };
         let content = self.decoder.decode(content)?;
         match self.role {
             Role::Media if content.is_empty() => {}

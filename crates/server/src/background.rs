@@ -16,6 +16,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use windlass_store::SessionId;
 use windlass_store::sweep::{Sweep, SweepError, SweepOptions, Swept};
 
 use crate::error::Error;
@@ -164,35 +165,40 @@ async fn finish_interrupted(server: Weak<ServerState>) {
 
 async fn finish_all(server: &Arc<ServerState>, postponed: &mut Postponed) -> Result<(), Error> {
     let mut after = None;
-    postponed.forget_old(Instant::now());
+    postponed.begin_round(Instant::now());
     loop {
         let batch = server.stores.ledger.finishing(after, FINISH_BATCH).await?;
         let Some(last) = batch.last().copied() else {
             return Ok(());
         };
         for id in batch {
-            let Some(session) = server.stores.ledger.session(id).await? else {
-                continue;
-            };
-            let owner = session.owner.clone().unwrap_or_default();
-            if postponed.has(&owner, Instant::now()) {
-                continue;
-            }
-            let finish = finish_interrupted_upload(server, session);
-            match catch_panic("an unfinished upload", finish).await {
-                Some(Err(error)) => {
-                    if error.is_over_quota() {
-                        postponed.put_off(&owner, Instant::now());
-                    }
-                    server.lifecycle.examine(&error);
-                    tracing::warn!(session = ?id, %error, "an upload could not be finished");
-                }
-                Some(Ok(())) => postponed.forget(&owner),
-                None => {}
+            let finish = finish_unless_postponed(server, id, postponed);
+            if let Some(Err(error)) = catch_panic("an unfinished upload", finish).await {
+                server.lifecycle.examine(&error);
+                tracing::warn!(session = ?id, %error, "an upload could not be finished");
             }
         }
         after = Some(last);
     }
+}
+
+async fn finish_unless_postponed(
+    server: &Arc<ServerState>,
+    id: SessionId,
+    postponed: &mut Postponed,
+) -> Result<(), Error> {
+    let Some(session) = server.stores.ledger.session(id).await? else {
+        return Ok(());
+    };
+    let owner = session.owner.clone();
+    if postponed.is_waiting(id, owner.as_deref(), Instant::now()) {
+        return Ok(());
+    }
+    let finished = finish_interrupted_upload(server, session).await;
+    if finished.as_ref().is_err_and(Error::is_over_quota) {
+        postponed.put_off(id, owner, Instant::now());
+    }
+    finished
 }
 
 /// Deletes the rows of links that count once, when they are not needed any more.

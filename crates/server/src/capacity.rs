@@ -12,7 +12,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::config::Limits;
 use crate::importance::Importance;
-use crate::shares::Shares;
+use crate::shares::{Caller, Shares};
 
 /// Maximum number of files that are open because media is read by a handler or for a digest. Further reads of handlers
 /// wait for [`Limits::takeover_timeout`] and are then refused (503), those for digests wait as long as it takes.
@@ -22,7 +22,7 @@ pub const MEDIA_READS: usize = 64;
 /// Further ones wait for [`Limits::takeover_timeout`] and are then refused (503).
 pub const CONCATENATIONS: usize = 16;
 
-/// Maximum number of those of one caller.
+/// Maximum number of these calls at a time for one caller.
 const CONCATENATIONS_OF_A_CALLER: usize = CONCATENATIONS / 4;
 
 // The limit on requests bounds all short replies together. An upload must not fail at its end because
@@ -91,7 +91,7 @@ pub(crate) struct Capacity {
     pub(crate) uploads: Pool,
     pub(crate) downloads: Pool,
     pub(crate) concatenations: Pool,
-    pub(crate) concatenation_shares: Arc<Shares<String>>,
+    pub(crate) concatenation_shares: Arc<Shares<Caller>>,
     pub(crate) media_reads: Pool,
     pub(crate) metadata: Pool,
     pub(crate) large_bodies: Pool,

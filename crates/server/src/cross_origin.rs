@@ -81,7 +81,7 @@ pub(crate) type Answered = Option<Result<Reply, Error>>;
 pub(crate) struct Marks {
     allow_origin: Option<HeaderValue>,
     credentials: bool,
-    /// What a change counts with if a page of another origin has sent it; by default nothing.
+    /// What a change may do if a page of another origin sent it; `None` is as [`AmbientAuthority::None`].
     foreign_authority: Option<AmbientAuthority>,
     vary: Option<&'static str>,
 }
@@ -346,8 +346,11 @@ fn is_foreign(head: &Parts, base_url: &str) -> bool {
     let base_url = base_url.as_ref();
     let own = base_url.and_then(|url| Some(origin_of(url.scheme_str()?, url.authority()?)));
     let is_own = own.is_some_and(|own| *origin == own);
-    // Where the server is reached under TLS, whoever is on the way could make a page without.
-    let is_encrypted = base_url.and_then(Uri::scheme_str) == Some("https");
+    // An attacker on the network could serve a page by http under a host that users reach by https.
+    let host = named.as_ref().map(Authority::as_str);
+    let is_encrypted = base_url.is_some_and(|url| {
+        url.scheme_str() == Some("https") && url.authority().map(Authority::as_str) == host
+    });
     let local = head.extensions.get::<LocalAddress>();
     let own_scheme = local.map_or(Scheme::Http, |local| local.scheme);
     !is_own && !is_named("https") && (is_encrypted || !is_named(own_scheme.name()))
@@ -363,6 +366,7 @@ fn origin_of(scheme: &str, authority: &Authority) -> String {
         Some(port) if port != usual => format!("{scheme}://{authority}"),
         _ => format!("{scheme}://{}", authority.host()),
     }
+    .to_ascii_lowercase()
 }
 
 impl Marks {

@@ -11,7 +11,7 @@ use windlass_proto::dialect::{Condition, Dialect, Google};
 use windlass_proto::digest::{DigestMismatch, ExpectedDigestsError};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::MetadataError;
-use windlass_proto::parameters::{InvalidAlt, NotUtf8};
+use windlass_proto::parameters::{InvalidAlt, QueryError};
 use windlass_proto::related::RelatedError;
 use windlass_proto::reply::ErrorReply;
 use windlass_proto::session::SessionError;
@@ -350,7 +350,7 @@ protocol_errors!(
     ExpectedDigestsError,
     InvalidAlt,
     MetadataError,
-    NotUtf8,
+    QueryError,
     RelatedError,
     SessionError,
     UnknownUploadType,

@@ -59,7 +59,7 @@ impl Quotas {
     /// counted and acknowledged, so it becomes a resource also where nothing is left. What a handler writes for others,
     /// such as copies of a message for hundreds of recipients, was not.
     pub(crate) fn of_finish(&self, fields: usize) -> Quota {
-        // The resource has them too, in the ledger's words, and may come from another owner.
+        // The resource stores the same fields again, in a longer form, and may have been another owner's.
         let fields = 4 * fields as u64;
         Quota {
             tolerance: FINISH_TOLERANCE + fields,

@@ -230,8 +230,8 @@ async fn run(
         let guard = server.lock(key, &call).await?;
         let mut answer = handler::run(handler, &call, None).await?;
         if let Some(wanted) = answer.concatenation.take() {
-            // Other calls do not wait for the copy.
-            drop(guard);
+            // Other calls wait neither for the copy, nor for the memory of what was read.
+            drop((guard, reply_memory));
             return Box::pin(concatenate(server, head, metadata, wanted)).await;
         }
         let resources = with_events(answer.changes, answer.events, &Source::of(&call))?;

@@ -18,7 +18,7 @@ use windlass_proto::command::{
 use windlass_proto::dialect::{Dialect, Outcome, RequestHead};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::parse_metadata;
-use windlass_proto::parameters::{NotUtf8, Parameters, UploadId};
+use windlass_proto::parameters::{Parameters, QueryError, UploadId};
 
 use crate::auth::{Access, AccessError, AccessRequest};
 use crate::batch;
@@ -321,7 +321,7 @@ pub(crate) fn plain_path(path: &str) -> Option<&str> {
 
 /// Returns the parameters of a request on a download path, which has only media. The first of
 /// several values counts.
-fn for_media(query: Option<&str>) -> Result<Parameters, NotUtf8> {
+fn for_media(query: Option<&str>) -> Result<Parameters, QueryError> {
     Parameters::parse(Some(&format!("alt=media&{}", query.unwrap_or_default())))
 }
 

@@ -201,6 +201,8 @@ where
             Ok(Routing::Answered(reply)) => Ok(reply),
             Ok(Routing::Session(call)) => {
                 (head.headers, head.extensions) = Default::default();
+                // The log needs the path alone, and the query may be as long as a head.
+                head.uri = head.uri.path().parse().unwrap_or_default();
                 if let Some(body) = &mut body {
                     body.forget_head();
                 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -23,6 +24,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub struct Shares<K> {
     most: usize,
     table: Mutex<HashMap<K, Share>>,
+}
+
+/// Who sends a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Caller {
+    /// The id of a principal.
+    Principal(String),
+    /// Without a principal: the address, of IPv6 that of the network.
+    Address(IpAddr),
 }
 
 struct Share {

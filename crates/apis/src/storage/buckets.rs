@@ -118,7 +118,8 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
         let Some(row) = rows.next().await?.filter(|row| row.id.starts_with(prefix)) else {
             break;
         };
-        if items.len() == size || bytes > PAGE_BYTES || rows.is_enough() {
+        let is_full = items.len() == size || bytes > PAGE_BYTES;
+        if is_full || (!items.is_empty() && rows.is_enough()) {
             body.insert("nextPageToken".into(), here.to_token().into());
             break;
         }

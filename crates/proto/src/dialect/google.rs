@@ -18,7 +18,7 @@ use crate::header::{
     X_UPLOAD_CONTENT_TYPE,
 };
 use crate::metadata::MetadataError;
-use crate::parameters::UploadId;
+use crate::parameters::{QueryError, UploadId};
 use crate::related::{Boundary, RelatedError};
 use crate::reply::{ErrorReply, ReplyHead};
 use crate::session::SessionError;
@@ -295,9 +295,9 @@ pub(super) fn protocol(error: &ProtocolError) -> ErrorReply {
         ProtocolError::MethodNotAllowed { .. } => {
             ErrorReply::json(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed")
         }
-        ProtocolError::PathNotUtf8 => bad("badRequest"),
-        ProtocolError::ParameterNotUtf8(error) => {
-            bad("invalidParameter").parameter(error.name.clone())
+        ProtocolError::PathNotUtf8 | ProtocolError::Query(QueryError::TooMany) => bad("badRequest"),
+        ProtocolError::Query(QueryError::NotUtf8 { name }) => {
+            bad("invalidParameter").parameter(name.clone())
         }
         ProtocolError::UploadCommand(_) => bad("invalid").header("X-Goog-Upload-Command"),
         ProtocolError::UploadType(_) => bad("invalidParameter").parameter("uploadType"),

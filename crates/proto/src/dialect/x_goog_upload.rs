@@ -108,7 +108,7 @@ impl Dialect for XGoogUpload {
             ProtocolError::Session(error) => session_error(error),
             ProtocolError::MethodNotAllowed { .. }
             | ProtocolError::PathNotUtf8
-            | ProtocolError::ParameterNotUtf8(_)
+            | ProtocolError::Query(_)
             | ProtocolError::UploadType(_)
             | ProtocolError::UploadCommand(_)
             | ProtocolError::Alt(_)

@@ -50,7 +50,7 @@ fn parameter_that_is_not_utf_8_is_refused() {
         let name = name.to_owned();
         assert_eq!(
             Parameters::parse(Some(query)),
-            Err(NotUtf8 { name }),
+            Err(QueryError::NotUtf8 { name }),
             "{query}"
         );
     }
@@ -164,4 +164,14 @@ proptest! {
             let _ = StandardParameters::from_parameters(&parameters);
         }
     }
+}
+
+#[test]
+fn number_of_parameters_is_bounded() {
+    let parse = |count| Parameters::parse(Some(&"a&".repeat(count)));
+    assert_eq!(
+        parse(MOST_PARAMETERS).unwrap().iter().count(),
+        MOST_PARAMETERS
+    );
+    assert_eq!(parse(MOST_PARAMETERS + 1), Err(QueryError::TooMany));
 }

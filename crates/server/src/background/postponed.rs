@@ -1,9 +1,10 @@
-//! Owners whose unfinished uploads wait for room in their quota.
+//! Unfinished uploads that wait for room in the quota of their owner.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use windlass_store::SessionId;
 
 /// The first pause.
 const SHORTEST: Duration = Duration::from_secs(60);
@@ -11,11 +12,15 @@ const SHORTEST: Duration = Duration::from_secs(60);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 
-/// Remembers owners that have reached their quota. Each attempt to finish one of their uploads costs what the upload
-/// itself does, and there may be many; so the pauses between attempts grow. Only owners of unfinished uploads are
-/// remembered.
+/// Remembers sessions whose owner had no room. Each attempt costs what the upload itself does, and there may be many;
+/// so the pauses between those of a session grow, and once an owner has no room, the rest of its sessions wait for the
+/// next round.
 #[derive(Debug, Default)]
-pub(super) struct Postponed(HashMap<String, Pause>);
+pub(super) struct Postponed {
+    sessions: HashMap<SessionId, Pause>,
+    /// Owners that had no room in this round.
+    owners: HashSet<Option<String>>,
+}
 
 #[derive(Debug)]
 struct Pause {
@@ -24,27 +29,27 @@ struct Pause {
 }
 
 impl Postponed {
-    /// Whether nothing is to be tried for this owner now.
-    pub(super) fn has(&self, owner: &str, now: Instant) -> bool {
-        self.0.get(owner).is_some_and(|pause| now < pause.until)
+    /// Begins a round through all unfinished uploads. Forgets sessions that have not been tried for long: they have
+    /// ended.
+    pub(super) fn begin_round(&mut self, now: Instant) {
+        self.owners.clear();
+        self.sessions.retain(|_, pause| now < pause.until + LONGEST);
     }
 
-    /// Begins a pause, which is twice as long as the last one.
-    pub(super) fn put_off(&mut self, owner: &str, now: Instant) {
-        let last = self.0.get(owner).map(|pause| pause.length * 2);
+    /// Whether nothing is to be tried now for a session of this owner.
+    pub(super) fn is_waiting(&self, id: SessionId, owner: Option<&str>, now: Instant) -> bool {
+        let pause = self.sessions.get(&id);
+        pause.is_some_and(|pause| now < pause.until)
+            || self.owners.iter().any(|it| it.as_deref() == owner)
+    }
+
+    /// Begins a pause of a session, which is twice as long as its last one.
+    pub(super) fn put_off(&mut self, id: SessionId, owner: Option<String>, now: Instant) {
+        let last = self.sessions.get(&id).map(|pause| pause.length * 2);
         let length = last.unwrap_or(SHORTEST).min(LONGEST);
         let until = now + length;
-        self.0.insert(owner.to_owned(), Pause { until, length });
-    }
-
-    /// Forgets an owner for whom there was room.
-    pub(super) fn forget(&mut self, owner: &str) {
-        self.0.remove(owner);
-    }
-
-    /// Forgets owners for whom nothing has been tried for long: they have no unfinished uploads any more.
-    pub(super) fn forget_old(&mut self, now: Instant) {
-        self.0.retain(|_, pause| now < pause.until + LONGEST);
+        self.sessions.insert(id, Pause { until, length });
+        self.owners.insert(owner);
     }
 }
 
@@ -52,23 +57,35 @@ impl Postponed {
 mod tests {
     use super::*;
 
+    const FIRST: SessionId = SessionId::from_bytes([1; 32]);
+    const SECOND: SessionId = SessionId::from_bytes([2; 32]);
+
     #[tokio::test(start_paused = true)]
-    async fn pauses_of_an_owner_grow_until_there_is_room() {
+    async fn pauses_of_a_session_grow_and_its_owner_waits_for_the_next_round() {
         let (mut postponed, begin) = (Postponed::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
-        postponed.put_off("alice", at(0));
-        assert!(postponed.has("alice", at(59)) && !postponed.has("bob", at(59)));
-        assert!(!postponed.has("alice", at(60)));
-        postponed.put_off("alice", at(60));
-        assert!(postponed.has("alice", at(179)) && !postponed.has("alice", at(180)));
+        let waits = |postponed: &Postponed, id, seconds| {
+            postponed.is_waiting(id, Some("alice"), at(seconds))
+        };
+        let put_off = |postponed: &mut Postponed, seconds| {
+            postponed.put_off(FIRST, Some("alice".to_owned()), at(seconds));
+        };
+        put_off(&mut postponed, 0);
+        assert!(waits(&postponed, SECOND, 1));
+        assert!(!postponed.is_waiting(SECOND, Some("bob"), at(1)));
+        assert!(!postponed.is_waiting(SECOND, None, at(1)));
+        postponed.begin_round(at(30));
+        assert!(waits(&postponed, FIRST, 59) && !waits(&postponed, FIRST, 60));
+        assert!(!waits(&postponed, SECOND, 30));
+        put_off(&mut postponed, 60);
+        postponed.begin_round(at(90));
+        assert!(waits(&postponed, FIRST, 179) && !waits(&postponed, FIRST, 180));
         for _ in 0..10 {
-            postponed.put_off("alice", at(180));
+            put_off(&mut postponed, 180);
         }
-        assert!(postponed.has("alice", at(180 + 3599)) && !postponed.has("alice", at(180 + 3600)));
-        postponed.forget("alice");
-        postponed.put_off("alice", at(0));
-        assert!(!postponed.has("alice", at(60)));
-        postponed.forget_old(at(7200));
-        assert!(postponed.0.is_empty());
+        postponed.begin_round(at(210));
+        assert!(waits(&postponed, FIRST, 180 + 3599) && !waits(&postponed, FIRST, 180 + 3600));
+        postponed.begin_round(at(180 + 7200));
+        assert!(postponed.sessions.is_empty());
     }
 }

@@ -289,7 +289,7 @@ pub(super) async fn changes(
     if indexes.is_empty() {
         return Ok(changes);
     }
-    // The fields are gone before the ledger is asked: they may be many.
+    // The parsed fields, which may take much memory, are dropped before the ledger is asked.
     let rows: Vec<_> = {
         let (old, new) = (old.map(read), new.map(read));
         let indexes = indexes.iter();

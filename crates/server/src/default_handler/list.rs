@@ -174,6 +174,8 @@ struct Filling<'a> {
     examined: usize,
     /// Their size in bytes.
     examined_bytes: usize,
+    /// The size of the longest of them.
+    longest: usize,
     page: Page,
     /// Position of the last one that was looked at.
     last: Option<String>,
@@ -188,6 +190,7 @@ impl<'a> Filling<'a> {
             bytes: 0,
             examined: 0,
             examined_bytes: 0,
+            longest: 0,
             page: Page::default(),
             last: None,
         })
@@ -202,6 +205,7 @@ impl<'a> Filling<'a> {
         belongs: bool,
     ) -> Result<bool, Rejection> {
         self.examined_bytes += resource.body.len();
+        self.longest = self.longest.max(resource.body.len());
         if belongs {
             self.bytes += resource.body.len();
             let found = self.page.resources.len();
@@ -254,12 +258,11 @@ impl<'a> Filling<'a> {
         if self.selection.conditions.is_empty() {
             return wanted;
         }
-        // Few at first, and few long ones: they take memory before it is known which of them the page shows.
-        let fitting = match self.examined_bytes.checked_div(self.examined) {
-            None => FIRST_SEARCHED,
-            Some(mean) => AT_ONCE / mean.max(1),
-        };
-        wanted.min(fitting.max(1))
+        // Starts with few, and reads fewer the longer they are: a batch takes memory before it is known which of them
+        // the page shows.
+        let fitting = AT_ONCE / self.longest.max(1);
+        let most = self.examined.max(FIRST_SEARCHED);
+        wanted.min(fitting.clamp(1, most))
     }
 
     /// Fills the page in the order of the ids.
@@ -273,9 +276,12 @@ impl<'a> Filling<'a> {
                 .resources(collection, after, wanted)
                 .await?;
             let more = batch.len() == wanted;
-            let _searched = self.hold_searched(&batch)?;
+            let mut searched = self.hold_searched(&batch)?;
             for resource in batch {
                 self.give_way(&resource).await;
+                if let Some(searched) = &mut searched {
+                    searched.release(resource.body.len() as u64);
+                }
                 let belongs = self.selection.holds(&resource);
                 if self.add(&resource.id.clone(), resource, belongs)? {
                     return Ok(self.before_next());

@@ -4,7 +4,7 @@
 //! a parent that is deleted at the same time gets no new content, and what is deleted with a resource is
 //! all that it contains.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 
 use serde_json::Value;
 use windlass_discovery::settings::{CollectionSettings, OnParentDelete};
@@ -52,7 +52,8 @@ pub(super) async fn check(
             let problem = format!("must have at most {MAX_IDS} items");
             return Err(Rejection::invalid_field(field.clone(), problem));
         }
-        for id in ids(after).collect::<BTreeSet<_>>() {
+        let mut seen = HashSet::new();
+        for id in ids(after).filter(|id| seen.insert(*id)) {
             expected.push(referenced(call, field, target, id).await?);
         }
     }

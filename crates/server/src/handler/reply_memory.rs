@@ -23,7 +23,16 @@ pub struct ReplyMemoryPermit {
 #[derive(Debug)]
 #[must_use]
 pub struct SearchedRows {
-    _permit: Permit,
+    permit: Permit,
+    bytes: u64,
+}
+
+impl SearchedRows {
+    /// Gives back the memory of a row that was looked at: it is dropped, or becomes part of the reply.
+    pub(crate) fn release(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.permit.shrink(self.bytes);
+    }
 }
 
 #[derive(Debug)]
@@ -88,7 +97,7 @@ impl ReplyMemoryPermit {
     pub fn hold_while_searched(&self, bytes: u64) -> Result<SearchedRows, Rejection> {
         let mut permit = self.permits().rows.another();
         permit.resize(bytes)?;
-        Ok(SearchedRows { _permit: permit })
+        Ok(SearchedRows { permit, bytes })
     }
 
     /// Attaches the permits to the text of the reply, until it is sent.

@@ -23,14 +23,13 @@ use super::finish::{FinalReply, FinishedMedia, concatenation, try_finish};
 use super::start_request::{StartRequest, UploadHead};
 use crate::callers::network;
 use crate::capacity::Permit;
-use crate::context::Principal;
 use crate::error::Error;
 use crate::handler::{Concatenation, Rejection, StoreReader};
 use crate::identifiers::{new_media_id, new_small_media_id};
 use crate::importance::Importance;
 use crate::namespace;
 use crate::quotas::Reservation;
-use crate::shares::SharePermit;
+use crate::shares::{Caller, SharePermit};
 
 /// Maximum number of times that media is put together for one call, if other calls keep replacing
 /// its sources. Each time may copy everything.
@@ -61,8 +60,8 @@ struct Concat<'a> {
     /// Counts against the limit on these calls. Their copies share few threads, so more of them would only
     /// occupy upload permits and memory while they wait for a thread.
     _turn: Permit,
-    /// The turn among those of the same caller.
-    _share: Option<SharePermit<'a, String>>,
+    /// The caller's share of the turns.
+    _share: Option<SharePermit<'a, Caller>>,
     /// Counts against the limit on running uploads.
     _permit: Permit,
     /// Memory of the start request, which outlives its client.
@@ -86,11 +85,12 @@ impl Made {
     }
 }
 
-/// Who wants media to be put together: the principal, else the address.
-fn caller(start_request: &StartRequest) -> Option<String> {
+/// Returns who wants media to be put together.
+fn caller(start_request: &StartRequest) -> Option<Caller> {
     let principal = start_request.principal.as_ref();
-    let address = || Some(format!("address {}", network(start_request.client?)));
-    principal.map(Principal::to_string).or_else(address)
+    let address = || start_request.client.map(network).map(Caller::Address);
+    let principal = principal.map(|it| Caller::Principal(it.to_string()));
+    principal.or_else(address)
 }
 
 impl<'a> Concat<'a> {

@@ -52,6 +52,7 @@ pub(crate) async fn simple(
     mut body: RequestBody,
 ) -> Result<FinalReply, Error> {
     let start_request = head.with_body(&Map::new(), simple.content_type, simple.expected)?;
+    body.set_held_bytes(start_request.memory() as u64)?;
     let shared = Arc::clone(server);
     server
         .lifecycle

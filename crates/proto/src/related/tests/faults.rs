@@ -61,6 +61,7 @@ fn body_with_an_error_does_not_finish() {
 fn everything_but_media_has_a_size_limit() {
     let limits = RelatedLimits {
         metadata: 4,
+        checksums: 3,
         part_headers: 8,
         preamble: 6,
     };
@@ -87,8 +88,8 @@ fn everything_but_media_has_a_size_limit() {
             Err(RelatedError::PartHeadersTooLarge { limit: 8 }),
         ),
         (
-            b"--b\n\n{}\n--b\n\n\n--b\n\n12345\n--b--",
-            Err(RelatedError::MetadataTooLarge { limit: 4 }),
+            b"--b\n\n{}\n--b\n\n\n--b\n\n1234\n--b--",
+            Err(RelatedError::MetadataTooLarge { limit: 3 }),
         ),
     ];
     for (body, expected) in table {
