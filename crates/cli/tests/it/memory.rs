@@ -22,7 +22,7 @@ fn questions_whose_end_does_not_come_hold_no_metadata() {
     let question = session
         .ranged("bytes */*")
         .header("Transfer-Encoding", "chunked");
-    let mut peers: Vec<_> = (0..120).map(|_| session.peer()).collect();
+    let mut peers: Vec<_> = (0..240).map(|_| session.peer()).collect();
     for peer in &mut peers {
         peer.send(question.head_bytes());
     }
@@ -31,8 +31,9 @@ fn questions_whose_end_does_not_come_hold_no_metadata() {
         peer.send("0\r\n\r\n");
         peer.reply().expect(308);
     }
+    // They would hold 480 MB. What is parsed at the same time depends on the processors.
     assert!(
-        server.peak_memory() < BOUND,
+        server.peak_memory() < 256 * 1024 * 1024,
         "{} bytes",
         server.peak_memory()
     );
