@@ -38,7 +38,7 @@ use crate::error::Error;
 use crate::handler::{Rejection, slice};
 use crate::importance::Importance;
 use crate::precondition::{ETag, Validators, Verdict, evaluate, range_applies};
-use crate::reply::{Reply, ReplyBody, empty, full, nothing};
+use crate::reply::{Reply, ReplyBody, full, nothing};
 use crate::uploads::ServerState;
 use stored_gzip::{Form, has_chunks};
 
@@ -123,11 +123,8 @@ pub(crate) async fn media(
             range
         }
         Requested::NotSatisfiable => {
-            let mut reply = empty(StatusCode::RANGE_NOT_SATISFIABLE);
-            reply
-                .headers_mut()
-                .insert(CONTENT_RANGE, unsatisfied_range(media.length));
-            return Ok(reply);
+            let length = media.length;
+            return Err(Error::RangeNotSatisfiable { length });
         }
     };
     // Google's Python library compares the length of a part with that of what it has unpacked, unless
@@ -337,11 +334,6 @@ impl Requested {
 pub(crate) fn content_range(bytes: &Range<u64>, length: u64) -> HeaderValue {
     debug_assert!(bytes.start < bytes.end && bytes.end <= length);
     written(format!("bytes {}-{}/{length}", bytes.start, bytes.end - 1))
-}
-
-/// The `Content-Range` of a reply that says that a media of `length` bytes lacks the range.
-pub(crate) fn unsatisfied_range(length: u64) -> HeaderValue {
-    written(format!("bytes */{length}"))
 }
 
 fn written(value: String) -> HeaderValue {

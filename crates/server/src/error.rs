@@ -74,6 +74,14 @@ pub(crate) enum Error {
     /// The resource has no media.
     #[error("the resource has no media")]
     NoMedia,
+    /// The range that a download asks for has no byte of the media.
+    #[error(
+        "the requested range cannot be satisfied: the media has {length} bytes; ask for bytes before its end"
+    )]
+    RangeNotSatisfiable {
+        /// Length of the media in bytes.
+        length: u64,
+    },
     /// The body is not a valid batch.
     #[error(transparent)]
     Batch(#[from] BatchError),
@@ -284,7 +292,11 @@ impl Error {
     /// refusal. Other errors would tell which resources exist.
     pub(crate) fn or_refusal(self, refusal: &AccessError) -> Self {
         let status = error_reply(&Google, &self).status;
-        let is_of_public = [StatusCode::NOT_MODIFIED, StatusCode::PRECONDITION_FAILED];
+        let is_of_public = [
+            StatusCode::NOT_MODIFIED,
+            StatusCode::PRECONDITION_FAILED,
+            StatusCode::RANGE_NOT_SATISFIABLE,
+        ];
         if status.is_server_error() || is_of_public.contains(&status) {
             return self;
         }
@@ -368,6 +380,13 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
         Error::NoSuchPath { .. } | Error::NoMedia | Error::MediaOnly => {
             other(ErrorReply::json(StatusCode::NOT_FOUND, "notFound"))
         }
+        Error::RangeNotSatisfiable { .. } => other(
+            ErrorReply::json(
+                StatusCode::RANGE_NOT_SATISFIABLE,
+                "requestedRangeNotSatisfiable",
+            )
+            .header("Range"),
+        ),
         Error::MethodNotAllowed { .. } => other(ErrorReply::json(
             StatusCode::METHOD_NOT_ALLOWED,
             "methodNotAllowed",

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::body::{self, RequestBody};
 use crate::config::Limits;
 use crate::connections::proxy_protocol;
-use crate::download;
+use crate::{download, reply};
 
 pub use crate::default_handler::ListQuery;
 
@@ -111,7 +111,7 @@ impl Requested {
                 Self::Part(bytes, header)
             }
             download::Requested::NotSatisfiable => {
-                Self::NotSatisfiable(download::unsatisfied_range(length))
+                Self::NotSatisfiable(reply::unsatisfied_range(length))
             }
         }
     }

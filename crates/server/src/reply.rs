@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER,
     STRICT_TRANSPORT_SECURITY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
@@ -165,6 +165,9 @@ pub(crate) fn of_error(dialect: &dyn Dialect, error: &Error) -> Reply {
     if let Some(allowed) = allowed(error) {
         headers.insert(ALLOW, allowed);
     }
+    if let Error::RangeNotSatisfiable { length } = error {
+        headers.insert(CONTENT_RANGE, unsatisfied_range(*length));
+    }
     if let Some(challenge) = challenge(error) {
         headers.insert(WWW_AUTHENTICATE, challenge);
     }
@@ -262,6 +265,12 @@ fn allowed(error: &Error) -> Option<HeaderValue> {
     HeaderValue::try_from(names.join(", ")).ok()
 }
 
+/// The `Content-Range` of a reply that says that a media of `length` bytes lacks the range.
+pub(crate) fn unsatisfied_range(length: u64) -> HeaderValue {
+    let value = HeaderValue::try_from(format!("bytes */{length}"));
+    value.expect("digits are a header value")
+}
+
 fn challenge(error: &Error) -> Option<HeaderValue> {
     match error {
         Error::Access(error) | Error::Rejection(Rejection::Access(error)) => error.challenge(),
@@ -318,6 +327,12 @@ mod tests {
 
     use super::*;
     use crate::capacity::SHORT_REPLY;
+
+    #[test]
+    fn unsatisfied_range_names_the_length() {
+        assert_eq!(unsatisfied_range(0), "bytes */0");
+        assert_eq!(unsatisfied_range(u64::MAX), "bytes */18446744073709551615");
+    }
 
     #[tokio::test]
     async fn reply_to_an_error_is_short_whatever_the_client_has_sent() {

@@ -100,7 +100,7 @@ fn a_range_gets_its_bytes_and_206() {
 }
 
 #[test]
-fn a_range_behind_the_end_is_answered_416_with_the_length() {
+fn range_behind_the_end_is_416_with_the_length_and_why() {
     let animal = Animal::of(1000);
     for range in [
         "bytes=1000-",
@@ -110,6 +110,8 @@ fn a_range_behind_the_end_is_answered_416_with_the_length() {
     ] {
         let reply = animal.get(&[("Range", range)]).expect(416);
         assert_eq!(reply.header("content-range"), Some("bytes */1000"));
+        assert_error(&reply, 416, "requestedRangeNotSatisfiable", Some("Range"));
+        assert!(reply.text().contains("1000 bytes"), "{}", reply.text());
     }
     let empty = Animal::of(0);
     assert_eq!(empty.get(&[]).expect(200).body, b"");

@@ -121,12 +121,6 @@ fn content_range_names_the_first_and_the_last_byte() {
     });
 }
 
-#[test]
-fn unsatisfied_range_names_the_length() {
-    assert_eq!(unsatisfied_range(0), "bytes */0");
-    assert_eq!(unsatisfied_range(100), "bytes */100");
-}
-
 proptest! {
     #[test]
     fn a_part_has_bytes_and_ends_within_the_media(
