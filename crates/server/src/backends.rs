@@ -381,6 +381,18 @@ impl ApiHandler for WithBackends {
         self.inner.media_headers(resource)
     }
 
+    fn media_headers_at_alias(
+        &self,
+        call: &Call<'_>,
+        resource: &Resource,
+    ) -> Result<HeaderMap, Rejection> {
+        self.inner.media_headers_at_alias(call, resource)
+    }
+
+    fn not_served(&self, http_method: &HttpMethod, path: &str) -> Option<String> {
+        self.inner.not_served(http_method, path)
+    }
+
     fn alias(&self, api: &Api, path: &str) -> Option<String> {
         self.inner.alias(api, path)
     }

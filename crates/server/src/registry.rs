@@ -5,7 +5,7 @@
 //! host. Client libraries build themselves from the descriptions of its APIs, which the discovery
 //! service returns ([`DiscoveryRequest`]).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -178,7 +178,12 @@ pub(crate) struct VirtualHost {
     pub(crate) table: MethodTable,
     /// Paths of batches, with the index of the one API whose path it is.
     batch_paths: HashMap<String, Option<usize>>,
+    /// The first segments of the paths of the host's own APIs, and of all of its APIs.
+    segments: [HashSet<String>; 2],
 }
+
+/// First segments of paths that belong to no method, yet to the server.
+const OWN_SEGMENTS: [&str; 5] = ["batch", "discovery", "download", "resumable", "upload"];
 
 /// A method together with its API.
 #[derive(Clone, Copy)]
@@ -311,7 +316,9 @@ impl VirtualHost {
         );
         let served = groups.concat();
         let table = without_collision(table)?;
+        let segments = [first_segments(&groups[0]), first_segments(&served)];
         Ok(Self {
+            segments,
             by_name: by_name(&served, all)?,
             batch_paths: batch_paths(&served, &table),
             table,
@@ -333,8 +340,35 @@ impl VirtualHost {
     /// Returns the path of a method for which a GET of another path stands; see
     /// [`ApiHandler::alias`](crate::handler::ApiHandler::alias).
     pub(crate) fn alias(&self, path: &str) -> Option<String> {
+        self.aliased(path).map(|(_, alias)| alias)
+    }
+
+    /// Returns the API at whose alias a path is, and the path of its method.
+    ///
+    /// A path that begins as methods do is no alias: the reply would be about an object of that name,
+    /// to a client that has asked for a method which is not here.
+    fn aliased(&self, path: &str) -> Option<(&ServedApi, String)> {
+        let segment = first_segment(path)?;
+        let [of_own, of_all] = &self.segments;
+        let mut served = self.served.iter().map(|served| &**served);
+        served.find_map(|served| {
+            // On a host of its own, an API gives way to the other APIs of that host alone.
+            let taken = if served.host.is_some() {
+                of_own
+            } else {
+                of_all
+            };
+            if OWN_SEGMENTS.contains(&segment) || taken.contains(segment) {
+                return None;
+            }
+            Some((served, served.handler.alias(&served.api, path)?))
+        })
+    }
+
+    /// Returns the id of a method of a service that is at a path, and that no API has here.
+    pub(crate) fn not_served(&self, http_method: &HttpMethod, path: &str) -> Option<String> {
         let mut served = self.served.iter();
-        served.find_map(|served| served.handler.alias(&served.api, path))
+        served.find_map(|served| served.handler.not_served(http_method, path))
     }
 
     /// Whether batches are sent to this path.
@@ -358,13 +392,8 @@ impl VirtualHost {
         }
         match self.batch_paths.get(path) {
             Some(index) => self.served.get((*index)?).map(|served| &**served),
-            None => self.api_at_alias(path),
+            None => self.aliased(path).map(|(served, _)| served),
         }
-    }
-
-    fn api_at_alias(&self, path: &str) -> Option<&ServedApi> {
-        let mut served = self.served.iter().map(|served| &**served);
-        served.find(|served| served.handler.alias(&served.api, path).is_some())
     }
 
     /// One API.
@@ -391,6 +420,21 @@ impl ServedMethod<'_> {
             sha256: digests.contains(&Digest::Sha256),
         }
     }
+}
+
+/// Returns the first segments of the paths of these APIs' methods. A path that begins with a variable
+/// has none.
+fn first_segments(served: &[Arc<ServedApi>]) -> HashSet<String> {
+    let methods = served.iter().flat_map(|served| served.api.methods());
+    let segments = methods.filter_map(|method| first_segment(method.template.as_str()));
+    let literal = segments.filter(|segment| !segment.contains('{'));
+    literal.map(str::to_owned).collect()
+}
+
+/// Returns the first segment of a path or a template.
+fn first_segment(path: &str) -> Option<&str> {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    path.split('/').next().filter(|segment| !segment.is_empty())
 }
 
 /// Indexes the APIs of a virtual host by name and version; each may occur once.

@@ -62,6 +62,9 @@ pub(crate) struct CallHead<'a> {
     pub(crate) uri: &'a Uri,
     /// Whether the host that was asked has nothing but downloads of media.
     pub(crate) media_only: bool,
+    /// Whether `raw_path` is what the path of the request stands for
+    /// ([`ApiHandler::alias`](handler::ApiHandler::alias)).
+    pub(crate) at_alias: bool,
 }
 
 impl<'h> CallHead<'h> {
@@ -331,9 +334,14 @@ async fn media_or_redirection(
         {
             return Ok(reply);
         }
+        let headers = if head.at_alias {
+            handler.media_headers_at_alias(&call, &resource)?
+        } else {
+            handler.media_headers(&resource)
+        };
         let set_owner = download::Own {
             etag: handler.media_etag(&resource),
-            headers: handler.media_headers(&resource),
+            headers,
         };
         let request = download::Request {
             http_method: head.http_method,

@@ -29,6 +29,7 @@ use crate::config::SessionAuth;
 use crate::context::{Principal, RequestContext};
 use crate::download_host;
 use crate::error::Error;
+use crate::handler::Rejection;
 use crate::health;
 use crate::importance::Importance;
 use crate::index_page;
@@ -442,7 +443,7 @@ impl Routed<'_> {
                 parameters,
             } => (method, target, parameters),
             Found::WrongHttpMethod { allowed } => return Err(Error::MethodNotAllowed { allowed }),
-            Found::Nothing => return Err(no_such(asked)),
+            Found::Nothing => return Err(self.nothing_at(asked)),
         };
         self.record.method(&method.id);
         let served = self.virtual_host.of(method);
@@ -469,6 +470,7 @@ impl Routed<'_> {
                 in_batch: batch::is_inside(self.head),
                 uri: &self.head.uri,
                 media_only: self.media_only,
+                at_alias: path != asked,
             };
             let body = body.as_mut().expect("nobody has taken the body yet");
             call(self.server, head, body).await
@@ -477,6 +479,16 @@ impl Routed<'_> {
         match &refusal {
             Some(refusal) => answered.map_err(|error| error.or_refusal(refusal)),
             None => answered,
+        }
+    }
+
+    /// Returns the error for a path without a method.
+    fn nothing_at(&self, path: &str) -> Error {
+        let not_served = self.virtual_host.not_served(self.http_method, path);
+        match not_served {
+            // A stranger does not learn which APIs are here.
+            Some(method) if !self.is_stranger => Rejection::NotImplemented { method }.into(),
+            _ => no_such(path),
         }
     }
 

@@ -1,8 +1,10 @@
 use http::Method as HttpMethod;
 use serde_json::json;
 use windlass_discovery::Found;
+use windlass_store::Resource;
 
 use super::*;
+use crate::handler::{Answer, Call, Rejection, Uploaded};
 
 fn host(text: &str) -> Host {
     text.parse().unwrap()
@@ -161,4 +163,57 @@ fn path_belongs_to_the_api_of_its_method_or_batch() {
         let found = at(on, http_method, path);
         assert_eq!(found.as_deref(), expected, "{on:?} {path}");
     }
+}
+
+/// Stands for `read` at any path.
+#[derive(Debug)]
+struct AliasEverywhere;
+
+#[async_trait::async_trait]
+impl ApiHandler for AliasEverywhere {
+    async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
+        Err(call.not_implemented())
+    }
+
+    async fn run(&self, call: &Call<'_>, _: Option<Uploaded>) -> Result<Answer, Rejection> {
+        Err(call.not_implemented())
+    }
+
+    async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
+        Err(call.not_implemented())
+    }
+
+    fn alias(&self, _: &Api, path: &str) -> Option<String> {
+        Some(format!("/read{path}"))
+    }
+}
+
+#[test]
+fn alias_gives_way_to_the_paths_of_methods() {
+    let store = || ServedApi {
+        handler: Arc::new(AliasEverywhere),
+        ..api("store", "store/v1/{id}")
+    };
+    let alias = |registry: &Registry, on: Option<&str>, path: &str| {
+        registry.on(on.map(host).as_ref()).alias(path).is_some()
+    };
+    let shared = Registry::new([store(), api("farm", "farm/v1/animals")]).unwrap();
+    for (path, expected) in [
+        ("/barn/cow", true),
+        ("/farms/v1", true),
+        ("/farm/v1/nosuch", false),
+        ("/store/v2", false),
+        ("/upload/x/y", false),
+        ("/download/x", false),
+        ("/batch/x", false),
+        ("/", false),
+    ] {
+        assert_eq!(alias(&shared, None, path), expected, "{path}");
+    }
+    // A host of its own is for such names.
+    let own = store().on(host("store.example"));
+    let apart = Registry::new([own, api("farm", "farm/v1/animals")]).unwrap();
+    let on = Some("store.example");
+    assert!(alias(&apart, on, "/farm/v1/nosuch"));
+    assert!(!alias(&apart, on, "/store/v2"));
 }
