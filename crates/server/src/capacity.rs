@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
+use crate::byte_shares::ByteShares;
 use crate::config::Limits;
 use crate::importance::Importance;
 use crate::shares::{Caller, Shares};
@@ -97,6 +98,9 @@ pub(crate) struct Capacity {
     pub(crate) large_bodies: Pool,
     pub(crate) replies: Pool,
     pub(crate) large_replies: Pool,
+    /// The bytes that each caller may hold of them: a half, so that one caller who takes its replies
+    /// slowly does not keep all others from such replies.
+    pub(crate) large_reply_shares: Arc<ByteShares<Caller>>,
     /// Memory of media that is read as a whole.
     pub(crate) reading: Pool,
     /// How long a request waits for a pool in which it may wait.
@@ -181,6 +185,7 @@ impl Capacity {
             large_bodies: Pool::for_large(LimitedResource::LargeBodies, limits.reading_memory),
             replies: Pool::of_bytes(LimitedResource::Replies, limits.reply_memory),
             large_replies: Pool::for_large(LimitedResource::LargeReplies, limits.reading_memory),
+            large_reply_shares: Arc::new(ByteShares::new(limits.reading_memory / 2)),
             reading: Pool::for_large(LimitedResource::Reading, limits.reading_memory),
             timeout: limits.takeover_timeout,
         }

@@ -99,6 +99,7 @@ mod backends;
 mod background;
 mod batch;
 mod body;
+mod byte_shares;
 mod callers;
 mod capacity;
 mod client_certificate;

@@ -219,7 +219,7 @@ async fn run(
     let fresh_id = new_resource_id(server.clock.now());
     loop {
         attempt += 1;
-        let mut reply_memory = server.reply_memory(head.client);
+        let mut reply_memory = server.reply_memory(head.principal, head.client);
         if head.in_batch {
             reply_memory = reply_memory.without_waiting();
         }
@@ -315,7 +315,7 @@ async fn media_or_redirection(
         });
     }
     let metadata = Map::new();
-    let reply_memory = server.reply_memory(head.client);
+    let reply_memory = server.reply_memory(head.principal, head.client);
     let ownership = server.ownership(head.method.served, head.principal);
     // The conditions of a download are about the media, not about the resource.
     let call = Call {

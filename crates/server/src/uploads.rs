@@ -73,7 +73,7 @@ use std::sync::Arc;
 
 use crate::audit::Audit;
 use crate::auth::Authorize;
-use crate::callers::{AddressLimits, RateLimits};
+use crate::callers::{AddressLimits, RateLimits, network};
 use crate::capacity::Capacity;
 use crate::config::Settings;
 use crate::context::{Principal, RequestIds};
@@ -91,6 +91,7 @@ use crate::namespace::{Namespace, separate_owner};
 use crate::outbox::Outbox;
 use crate::quotas::Quotas;
 use crate::registry::{Registry, ServedApi};
+use crate::shares::Caller;
 
 use sessions::Sessions;
 use sink::{MediaSink, SinkDeps};
@@ -209,9 +210,13 @@ impl ServerState {
     }
 
     /// Returns a permit for the memory of one reply to this client. It counts no bytes yet.
-    pub(crate) fn reply_memory(&self, client: Option<IpAddr>) -> ReplyMemoryPermit {
+    pub(crate) fn reply_memory(
+        &self,
+        principal: Option<&Principal>,
+        client: Option<IpAddr>,
+    ) -> ReplyMemoryPermit {
         let importance = || self.importance_to(client, Importance::Query);
-        ReplyMemoryPermit::new(&self.capacity, importance)
+        ReplyMemoryPermit::new(&self.capacity, caller(principal, client), importance)
     }
 
     /// Returns the owner to whose resources a call of the API is limited (`None`: it sees all), and the
@@ -256,4 +261,11 @@ impl ServerState {
         let guard = self.keyed_mutex.take(key, timeout).await;
         Ok(Some(guard.map_err(|_| Error::Crowded)?))
     }
+}
+
+/// Returns who sends a request: its principal, otherwise the network of its client.
+fn caller(principal: Option<&Principal>, client: Option<IpAddr>) -> Option<Caller> {
+    let address = || client.map(network).map(Caller::Address);
+    let principal = principal.map(|it| Caller::Principal(it.to_string()));
+    principal.or_else(address)
 }

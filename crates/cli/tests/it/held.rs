@@ -321,6 +321,30 @@ fn slow_readers_of_large_messages_do_not_stop_senders() {
 }
 
 #[test]
+fn slow_reader_of_large_messages_leaves_memory_to_others() {
+    let server = server("little_reading_memory.toml");
+    let path = "/upload/gmail/v1/users/me/messages?uploadType=media";
+    let text = format!("Subject: hay\r\n\r\n{}\r\n", "x".repeat(150_000));
+    let insert = Request::new("POST", path).header("Content-Type", "message/rfc822");
+    let message = exchange(server.address(), &insert.body(text)).expect(200);
+    let raw = format!(
+        "/gmail/v1/users/me/messages/{}?format=raw",
+        farm::id(&message)
+    );
+    // Four of them have all of the memory, if nothing keeps a client to its share.
+    let mut reader = Http2Peer::connect(server.address(), 0);
+    for _ in 0..5 {
+        reader.get(&raw);
+    }
+    for _ in 0..5 {
+        assert!(matches!(reader.next_event(), Ok(Some(Event::Head { .. }))));
+    }
+    let mut neighbour = RawPeer::connect_from(Ipv4Addr::new(127, 0, 0, 2), server.address());
+    neighbour.exchange(&Request::new("GET", raw)).expect(200);
+    drop(reader);
+}
+
+#[test]
 fn client_with_many_requests_leaves_memory_to_others() {
     let server = server("little_json_memory.toml");
     let neighbour = || RawPeer::connect_from(Ipv4Addr::new(127, 0, 0, 2), server.address());

@@ -1,13 +1,15 @@
 //! The memory of a reply.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::Rejection;
+use crate::byte_shares::{ByteShare, ByteShares};
 use crate::capacity::{Capacity, Full, Permit, Pool, SHORT_REPLY, json_cost};
 use crate::importance::Importance;
+use crate::shares::Caller;
 
 /// Permits for the memory of a reply, from its sources until it is sent.
 #[derive(Debug)]
@@ -15,6 +17,9 @@ pub struct ReplyMemoryPermit {
     /// Pool for replies with media inside. Not the pool of media that is read, which the call may hold
     /// at the same time: waiting with a permit of the same pool could deadlock.
     large: Pool,
+    large_shares: Arc<ByteShares<Caller>>,
+    /// Whose share of large replies this one counts in; `None` if nobody is known.
+    caller: Option<Caller>,
     timeout: Duration,
     held: Mutex<Permits>,
 }
@@ -40,13 +45,52 @@ struct Permits {
     /// Memory of the rows that the reply shows.
     rows: Permit,
     row_bytes: u64,
-    large: Option<Permit>,
+    large: Option<LargeReply>,
+}
+
+/// Memory of a reply with media inside.
+#[derive(Debug)]
+struct LargeReply {
+    permit: Permit,
+    share: Option<ByteShare<Caller>>,
+}
+
+impl LargeReply {
+    /// Attaches the memory to the text of the reply, until it is sent.
+    fn with(mut self, text: Bytes) -> Bytes {
+        // The values are gone. A slow reader holds the text alone.
+        self.permit.shrink(text.len() as u64);
+        if let Some(share) = &mut self.share {
+            share.shrink(text.len() as u64);
+        }
+        Bytes::from_owner(LargeText {
+            text: self.permit.with(text),
+            _share: self.share,
+        })
+    }
+}
+
+struct LargeText {
+    text: Bytes,
+    _share: Option<ByteShare<Caller>>,
+}
+
+impl AsRef<[u8]> for LargeText {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
 }
 
 impl ReplyMemoryPermit {
-    pub(crate) fn new(capacity: &Capacity, importance: impl FnOnce() -> Importance) -> Self {
+    pub(crate) fn new(
+        capacity: &Capacity,
+        caller: Option<Caller>,
+        importance: impl FnOnce() -> Importance,
+    ) -> Self {
         Self {
             large: capacity.large_replies.clone(),
+            large_shares: Arc::clone(&capacity.large_reply_shares),
+            caller,
             timeout: capacity.timeout,
             held: Mutex::new(Permits {
                 rows: capacity.replies.permit_for(importance),
@@ -73,8 +117,18 @@ impl ReplyMemoryPermit {
     pub async fn reserve(&self, bytes: u64) -> Result<(), Rejection> {
         // Two calls that hold a permit and wait could wait for each other.
         self.permits().large = None;
-        let permit = self.large.wait(bytes, self.timeout).await;
-        self.permits().large = Some(permit?);
+        let large = async {
+            // First the caller's own share, so that who has used it up leaves its turn to others.
+            let share = match self.caller.clone() {
+                Some(caller) => Some(self.large_shares.acquire(caller, bytes).await),
+                None => None,
+            };
+            let permit = self.large.acquire(bytes).await;
+            LargeReply { permit, share }
+        };
+        let large = tokio::time::timeout(self.timeout, large).await;
+        let large = large.map_err(|_| self.large.full())?;
+        self.permits().large = Some(large);
         Ok(())
     }
 
@@ -104,9 +158,7 @@ impl ReplyMemoryPermit {
     pub(crate) fn into_reply(self, text: Bytes) -> Result<Bytes, Full> {
         let permits = self.held.into_inner();
         let mut permits = permits.unwrap_or_else(PoisonError::into_inner);
-        if let Some(mut large) = permits.large {
-            // The values are gone. A slow reader holds the text alone.
-            large.shrink(text.len() as u64);
+        if let Some(large) = permits.large {
             return Ok(large.with(text));
         }
         if text.len() <= SHORT_REPLY {
@@ -134,12 +186,12 @@ mod tests {
             ..Limits::default()
         };
         let capacity = Capacity::new(&limits);
-        let reply_memory = ReplyMemoryPermit::new(&capacity, || Importance::Query);
+        let reply_memory = ReplyMemoryPermit::new(&capacity, None, || Importance::Query);
         reply_memory.reserve(700 * 1024).await.unwrap();
         let text = reply_memory.into_reply(Bytes::from(vec![b' '; 400 * 1024]));
         let text = text.unwrap();
         assert_eq!(text.len(), 400 * 1024);
-        let other = ReplyMemoryPermit::new(&capacity, || Importance::Query);
+        let other = ReplyMemoryPermit::new(&capacity, None, || Importance::Query);
         // The text alone counts now.
         other.reserve(600 * 1024).await.unwrap();
         assert!(matches!(
@@ -151,18 +203,45 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn caller_with_stalled_replies_leaves_memory_to_others() {
+        let limits = Limits {
+            reading_memory: 1024 * 1024,
+            ..Limits::default()
+        };
+        let capacity = Capacity::new(&limits);
+        let of = |name: &str| {
+            let caller = Some(Caller::Principal(name.to_owned()));
+            ReplyMemoryPermit::new(&capacity, caller, || Importance::Query)
+        };
+        let stalled = async || {
+            let reply_memory = of("slow");
+            reply_memory.reserve(400 * 1024).await?;
+            let text = Bytes::from(vec![b' '; 200 * 1024]);
+            Ok::<_, Rejection>(reply_memory.into_reply(text).expect("it is reserved"))
+        };
+        let first = stalled().await.unwrap();
+        assert!(matches!(stalled().await, Err(Rejection::Full(_))));
+        of("other").reserve(400 * 1024).await.unwrap();
+        drop(first);
+        drop(stalled().await.unwrap());
+        // A single large reply is possible.
+        of("slow").reserve(900 * 1024).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn reply_in_a_batch_does_not_wait_for_memory() {
         let limits = Limits {
             reading_memory: 1024 * 1024,
             ..Limits::default()
         };
         let capacity = Capacity::new(&limits);
-        let before = ReplyMemoryPermit::new(&capacity, || Importance::Query).without_waiting();
+        let before =
+            ReplyMemoryPermit::new(&capacity, None, || Importance::Query).without_waiting();
         before.reserve(700 * 1024).await.unwrap();
         let text = before.into_reply(Bytes::from(vec![b' '; 400 * 1024]));
         let text = text.unwrap();
         let begun = tokio::time::Instant::now();
-        let next = ReplyMemoryPermit::new(&capacity, || Importance::Query).without_waiting();
+        let next = ReplyMemoryPermit::new(&capacity, None, || Importance::Query).without_waiting();
         let refused = next.reserve(700 * 1024).await;
         assert!(matches!(refused, Err(Rejection::Full(_))));
         assert!(begun.elapsed() < Duration::from_millis(10));
@@ -179,7 +258,7 @@ mod tests {
                 .find(|usage| usage.resource == LimitedResource::Replies)
                 .map(|usage| usage.used)
         };
-        let reply_memory = ReplyMemoryPermit::new(&capacity, || Importance::Query);
+        let reply_memory = ReplyMemoryPermit::new(&capacity, None, || Importance::Query);
         for _ in 0..10 {
             reply_memory.hold_row(&[b' '; 1000]).unwrap();
         }

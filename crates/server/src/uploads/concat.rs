@@ -18,10 +18,9 @@ use windlass_store::{
     Failpoint, LedgerError, Media, MediaId, MediaLocation, MediaRef, Part, VaultError,
 };
 
-use super::ServerState;
 use super::finish::{FinalReply, FinishedMedia, concatenation, try_finish};
 use super::start_request::{StartRequest, UploadHead};
-use crate::callers::network;
+use super::{ServerState, caller};
 use crate::capacity::Permit;
 use crate::error::Error;
 use crate::handler::{Concatenation, Rejection, StoreReader};
@@ -85,21 +84,14 @@ impl Made {
     }
 }
 
-/// Returns who wants media to be put together.
-fn caller(start_request: &StartRequest) -> Option<Caller> {
-    let principal = start_request.principal.as_ref();
-    let address = || start_request.client.map(network).map(Caller::Address);
-    let principal = principal.map(|it| Caller::Principal(it.to_string()));
-    principal.or_else(address)
-}
-
 impl<'a> Concat<'a> {
     async fn begin(server: &'a ServerState, start_request: StartRequest) -> Result<Self, Error> {
         server.admit_upload()?;
         let capacity = &server.capacity;
         // First that among those of the caller, so that they leave turns to others.
         let turns = async {
-            let share = match caller(&start_request) {
+            let caller = caller(start_request.principal.as_ref(), start_request.client);
+            let share = match caller {
                 Some(caller) => Some(capacity.concatenation_shares.acquire(caller).await),
                 None => None,
             };

@@ -326,7 +326,7 @@ impl<'a> CallParts<'a> {
             fresh_id: new_resource_id(now),
             metadata: start_request.metadata()?,
             conditions: start_request.conditions(),
-            reply_memory: server.reply_memory(start_request.client),
+            reply_memory: server.reply_memory(principal, start_request.client),
         })
     }
 
