@@ -158,8 +158,8 @@ async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     if let Some(next) = page.next {
         body.insert("nextPageToken".to_owned(), next.into());
     }
-    let files = page.rows.iter().map(|file| show(call, file));
-    body.insert("files".to_owned(), files.collect());
+    let files = page.rows.iter().map(|file| show(call, file).into());
+    record::set_list(&mut body, "files", files.collect());
     Ok(Answer::of(body))
 }
 

@@ -233,9 +233,9 @@ fn hash(token: &str) -> String {
 /// `mediaItems.list`: in the order in which they were made.
 async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     let page = record::page(call, ITEMS, 25).await?;
-    let items = page.rows.iter().map(|item| show(call, item));
+    let items = page.rows.iter().map(|item| show(call, item).into());
     let mut body = Fields::new();
-    body.insert("mediaItems".to_owned(), items.collect());
+    record::set_list(&mut body, "mediaItems", items.collect());
     if let Some(next) = page.next {
         body.insert("nextPageToken".to_owned(), next.into());
     }

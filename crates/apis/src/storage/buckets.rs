@@ -10,6 +10,7 @@ use super::projection::{self, Projection};
 use super::{Access, Preconditions};
 use super::{bucket, listing, object};
 use crate::listing::{Cursor, PAGE_BYTES, Rows};
+use crate::record::set_list;
 
 /// `buckets.insert`.
 pub(super) async fn insert(call: &Call<'_>) -> Result<Answer, Rejection> {
@@ -129,7 +130,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
         let shown = projection::bucket(call, &bucket, Projection::NoAcl)?;
         items.push(Value::Object(shown));
     }
-    body.insert("items".into(), items.into());
+    set_list(&mut body, "items", items);
     Ok(Answer::of(body))
 }
 

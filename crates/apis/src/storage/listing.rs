@@ -7,6 +7,7 @@ use super::bucket::Bucket;
 use super::object::{Object, collection};
 use super::projection::{self, Projection};
 use crate::listing::{Cursor, NameFilter, Page, Rows};
+use crate::record::set_list;
 
 /// Maximum and default number of items of a page.
 const LARGEST_PAGE: usize = 1000;
@@ -91,7 +92,7 @@ fn show(
     }
     let objects = page.rows.into_iter().map(Object::read);
     let items = objects.map(|object| shown_of(&object).map(Value::Object));
-    body.insert("items".into(), items.collect::<Result<_, _>>()?);
+    set_list(&mut body, "items", items.collect::<Result<_, _>>()?);
     Ok(body)
 }
 

@@ -112,6 +112,8 @@ async fn invalid_names_are_refused_before_the_media() {
 #[tokio::test]
 async fn files_are_listed_in_pages() {
     let gemini = gemini();
+    let nothing = gemini.call("GET", "/v1/files").await;
+    assert_eq!(nothing.resource(), json!({}));
     for name in ["c", "a", "b"] {
         let file = json!({"name": name});
         upload(&gemini, "v1", &file, b"moo").await.resource();

@@ -220,6 +220,8 @@ async fn calls_beyond_their_bounds_are_refused() {
 #[tokio::test]
 async fn list_has_pages_in_the_order_of_creation() {
     let photos = photos();
+    let nothing = photos.call("GET", "/v1/mediaItems").await;
+    assert_eq!(nothing.resource(), json!({}));
     let mut ids = Vec::new();
     for _ in 0..3 {
         let tokens = [token(&photos, b"one").await, token(&photos, b"two").await];

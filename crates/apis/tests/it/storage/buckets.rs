@@ -162,6 +162,10 @@ async fn buckets_are_listed_by_name_in_pages() {
         .call("GET", &format!("{BUCKETS}&pageToken=!"))
         .await
         .refusal(400, "invalidParameter");
+    assert_eq!(
+        list("prefix=none").await,
+        json!({"kind": "storage#buckets"})
+    );
 }
 
 #[tokio::test]

@@ -30,8 +30,8 @@ async fn page(storage: &Storage, query: &str) -> Page {
     Page {
         names: page["items"]
             .as_array()
-            .expect("as the list has it")
-            .iter()
+            .into_iter()
+            .flatten()
             .map(|it| it["name"].as_str().expect("as the list has it").to_owned())
             .collect(),
         prefixes: texts(&page["prefixes"]),
@@ -97,6 +97,25 @@ async fn a_list_shows_what_was_asked_for() {
 
 fn own(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|&text| text.to_owned()).collect()
+}
+
+/// Clients that are tested against an empty array break at the service.
+#[tokio::test]
+async fn empty_list_of_objects_has_no_items_and_no_prefixes() {
+    let storage = Storage::new().await;
+    let keys = async |query: &str| {
+        let list = storage.call("GET", &format!("{OBJECTS}?{query}")).await;
+        let keys = list.resource();
+        let mut keys: Vec<_> = keys.as_object().unwrap().keys().cloned().collect();
+        keys.sort_unstable();
+        keys
+    };
+    assert_eq!(keys("").await, ["kind"]);
+    storage.alone("name=d/x", "moo").await.resource();
+    assert_eq!(keys("delimiter=nomatch").await, ["items", "kind"]);
+    assert_eq!(keys("delimiter=/").await, ["kind", "prefixes"]);
+    assert_eq!(keys("prefix=none").await, ["kind"]);
+    assert_eq!(keys("softDeleted=true").await, ["kind"]);
 }
 
 /// Every filter, in pages of every size, shows together what one page shows.
