@@ -69,6 +69,7 @@ mod inspect;
 // Cloud Storage uses all of it.
 #[cfg_attr(not(feature = "storage"), allow(dead_code))]
 mod listing;
+mod not_served;
 #[cfg(feature = "photos-library")]
 mod photos_library;
 #[cfg(any(

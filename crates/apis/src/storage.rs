@@ -5,6 +5,7 @@
 //! | `buckets`, `objects`, `compose`, `listing` | the methods; pages of lists |
 //! | `access_controls` | the methods on access control lists |
 //! | `projection` | the JSON of replies, with lists or without |
+//! | `xml` | the path `/BUCKET/OBJECT` of the XML API, and its headers |
 //! | `bucket`, `object`, `acl` | rows, names and JSON of each; lists |
 //!
 //! The preconditions of all of them, `ifGenerationMatch` and the like, are here.
@@ -21,6 +22,7 @@ use windlass_server::ServedApi;
 use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_store::Resource;
 
+use crate::not_served::NotServed;
 use crate::{ApiProvider, description};
 
 mod access_controls;
@@ -32,6 +34,7 @@ mod listing;
 mod object;
 mod objects;
 mod projection;
+mod xml;
 
 pub(crate) use bucket::fault_of_name;
 
@@ -44,6 +47,100 @@ pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     // description.
     from_document: |api, _| served(api.with_settings(own_description().settings().clone())),
 };
+
+/// Methods of the service that are not here.
+const NOT_SERVED: NotServed = NotServed::new(&[
+    ("GET PUT", "storage/v1/b/{b}/iam", "storage.buckets.iam"),
+    (
+        "GET",
+        "storage/v1/b/{b}/iam/testPermissions",
+        "storage.buckets.testIamPermissions",
+    ),
+    (
+        "GET PUT",
+        "storage/v1/b/{b}/o/{o}/iam",
+        "storage.objects.iam",
+    ),
+    (
+        "GET",
+        "storage/v1/b/{b}/o/{o}/iam/testPermissions",
+        "storage.objects.testIamPermissions",
+    ),
+    (
+        "GET POST",
+        "storage/v1/b/{b}/notificationConfigs",
+        "storage.notifications",
+    ),
+    (
+        "GET DELETE",
+        "storage/v1/b/{b}/notificationConfigs/{id}",
+        "storage.notifications",
+    ),
+    ("GET POST", "storage/v1/b/{b}/folders", "storage.folders"),
+    ("*", "storage/v1/b/{b}/folders/{+rest}", "storage.folders"),
+    (
+        "GET POST",
+        "storage/v1/b/{b}/managedFolders",
+        "storage.managedFolders",
+    ),
+    (
+        "*",
+        "storage/v1/b/{b}/managedFolders/{+rest}",
+        "storage.managedFolders",
+    ),
+    (
+        "GET POST",
+        "storage/v1/b/{b}/anywhereCaches",
+        "storage.anywhereCaches",
+    ),
+    (
+        "*",
+        "storage/v1/b/{b}/anywhereCaches/{+rest}",
+        "storage.anywhereCaches",
+    ),
+    (
+        "*",
+        "storage/v1/b/{b}/operations/{+rest}",
+        "storage.operations",
+    ),
+    ("GET", "storage/v1/b/{b}/operations", "storage.operations"),
+    (
+        "POST",
+        "storage/v1/b/{b}/lockRetentionPolicy",
+        "storage.buckets.lockRetentionPolicy",
+    ),
+    (
+        "POST",
+        "storage/v1/b/{b}/relocate",
+        "storage.buckets.relocate",
+    ),
+    (
+        "POST",
+        "storage/v1/b/{b}/restore",
+        "storage.buckets.restore",
+    ),
+    (
+        "POST",
+        "storage/v1/b/{b}/o/{o}/restore",
+        "storage.objects.restore",
+    ),
+    ("POST", "storage/v1/channels/stop", "storage.channels.stop"),
+    (
+        "GET",
+        "storage/v1/projects/{p}/serviceAccount",
+        "storage.projects.serviceAccount.get",
+    ),
+    (
+        "*",
+        "storage/v1/projects/{p}/hmacKeys",
+        "storage.projects.hmacKeys",
+    ),
+    (
+        "*",
+        "storage/v1/projects/{p}/hmacKeys/{key}",
+        "storage.projects.hmacKeys",
+    ),
+]);
 
 fn own_description() -> Api {
     description(include_str!("storage/storage.toml"))
@@ -108,14 +205,11 @@ impl ApiHandler for StorageKind {
     /// `/BUCKET/OBJECT`, at which the libraries for Go and restic read media. The rest of the XML API
     /// is not here.
     fn alias(&self, api: &Api, path: &str) -> Option<String> {
-        let (bucket, object) = path.strip_prefix('/')?.split_once('/')?;
-        if bucket.is_empty() || object.is_empty() || path.contains('{') {
-            return None;
-        }
-        let get = api.method("storage.objects.get")?;
-        let object = object.replace('/', "%2F");
-        let path = get.template.as_str().replace("{bucket}", bucket);
-        Some(format!("/download/{}", path.replace("{object}", &object)))
+        xml::alias(api, path)
+    }
+
+    fn not_served(&self, http_method: &http::Method, path: &str) -> Option<String> {
+        NOT_SERVED.find(http_method, path)
     }
 
     fn media_etag(&self, resource: &Resource) -> Option<String> {
@@ -124,6 +218,14 @@ impl ApiHandler for StorageKind {
 
     fn media_headers(&self, resource: &Resource) -> HeaderMap {
         Object::read(resource.clone()).media_headers()
+    }
+
+    fn media_headers_at_alias(
+        &self,
+        call: &Call<'_>,
+        resource: &Resource,
+    ) -> Result<HeaderMap, Rejection> {
+        xml::media_headers(call, &Object::read(resource.clone()))
     }
 }
 

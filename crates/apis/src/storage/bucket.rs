@@ -72,7 +72,11 @@ impl Bucket {
     }
 
     /// Returns the bucket of this name.
+    ///
+    /// # Errors
+    /// [`Rejection::InvalidField`] for a name that no bucket can have, [`Rejection::NotFound`].
     pub(super) async fn find(call: &Call<'_>, name: &str) -> Result<Self, Rejection> {
+        check_name(name)?;
         let found = call.lookup.resource(COLLECTION, name).await?;
         found.map(Self::read).ok_or_else(|| Rejection::NotFound {
             what: "bucket".to_owned(),
@@ -276,8 +280,24 @@ impl BucketName {
     }
 }
 
-/// What is wrong with the name of a bucket.
+/// Refuses the name of a bucket that no bucket can have: the service tells it from that of a bucket
+/// which does not exist.
+pub(super) fn check_name(text: &str) -> Result<(), Rejection> {
+    match fault_of_form(text) {
+        None => Ok(()),
+        Some(problem) => Err(Rejection::invalid_field("bucket", problem)),
+    }
+}
+
+/// What is wrong with the name of a bucket to be made.
 pub(crate) fn fault_of_name(text: &str) -> Option<&'static str> {
+    let is_taken = text.starts_with("goog") || text.contains("google");
+    let taken = "the name of a bucket does not begin with goog or contain google";
+    fault_of_form(text).or_else(|| is_taken.then_some(taken))
+}
+
+/// What is wrong with a text that is to be the name of a bucket, taken or not.
+pub(super) fn fault_of_form(text: &str) -> Option<&'static str> {
     let longest = if text.contains('.') { 222 } else { 63 };
     let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.');
     let at_an_end = |byte: &u8| byte.is_ascii_alphanumeric();
@@ -295,8 +315,6 @@ pub(crate) fn fault_of_name(text: &str) -> Option<&'static str> {
         Some("between dots, the name of a bucket has 1 to 63 characters")
     } else if text.parse::<Ipv4Addr>().is_ok() {
         Some("the name of a bucket does not look like an IP address")
-    } else if text.starts_with("goog") || text.contains("google") {
-        Some("the name of a bucket does not begin with goog or contain google")
     } else {
         None
     }

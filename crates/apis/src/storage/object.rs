@@ -375,13 +375,33 @@ pub(super) fn in_path(name: &str) -> impl fmt::Display {
     utf8_percent_encode(name, ALL_BUT_UNRESERVED)
 }
 
-fn fault(text: &str) -> Option<&'static str> {
+/// Refuses a name that no object can have: the service tells it from that of an object which does not
+/// exist.
+pub(super) fn check_form(text: &str) -> Result<(), Rejection> {
+    match fault_of_form(text) {
+        None => Ok(()),
+        Some(problem) => Err(Rejection::InvalidParameter {
+            parameter: "object".to_owned(),
+            problem: problem.to_owned(),
+        }),
+    }
+}
+
+fn fault_of_form(text: &str) -> Option<&'static str> {
     if text.is_empty() {
         Some("an object needs a name")
     } else if text.len() > LONGEST {
         Some("the name of an object has at most 1024 bytes")
     } else if text.contains(['\r', '\n']) {
         Some("the name of an object has no line ends")
+    } else {
+        None
+    }
+}
+
+fn fault(text: &str) -> Option<&'static str> {
+    if let Some(problem) = fault_of_form(text) {
+        Some(problem)
     } else if matches!(text, "." | "..") {
         Some("an object cannot be called . or ..")
     } else if text.starts_with(".well-known/acme-challenge/") {
@@ -415,7 +435,7 @@ const NOT_SERVED: [&str; 5] = [
 const LARGEST_METADATA: usize = 8 * 1024;
 
 /// Maximum number of bytes of a field that becomes a header.
-const LONGEST_HEADER: usize = 1024;
+pub(super) const LONGEST_HEADER: usize = 1024;
 
 const STORAGE_CLASSES: [&str; 7] = [
     "STANDARD",

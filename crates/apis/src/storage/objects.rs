@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 
 use super::acl::{Acl, Kind};
-use super::bucket::{Bucket, no_lists};
-use super::object::{Change, Object, ObjectName, UpdateMode, collection};
+use super::bucket::{self, Bucket, no_lists};
+use super::object::{self, Change, Object, ObjectName, UpdateMode, collection};
 use super::projection::{self, Projection};
 use super::{Access, Preconditions, number};
 use crate::record::retyped;
@@ -100,12 +100,14 @@ pub(super) fn turn(call: &Call<'_>) -> Option<String> {
     Some(format!("{}/{object}", collection(bucket)))
 }
 
-/// Returns the live object of this name, if there is one.
+/// Returns the live object of this name, if there is one. A name that no object can have is refused.
 pub(super) async fn live(
     call: &Call<'_>,
     bucket: &str,
     name: &str,
 ) -> Result<Option<Object>, Rejection> {
+    bucket::check_name(bucket)?;
+    object::check_form(name)?;
     let found = call.lookup.resource(&collection(bucket), name).await?;
     if let Some(found) = &found {
         // A call may read thirty, each with a thousand values.

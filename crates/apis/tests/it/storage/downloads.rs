@@ -89,7 +89,8 @@ async fn a_range_is_given_with_the_length_of_the_whole() {
     let behind = storage
         .send("GET", &uri, &[("range", "bytes=999-")], "")
         .await;
-    assert_eq!(behind.status, 416);
+    behind.refusal(416, "requestedRangeNotSatisfiable");
+    assert_eq!(behind.header("content-range"), "bytes */600");
 }
 
 #[tokio::test]
@@ -116,6 +117,65 @@ async fn media_is_read_at_the_path_of_bucket_and_object() {
     // Nothing else of the XML API is here.
     let refused = storage.call("PUT", path).await;
     refused.refusal(404, "notFound");
+}
+
+#[tokio::test]
+async fn own_metadata_is_in_headers_at_bucket_and_object() {
+    let storage = Storage::new().await;
+    let fields = json!({"name": "cow", "metadata": {"owner": "ann", "Mixed-Case": "x y"}});
+    storage.described(&fields, LARGE).await.resource();
+    for verb in ["GET", "HEAD"] {
+        let reply = storage.call(verb, "/barn/cow").await;
+        assert_eq!(reply.header("x-goog-meta-owner"), "ann", "{verb}");
+        assert_eq!(reply.header("x-goog-meta-mixed-case"), "x y", "{verb}");
+    }
+    // Go's library documents that the JSON API has them in the resource alone.
+    for path in &PATHS[..2] {
+        let reply = storage.call("GET", path).await;
+        assert!(!reply.headers.contains_key("x-goog-meta-owner"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn query_overrides_type_and_disposition_at_the_xml_path() {
+    let storage = Storage::new().await;
+    storage.put("cow", LARGE).await;
+    let query = "response-content-type=image%2Fpng\
+                 &response-content-disposition=inline%3B%20filename%3Dmoo";
+    let reply = storage.call("GET", &format!("/barn/cow?{query}")).await;
+    assert_eq!(reply.header("content-type"), "image/png");
+    assert_eq!(reply.header("content-disposition"), "inline; filename=moo");
+    // What may act is saved, whatever the query says.
+    let page = "response-content-type=text%2Fhtml&response-content-disposition=inline";
+    let reply = storage.call("GET", &format!("/barn/cow?{page}")).await;
+    assert_eq!(reply.header("content-disposition"), "attachment");
+    for refused in [
+        "response-cache-control=no-store",
+        "response-content-type=a%0Ab",
+        "response-content-disposition=",
+    ] {
+        let reply = storage.call("GET", &format!("/barn/cow?{refused}")).await;
+        reply.refusal(400, "invalidParameter");
+    }
+}
+
+/// A client that has asked for a method which is not here must not look for an object.
+#[tokio::test]
+async fn path_that_begins_as_methods_do_is_no_object() {
+    let storage = Storage::new().await;
+    for path in [
+        "/storage/v1/b/barn/nosuch",
+        "/storage/v2/b/barn",
+        "/download/storage/v1/b/barn/nosuch",
+        "/batch/drive/v3",
+        "/discovery/v1/nosuch",
+    ] {
+        let reply = storage.call("GET", path).await;
+        let message = reply.refusal(404, "notFound");
+        assert!(message.contains("has a method with the path"), "{message}");
+    }
+    let message = storage.call("GET", "/shed/cow").await;
+    assert!(message.refusal(404, "notFound").contains("object"));
 }
 
 /// Media that is in the ledger when it is packed, and media that is in the vault.
