@@ -12,7 +12,7 @@
 //! | `request` | arguments of a call |
 //! | `outbox` | messages to the relay, by SMTP, and bounces |
 //! | `filing` | changes of messages and threads |
-//! | `query` | the search grammar |
+//! | `query`, `ids` | the search grammar; ids of messages and threads |
 //! | `mailbox` | reads and writes of one mailbox, its labels and its history |
 //! | `rows` | row types, and the write buffer of a call |
 //! | `parsed_message`, [`mime`] | uploaded media as a message and its parts |
@@ -30,10 +30,12 @@ use windlass_server::handler::{Answer, ApiHandler, Call, Deliver, Embedded, Reje
 use windlass_store::Resource;
 
 use crate::ApiProvider;
+use crate::not_served::NotServed;
 
 mod delivery;
 mod filing;
 mod history;
+mod ids;
 mod labels;
 mod listing;
 mod mailbox;
@@ -66,6 +68,17 @@ pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     from_document: |api, options| serve(crate::kept_apart(crate::answering_created(api)), options),
 };
 
+/// Methods of the service that are not here.
+const NOT_SERVED: NotServed = NotServed::new(&[
+    ("POST", "gmail/v1/users/{userId}/watch", "gmail.users.watch"),
+    ("POST", "gmail/v1/users/{userId}/stop", "gmail.users.stop"),
+    (
+        "*",
+        "gmail/v1/users/{userId}/settings/{+rest}",
+        "gmail.users.settings",
+    ),
+]);
+
 /// Allowance for the JSON around an embedded message, in bytes: other fields, quotes, white space.
 const AROUND_RAW: u64 = 64 * 1024;
 
@@ -94,7 +107,7 @@ impl ApiHandler for GmailHandler {
         let mut rows = request.rows();
         let mut mailbox = Mailbox::open(&mut rows, &request.address);
         if let Some(thread) = request.wanted_thread()? {
-            mailbox.thread(thread).await?;
+            mailbox.thread(&thread).await?;
         }
         if let Some(labels) = request.wanted_labels()? {
             request::check_labels(&mut mailbox, &labels, |_| true).await?;
@@ -186,6 +199,10 @@ impl ApiHandler for GmailHandler {
     /// A sent message is filed in the mailboxes of its recipients, who are other principals.
     fn separates_owners(&self) -> bool {
         true
+    }
+
+    fn not_served(&self, http_method: &http::Method, path: &str) -> Option<String> {
+        NOT_SERVED.find(http_method, path)
     }
 
     fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {

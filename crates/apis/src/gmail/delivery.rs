@@ -64,7 +64,8 @@ async fn file(
     let wanted = request.wanted_thread()?;
     let new = NewMessage {
         id: request.fresh_id(),
-        thread: filing::find_thread(&mut mailbox, wanted, &parsed.summary, MOST_NAMED).await?,
+        thread: filing::find_thread(&mut mailbox, wanted.as_deref(), &parsed.summary, MOST_NAMED)
+            .await?,
         labels,
         date: date(request, &parsed.summary, date_source),
         draft: None,
@@ -163,7 +164,8 @@ async fn deliver(
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let wanted = request.wanted_thread()?;
     let own = &parsed.own.summary;
-    let thread = match filing::find_thread(&mut mailbox, wanted, own, MOST_NAMED).await? {
+    let thread = match filing::find_thread(&mut mailbox, wanted.as_deref(), own, MOST_NAMED).await?
+    {
         None => draft_thread,
         found => found,
     };
@@ -330,7 +332,8 @@ async fn write_draft(
 ) -> Result<Value, Rejection> {
     let mut mailbox = Mailbox::open(rows, &request.address);
     let wanted = request.wanted_thread()?;
-    let thread = filing::find_thread(&mut mailbox, wanted, &parsed.summary, MOST_NAMED).await?;
+    let thread =
+        filing::find_thread(&mut mailbox, wanted.as_deref(), &parsed.summary, MOST_NAMED).await?;
     let new = NewMessage {
         id: request.fresh_id(),
         thread,

@@ -54,8 +54,8 @@ impl Filter {
         check_labels(mailbox, &labels, |_| true).await?;
         let text = request.parameter("q").unwrap_or_default();
         let now = request.call.now.as_millis();
-        let query =
-            Query::parse(text, now).map_err(|error| invalid_parameter("q", &error.to_string()))?;
+        let query = Query::parse(text, now, &request.address);
+        let query = query.map_err(|error| invalid_parameter("q", &error.to_string()))?;
         let query = query.with_labels(mailbox).await?;
         let hidden = ["SPAM", "TRASH"];
         let everywhere = request.flag("includeSpamTrash")

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_server::handler::Rejection;
 
-use super::not_found;
 use super::options::Address;
 use super::rows::{
     Account, Content, Counts, Draft, Entry, EntryRef, Event, Key, Label, LabelName, Labels,
     ReplyTarget, Rows, Text, Thread, message_id_row,
 };
+use super::{ids, not_found};
 
 /// The system labels. Their ids are their names.
 pub(super) const SYSTEM_LABELS: [&str; 14] = [
@@ -74,16 +74,16 @@ impl<'r, 'a> Mailbox<'r, 'a> {
     pub(super) async fn content(&mut self, id: &str) -> Result<Content, Rejection> {
         let collection = self.collection("contents");
         let content = self.rows.read(&collection, id).await?;
-        content.ok_or_else(|| not_found("message", id))
+        content.ok_or_else(|| ids::unknown("message", id))
     }
 
     pub(super) async fn entry(&mut self, id: &str) -> Result<Entry, Rejection> {
         let collection = self.collection("messages");
         let pointer: Option<EntryRef> = self.rows.read(&collection, id).await?;
-        let pointer = pointer.ok_or_else(|| not_found("message", id))?;
+        let pointer = pointer.ok_or_else(|| ids::unknown("message", id))?;
         let collection = self.collection("entries");
         let entry = self.rows.read(&collection, pointer.key.as_str()).await?;
-        entry.ok_or_else(|| not_found("message", id))
+        entry.ok_or_else(|| ids::unknown("message", id))
     }
 
     /// Returns an entry of the ledger, without caching it.
@@ -106,7 +106,7 @@ impl<'r, 'a> Mailbox<'r, 'a> {
     pub(super) async fn thread(&mut self, id: &str) -> Result<Thread, Rejection> {
         let collection = self.collection("threads");
         let thread = self.rows.read(&collection, id).await?;
-        thread.ok_or_else(|| unknown_thread(id))
+        thread.ok_or_else(|| ids::unknown("thread", id))
     }
 
     pub(super) async fn known(
@@ -289,9 +289,4 @@ async fn forget_events(
 
 pub(super) fn event_row_id(id: u64) -> String {
     format!("{id:016x}")
-}
-
-/// Refuses an unknown thread.
-fn unknown_thread(id: &str) -> Rejection {
-    not_found("thread", id)
 }

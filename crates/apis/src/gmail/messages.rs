@@ -10,7 +10,7 @@ use super::mailbox::Mailbox;
 use super::mime::{Bodies, Part, Structure};
 use super::request::{Request, body_of, check_labels, finish, texts};
 use super::rows::{Content, Entry, Labels};
-use super::{invalid, invalid_parameter, labels, not_found};
+use super::{ids, invalid, invalid_parameter, labels};
 
 /// Size in bytes up to which a message is read in one piece. Of larger ones only the shown parts
 /// are read.
@@ -64,19 +64,22 @@ pub(super) async fn get(request: &Request<'_>) -> Result<Answer, Rejection> {
     let format = Format::from_request(request)?;
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
-    let cost = cost(&mut mailbox, request.id(), &format).await?;
+    let id = request.message_id()?;
+    let cost = cost(&mut mailbox, &id, &format).await?;
     reserve(request, cost).await?;
-    Ok(body_of(show(&mut mailbox, request.id(), &format).await?))
+    Ok(body_of(show(&mut mailbox, &id, &format).await?))
 }
 
 /// `users.messages.attachments.get`
 pub(super) async fn attachment(request: &Request<'_>) -> Result<Answer, Rejection> {
     let id = request.call.path.value("messageId").unwrap_or_default();
+    let id = &ids::canonical(id)?;
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let content = mailbox.content(id).await?;
-    let part = attached(&content.structure, id, request.id())
-        .ok_or_else(|| not_found("attachment", request.id()))?;
+    let part = attached(&content.structure, id, request.id()).ok_or_else(|| {
+        invalid("Invalid attachment token: the message has no attachment of this id")
+    })?;
     let range = part.range();
     // The encoded body, the decoded bytes, and these as base64.
     reserve(request, 2 * (range.end - range.start)).await?;
@@ -308,8 +311,9 @@ pub(super) async fn untrash(request: &Request<'_>) -> Result<Answer, Rejection> 
 async fn one(request: &Request<'_>, change: LabelChange) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
-    apply(&mut mailbox, &[request.id()], &change).await?;
-    let entry = mailbox.entry(request.id()).await?;
+    let id = request.message_id()?;
+    apply(&mut mailbox, &[&id], &change).await?;
+    let entry = mailbox.entry(&id).await?;
     let body = minimal(&mut mailbox, &entry).await?;
     Ok(finish(rows, super::request::body_of(body)))
 }
@@ -318,7 +322,7 @@ async fn one(request: &Request<'_>, change: LabelChange) -> Result<Answer, Rejec
 pub(super) async fn delete(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
-    mailbox.remove(request.id()).await?;
+    mailbox.remove(&request.message_id()?).await?;
     Ok(finish(rows, Answer::default()))
 }
 
@@ -327,7 +331,9 @@ pub(super) async fn batch_modify(request: &Request<'_>) -> Result<Answer, Reject
     let change = LabelChange::from_request(request).await?;
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
-    apply(&mut mailbox, &ids(request)?, &change).await?;
+    let ids = named_messages(request)?;
+    let ids: Vec<_> = ids.iter().map(String::as_str).collect();
+    apply(&mut mailbox, &ids, &change).await?;
     Ok(finish(rows, Answer::default()))
 }
 
@@ -337,8 +343,8 @@ pub(super) async fn batch_delete(request: &Request<'_>) -> Result<Answer, Reject
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let mut removed = Vec::new();
-    for id in ids(request)? {
-        match mailbox.remove_rows(id).await {
+    for id in named_messages(request)? {
+        match mailbox.remove_rows(&id).await {
             Ok(entry) => removed.push(entry),
             Err(Rejection::NotFound { .. }) => {}
             Err(error) => return Err(error),
@@ -349,12 +355,12 @@ pub(super) async fn batch_delete(request: &Request<'_>) -> Result<Answer, Reject
     Ok(finish(rows, Answer::default()))
 }
 
-fn ids<'a>(request: &Request<'a>) -> Result<Vec<&'a str>, Rejection> {
+fn named_messages(request: &Request<'_>) -> Result<Vec<String>, Rejection> {
     let ids = texts(request.call.metadata, "ids", MOST_MESSAGES)?;
     if ids.is_empty() {
         return Err(invalid("ids names no message"));
     }
-    Ok(ids)
+    ids.into_iter().map(ids::canonical).collect()
 }
 
 /// `users.threads.get`
@@ -362,7 +368,7 @@ pub(super) async fn get_thread(request: &Request<'_>) -> Result<Answer, Rejectio
     let format = Format::from_request(request)?;
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
-    let id = request.id();
+    let id = &request.message_id()?;
     let thread = mailbox.thread(id).await?;
     let mut messages = Vec::new();
     let mut total = 0;
@@ -405,7 +411,7 @@ pub(super) async fn untrash_thread(request: &Request<'_>) -> Result<Answer, Reje
 async fn relabel_thread(request: &Request<'_>, change: LabelChange) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
-    let id = request.id();
+    let id = &request.message_id()?;
     let mut messages = Vec::new();
     let members = mailbox.thread(id).await?.messages;
     let ids: Vec<_> = members.iter().map(|member| member.id.as_str()).collect();
@@ -427,7 +433,7 @@ pub(super) async fn delete_thread(request: &Request<'_>) -> Result<Answer, Rejec
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let mut removed = Vec::new();
-    for member in mailbox.thread(request.id()).await?.messages {
+    for member in mailbox.thread(&request.message_id()?).await?.messages {
         removed.push(mailbox.remove_rows(&member.id).await?);
     }
     mailbox.leave_threads(&removed).await?;

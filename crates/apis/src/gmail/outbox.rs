@@ -220,12 +220,12 @@ async fn file_bounce(
     Ok(())
 }
 
-/// 16 hexadecimal digits.
+/// 16 hexadecimal digits, of a number below 2^63, as all ids of messages.
 fn bounce_id(event: &str) -> String {
     let hash: [u8; 32] = Sha256::digest(event.as_bytes()).into();
     let (first, _) = hash.split_at(8);
     let first = first.try_into().expect("it was split there");
-    format!("{:016x}", u64::from_be_bytes(first))
+    format!("{:016x}", u64::from_be_bytes(first) >> 1)
 }
 
 fn bounce_text(options: &Options, boundary: &str, outbound: &Outbound, reason: &Failure) -> String {

@@ -7,7 +7,7 @@ use windlass_server::handler::{Answer, Call, Rejection};
 use super::mailbox::{self, Mailbox};
 use super::options::{Address, Options};
 use super::rows::{Labels, Rows};
-use super::{invalid, invalid_parameter, not_found};
+use super::{ids, invalid, invalid_parameter, not_found};
 
 /// Maximum number of entries of a page.
 const LARGEST_PAGE: usize = 500;
@@ -59,6 +59,11 @@ impl<'a> Request<'a> {
         self.call.path.value("id").unwrap_or_default()
     }
 
+    /// Returns the `id` of the path, which is that of a message or a thread.
+    pub(super) fn message_id(&self) -> Result<String, Rejection> {
+        ids::canonical(self.id())
+    }
+
     /// Returns the id for a message that this call creates: 16 hexadecimal digits that ascend with
     /// time.
     pub(super) fn fresh_id(&self) -> String {
@@ -106,8 +111,9 @@ impl<'a> Request<'a> {
     }
 
     /// Returns the thread that the client names for a new message.
-    pub(super) fn wanted_thread(&self) -> Result<Option<&'a str>, Rejection> {
-        text(self.message_fields()?, "threadId")
+    pub(super) fn wanted_thread(&self) -> Result<Option<String>, Rejection> {
+        let thread = text(self.message_fields()?, "threadId")?;
+        thread.map(ids::canonical).transpose()
     }
 
     /// Returns the labels that the client names for a new message; `None` if there is no such

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Entry, Query, QueryError, words_of};
+use super::{Entry, Query, QueryError};
+use crate::gmail::options::Address;
+use crate::gmail::rows::words_of;
 
 /// A search.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,14 +30,22 @@ pub struct GmailMessage<'a> {
 }
 
 impl GmailQuery {
-    /// Parses a search; `None` if it is too long or too deep. `now` is in milliseconds since the epoch.
+    /// Parses a search; `None` if it is refused. `now` is in milliseconds since the epoch.
     pub fn parse(text: &str, now: u64) -> Option<Self> {
-        Query::parse(text, now).ok().map(Self)
+        Query::parse(text, now, &owner()).ok().map(Self)
     }
 
     /// Whether a text is no search because it is nested too deep.
     pub fn is_too_deep(text: &str) -> bool {
-        Query::parse(text, 0) == Err(QueryError::TooDeep)
+        Query::parse(text, 0, &owner()) == Err(QueryError::TooDeep)
+    }
+
+    /// Whether a text is no search because an operator in it does not take its value.
+    pub fn is_refused_operator(text: &str) -> bool {
+        matches!(
+            Query::parse(text, 0, &owner()),
+            Err(QueryError::Value { .. } | QueryError::Unsupported { .. } | QueryError::Around)
+        )
     }
 
     /// Whether the search has no terms, so that each message matches.
@@ -53,6 +63,10 @@ impl GmailQuery {
         let text = message.text.map(|text| words_of([text]));
         self.0.matches(&entry(message), text.as_deref())
     }
+}
+
+fn owner() -> Address {
+    "bob@example.com".parse().expect("it is an address")
 }
 
 fn entry(message: &GmailMessage<'_>) -> Entry {

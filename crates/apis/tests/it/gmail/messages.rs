@@ -93,11 +93,10 @@ async fn an_attachment_is_fetched_by_its_id() {
     );
     let other = gmail.insert(&[], ATTACHED).await;
     let elsewhere = format!("me/messages/{}/attachments/{attachment}", id(&other));
-    assert_eq!(gmail.try_get(&elsewhere).await.refused().0, 404);
-    assert_eq!(
-        gmail.try_get(&format!("{messages}/x")).await.refused().0,
-        404
-    );
+    for path in [elsewhere, format!("{messages}/x")] {
+        let message = gmail.try_get(&path).await.refusal(400, "invalidArgument");
+        assert!(message.starts_with("Invalid attachment token"), "{message}");
+    }
 }
 
 #[tokio::test]
