@@ -3,7 +3,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
-use windlass_apis::gmail::options::{Options as GmailOptions, Relay, Security};
+use windlass_apis::gmail::options::{Credentials, Options as GmailOptions, Relay, Security};
 use windlass_testkit::wait::PATIENCE;
 
 use super::*;
@@ -25,11 +25,16 @@ impl Peer {
     }
 
     fn gmail(&self) -> Gmail {
+        self.gmail_with(None)
+    }
+
+    /// A server that sends these credentials to the peer.
+    fn gmail_with(&self, credentials: Option<Credentials>) -> Gmail {
         let relay = Relay {
             host: "127.0.0.1".to_owned(),
             port: self.0.local_addr().expect("it is bound").port(),
             security: Security::None,
-            credentials: None,
+            credentials,
             helo: None,
         };
         Gmail::with(&Options {
@@ -51,7 +56,7 @@ impl Peer {
             let command = line(&mut lines).await;
             let (http_method, rest) = command.split_at(command.len().min(4));
             if http_method == "EHLO" {
-                say(&mut lines, "250 peer").await;
+                say(&mut lines, "250-peer\r\n250 AUTH PLAIN").await;
                 continue;
             }
             if http_method.is_empty() || http_method == "QUIT" {
@@ -198,6 +203,38 @@ async fn temporary_refusal_of_relay_is_retried() {
     .await;
 }
 
+/// A wrong password would send back all mail (RFC 4954, section 6).
+#[tokio::test]
+async fn refusal_of_the_credentials_is_retried() {
+    for refusal in [
+        "530 5.7.0 authentication required",
+        "534 5.7.9 the mechanism is too weak",
+        "535 5.7.8 credentials invalid",
+        "538 5.7.11 encryption required",
+    ] {
+        let peer = Peer::new().await;
+        let gmail = peer.gmail_with(Some(Credentials {
+            username: "ann".to_owned(),
+            password: "wrong".to_owned(),
+        }));
+        with_deliveries(&gmail, async {
+            gmail.upload("me/messages/send", LETTER).await.resource();
+            let refuse = |command: &str| command.starts_with("AUTH").then_some(refusal);
+            assert_eq!(peer.serve(refuse).await, Received::default(), "{refusal}");
+            until_tried(&gmail).await;
+            assert_eq!(gmail.0.count(".outbox/gmail").await, 1, "{refusal}");
+            gmail.0.clock.advance(Duration::from_secs(61));
+            rings(&gmail).await;
+            let mut to = [peer.serve(|_| None).await.to, peer.serve(|_| None).await.to];
+            to.sort();
+            let both = [vec!["bell@zoo.test"], vec!["yan@yak.test", "zoe@zoo.test"]];
+            assert_eq!(to, both, "{refusal}");
+            assert_eq!(gmail.list("labelIds=INBOX").await, [""; 0], "{refusal}");
+        })
+        .await;
+    }
+}
+
 #[tokio::test]
 async fn a_refusal_goes_back_to_the_sender_and_the_others_get_the_message() {
     let peer = Peer::new().await;
@@ -219,6 +256,8 @@ async fn a_refusal_goes_back_to_the_sender_and_the_others_get_the_message() {
             .find(|it| *it != id(&sent));
         let bounce = gmail.get(&format!("me/messages/{}", bounce.unwrap())).await;
         assert_eq!(labels(&bounce), ["INBOX", "UNREAD"]);
+        let number = i64::from_str_radix(&id(&bounce), 16);
+        assert!(number.is_ok(), "{} is no id of a message", id(&bounce));
         assert_eq!(header(&bounce, "In-Reply-To").unwrap(), "<1@x>");
         let raw = gmail.raw(&id(&bounce)).await;
         assert!(
