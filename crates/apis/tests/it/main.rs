@@ -1,6 +1,7 @@
 //! The APIs that come with Windlass, served by the whole server in one process over memory.
 
 mod dfareporting;
+mod documented_refusals;
 mod drive;
 mod firebase_storage;
 mod games_configuration;
