@@ -34,9 +34,9 @@ pub(crate) async fn found(
     })
 }
 
-/// Writes the items of a list. An empty list has no field, as in the JSON of Protocol Buffers and in
-/// the replies of Cloud Storage: clients that are tested against an empty array break at the services.
-/// Drive and YouTube do write one.
+/// Writes the items of a list. An empty list has no field, as in the JSON of Protocol Buffers and
+/// in the replies of Cloud Storage: clients that are tested against an empty array break at the
+/// services. Drive and YouTube do write one.
 pub(crate) fn set_list(body: &mut Fields, field: &str, items: Vec<Value>) {
     if !items.is_empty() {
         body.insert(field.to_owned(), items.into());

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Bounds the bytes that one user holds at a time, so that a user who is slow with them leaves bytes to
-/// the others. `K` tells users apart. Memory is used for those alone that hold something.
+/// Bounds the bytes that one user holds at a time, so that a user who is slow with them leaves
+/// bytes to the others. `K` tells users apart. Memory is used for those alone that hold something.
 ///
 /// An amount above the bound is given to a user who holds nothing: a single large value must be
 /// possible.

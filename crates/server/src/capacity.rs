@@ -98,8 +98,8 @@ pub(crate) struct Capacity {
     pub(crate) large_bodies: Pool,
     pub(crate) replies: Pool,
     pub(crate) large_replies: Pool,
-    /// The bytes that each caller may hold of them: a half, so that one caller who takes its replies
-    /// slowly does not keep all others from such replies.
+    /// The bytes that each caller may hold of them: a half, so that one caller who takes its
+    /// replies slowly does not keep all others from such replies.
     pub(crate) large_reply_shares: Arc<ByteShares<Caller>>,
     /// Memory of media that is read as a whole.
     pub(crate) reading: Pool,

@@ -76,7 +76,8 @@ pub(crate) enum Error {
     NoMedia,
     /// The range that a download asks for has no byte of the media.
     #[error(
-        "the requested range cannot be satisfied: the media has {length} bytes; ask for bytes before its end"
+        "the requested range cannot be satisfied: the media has {length} bytes; ask for bytes \
+         before its end"
     )]
     RangeNotSatisfiable {
         /// Length of the media in bytes.

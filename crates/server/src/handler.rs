@@ -109,8 +109,8 @@ pub trait ApiHandler: Send + Sync + 'static {
         HeaderMap::new()
     }
 
-    /// As [`ApiHandler::media_headers`], for a download at a path that stands for the method's own one
-    /// ([`ApiHandler::alias`]). Default: the same headers.
+    /// As [`ApiHandler::media_headers`], for a download at a path that stands for the method's own
+    /// one ([`ApiHandler::alias`]). Default: the same headers.
     ///
     /// # Errors
     /// If a parameter of the call asks for a header that it cannot have.
@@ -123,16 +123,16 @@ pub trait ApiHandler: Send + Sync + 'static {
         Ok(self.media_headers(resource))
     }
 
-    /// Returns the path of a method of `api` that a GET or HEAD of `path` stands for, where no method
-    /// of any API has it and no API of the host has methods whose paths begin with the same segment.
-    /// For APIs whose clients read media at other paths, too. Default: none.
+    /// Returns the path of a method of `api` that a GET or HEAD of `path` stands for, where no
+    /// method of any API has it and no API of the host has methods whose paths begin with the same
+    /// segment. For APIs whose clients read media at other paths, too. Default: none.
     fn alias(&self, api: &Api, path: &str) -> Option<String> {
         let _ = (api, path);
         None
     }
 
-    /// Returns the id of a method that the service has at a path where no method of any served API is. A
-    /// call of it is answered 501. Default: none, so that the call is answered 404.
+    /// Returns the id of a method that the service has at a path where no method of any served API
+    /// is. A call of it is answered 501. Default: none, so that the call is answered 404.
     fn not_served(&self, http_method: &HttpMethod, path: &str) -> Option<String> {
         let _ = (http_method, path);
         None

@@ -345,8 +345,8 @@ impl VirtualHost {
 
     /// Returns the API at whose alias a path is, and the path of its method.
     ///
-    /// A path that begins as methods do is no alias: the reply would be about an object of that name,
-    /// to a client that has asked for a method which is not here.
+    /// A path that begins as methods do is no alias: the reply would be about an object of that
+    /// name, to a client that has asked for a method which is not here.
     fn aliased(&self, path: &str) -> Option<(&ServedApi, String)> {
         let segment = first_segment(path)?;
         let [of_own, of_all] = &self.segments;
@@ -422,8 +422,8 @@ impl ServedMethod<'_> {
     }
 }
 
-/// Returns the first segments of the paths of these APIs' methods. A path that begins with a variable
-/// has none.
+/// Returns the first segments of the paths of these APIs' methods. A path that begins with a
+/// variable has none.
 fn first_segments(served: &[Arc<ServedApi>]) -> HashSet<String> {
     let methods = served.iter().flat_map(|served| served.api.methods());
     let segments = methods.filter_map(|method| first_segment(method.template.as_str()));

@@ -375,8 +375,8 @@ pub(super) fn in_path(name: &str) -> impl fmt::Display {
     utf8_percent_encode(name, ALL_BUT_UNRESERVED)
 }
 
-/// Refuses a name that no object can have: the service tells it from that of an object which does not
-/// exist.
+/// Refuses a name that no object can have: the service tells it from that of an object which does
+/// not exist.
 pub(super) fn check_form(text: &str) -> Result<(), Rejection> {
     match fault_of_form(text) {
         None => Ok(()),

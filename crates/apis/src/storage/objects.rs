@@ -100,7 +100,8 @@ pub(super) fn turn(call: &Call<'_>) -> Option<String> {
     Some(format!("{}/{object}", collection(bucket)))
 }
 
-/// Returns the live object of this name, if there is one. A name that no object can have is refused.
+/// Returns the live object of this name, if there is one. A name that no object can have is
+/// refused.
 pub(super) async fn live(
     call: &Call<'_>,
     bucket: &str,
