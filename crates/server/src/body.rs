@@ -315,6 +315,15 @@ impl RequestBody {
         self.set_held_bytes(0)
     }
 
+    /// Records that the head has become longer by what has been read of the body, which is then held no more.
+    ///
+    /// # Errors
+    /// [`Full`] if it does not fit.
+    pub(crate) fn enlarge_head(&mut self, bytes: u64) -> Result<(), Full> {
+        self.head += bytes;
+        self.set_held_bytes(0)
+    }
+
     /// Records that the head has been dropped.
     pub(crate) fn forget_head(&mut self) {
         self.head = 0;

@@ -57,6 +57,14 @@ pub(crate) enum Error {
     /// Media was sent to the plain URI.
     #[error("this path takes no media; upload it to the same path prefixed with /upload")]
     WrongUrlForUpload,
+    /// The body of a request that stands for one without a body is no form.
+    #[error(
+        "the body of a POST with X-HTTP-Method-Override: {http_method} has parameters of the query; send them as application/x-www-form-urlencoded in UTF-8, or send no body"
+    )]
+    NotAForm {
+        /// The method that the POST stands for.
+        http_method: Method,
+    },
     /// The method of an upload takes no media.
     #[error(
         "method {method} takes no media; call it without /upload before its path, and without the headers of an upload"
@@ -397,6 +405,7 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
         Error::NotDownload { .. } => other(bad("invalidAltValue").parameter("alt")),
         Error::MediaType { .. }
         | Error::MalformedMediaType { .. }
+        Error::NotAForm { .. } => other(bad("badRequest").header("Content-Type")),
         | Error::LinkMediaType { .. } => other(bad("badRequest").header("Content-Type")),
         Error::LinkMediaSize { limit } => {
             dialect.protocol_error(&SessionError::TooLarge { limit: *limit }.into())

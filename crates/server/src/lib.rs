@@ -114,6 +114,7 @@ mod disks;
 mod download;
 mod download_host;
 mod error;
+mod form_parameters;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod handler;

@@ -29,6 +29,7 @@ use crate::config::SessionAuth;
 use crate::context::{Principal, RequestContext};
 use crate::download_host;
 use crate::error::Error;
+use crate::form_parameters::append_to_query;
 use crate::handler::Rejection;
 use crate::health;
 use crate::importance::Importance;
@@ -58,7 +59,7 @@ pub(crate) enum Routing {
 /// Answers a request, or finds the session that it is for.
 pub(crate) async fn route(
     server: &Arc<ServerState>,
-    head: &Parts,
+    head: &mut Parts,
     context: &mut RequestContext,
     dialect: &mut Arc<dyn Dialect>,
     body: &mut Option<RequestBody>,
@@ -78,6 +79,9 @@ pub(crate) async fn route(
     if let Some(full) = refused {
         return Err(full.into());
     }
+    let unread = body.as_mut().expect("nobody has taken the body yet");
+    append_to_query(head, unread, server.settings.limits.head).await?;
+    let head = &*head;
     let http_method = effective_method(&head.method, &head.headers);
     let stated = http_method.as_ref().unwrap_or(&head.method);
     let path = head.uri.path();

@@ -187,7 +187,7 @@ where
             None => {
                 Box::pin(route(
                     &server,
-                    &head,
+                    &mut head,
                     &mut context,
                     &mut dialect,
                     &mut body,

@@ -31,6 +31,7 @@ mod download;
 mod error_object;
 mod expiry;
 mod finished;
+mod form_parameters;
 mod framing;
 mod full_disk;
 mod gzip;

@@ -115,6 +115,12 @@ impl Watched {
         ] {
             requests.push(Request::new(http_method, target(path)).body(""));
         }
+        // The parameter in the body.
+        for standing_for in ["GET", "DELETE"] {
+            let form = Request::new("POST", ANIMALS).header("x-http-method-override", standing_for);
+            let form = form.header("content-type", "application/x-www-form-urlencoded");
+            requests.push(form.body(format!("maxResults=x&{parameter}")));
+        }
         let batch = format!(
             "--b\r\ncontent-type: application/http\r\n\r\nGET {}\r\n{}\r\n\r\n--b--",
             target(ANIMALS),
