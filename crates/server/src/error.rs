@@ -22,7 +22,7 @@ use crate::auth::AccessError;
 use crate::capacity::Full;
 use crate::handler::Rejection;
 use crate::host::Host;
-use crate::partial_response::FieldMaskError;
+use crate::partial_response::{FieldMaskError, NoSuchField};
 
 /// Why a request failed. Clients read the message.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +42,9 @@ pub(crate) enum Error {
     /// The parameter `fields` is malformed.
     #[error("invalid value for parameter fields: {0}")]
     FieldMask(#[from] FieldMaskError),
+    /// The parameter `fields` names a field that the reply cannot have.
+    #[error(transparent)]
+    NoSuchField(#[from] NoSuchField),
     /// No method has this path.
     #[error("no API of this server has a method with the path {path}")]
     NoSuchPath {
@@ -54,9 +57,6 @@ pub(crate) enum Error {
         /// Their HTTP methods.
         allowed: Vec<Method>,
     },
-    /// Media was sent to the plain URI.
-    #[error("this path takes no media; upload it to the same path prefixed with /upload")]
-    WrongUrlForUpload,
     /// The body of a request that stands for one without a body is no form.
     #[error(
         "the body of a POST with X-HTTP-Method-Override: {http_method} has parameters of the query; send them as application/x-www-form-urlencoded in UTF-8, or send no body"
@@ -65,6 +65,9 @@ pub(crate) enum Error {
         /// The method that the POST stands for.
         http_method: Method,
     },
+    /// Media was sent to the plain URI.
+    #[error("this path takes no media; upload it to the same path prefixed with /upload")]
+    WrongUrlForUpload,
     /// The method of an upload takes no media.
     #[error(
         "method {method} takes no media; call it without /upload before its path, and without the headers of an upload"
@@ -385,7 +388,9 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
         Error::Access(error) => other(access(error)),
         Error::Rejection(error) => other(rejection(error)),
         Error::Body(error) => other(body(error)),
-        Error::FieldMask(_) => other(bad("invalidParameter").parameter("fields")),
+        Error::FieldMask(_) | Error::NoSuchField(_) => {
+            other(bad("invalidParameter").parameter("fields"))
+        }
         Error::NoSuchPath { .. } | Error::NoMedia | Error::MediaOnly => {
             other(ErrorReply::json(StatusCode::NOT_FOUND, "notFound"))
         }
@@ -400,12 +405,12 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
             StatusCode::METHOD_NOT_ALLOWED,
             "methodNotAllowed",
         )),
+        Error::NotAForm { .. } => other(bad("badRequest").header("Content-Type")),
         Error::WrongUrlForUpload => other(bad("wrongUrlForUpload").header("Content-Type")),
         Error::NotUpload { .. } => other(bad("notUpload")),
         Error::NotDownload { .. } => other(bad("invalidAltValue").parameter("alt")),
         Error::MediaType { .. }
         | Error::MalformedMediaType { .. }
-        Error::NotAForm { .. } => other(bad("badRequest").header("Content-Type")),
         | Error::LinkMediaType { .. } => other(bad("badRequest").header("Content-Type")),
         Error::LinkMediaSize { limit } => {
             dialect.protocol_error(&SessionError::TooLarge { limit: *limit }.into())

@@ -14,8 +14,11 @@
 //!
 //! White space may stand around a name, as Google's own examples have it (`id, items(name)`).
 //!
-//! A mask is applied to whatever JSON it meets: the module knows no schema, and a selector of a
-//! field that does not exist selects nothing. Google refuses such a selector, by the schema.
+//! A selector of a field that the response schema of the method does not have is refused
+//! ([`FieldMask::check`]), as Google does, before media is taken and before anything is changed. So a
+//! misspelt name does not come back as an empty reply. Where the description has no schema, or says that
+//! an object has fields of any name, every selector is accepted. A field of the schema that a resource
+//! does not have selects nothing.
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +26,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
+use windlass_discovery::ResponseFields;
 
 /// The longest mask that is read, in bytes.
 const MAX_LEN: usize = 8 * 1024;
@@ -55,6 +59,24 @@ impl FieldMask {
             Parser::new(mask).mask(&mut root)?;
         }
         Ok(Self { root })
+    }
+
+    /// Refuses a mask with a name that the reply cannot have.
+    ///
+    /// # Errors
+    /// The first such name.
+    pub(crate) fn check(&self, reply: &ResponseFields<'_>) -> Result<(), NoSuchField> {
+        self.root.check(reply)
+    }
+
+    /// Whether the mask selects anything of `resource`, an object.
+    pub(crate) fn selects_of(&self, resource: &Map<String, Value>) -> bool {
+        let is_selected = |(name, value): (&String, &Value)| {
+            let mut below = self.root.below(name).peekable();
+            let has_fields = below.peek().is_some() && (value.is_object() || value.is_array());
+            has_fields || below.any(|selection| selection.whole)
+        };
+        self.root.whole || resource.iter().any(is_selected)
     }
 
     /// What the mask selects of `resource`, in the order of the resource; `{}` when it is nothing.
@@ -103,6 +125,24 @@ struct Selection {
 }
 
 impl Selection {
+    /// Refuses a name that the values of `fields` do not have. It goes as deep as the mask does.
+    fn check(&self, fields: &ResponseFields<'_>) -> Result<(), NoSuchField> {
+        if fields.is_open() {
+            return Ok(());
+        }
+        self.fields.iter().try_for_each(|(name, selection)| {
+            let below = if name == WILDCARD {
+                fields.any()
+            } else {
+                fields.named(name)
+            };
+            match below {
+                Some(below) => selection.check(&below),
+                None => Err(NoSuchField { name: name.clone() }),
+            }
+        })
+    }
+
     /// The selections that apply to the field `name`: its own and the wildcard's.
     ///
     /// None is given twice, whatever the field is called: down a resource whose fields are all
@@ -217,6 +257,14 @@ impl<'a> Parser<'a> {
 
 fn ends_name(c: char) -> bool {
     matches!(c, '*' | ',' | '/' | '(' | ')') || c.is_whitespace()
+}
+
+/// A field mask names a field that the reply does not have at this place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("Invalid field selection {name}")]
+pub(crate) struct NoSuchField {
+    /// The name.
+    name: String,
 }
 
 /// Why a field mask cannot be read. `at` is the byte of the mask, from 0, where reading it failed.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::header::{CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri, Version};
 use serde_json::{Map, Value};
-use windlass_discovery::{Method, PathParameters};
+use windlass_discovery::{Method, PathParameters, ResponseFields};
 use windlass_proto::command::ContentCoding;
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Alt, Parameters, StandardParameters};
@@ -117,12 +117,11 @@ pub(crate) async fn call(
     body: &mut RequestBody,
 ) -> Result<Reply, Error> {
     let standard = StandardParameters::from_parameters(head.query)?;
-    let mask = standard
-        .fields
-        .as_deref()
-        .map(FieldMask::parse)
-        .transpose()?;
     let is_media = standard.alt == Alt::Media || is_media_only(head.method.method);
+    let mask = match &standard.fields {
+        Some(fields) => Some(FieldMask::parse(fields)?),
+        None => None,
+    };
     check_link(head.principal, is_media.then_some(LinkPurpose::Download))?;
     if is_media {
         if head.in_batch {
@@ -132,6 +131,13 @@ pub(crate) async fn call(
     }
     if head.media_only {
         return Err(Error::MediaOnly);
+    }
+    // Media has no fields.
+    if let Some(mask) = &mask {
+        mask.check(&ResponseFields::of(
+            &head.method.served.api,
+            head.method.method,
+        ))?;
     }
     let (metadata, embedded) = read_metadata(server, head, body).await?;
     if let Some(embedded) = embedded {

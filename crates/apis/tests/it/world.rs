@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use http::Request;
+use http::{Method, Request};
 use serde_json::Value;
 use windlass_apis::{Options, by_name, from_document};
-use windlass_discovery::{Access, Api};
+use windlass_discovery::{Access, Api, Found, MethodTable, ResponseFields};
 use windlass_server::{Clock, Principal, Registry, ServedApi, Server, Settings, Stores};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{ChangeSet, Ledger, Resource, ResourceChange, Timestamp};
@@ -60,6 +60,7 @@ pub(crate) struct World<C = TickingClock> {
     pub(crate) server: Server,
     pub(crate) clock: Arc<C>,
     ledger: Arc<dyn Ledger>,
+    described: Described,
 }
 
 impl World {
@@ -124,6 +125,7 @@ impl<C: Clock + Default> World<C> {
         // Little media is enough to be in the vault.
         settings.limits.small_media = 512;
         let ledger = Arc::clone(&stores.ledger);
+        let described = Described::of(&apis);
         let registry = Registry::new(apis).expect("they do not collide");
         let clock = Arc::new(C::default());
         let time = Arc::clone(&clock) as Arc<dyn Clock>;
@@ -140,6 +142,7 @@ impl<C: Clock + Default> World<C> {
             server,
             clock,
             ledger,
+            described,
         }
     }
 
@@ -176,7 +179,57 @@ impl<C> Peer for World<C> {
     const ORIGIN: &str = ORIGIN;
 
     async fn try_exchange(&self, request: Request<Body>) -> Reply {
-        in_process::try_exchange(self.server.service(), request).await
+        let (http_method, uri) = (request.method().clone(), request.uri().clone());
+        let reply = in_process::try_exchange(self.server.service(), request).await;
+        let is_media = uri.query().is_some_and(|query| query.contains("alt=media"));
+        if reply.status.is_success() && !is_media {
+            self.described.check(&http_method, uri.path(), &reply);
+        }
+        reply
+    }
+}
+
+/// The descriptions of a server's APIs, by which all of its replies are checked: a field that is in no
+/// schema could not be selected by `fields`.
+struct Described {
+    apis: Vec<Api>,
+    table: MethodTable,
+}
+
+impl Described {
+    fn of(served: &[ServedApi]) -> Self {
+        let apis: Vec<_> = served.iter().map(|served| served.api.clone()).collect();
+        let table = MethodTable::new(&apis);
+        Self { apis, table }
+    }
+
+    fn check(&self, http_method: &Method, path: &str, reply: &Reply) {
+        let Found::Method { method, .. } = self.table.find(http_method, path) else {
+            return;
+        };
+        let Ok(body) = serde_json::from_slice(&reply.body) else {
+            return;
+        };
+        let is_its_api =
+            |api: &&Api| (api.name(), api.version()) == (&method.api_name, &method.api_version);
+        let api = self.apis.iter().find(is_its_api).expect("it has an API");
+        let undescribed = undescribed(&ResponseFields::of(api, method), &body);
+        assert_eq!(undescribed, None, "{} replies with it: {body}", method.id);
+    }
+}
+
+/// Returns the name of a field that a value has and its schema does not have.
+fn undescribed(fields: &ResponseFields<'_>, value: &Value) -> Option<String> {
+    match value {
+        _ if fields.is_open() => None,
+        Value::Array(elements) => elements.iter().find_map(|it| undescribed(fields, it)),
+        Value::Object(object) => object
+            .iter()
+            .find_map(|(name, value)| match fields.named(name) {
+                Some(below) => undescribed(&below, value),
+                None => Some(name.clone()),
+            }),
+        _ => None,
     }
 }
 

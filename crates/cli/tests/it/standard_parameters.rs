@@ -7,7 +7,7 @@ use windlass_testkit::media::Media;
 use windlass_testkit::raw::{Reply, Request, exchange};
 use windlass_testkit::session::Session;
 
-use crate::server::farm;
+use crate::server::{farm, own};
 
 fn get(id: &str, query: &str) -> Reply {
     exchange(
@@ -70,8 +70,8 @@ fn fields_select_parts_of_the_reply() {
     let table = [
         ("name", json!({"name": "Llama"})),
         ("species,name", json!({"name": "Llama", "species": "llama"})),
-        ("tags,nothing", json!({"tags": ["wool", "spit"]})),
-        ("nothing", json!({})),
+        ("tags,legs", json!({"tags": ["wool", "spit"]})),
+        ("legs", json!({})),
     ];
     for (fields, expected) in table {
         assert_eq!(
@@ -133,6 +133,70 @@ fn malformed_fields_are_refused_before_the_media_is_taken() {
             Some("fields"),
         );
     }
+}
+
+#[test]
+fn fields_that_the_reply_cannot_have_are_refused() {
+    let id = llama();
+    let refused = |target: String, name: &str| {
+        let reply = exchange(farm(), &Request::new("GET", target));
+        assert_error(&reply, 400, "invalidParameter", Some("fields"));
+        let message = &reply.json()["error"]["message"];
+        assert_eq!(*message, format!("Invalid field selection {name}"));
+    };
+    for (fields, name) in [("name/first", "first"), ("name,tags/nosuch", "nosuch")] {
+        refused(format!("{}?fields={fields}", farm::animal(&id)), name);
+    }
+    for (fields, name) in [
+        ("nosuch", "nosuch"),
+        ("id", "id"),
+        ("pageToken,items(name)", "pageToken"),
+        ("nextpagetoken", "nextpagetoken"),
+        ("items/name/first", "first"),
+        ("items(id,name(*))", "*"),
+    ] {
+        refused(format!("{ANIMALS}?fields={fields}"), name);
+    }
+    // An animal may have any fields.
+    assert_eq!(get(&id, "fields=wings").expect(200).json(), json!({}));
+}
+
+#[test]
+fn unknown_fields_are_refused_before_anything_changes() {
+    let server = own(&[]);
+    let target = |kind: &str| format!("{UPLOADS}?uploadType={kind}&fields=name/first");
+    let parts = "--b\r\nContent-Type: application/json\r\n\r\n{}\r\n\
+                 --b\r\nContent-Type: image/png\r\n\r\nabc\r\n--b--";
+    let png = |kind| Request::new("POST", target(kind)).header("Content-Type", "image/png");
+    let requests = [
+        png("media").body("abc"),
+        Request::new("POST", target("multipart"))
+            .header("Content-Type", "multipart/related; boundary=b")
+            .body(parts),
+        Request::new("POST", target("resumable")).body(farm::named("a")),
+        Request::new("POST", format!("{ANIMALS}?fields=name/first"))
+            .header("Content-Type", "application/json")
+            .body(farm::named("a")),
+    ];
+    for request in requests {
+        let reply = exchange(server.address(), &request);
+        assert_error(&reply, 400, "invalidParameter", Some("fields"));
+    }
+    let all = exchange(server.address(), &Request::new("GET", ANIMALS)).expect(200);
+    assert_eq!(all.json()["items"].as_array().map_or(0, Vec::len), 0);
+}
+
+#[test]
+fn upload_never_ends_with_an_empty_object() {
+    let target = |kind: &str| format!("{UPLOADS}?uploadType={kind}&fields=legs");
+    let simple = Request::new("POST", target("media")).header("Content-Type", "image/png");
+    let reply = exchange(farm(), &simple.body("abc")).expect(200);
+    assert_eq!(reply.field("size"), "3");
+    let start = Request::new("POST", target("resumable")).body(farm::named("Llama"));
+    let session = Session::start(farm(), &start);
+    let reply = session.put("bytes 0-2/3", "abc").expect(201);
+    assert_eq!(reply.field("name"), "Llama");
+    assert_eq!(session.query().body, reply.body);
 }
 
 #[test]

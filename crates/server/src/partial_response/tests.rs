@@ -115,6 +115,55 @@ fn a_value_without_fields_has_nothing_to_select() {
     assert_eq!(mask.apply(json!([{"kind": 1}, 2])), json!([{"kind": 1}]));
 }
 
+/// An API whose method `f.x.get` replies with something like [`farm`].
+fn described() -> windlass_discovery::Api {
+    windlass_discovery::Api::from_toml(
+        "name = 'f'\nversion = 'v1'\n\
+         [schemas.List]\nkind = 'string'\nitems = 'Item[]'\nopen = 'object'\n\
+         [schemas.Item]\nid = 'string'\nowner = 'Owner'\nlabels = 'string{}'\n\
+         [schemas.Owner]\nname = 'string'\nfarm = 'Owner'\n\
+         [methods.'x.get']\nhttp = 'GET'\npath = 'x'\nresponse = 'List'\n\
+         [methods.'x.cut']\nhttp = 'POST'\npath = 'x'\n",
+    )
+    .expect("it is valid")
+}
+
+#[test]
+fn name_that_the_reply_cannot_have_is_refused() {
+    let api = described();
+    let check = |method: &str, mask: &str| {
+        let method = api.method(method).expect("it is described");
+        let mask = FieldMask::parse(mask).expect("it can be read");
+        mask.check(&ResponseFields::of(&api, method)).err()
+    };
+    for (mask, refused) in [
+        ("kind,items(id,owner/farm/name)", None),
+        ("*", None),
+        ("items/*", None),
+        ("items/*/name", None),
+        ("items/labels/any", None),
+        ("open/a/b/c", None),
+        ("*/a", None),
+        ("wings", Some("wings")),
+        ("kind,wings", Some("wings")),
+        ("kind/length", Some("length")),
+        ("kind/*", Some("*")),
+        ("items(id,wings)", Some("wings")),
+        ("items/owner/wings", Some("wings")),
+        ("items/*/wings", None),
+        ("items/owner/*/wings", Some("wings")),
+        ("items/labels/any/x", Some("x")),
+        ("items,items/wings", Some("wings")),
+        ("KIND", Some("KIND")),
+    ] {
+        let expected = refused.map(|name| NoSuchField {
+            name: name.to_owned(),
+        });
+        assert_eq!(check("f.x.get", mask), expected, "{mask}");
+    }
+    assert_eq!(check("f.x.cut", "anything/at/all"), None);
+}
+
 #[test]
 fn white_space_around_names_is_tolerated() {
     let both = json!({"kind": "farm#animals", "items": [{"id": "1"}, {"id": "2"}]});
@@ -245,6 +294,17 @@ proptest! {
         let names: Vec<_> = resource.as_object().unwrap().keys().map(String::as_str).collect();
         let mask = FieldMask::parse(&names.join(",")).unwrap();
         prop_assert_eq!(mask.apply(resource.clone()).to_string(), resource.to_string());
+    }
+
+    #[test]
+    fn mask_that_selects_something_leaves_something(
+        mask in "[a-c*]([,/][a-c*]){0,6}",
+        resource in any_object("[a-c]", any_resource()),
+    ) {
+        let mask = FieldMask::parse(&mask).unwrap();
+        let selects = mask.selects_of(resource.as_object().unwrap());
+        let left = mask.apply(resource);
+        prop_assert_eq!(selects, left != json!({}), "{}", left);
     }
 
     #[test]

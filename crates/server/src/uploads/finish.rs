@@ -420,10 +420,12 @@ fn build_reply(
         }
     };
     let standard = StandardParameters::from_parameters(&start_request.parameters())?;
-    let mut body = Value::Object(object);
-    if let Some(fields) = &standard.fields {
-        body = FieldMask::parse(fields)?.apply(body);
-    }
+    let mask = standard.fields.as_deref().map(FieldMask::parse);
+    let body = match mask.transpose()? {
+        // Otherwise it would be `{}`, which libraries do not take for the end (docs/protocol.md, 3.6).
+        Some(mask) if mask.selects_of(&object) => mask.apply(Value::Object(object)),
+        _ => Value::Object(object),
+    };
     Ok(FinalReply {
         status,
         content_type: JSON,

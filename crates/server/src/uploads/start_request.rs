@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use windlass_discovery::PathParameters;
+use windlass_discovery::{PathParameters, ResponseFields};
 use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::{MetadataLimits, parse_metadata};
@@ -142,7 +142,7 @@ impl UploadHead<'_> {
             self.check_link_type(stated)?;
         }
         self.check_type(&content_type)?;
-        check_reply_parameters(self.query)?;
+        check_reply_parameters(self.method, self.query)?;
         let in_metadata = ExpectedDigests::from_metadata(metadata)?;
         let ServedMethod {
             served: served_api,
@@ -404,13 +404,12 @@ fn conditions(headers: &HeaderMap) -> Vec<(String, String)> {
 
 /// Refuses invalid values of the parameters that shape the final reply, before the media is
 /// uploaded.
-fn check_reply_parameters(query: &Parameters) -> Result<(), Error> {
+fn check_reply_parameters(method: ServedMethod<'_>, query: &Parameters) -> Result<(), Error> {
     let standard = StandardParameters::from_parameters(query)?;
-    standard
-        .fields
-        .as_deref()
-        .map(FieldMask::parse)
-        .transpose()?;
+    if let Some(fields) = &standard.fields {
+        let reply = ResponseFields::of(&method.served.api, method.method);
+        FieldMask::parse(fields)?.check(&reply)?;
+    }
     Ok(())
 }
 
