@@ -1,4 +1,4 @@
-"""Every discovery document of Google's Python client library, as the windlass binary reads it."""
+"""Every discovery document of Google's Python client library, as the windlass binary reads it, and beside the built-in descriptions."""
 
 import json
 import pathlib
@@ -8,6 +8,7 @@ import sys
 
 import googleapiclient
 
+import built_in
 from report import Report
 
 DOCUMENTS = pathlib.Path(googleapiclient.__file__).parent / "discovery_cache" / "documents"
@@ -96,6 +97,7 @@ def main():
         report.case(f"{path.stem} is read", lambda: reads(binary, path, document))
         if uploads:
             report.case(f"{path.stem} shows {len(uploads)} uploads", lambda: shows(binary, path, uploads))
+    built_in.cases(report, DOCUMENTS)
     print(f"{found} upload methods")
     return report.end()
 

@@ -9,6 +9,7 @@ mod generative_language;
 mod gmail;
 mod owners;
 mod photos_library;
+mod scopes;
 mod storage;
 mod world;
 mod youtube;
