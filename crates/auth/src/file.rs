@@ -239,6 +239,28 @@ impl AuthFile {
         })
     }
 
+    /// Whether some credentials lead to a principal.
+    pub fn has_principals(&self) -> bool {
+        !(self.tokens.is_empty()
+            && self.keys.is_empty()
+            && self.certificates.is_empty()
+            && !self.certificates_as_principals
+            && self.proxies.is_empty()
+            && self.jwt.is_empty()
+            && self.introspection.is_none()
+            && self.links.is_empty())
+    }
+
+    /// Whether some credentials are limited to scopes. Tokens of issuers may be, which counts where nothing but their
+    /// scopes limits them: where there is no policy.
+    pub fn has_scopes(&self) -> bool {
+        let mut secrets = self.tokens.iter().chain(&self.keys);
+        let has_issuers = !self.jwt.is_empty() || self.introspection.is_some();
+        secrets.any(|secret| secret.scopes.is_some())
+            || self.certificates.iter().any(CertificateEntry::has_scopes)
+            || (has_issuers && self.allow.is_empty())
+    }
+
     /// Returns the keys of links and the revoked links alone, for programs that make links.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ mod acme;
 mod api;
 mod cors;
 mod for_api;
+mod idle;
 mod key;
 mod value;
 
@@ -31,6 +32,7 @@ pub(crate) use acme::{AcmeSettings, Contact, DirectoryUrl, Domain};
 pub(crate) use api::{ApiAccess, ApiEntry, SettingsByName, load};
 pub(crate) use api::{ApiError, ApiSource, MistakesOf, UnknownApi};
 pub(crate) use cors::CorsSettings;
+pub(crate) use idle::Surroundings;
 pub(crate) use value::LogFilter;
 pub(crate) use value::RawValue;
 

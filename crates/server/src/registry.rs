@@ -231,6 +231,19 @@ impl Registry {
             .map(|method| method.id.as_str())
     }
 
+    /// Returns the ids of methods whose description names no scopes, so that the scopes of credentials do not
+    /// limit who may call them.
+    pub fn without_scopes(&self) -> impl Iterator<Item = &str> {
+        let methods = self.served().flat_map(|served| served.api.methods());
+        let without = methods.filter(|method| method.scopes.is_empty());
+        without.map(|method| method.id.as_str())
+    }
+
+    /// Returns whether an API of this name is served.
+    pub fn serves(&self, name: &str) -> bool {
+        self.served().any(|served| served.api.name() == name)
+    }
+
     /// Returns how many connections to the services that descriptions name may be open at the same time.
     pub fn service_connections(&self) -> usize {
         backends::connections(self.served().map(|served| &served.api))

@@ -31,6 +31,12 @@ struct CertificateFields {
     scopes: Option<Vec<String>>,
 }
 
+impl CertificateEntry {
+    pub(super) fn has_scopes(&self) -> bool {
+        self.principal.scopes().is_some()
+    }
+}
+
 impl TryFrom<CertificateFields> for CertificateEntry {
     type Error = &'static str;
 

@@ -18,6 +18,13 @@ pub(super) struct LinksEntry {
     revoked: Vec<Revocation>,
 }
 
+impl LinksEntry {
+    /// Whether no link is valid.
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "LinkKeyFields")]
 struct LinkKeyEntry {

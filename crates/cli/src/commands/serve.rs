@@ -10,6 +10,7 @@ mod confinement;
 mod outbound;
 mod regular_file;
 mod reload;
+mod warnings;
 
 use std::io;
 use std::net::SocketAddr;
@@ -102,6 +103,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         &merged.settings,
         certificates(certificate.as_ref(), acme.as_ref()).as_ref(),
     )?;
+    warnings::of_idle_settings(&merged, &apis, authentication.as_ref());
+    warnings::of_scopes(&apis, authentication.as_ref());
     if args.check_config {
         output::data(merged.to_toml());
         return Ok(());

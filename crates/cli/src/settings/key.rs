@@ -645,7 +645,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// Whether nobody without a certificate can open a connection.
-fn demands_certificates(settings: &Settings) -> bool {
+pub(super) fn demands_certificates(settings: &Settings) -> bool {
     settings.tls_client_ca.is_some()
         && settings.tls_client_certificates == ClientCertificates::Required
 }
@@ -653,9 +653,13 @@ fn demands_certificates(settings: &Settings) -> bool {
 /// Whether somebody without a certificate can open a connection from another machine, and no flag accepts what they
 /// could do without credentials.
 pub(super) fn is_exposed(settings: &Settings) -> bool {
-    !(demands_certificates(settings)
-        || settings.allow_unauthenticated
-        || settings.listen.ip().to_canonical().is_loopback())
+    is_beyond_loopback(settings)
+        && !(demands_certificates(settings) || settings.allow_unauthenticated)
+}
+
+/// Whether other machines can open a connection.
+pub(super) fn is_beyond_loopback(settings: &Settings) -> bool {
+    !settings.listen.ip().to_canonical().is_loopback()
 }
 
 /// Returns the first violated rule.

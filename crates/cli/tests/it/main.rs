@@ -71,5 +71,6 @@ mod takeover;
 mod tls;
 mod tokens;
 mod upkeep;
+mod warnings;
 mod x_goog_clients;
 mod x_goog_upload;

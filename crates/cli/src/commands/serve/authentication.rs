@@ -21,8 +21,17 @@ use crate::settings::{BEARER, Settings};
 pub(super) struct Authentication {
     sources: Sources,
     authenticator: Arc<Authenticator>,
-    /// The files that were read at the start, with those that the file of credentials names.
+    /// What was read at the start besides the rules.
+    summary: Summary,
+}
+
+/// What the files of credentials have, besides rules.
+#[derive(Debug, Clone, Default)]
+struct Summary {
+    /// The files, with those that the file of credentials names.
     files: Vec<PathBuf>,
+    has_principals: bool,
+    has_scopes: bool,
 }
 
 /// Where credentials come from: one of these at least.
@@ -81,11 +90,11 @@ impl Authentication {
         if sources.token.is_none() && sources.auth.is_none() && sources.dev_tokens.is_none() {
             return Ok(None);
         }
-        let (rules, files) = sources.read()?;
+        let (rules, summary) = sources.read()?;
         Ok(Some(Self {
             sources,
             authenticator: Arc::new(Authenticator::new(rules)),
-            files,
+            summary,
         }))
     }
 
@@ -101,7 +110,17 @@ impl Authentication {
 
     /// Returns the files that are read again.
     pub(super) fn files(&self) -> &[PathBuf] {
-        &self.files
+        &self.summary.files
+    }
+
+    /// Whether some credentials lead to a principal.
+    pub(super) fn has_principals(&self) -> bool {
+        self.summary.has_principals
+    }
+
+    /// Whether some credentials are limited to scopes.
+    pub(super) fn has_scopes(&self) -> bool {
+        self.summary.has_scopes
     }
 
     /// Reads the files again. After an error the old credentials stay. A policy is not replaced by none: a
@@ -120,9 +139,9 @@ impl Authentication {
 }
 
 impl Sources {
-    /// Returns the rules, and the files that were read for them.
-    fn read(&self) -> Result<(Rules, Vec<PathBuf>), AuthenticationError> {
-        let (mut rules, mut files) = match &self.auth {
+    /// Returns the rules, and what else the files have.
+    fn read(&self) -> Result<(Rules, Summary), AuthenticationError> {
+        let (mut rules, mut summary) = match &self.auth {
             Some(path) => self.read_auth_file(path)?,
             None => Default::default(),
         };
@@ -132,7 +151,9 @@ impl Sources {
         {
             return Err(AuthenticationError::Open { path: path.clone() });
         }
-        files.extend(self.auth.iter().chain(&self.token).cloned());
+        let own = self.auth.iter().chain(&self.token).cloned();
+        summary.files.extend(own);
+        summary.has_principals |= self.token.is_some() || self.dev_tokens.is_some();
         if let Some(path) = &self.token {
             let mut table = SecretTable::default();
             table.insert(read_token(path)?, Principal::new(BEARER));
@@ -142,11 +163,11 @@ impl Sources {
             // Before introspection, which is asked about whatever the others do not know.
             rules.schemes.insert(0, Arc::clone(tokens) as Arc<_>);
         }
-        Ok((rules, files))
+        Ok((rules, summary))
     }
 
-    /// Returns the rules of the file of credentials, and the files that it names.
-    fn read_auth_file(&self, path: &Path) -> Result<(Rules, Vec<PathBuf>), AuthenticationError> {
+    /// Returns the rules of the file of credentials, and what else it has.
+    fn read_auth_file(&self, path: &Path) -> Result<(Rules, Summary), AuthenticationError> {
         let files = Mutex::<Vec<_>>::default();
         let services = Services {
             outbound: Arc::clone(&self.outbound) as Arc<_>,
@@ -158,13 +179,20 @@ impl Sources {
                 read_beside(path, named)
             },
         };
-        let rules = read_auth_file("auth.file", path)?.into_rules(&services);
+        let file = read_auth_file("auth.file", path)?;
+        let (has_principals, has_scopes) = (file.has_principals(), file.has_scopes());
+        let rules = file.into_rules(&services);
         let rules = rules.map_err(|source| AuthenticationError::Rules {
             path: path.to_owned(),
             source,
         })?;
         let files = files.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok((rules, files))
+        let summary = Summary {
+            files,
+            has_principals,
+            has_scopes,
+        };
+        Ok((rules, summary))
     }
 }
 

@@ -1,0 +1,57 @@
+//! Warnings of a configuration that is valid and does not do what somebody may believe. The start prints
+//! them, and so does `--check-config`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use windlass_server::Registry;
+
+use super::authentication::Authentication;
+use crate::output;
+use crate::settings::{Merged, Surroundings};
+
+/// Number of methods that a warning names.
+const NAMED: usize = 3;
+
+/// Warns of settings without an effect.
+pub(super) fn of_idle_settings(
+    merged: &Merged,
+    apis: &Registry,
+    authentication: Option<&Arc<Authentication>>,
+) {
+    let around = Surroundings {
+        has_principals: authentication.is_some_and(|it| it.has_principals()),
+        calls_services: apis.service_connections() > 0,
+        serves_gmail: apis.serves("gmail"),
+    };
+    for idle in merged.idle(around) {
+        output::warning(idle, None);
+    }
+}
+
+/// Warns of methods that name no scopes, where credentials are limited to scopes.
+pub(super) fn of_scopes(apis: &Registry, authentication: Option<&Arc<Authentication>>) {
+    if !authentication.is_some_and(|it| it.has_scopes()) {
+        return;
+    }
+    let mut by_api = BTreeMap::<_, Vec<_>>::new();
+    for method in apis.without_scopes() {
+        let api = method.split('.').next().unwrap_or_default();
+        by_api.entry(api).or_default().push(method);
+    }
+    for (api, methods) in by_api {
+        let named = methods[..methods.len().min(NAMED)].join(", ");
+        let more = match methods.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        output::warning(
+            format_args!(
+                "the scopes of credentials do not limit these methods of {api}, which name none: {named}{more}"
+            ),
+            Some(
+                "write `scopes` into the description of the API, or limit principals by [[allow]]",
+            ),
+        );
+    }
+}
