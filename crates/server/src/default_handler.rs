@@ -216,6 +216,7 @@ impl Write {
         let Self { old, new, expect } = self;
         let settings = call.api.settings().collection_of(call.method);
         let mut rows = index::changes(call, settings, old.as_ref(), Some(&new)).await?;
+        rows.extend(index::end_others(call, settings, &new.collection).await?);
         if old.is_none() {
             rows.extend(index::begin(call, settings, &new.collection).await?);
         }

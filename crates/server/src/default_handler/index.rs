@@ -8,6 +8,11 @@
 //! Rows are hints: a list takes a resource by them only if its row would be the same now. So rows that
 //! are left of an earlier description do no harm, and whether *all* rows are there is recorded for
 //! each index of each collection once a list has seen to it ([`Built`]).
+//!
+//! A record names its index, and counts as long as every description that writes into the collection has
+//! that index. A write under a description without the index makes no row for it, and so deletes the
+//! record in the same change set ([`end_others`]). Under a description with the index, lists then add the
+//! missing rows again.
 
 use std::fmt::Write as _;
 
@@ -30,9 +35,12 @@ const STATE: &str = ".index-state";
 /// Version of all rows, which never change.
 const VERSION: u64 = 1;
 
-/// The most rows that are read of what is known of the indexes of one collection, of those of earlier
-/// descriptions as well.
-const MAX_INDEXES: usize = 100;
+/// The first byte of a record. Records without it are of earlier releases, in which a write under a
+/// description without the index did not delete them: rows may be missing that they say are there.
+const TRUSTED: u8 = 2;
+
+/// Number of records of one collection that are read at once.
+const RECORDS: usize = 100;
 
 /// Number of bytes of a text by which resources are sorted. Longer texts that begin with the same
 /// bytes are sorted by id.
@@ -325,11 +333,27 @@ pub(super) async fn begin(
     Ok(records)
 }
 
+/// Returns the deletions of the records of indexes that this description does not have, for a write into
+/// the collection: it makes no rows for them.
+pub(super) async fn end_others(
+    call: &Call<'_>,
+    settings: Option<&CollectionSettings>,
+    collection: &str,
+) -> Result<Vec<ResourceChange>, Rejection> {
+    let indexes = settings.map(Index::of).unwrap_or_default();
+    let own: Vec<_> = indexes.iter().map(Index::name).collect();
+    let mut records = records(call, collection).await?;
+    records.retain(|record| !own.contains(&record.id));
+    Ok(records.into_iter().map(deletion).collect())
+}
+
 /// How far an index has rows of all resources of a collection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Built {
     /// None is known to be there.
     Nothing,
+    /// None is known to be there, and this record says otherwise.
+    Doubted(Box<Resource>),
     /// Of the resources up to this id, and of those that were written since it was begun.
     UpTo(Box<Resource>),
     /// Of all.
@@ -346,16 +370,19 @@ impl Built {
         let row = call.lookup.resource(&state, &index.name()).await?;
         Ok(match row {
             None => Self::Nothing,
-            Some(row) if row.body.is_empty() => Self::Everything,
-            Some(row) => Self::UpTo(Box::new(row)),
+            Some(row) => match *row.body {
+                [TRUSTED] => Self::Everything,
+                [TRUSTED, ..] => Self::UpTo(Box::new(row)),
+                _ => Self::Doubted(Box::new(row)),
+            },
         })
     }
 
     /// The id of the resource up to which there are rows.
     pub(super) fn last(&self) -> Option<&str> {
         match self {
-            Self::UpTo(row) => std::str::from_utf8(&row.body).ok(),
-            Self::Nothing | Self::Everything => None,
+            Self::UpTo(row) => std::str::from_utf8(&row.body[1..]).ok(),
+            Self::Nothing | Self::Doubted(_) | Self::Everything => None,
         }
     }
 
@@ -368,14 +395,15 @@ impl Built {
         last: Option<&str>,
     ) -> ResourceChange {
         let before = match self {
-            Self::UpTo(row) => Some(row.version),
+            Self::UpTo(row) | Self::Doubted(row) => Some(row.version),
             Self::Nothing | Self::Everything => None,
         };
+        let last = last.unwrap_or_default();
         let resource = Resource {
             collection: format!("{STATE}/{collection}"),
             id: index.name(),
             version: before.map_or(VERSION, |version| version + 1),
-            body: Bytes::copy_from_slice(last.unwrap_or_default().as_bytes()),
+            body: [&[TRUSTED][..], last.as_bytes()].concat().into(),
             media: None,
             created: call.now,
             updated: call.now,
@@ -409,14 +437,31 @@ pub(super) async fn forget(
     call: &Call<'_>,
     collection: &str,
 ) -> Result<Vec<ResourceChange>, Rejection> {
+    let records = records(call, collection).await?;
+    Ok(records.into_iter().map(deletion).collect())
+}
+
+/// Returns all records of a collection, of the indexes of earlier descriptions as well.
+async fn records(call: &Call<'_>, collection: &str) -> Result<Vec<Resource>, Rejection> {
     let state = format!("{STATE}/{collection}");
-    let rows = call.lookup.resources(&state, None, MAX_INDEXES).await?;
-    let deletions = rows.into_iter().map(|row| ResourceChange::Delete {
-        collection: row.collection,
-        id: row.id,
-        expected: row.version,
-    });
-    Ok(deletions.collect())
+    let mut records: Vec<Resource> = Vec::new();
+    loop {
+        let after = records.last().map(|record| record.id.as_str());
+        let batch = call.lookup.resources(&state, after, RECORDS).await?;
+        let is_end = batch.len() < RECORDS;
+        records.extend(batch);
+        if is_end {
+            return Ok(records);
+        }
+    }
+}
+
+fn deletion(record: Resource) -> ResourceChange {
+    ResourceChange::Delete {
+        collection: record.collection,
+        id: record.id,
+        expected: record.version,
+    }
 }
 
 fn letter(kind: ValueKind) -> char {

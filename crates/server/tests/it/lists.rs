@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 use windlass_discovery::Api;
 use windlass_server::{ServedApi, Stores};
-use windlass_store::Ledger;
 use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_store::{ChangeSet, Ledger, Resource, ResourceChange};
 
 use crate::world::{ManualClock, Peer as _, Reply, World};
 
@@ -300,6 +301,121 @@ async fn collections_from_before_their_indexes_are_indexed_by_their_lists() {
         let again = self::titles(&album, "album = b", "", 10).await;
         assert_eq!(again, ["0000 new"]);
     }
+}
+
+/// A server of the album that filters and orders by less than [`ALBUM`].
+fn with_fewer_indexes(ledger: &Arc<MemoryLedger>) -> World {
+    let fewer = ALBUM.replace(r#"["rating desc", "title"]"#, r#"["rating desc"]"#);
+    let fewer = fewer.replace(r#""album", "#, "");
+    assert_ne!(fewer, ALBUM);
+    album_in(ledger, &fewer)
+}
+
+#[tokio::test]
+async fn index_misses_nothing_that_another_description_wrote() {
+    for is_without in [false, true] {
+        let ledger = Arc::new(MemoryLedger::default());
+        let album = album_in(&ledger, ALBUM);
+        sample(&album).await;
+        let other = if is_without {
+            album_in(&ledger, &without_indexes())
+        } else {
+            with_fewer_indexes(&ledger)
+        };
+        made(
+            &other,
+            PHOTOS,
+            &json!({"album": "a", "title": "a4", "rating": 4}),
+        )
+        .await;
+        let (old, _) = pages(&album, &format!("{PHOTOS}?maxResults=10")).await;
+        let moved = old.iter().find(|photo| photo["title"] == "a1");
+        let id = moved
+            .and_then(|photo| photo["id"].as_str())
+            .expect("it is there");
+        let path = format!("{PHOTOS}/{id}");
+        other
+            .json("PATCH", &path, &json!({"album": "b", "title": "b1"}))
+            .await;
+        for _ in 0..2 {
+            assert_eq!(
+                titles(&album, "album = a", "title", 10).await,
+                ["a-2", "a3", "a4", "a5"]
+            );
+            assert_eq!(
+                titles(&album, "album = b", "title", 10).await,
+                ["b", "b1", "b3"]
+            );
+            let best = titles(&album, "rating > 3", "rating desc", 10).await;
+            assert_eq!(best, ["a5", "a4"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn index_that_was_half_built_misses_nothing_either() {
+    let ledger = Arc::new(MemoryLedger::default());
+    let other = album_in(&ledger, &without_indexes());
+    for number in 0..1_500 {
+        made(&other, PHOTOS, &json!({"title": format!("{number:04}")})).await;
+    }
+    let album = album_in(&ledger, ALBUM);
+    let first = album.get(&query("", "title", 10)).await.json();
+    assert_eq!(first["items"], json!([]), "the first page builds a part");
+    let (old, _) = pages(&album, &format!("{PHOTOS}?maxResults=1")).await;
+    let path = format!("{PHOTOS}/{}", old[0]["id"].as_str().expect("an id"));
+    other.json("PATCH", &path, &json!({"title": "9999"})).await;
+    let all = titles(&album, "", "title", 1_000).await;
+    assert_eq!((all.len(), all[0].as_str()), (1_500, "0001"));
+    assert_eq!(all[1_499], "9999");
+}
+
+#[tokio::test]
+async fn holes_of_earlier_releases_are_mended_once() {
+    let ledger = Arc::new(MemoryLedger::default());
+    let album = album_in(&ledger, ALBUM);
+    sample(&album).await;
+    let state = format!(".index-state/album{PHOTOS}");
+    let rows_of = |name: &str| format!(".index/{name}/album{PHOTOS}");
+    let read = |collection: String| {
+        let ledger = Arc::clone(&ledger);
+        async move {
+            ledger
+                .resources(&collection, None, 100)
+                .await
+                .expect("it can be read")
+        }
+    };
+    // As an earlier release leaves them: the records say that all rows are there, and one is missing.
+    let mut changes = Vec::new();
+    for record in read(state.clone()).await {
+        let expected = record.version;
+        let resource = Resource {
+            version: expected + 1,
+            body: Bytes::new(),
+            ..record
+        };
+        changes.push(ResourceChange::Replace { resource, expected });
+    }
+    assert!(!changes.is_empty(), "there are records");
+    let rows = read(rows_of(",title:t")).await;
+    let lost = rows.first().expect("there are rows").clone();
+    changes.push(ResourceChange::Delete {
+        collection: lost.collection,
+        id: lost.id,
+        expected: lost.version,
+    });
+    let changes = ChangeSet {
+        resources: changes,
+        ..ChangeSet::default()
+    };
+    ledger.apply(changes).await.expect("it can be changed");
+
+    let list = query("", "title", 10);
+    let (items, count) = pages(&album, &list).await;
+    assert_eq!((items.len(), count), (6, 2), "one page builds the index");
+    let (items, count) = pages(&album, &list).await;
+    assert_eq!((items.len(), count), (6, 1));
 }
 
 #[tokio::test]
