@@ -472,6 +472,25 @@ mod tests {
         }
     }
 
+    /// Whoever is on the network can serve a page of http under the very name and port of the server.
+    #[test]
+    fn page_of_http_is_foreign_where_the_server_is_reached_by_https() {
+        let host = ("host", "up.example.com:8443");
+        check(
+            "POST",
+            &[host, ("origin", "https://up.example.com:8443")],
+            false,
+        );
+        check(
+            "POST",
+            &[host, ("origin", "http://up.example.com:8443")],
+            true,
+        );
+        // A proxy has changed the host: the page of http under its own name is the server's.
+        let inner = ("host", "inner.example");
+        check("POST", &[inner, ("origin", "http://inner.example")], false);
+    }
+
     #[test]
     fn changes_that_pages_of_other_origins_send_are_foreign() {
         let own = ("origin", "https://up.example.com:8443");

@@ -148,6 +148,7 @@ mod tests {
             ("query", Query),
             ("upload", Append),
             ("upload, finalize", Finish),
+            ("finalize", Finish),
             ("cancel", Finish),
         ] {
             check(

@@ -124,7 +124,10 @@ fn expiry(row_id: &str) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use futures_util::FutureExt as _;
+    use windlass_store::fault::PacedLedger;
     use windlass_store::memory::MemoryLedger;
 
     use super::*;
@@ -175,6 +178,21 @@ mod tests {
         assert_eq!(forget(last + 4), 0);
         assert_eq!(forget(last + 5), BATCH / 2 + 1);
         assert_eq!(forget(last + 5), 0);
+    }
+
+    #[tokio::test]
+    async fn rows_that_another_process_forgets_meanwhile_are_no_error() {
+        let memory = Arc::new(MemoryLedger::new());
+        commit(&*memory, Some(&once("a", 0)), at(1))
+            .await
+            .expect("it is not used");
+        let paced = PacedLedger::new(Arc::clone(&memory) as Arc<dyn Ledger>);
+        let stopped = paced.stop_at(COLLECTION);
+        let late = at(DAY.as_secs());
+        let (slow, fast) = stopped
+            .during(forget(&paced, late, DAY), forget(&*memory, late, DAY))
+            .await;
+        assert_eq!((slow.unwrap(), fast.unwrap()), (0, 1));
     }
 
     #[test]

@@ -212,6 +212,7 @@ impl Drop for Reservation {
 #[cfg(test)]
 mod tests {
     use windlass_store::memory::MemoryLedger;
+    use windlass_store::{NewSession, SessionId, Timestamp};
 
     use super::*;
 
@@ -255,6 +256,29 @@ mod tests {
         second.cover(&ledger, 10 * MIB).await.unwrap();
         drop(second);
         assert!(quotas.reserved.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn session_that_starts_counts_before_its_body() {
+        let (ledger, alice) = (MemoryLedger::new(), Principal::new("alice"));
+        let quotas = Quotas::of(&Limits {
+            sessions_per_principal: 1,
+            ..Limits::default()
+        });
+        let admit = |sessions| quotas.admit(&ledger, Some(&alice), sessions, None);
+        admit(1).await.unwrap();
+        let session = NewSession {
+            id: SessionId::from_bytes([7; 32]),
+            context: Vec::new(),
+            created: Timestamp::from_millis(0),
+            expires: Timestamp::from_millis(1000),
+            total: None,
+            owner: Some("alice".to_owned()),
+            dialect: "google".to_owned(),
+        };
+        ledger.start(session).await.unwrap();
+        assert!(is_over_quota(admit(1).await));
+        admit(0).await.unwrap();
     }
 
     #[tokio::test]

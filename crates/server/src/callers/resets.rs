@@ -199,6 +199,20 @@ mod tests {
         limit.record(address(1), 10, 0).unwrap();
     }
 
+    #[test]
+    fn connections_of_a_trusted_proxy_have_no_limit_on_resets() {
+        let is_limited = |trust_forwarded, most| {
+            let mut settings = Settings::default();
+            settings.trust_forwarded = trust_forwarded;
+            settings.limits.resets_per_address = most;
+            ResetLimit::of(&settings, &CallerMetrics::default()).is_some()
+        };
+        assert!(is_limited(false, 10));
+        // They bring the requests of all its clients.
+        assert!(!is_limited(true, 10));
+        assert!(!is_limited(false, 0));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn resets_of_another_period_do_not_count() {
         let (limit, _) = limit(10);

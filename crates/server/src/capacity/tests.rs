@@ -113,6 +113,36 @@ async fn request_does_not_wait_behind_one_that_must_leave_the_last_places() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn free_place_wakes_a_waiter_of_each_importance() {
+    for importance in [
+        Importance::Start,
+        Importance::Query,
+        Importance::Append,
+        Importance::Finish,
+        Importance::Modest,
+    ] {
+        let capacity = Capacity::new(&Limits {
+            requests: 16,
+            ..Limits::default()
+        });
+        let mut all: Vec<_> = (0..16).map(|_| capacity.requests.take().unwrap()).collect();
+        let begun = Instant::now();
+        let waiter = async {
+            let place = capacity.wait_for_request(importance).await;
+            (place, begun.elapsed())
+        };
+        let end = async {
+            tokio::task::yield_now().await;
+            // One more than it leaves to others.
+            all.truncate(15 - importance.leaves() as usize);
+        };
+        let ((place, waited), ()) = tokio::join!(waiter, end);
+        assert!(place.is_ok(), "{importance:?}");
+        assert_eq!(waited, Duration::ZERO, "{importance:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn waiters_are_served_in_order_until_their_timeout() {
     let pool = Pool::for_large(LimitedResource::Reading, MIB);
     let first = pool.wait(700 * KIB, TIMEOUT).await.unwrap();

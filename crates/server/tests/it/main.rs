@@ -26,6 +26,7 @@ mod owners;
 mod panics;
 mod pauses;
 mod power;
+mod quotas;
 mod relations;
 mod rotten;
 mod slow_bodies;
