@@ -1,4 +1,5 @@
-"""Every discovery document of Google's Python client library, as the windlass binary reads it, and beside the built-in descriptions."""
+"""Every discovery document of Google's Python client library, as the windlass binary reads it, and
+beside the built-in descriptions."""
 
 import json
 import pathlib

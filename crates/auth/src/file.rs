@@ -251,8 +251,8 @@ impl AuthFile {
             && self.links.is_empty())
     }
 
-    /// Whether some credentials are limited to scopes. Tokens of issuers may be, which counts where nothing but their
-    /// scopes limits them: where there is no policy.
+    /// Whether some credentials are limited to scopes. Tokens of issuers may be, which counts where
+    /// nothing but their scopes limits them: where there is no policy.
     pub fn has_scopes(&self) -> bool {
         let mut secrets = self.tokens.iter().chain(&self.keys);
         let has_issuers = !self.jwt.is_empty() || self.introspection.is_some();

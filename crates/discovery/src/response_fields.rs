@@ -27,20 +27,21 @@ use crate::document::Document;
 use crate::method::Method;
 use crate::schema::Schema;
 
-/// The fields of a place in a reply: of the reply itself, or of the values of a field. Lists are looked
-/// through, so the fields of a list are the ones of its elements.
+/// The fields of a place in a reply: of the reply itself, or of the values of a field. Lists are
+/// looked through, so the fields of a list are the ones of its elements.
 #[derive(Debug, Clone)]
 pub struct ResponseFields<'a> {
     document: &'a Document,
-    /// The schemas of objects with known fields that the values may have, each once. Below a wildcard there are
-    /// several.
+    /// The schemas of objects with known fields that the values may have, each once. Below a
+    /// wildcard there are several.
     objects: Vec<&'a Schema>,
     /// Whether the values may have fields of any name.
     is_open: bool,
 }
 
 impl<'a> ResponseFields<'a> {
-    /// Returns the fields of the reply of a method. A method without a response schema may reply with any.
+    /// Returns the fields of the reply of a method. A method without a response schema may reply
+    /// with any.
     pub fn of(api: &'a Api, method: &Method) -> Self {
         let schema = method.response.as_deref().and_then(|name| api.schema(name));
         match schema {
@@ -90,7 +91,8 @@ impl<'a> ResponseFields<'a> {
             objects: Vec::new(),
             is_open: false,
         };
-        // Each schema once: recursive schemas below many wildcards would otherwise be counted without end.
+        // Each schema once: recursive schemas below many wildcards would otherwise be counted
+        // without end.
         let mut seen = HashSet::new();
         for schema in schemas {
             match shape(document, schema) {
@@ -156,7 +158,9 @@ mod tests {
                 "Tree": {"id": "Tree", "type": "object", "properties": {
                     "name": {"type": "string"},
                     "children": {"type": "array", "items": {"$ref": "Tree"}},
-                    "grid": {"type": "array", "items": {"type": "array", "items": {"$ref": "Tree"}}},
+                    "grid": {"type": "array", "items": {
+                        "type": "array", "items": {"$ref": "Tree"}
+                    }},
                     "labels": {"type": "object", "additionalProperties": {"type": "string"}},
                     "owners": {"type": "object", "additionalProperties": {"$ref": "Tree"}},
                     "any": {"type": "any"},

@@ -315,7 +315,8 @@ impl RequestBody {
         self.set_held_bytes(0)
     }
 
-    /// Records that the head has become longer by what has been read of the body, which is then held no more.
+    /// Records that the head has become longer by what has been read of the body, which is then
+    /// held no more.
     ///
     /// # Errors
     /// [`Full`] if it does not fit.

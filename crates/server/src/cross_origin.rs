@@ -472,7 +472,8 @@ mod tests {
         }
     }
 
-    /// Whoever is on the network can serve a page of http under the very name and port of the server.
+    /// Whoever is on the network can serve a page of http under the very name and port of the
+    /// server.
     #[test]
     fn page_of_http_is_foreign_where_the_server_is_reached_by_https() {
         let host = ("host", "up.example.com:8443");

@@ -59,7 +59,8 @@ pub(crate) enum Error {
     },
     /// The body of a request that stands for one without a body is no form.
     #[error(
-        "the body of a POST with X-HTTP-Method-Override: {http_method} has parameters of the query; send them as application/x-www-form-urlencoded in UTF-8, or send no body"
+        "the body of a POST with X-HTTP-Method-Override: {http_method} has parameters of the query; \
+         send them as application/x-www-form-urlencoded in UTF-8, or send no body"
     )]
     NotAForm {
         /// The method that the POST stands for.

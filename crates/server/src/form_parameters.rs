@@ -2,11 +2,12 @@
 //!
 //! Google's libraries send a GET whose URL is longer than 2,048 characters as a POST with
 //! `X-HTTP-Method-Override: GET`, and with the query as a form in the body. This module appends the
-//! form to the query before anything reads the query. So a parameter counts the same in both places,
-//! and decides about access in the same way: `key`, `access_token`, `upload_id` and signed links.
+//! form to the query before anything reads the query. So a parameter counts the same in both
+//! places, and decides about access in the same way: `key`, `access_token`, `upload_id` and signed
+//! links.
 //!
-//! A form counts with the override alone. A page of another origin can send a form without a preflight,
-//! but not that header.
+//! A form counts with the override alone. A page of another origin can send a form without a
+//! preflight, but not that header.
 
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
@@ -31,12 +32,12 @@ const MAX_TARGET: usize = 65_534;
 /// Methods whose requests have no body of their own.
 const WITHOUT_BODY: [Method; 3] = [Method::GET, Method::HEAD, Method::DELETE];
 
-/// Appends the form in the body of a POST to its query, if the POST stands for a method without a body.
-/// The form is at most `limit` bytes, as a head is.
+/// Appends the form in the body of a POST to its query, if the POST stands for a method without a
+/// body. The form is at most `limit` bytes, as a head is.
 ///
 /// # Errors
-/// [`Error::NotAForm`] if there is a body that is no form: it would have no effect. [`BodyError::TooLong`]
-/// if it is too long for a head.
+/// [`Error::NotAForm`] if there is a body that is no form: it would have no effect.
+/// [`BodyError::TooLong`] if it is too long for a head.
 pub(crate) async fn append_to_query(
     head: &mut Parts,
     body: &mut RequestBody,

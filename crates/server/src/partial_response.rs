@@ -15,10 +15,10 @@
 //! White space may stand around a name, as Google's own examples have it (`id, items(name)`).
 //!
 //! A selector of a field that the response schema of the method does not have is refused
-//! ([`FieldMask::check`]), as Google does, before media is taken and before anything is changed. So a
-//! misspelt name does not come back as an empty reply. Where the description has no schema, or says that
-//! an object has fields of any name, every selector is accepted. A field of the schema that a resource
-//! does not have selects nothing.
+//! ([`FieldMask::check`]), as Google does, before media is taken and before anything is changed. So
+//! a misspelt name does not come back as an empty reply. Where the description has no schema, or
+//! says that an object has fields of any name, every selector is accepted. A field of the schema
+//! that a resource does not have selects nothing.
 
 #[cfg(test)]
 mod tests;

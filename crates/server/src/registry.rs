@@ -231,8 +231,8 @@ impl Registry {
             .map(|method| method.id.as_str())
     }
 
-    /// Returns the ids of methods whose description names no scopes, so that the scopes of credentials do not
-    /// limit who may call them.
+    /// Returns the ids of methods whose description names no scopes, so that the scopes of
+    /// credentials do not limit who may call them.
     pub fn without_scopes(&self) -> impl Iterator<Item = &str> {
         let methods = self.served().flat_map(|served| served.api.methods());
         let without = methods.filter(|method| method.scopes.is_empty());

@@ -189,8 +189,8 @@ impl<C> Peer for World<C> {
     }
 }
 
-/// The descriptions of a server's APIs, by which all of its replies are checked: a field that is in no
-/// schema could not be selected by `fields`.
+/// The descriptions of a server's APIs, by which all of its replies are checked: a field that is in
+/// no schema could not be selected by `fields`.
 struct Described {
     apis: Vec<Api>,
     table: MethodTable,

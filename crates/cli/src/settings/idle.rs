@@ -1,9 +1,9 @@
-//! Settings without an effect: what they need is not set, or another setting makes them moot. They are no
-//! error, because a file may be shared by servers that differ; but who has written `limits.bytes_per_principal`
-//! believes that it holds.
+//! Settings without an effect: what they need is not set, or another setting makes them moot. They
+//! are no error, because a file may be shared by servers that differ; but who has written
+//! `limits.bytes_per_principal` believes that it holds.
 //!
-//! A default never counts, and neither does a value that switches something off. Settings that are refused
-//! without others, such as `tls_key` without `tls_cert`, are rules of [`key`](super::key).
+//! A default never counts, and neither does a value that switches something off. Settings that are
+//! refused without others, such as `tls_key` without `tls_cert`, are rules of [`key`](super::key).
 
 use std::fmt;
 
@@ -92,8 +92,8 @@ const CASES: &[Case] = &[
     },
     Case {
         key: "hsts",
-        reason: "no client reaches the server by https (tls_cert, acme.domains, an https public_url, \
-                 or trust_forwarded)",
+        reason: "no client reaches the server by https (tls_cert, acme.domains, an https \
+                 public_url, or trust_forwarded)",
         is_idle: |all, _| !all.server.hsts.is_zero() && !may_be_https(all),
     },
     Case {
@@ -159,7 +159,8 @@ const CASES: &[Case] = &[
     },
     Case {
         key: "limits.connections_per_address",
-        reason: "limits.connections, or with trust_forwarded limits.requests, is not more for all addresses",
+        reason: "limits.connections, or with trust_forwarded limits.requests, is not more for all \
+                 addresses",
         is_idle: |all, _| {
             let limits = &all.server.limits;
             let of_all = if all.server.trust_forwarded {
@@ -172,7 +173,8 @@ const CASES: &[Case] = &[
     },
     Case {
         key: "limits.resets_per_address",
-        reason: "with trust_forwarded the connections are the proxy's, which bring the requests of all clients",
+        reason: "with trust_forwarded the connections are the proxy's, which bring the requests of all \
+                 clients",
         is_idle: |all, _| all.server.limits.resets_per_address > 0 && all.server.trust_forwarded,
     },
     Case {
@@ -241,8 +243,8 @@ mod tests {
     use super::super::key::KEYS;
     use super::*;
 
-    /// Settings whose effect depends on nothing else, or on what only the running process knows, such as
-    /// the file system of the data.
+    /// Settings whose effect depends on nothing else, or on what only the running process knows,
+    /// such as the file system of the data.
     const ALWAYS: &[&str] = &[
         "listen",
         "data",

@@ -93,7 +93,8 @@ fn calls_of_a_batch_may_have_forms() {
     let id = farm::id(&farm::upload(farm(), MEDIA));
     let call = |content_type: &str| {
         format!(
-            "POST {} HTTP/1.1\r\nX-HTTP-Method-Override: GET\r\nContent-Type: {content_type}\r\n\r\nfields=id",
+            "POST {} HTTP/1.1\r\nX-HTTP-Method-Override: GET\r\n\
+             Content-Type: {content_type}\r\n\r\nfields=id",
             farm::animal(&id)
         )
     };

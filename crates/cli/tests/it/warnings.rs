@@ -1,4 +1,5 @@
-//! Warnings of a configuration that does not do what somebody may believe, and the scopes of credentials.
+//! Warnings of a configuration that does not do what somebody may believe, and the scopes of
+//! credentials.
 
 use std::process::Command;
 
@@ -41,8 +42,8 @@ fn checked(config: &str, credentials: &str, arguments: &[&str]) -> String {
 fn setting_without_an_effect_is_a_warning() {
     let quota = "[limits]\nbytes_per_principal = '1GB'\n[auth]\nfile = 'auth.toml'\n";
     let said = checked("[limits]\nbytes_per_principal = '1GB'\n", "", &[]);
-    let expected = "warning: limits.bytes_per_principal (file windlass.toml:2) has no effect: there are no \
-                    credentials (auth.file, auth.token_file), so that no request has a principal\n";
+    let expected = "warning: limits.bytes_per_principal (file windlass.toml:2) has no effect: \
+                    there are no credentials (auth.file, auth.token_file), so that no request has a principal\n";
     assert_eq!(said, expected);
     assert_eq!(checked(quota, TOKEN, &[]), "");
     // A file that lets nobody in by a name.

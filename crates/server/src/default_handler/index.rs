@@ -9,10 +9,10 @@
 //! are left of an earlier description do no harm, and whether *all* rows are there is recorded for
 //! each index of each collection once a list has seen to it ([`Built`]).
 //!
-//! A record names its index, and counts as long as every description that writes into the collection has
-//! that index. A write under a description without the index makes no row for it, and so deletes the
-//! record in the same change set ([`end_others`]). Under a description with the index, lists then add the
-//! missing rows again.
+//! A record names its index, and counts as long as every description that writes into the
+//! collection has that index. A write under a description without the index makes no row for it,
+//! and so deletes the record in the same change set ([`end_others`]). Under a description with the
+//! index, lists then add the missing rows again.
 
 use std::fmt::Write as _;
 
@@ -333,8 +333,8 @@ pub(super) async fn begin(
     Ok(records)
 }
 
-/// Returns the deletions of the records of indexes that this description does not have, for a write into
-/// the collection: it makes no rows for them.
+/// Returns the deletions of the records of indexes that this description does not have, for a write
+/// into the collection: it makes no rows for them.
 pub(super) async fn end_others(
     call: &Call<'_>,
     settings: Option<&CollectionSettings>,

@@ -422,7 +422,8 @@ fn build_reply(
     let standard = StandardParameters::from_parameters(&start_request.parameters())?;
     let mask = standard.fields.as_deref().map(FieldMask::parse);
     let body = match mask.transpose()? {
-        // Otherwise it would be `{}`, which libraries do not take for the end (docs/protocol.md, 3.6).
+        // Otherwise it would be `{}`, which libraries do not take for the end (docs/protocol.md,
+        // 3.6).
         Some(mask) if mask.selects_of(&object) => mask.apply(Value::Object(object)),
         _ => Value::Object(object),
     };

@@ -386,7 +386,8 @@ async fn holes_of_earlier_releases_are_mended_once() {
                 .expect("it can be read")
         }
     };
-    // As an earlier release leaves them: the records say that all rows are there, and one is missing.
+    // As an earlier release leaves them: the records say that all rows are there, and one is
+    // missing.
     let mut changes = Vec::new();
     for record in read(state.clone()).await {
         let expected = record.version;

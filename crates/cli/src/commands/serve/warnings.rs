@@ -1,5 +1,5 @@
-//! Warnings of a configuration that is valid and does not do what somebody may believe. The start prints
-//! them, and so does `--check-config`.
+//! Warnings of a configuration that is valid and does not do what somebody may believe. The start
+//! prints them, and so does `--check-config`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +47,8 @@ pub(super) fn of_scopes(apis: &Registry, authentication: Option<&Arc<Authenticat
         };
         output::warning(
             format_args!(
-                "the scopes of credentials do not limit these methods of {api}, which name none: {named}{more}"
+                "the scopes of credentials do not limit these methods of {api}, which name \
+                 none: {named}{more}"
             ),
             Some(
                 "write `scopes` into the description of the API, or limit principals by [[allow]]",
