@@ -63,7 +63,7 @@ pub struct ErrorReply {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// A header.
-    Header(&'static str),
+    Header(Cow<'static, str>),
     /// A parameter of the path or the query.
     Parameter(Cow<'static, str>),
 }
@@ -137,9 +137,9 @@ impl ErrorReply {
 
     /// Names the header that is wrong.
     #[must_use]
-    pub fn header(self, name: &'static str) -> Self {
+    pub fn header(self, name: impl Into<Cow<'static, str>>) -> Self {
         Self {
-            location: Some(Location::Header(name)),
+            location: Some(Location::Header(name.into())),
             ..self
         }
     }

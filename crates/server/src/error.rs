@@ -23,6 +23,7 @@ use crate::capacity::Full;
 use crate::handler::Rejection;
 use crate::host::Host;
 use crate::partial_response::{FieldMaskError, NoSuchField};
+use crate::refused_inputs::{Input, RefusedAs};
 
 /// Why a request failed. Clients read the message.
 #[derive(Debug, thiserror::Error)]
@@ -507,6 +508,21 @@ fn rejection(error: &Rejection) -> ErrorReply {
         Rejection::InvalidParameter { parameter, .. }
         | Rejection::UnknownParameter { parameter, .. } => {
             bad("invalidParameter").parameter(parameter.clone())
+        }
+        Rejection::InvalidHeader { header, .. } => bad("invalid").header(header.clone()),
+        Rejection::RefusedInput {
+            input, refused_as, ..
+        } => {
+            let reply = match refused_as {
+                RefusedAs::Invalid => bad("invalidParameter"),
+                RefusedAs::NotImplemented => {
+                    ErrorReply::json(StatusCode::NOT_IMPLEMENTED, "notImplemented")
+                }
+            };
+            match input {
+                Input::Parameter(name) => reply.parameter(name.clone()),
+                Input::Header(name) => reply.header(name.clone()),
+            }
         }
         Rejection::Backend { status, .. } => ErrorReply::json(*status, reason_of(*status)),
         Rejection::BackendFailed { .. } => ErrorReply::unavailable(5),

@@ -31,6 +31,7 @@ use crate::config::Limits;
 use crate::context::Principal;
 use crate::namespace::Namespace;
 use crate::precondition::{ETag, Validators, Verdict, evaluate};
+use crate::refused_inputs::{Input, RefusedAs};
 
 pub use crate::identifiers::{first_version, new_secret};
 pub use concatenation::Concatenation;
@@ -255,7 +256,25 @@ impl Call<'_> {
     /// # Errors
     /// [`Rejection::ConditionNotMet`] or [`Rejection::NotModified`].
     pub fn check_conditions(&self, etag: &str) -> Result<(), Rejection> {
-        self.conditions.check(etag)
+        self.conditions.check(Some(etag))
+    }
+
+    /// Checks the request's conditions for a resource that does not exist yet and that the call makes:
+    /// `If-Match` is false (RFC 9110, section 13.1.1).
+    ///
+    /// # Errors
+    /// [`Rejection::ConditionNotMet`].
+    pub fn check_conditions_of_new(&self) -> Result<(), Rejection> {
+        self.conditions.check(None)
+    }
+
+    /// Returns the value of a condition that an API states in a header of its own, in lower case and
+    /// beginning with `x-goog-if-`. A resumable upload has those of the request that started it.
+    ///
+    /// # Errors
+    /// [`Rejection::InvalidHeader`] if the header is there twice or is no text.
+    pub fn condition_header(&self, name: &str) -> Result<Option<&str>, Rejection> {
+        self.conditions.own(name)
     }
 }
 
@@ -383,20 +402,37 @@ pub struct Embedded {
 
 /// The conditional headers of a request.
 #[derive(Clone, Copy, Default)]
-pub struct Conditions<'a>(Option<(&'a http::Method, &'a http::HeaderMap)>);
+pub struct Conditions<'a> {
+    head: Option<(&'a http::Method, &'a http::HeaderMap)>,
+    /// Whether `If-Match` and the like are about media, with which the download compares them.
+    are_of_media: bool,
+}
 
 impl<'a> Conditions<'a> {
     /// Returns the conditions in the head of a request.
     pub(crate) fn of(http_method: &'a http::Method, headers: &'a http::HeaderMap) -> Self {
-        Self(Some((http_method, headers)))
+        Self {
+            head: Some((http_method, headers)),
+            are_of_media: false,
+        }
     }
 
-    /// Checks the conditions against an entity tag, quotes included.
-    fn check(&self, etag: &str) -> Result<(), Rejection> {
-        let Some((http_method, headers)) = self.0 else {
+    /// Returns the conditions of a download. Of the resource are those that its API has on its own.
+    pub(crate) fn of_media(self) -> Self {
+        Self {
+            are_of_media: true,
+            ..self
+        }
+    }
+
+    /// Checks the conditions against the entity tag of a resource, quotes included; `None` if there is
+    /// no such resource.
+    fn check(&self, etag: Option<&str>) -> Result<(), Rejection> {
+        let Some((http_method, headers)) = self.head.filter(|_| !self.are_of_media) else {
             return Ok(());
         };
-        let validators = ETag::parse(etag).map(|etag| Validators {
+        let etag = etag.and_then(ETag::parse);
+        let validators = etag.map(|etag| Validators {
             etag,
             modified: None,
         });
@@ -404,6 +440,23 @@ impl<'a> Conditions<'a> {
             Verdict::Proceed => Ok(()),
             Verdict::NotModified => Err(Rejection::NotModified),
             Verdict::Failed => Err(Rejection::ConditionNotMet),
+        }
+    }
+
+    fn own(&self, name: &str) -> Result<Option<&'a str>, Rejection> {
+        let Some((_, headers)) = self.head else {
+            return Ok(None);
+        };
+        let mut values = headers.get_all(name).into_iter();
+        let Some(value) = values.next() else {
+            return Ok(None);
+        };
+        match (value.to_str(), values.next()) {
+            (Ok(text), None) => Ok(Some(text.trim_ascii())),
+            _ => Err(Rejection::InvalidHeader {
+                header: name.to_owned(),
+                problem: "must be there once".to_owned(),
+            }),
         }
     }
 }
@@ -473,6 +526,14 @@ pub enum Rejection {
         /// Message: the rule that the value breaks.
         problem: String,
     },
+    /// A header has an invalid value.
+    #[error("invalid value for header {header}: {problem}")]
+    InvalidHeader {
+        /// Name of the header.
+        header: String,
+        /// Message: the rule that the value breaks.
+        problem: String,
+    },
     /// The query has a parameter that the method does not have.
     #[error("unknown parameter {parameter}: {method} has {known}")]
     UnknownParameter {
@@ -482,6 +543,17 @@ pub enum Rejection {
         method: String,
         /// Names of the parameters of the query that the method has, or that it has none.
         known: String,
+    },
+    /// The call has an input that narrows, protects or decides, and that this server does not carry
+    /// out.
+    #[error("{input} {reason}")]
+    RefusedInput {
+        /// The input.
+        input: Input,
+        /// The status of the refusal.
+        refused_as: RefusedAs,
+        /// Message: why it is refused, and what to do.
+        reason: String,
     },
     /// The call is invalid, though no single field or parameter is.
     #[error("{problem}")]

@@ -21,6 +21,7 @@ use crate::default_handler::{DefaultHandler, unanswered_methods, with_digests};
 use crate::handler::{ApiHandler, Deliver};
 use crate::host::Host;
 use crate::on_uploaded::{UploadCallback, UploadedResource};
+use crate::refused_inputs::{RefusedInput, RefusedInputs};
 
 /// An API and its handler.
 pub struct ServedApi {
@@ -37,6 +38,8 @@ pub struct ServedApi {
     pub cors: Option<CorsPolicy>,
     /// What the application does after an upload; see [`ServedApi::on_uploaded`]. Default: nothing.
     pub on_uploaded: Option<Arc<UploadCallback>>,
+    /// Parameters and headers that no call may have; see [`ServedApi::refusing`]. Default: none.
+    pub refused: RefusedInputs,
 }
 
 impl ServedApi {
@@ -48,6 +51,7 @@ impl ServedApi {
             host: None,
             cors: None,
             on_uploaded: None,
+            refused: RefusedInputs::default(),
         }
     }
 
@@ -86,6 +90,16 @@ impl ServedApi {
         let callback = UploadCallback::new(&self.api, callback);
         Self {
             on_uploaded: Some(Arc::new(callback)),
+            ..self
+        }
+    }
+
+    /// The same API, which refuses calls and uploads with one of these parameters and headers. For
+    /// inputs that clients know, such as a filter, and that the handler does not carry out.
+    #[must_use]
+    pub fn refusing(self, refused: impl IntoIterator<Item = RefusedInput>) -> Self {
+        Self {
+            refused: refused.into_iter().collect(),
             ..self
         }
     }

@@ -287,7 +287,7 @@ fn error_document(row: &ErrorReply, message: &str) -> Value {
     match &row.location {
         Some(Location::Header(name)) => {
             detail.insert("locationType".into(), "header".into());
-            detail.insert("location".into(), (*name).into());
+            detail.insert("location".into(), name.as_ref().into());
         }
         Some(Location::Parameter(name)) => {
             detail.insert("locationType".into(), "parameter".into());

@@ -323,10 +323,11 @@ async fn media_or_redirection(
     let metadata = Map::new();
     let reply_memory = server.reply_memory(head.principal, head.client);
     let ownership = server.ownership(head.method.served, head.principal);
+    let call = head.call(server, &metadata, "", &reply_memory, &ownership);
     // The conditions of a download are about the media, not about the resource.
     let call = Call {
-        conditions: Conditions::default(),
-        ..head.call(server, &metadata, "", &reply_memory, &ownership)
+        conditions: call.conditions.of_media(),
+        ..call
     };
     let mut attempt = 0;
     loop {

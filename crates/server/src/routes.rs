@@ -11,7 +11,7 @@ use http::header::{CONTENT_LENGTH, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use percent_encoding::percent_decode_str;
-use windlass_discovery::{Access as ApiAccess, Found, Method, Target};
+use windlass_discovery::{Access as ApiAccess, Found, Method, PathParameters, Target};
 use windlass_proto::command::{
     Command, Framing, MultipartHead, SessionHead, SimpleHead, StartHead, effective_method,
 };
@@ -45,7 +45,7 @@ use crate::uploads::session;
 use crate::uploads::sessions::{SessionReply, SessionTarget};
 use crate::uploads::single_request;
 use crate::uploads::start_request::UploadHead;
-use parameters::{check_names, check_parameters};
+use parameters::{check_names, check_parameters, check_repeated_method};
 
 /// The route of a request.
 pub(crate) enum Routing {
@@ -170,7 +170,10 @@ async fn route_upload(
     };
     // A session is found by its `upload_id` alone, whether its method is still served or not.
     let method = match request.query.upload_id() {
-        Some(_) => None,
+        Some(_) => {
+            request.check_session_headers()?;
+            None
+        }
         None => Some(request.upload_method(plain).await?),
     };
     let call = |call| {
@@ -453,8 +456,7 @@ impl Routed<'_> {
         let served = self.virtual_host.of(method);
         let refusal = self.authorize_call(served).await?;
         let answered = async {
-            check_names(&served.served.api, method, self.query)?;
-            check_parameters(method, &parameters, self.query)?;
+            self.check_inputs(served, &parameters)?;
             let for_media = match target {
                 Target::Download => Some(for_media(self.head.uri.query())?),
                 Target::Plain | Target::Upload => None,
@@ -494,6 +496,41 @@ impl Routed<'_> {
             Some(method) if !self.is_stranger => Rejection::NotImplemented { method }.into(),
             _ => no_such(path),
         }
+    }
+
+    /// Refuses a call whose parameters are not those of the description, or that has an input which the
+    /// API refuses.
+    fn check_inputs(
+        &self,
+        called: ServedMethod<'_>,
+        path: &PathParameters,
+    ) -> Result<(), Rejection> {
+        let ServedMethod { served, method } = called;
+        let headers = &self.head.headers;
+        check_repeated_method(self.query, self.http_method)?;
+        served.refused.check(method, self.query, headers)?;
+        check_names(&served.api, method, self.query)?;
+        check_parameters(method, path, self.query)
+    }
+
+    /// Refuses a request to a session with a header that the method of its path refuses, such as a key
+    /// for the encryption of the media.
+    fn check_session_headers(&self) -> Result<(), Rejection> {
+        let (path, headers) = (self.head.uri.path(), &self.head.headers);
+        // Most chunks come without one, and need no search for their method.
+        if !headers
+            .keys()
+            .any(|name| name.as_str().starts_with("x-goog-"))
+        {
+            return Ok(());
+        }
+        for http_method in [HttpMethod::POST, HttpMethod::PUT, HttpMethod::PATCH] {
+            if let Found::Method { method, .. } = self.virtual_host.table.find(&http_method, path) {
+                let refused = &self.virtual_host.of(method).served.refused;
+                refused.check_headers(method, headers)?;
+            }
+        }
+        Ok(())
     }
 
     async fn upload(
@@ -558,8 +595,7 @@ impl Routed<'_> {
                     return Err(not_upload(method));
                 }
                 let served = self.virtual_host.of(method);
-                check_names(&served.served.api, method, self.query)?;
-                check_parameters(method, &parameters, self.query)?;
+                self.check_inputs(served, &parameters)?;
                 Ok(served)
             }
             Found::WrongHttpMethod { allowed } => Err(Error::MethodNotAllowed { allowed }),

@@ -242,7 +242,7 @@ fn parameters_shape_the_reply_to_simple_uploads() {
 
 #[test]
 fn unknown_parameters_are_tolerated_everywhere() {
-    let unknown = "key=k&oauth_token=t&access_token=a&quotaUser=q&userIp=1.2.3.4&userProject=p&callback=c\
+    let unknown = "key=k&oauth_token=t&access_token=a&quotaUser=q&userIp=1.2.3.4&userProject=p\
                    &$.xgafv=2&name=n&ifGenerationMatch=0&colour=red&colour=blue&&=&novalue&%zz=%";
     get(&llama(), unknown).expect(200);
     let media = Media::new(15, 100);
@@ -257,6 +257,28 @@ fn unknown_parameters_are_tolerated_everywhere() {
     let start = Request::new("POST", format!("{UPLOADS}?{unknown}&uploadType=resumable")).body("");
     let session = Session::start(farm(), &start);
     farm::assert_media(farm(), &session.append(media, 0..100).expect(201), media);
+}
+
+#[test]
+fn repeated_http_method_is_that_of_the_request() {
+    get(&llama(), "$httpMethod=GET").expect(200);
+    let reply = get(&llama(), "$httpMethod=DELETE");
+    assert_error(&reply, 400, "invalidParameter", Some("$httpMethod"));
+}
+
+#[test]
+fn system_parameters_without_an_effect_are_refused() {
+    for (query, parameter) in [
+        ("callback=c", "callback"),
+        ("$callback=c", "$callback"),
+        ("$fields=name", "$fields"),
+        ("$key=k", "$key"),
+        ("$alt=proto", "$alt"),
+    ] {
+        let reply = get(&llama(), query);
+        assert_error(&reply, 501, "notImplemented", Some(parameter));
+    }
+    get(&llama(), "callback=&$alt=json;enum-encoding=int").expect(200);
 }
 
 #[test]

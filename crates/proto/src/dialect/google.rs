@@ -312,7 +312,7 @@ pub(super) fn protocol(error: &ProtocolError) -> ErrorReply {
             ErrorReply::json(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupportedMediaType")
                 .header("Content-Encoding")
         }
-        ProtocolError::InvalidHeader { name } => bad("invalid").header(name),
+        ProtocolError::InvalidHeader { name } => bad("invalid").header(*name),
         ProtocolError::DataOnStart => bad("badRequest").header("Content-Range"),
         ProtocolError::Related(error) => related(error),
         ProtocolError::Metadata(

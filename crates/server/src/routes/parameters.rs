@@ -1,5 +1,6 @@
 //! The parameters of a call against the description of its method.
 
+use http::Method as HttpMethod;
 use windlass_discovery::{Api, Location, Method, Numbers, Parameter, PathParameters};
 use windlass_proto::parameters::Parameters;
 
@@ -31,6 +32,28 @@ pub(super) fn check_names(api: &Api, method: &Method, query: &Parameters) -> Res
             method: method.id.clone(),
             known: names(method),
         }),
+    }
+}
+
+/// Refuses `$httpMethod` with another HTTP method than that of the request. Google's libraries repeat
+/// it there; what the request does is decided by its head.
+pub(super) fn check_repeated_method(
+    query: &Parameters,
+    http_method: &HttpMethod,
+) -> Result<(), Rejection> {
+    const NAME: &str = "$httpMethod";
+    let repeated = query.first(NAME).filter(|repeated| !repeated.is_empty());
+    match repeated {
+        Some(repeated) if !repeated.eq_ignore_ascii_case(http_method.as_str()) => {
+            Err(Rejection::InvalidParameter {
+                parameter: NAME.to_owned(),
+                problem: format!(
+                    "must be {http_method}, the HTTP method of the request; state another one in \
+                     the header X-HTTP-Method-Override"
+                ),
+            })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -104,6 +104,9 @@ pub(crate) struct StartRequest {
     are_details_dropped: bool,
 }
 
+/// What the headers begin with in which APIs state conditions of their own.
+const CONDITION_PREFIX: &str = "x-goog-if-";
+
 /// Maximum length in bytes of a media type.
 const LONGEST_TYPE: usize = 1024;
 
@@ -392,7 +395,9 @@ fn conditions(headers: &HeaderMap) -> Vec<(String, String)> {
         IF_MODIFIED_SINCE,
         IF_UNMODIFIED_SINCE,
     ];
-    let values = names.iter().flat_map(|name| {
+    let own = headers.keys();
+    let own = own.filter(|name| name.as_str().starts_with(CONDITION_PREFIX));
+    let values = names.iter().chain(own).flat_map(|name| {
         let values = headers.get_all(name).into_iter();
         values.map(|value| {
             let value = String::from_utf8_lossy(value.as_bytes());

@@ -1,0 +1,154 @@
+//! Parameters and headers that the service of an API has and this server refuses.
+//!
+//! An input that is accepted and ignored widens a result or breaks a promise. An API names such
+//! inputs ([`ServedApi::refusing`](crate::ServedApi::refusing)), and a call that has one is refused
+//! before its handler sees it.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use http::HeaderMap;
+use windlass_discovery::Method;
+use windlass_proto::parameters::Parameters;
+
+use crate::handler::Rejection;
+
+/// A part of a request that is neither its path nor its body.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Input {
+    /// A parameter of the query, by its name.
+    Parameter(String),
+    /// A header, by its name in lower case.
+    Header(String),
+}
+
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Parameter(name) => write!(f, "parameter {name}"),
+            Self::Header(name) => write!(f, "header {name}"),
+        }
+    }
+}
+
+/// The status of a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusedAs {
+    /// The input is wrong at this method: 400.
+    Invalid,
+    /// The service carries out the input, and this server does not: 501.
+    NotImplemented,
+}
+
+/// An input that a call must not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedInput {
+    /// The input. `*` at the end of a name stands for any rest, as in `x-goog-encryption-*`.
+    pub input: Input,
+    /// Ids of the methods that refuse the input; `None` for all methods of the API.
+    pub methods: Option<Vec<String>>,
+    /// Values that ask for what the server does anyway. They are accepted, and so is an empty one.
+    pub allowed: Vec<String>,
+    /// Whether an empty value is refused too, of a parameter that asks by being there, as `?acl`.
+    pub also_empty: bool,
+    /// The status of the refusal.
+    pub refused_as: RefusedAs,
+    /// Why the input is refused, and what to do. Clients read it behind the name of the input.
+    pub reason: String,
+}
+
+impl RefusedInput {
+    fn is_asked(&self, method: &Method, value: &str) -> bool {
+        let methods = self.methods.as_ref();
+        let is_of_method = methods.is_none_or(|methods| methods.contains(&method.id));
+        let is_allowed = |allowed: &String| allowed.eq_ignore_ascii_case(value);
+        let is_given = self.also_empty || !value.is_empty();
+        is_of_method && is_given && !self.allowed.iter().any(is_allowed)
+    }
+
+    fn refusal(&self, input: Input) -> Rejection {
+        Rejection::RefusedInput {
+            input,
+            refused_as: self.refused_as,
+            reason: self.reason.clone(),
+        }
+    }
+}
+
+/// The refused inputs of an API, by their names.
+#[derive(Debug, Clone, Default)]
+pub struct RefusedInputs {
+    parameters: HashMap<String, Vec<RefusedInput>>,
+    headers: HashMap<String, Vec<RefusedInput>>,
+    /// Headers whose names end with `*`, by what is before it.
+    header_prefixes: Vec<(String, RefusedInput)>,
+}
+
+impl FromIterator<RefusedInput> for RefusedInputs {
+    fn from_iter<I: IntoIterator<Item = RefusedInput>>(refused: I) -> Self {
+        let mut inputs = Self::default();
+        for refused in refused {
+            match &refused.input {
+                Input::Parameter(name) => {
+                    let of_name = inputs.parameters.entry(name.clone()).or_default();
+                    of_name.push(refused);
+                }
+                Input::Header(name) => match name.strip_suffix('*') {
+                    Some(prefix) => inputs.header_prefixes.push((prefix.to_owned(), refused)),
+                    None => {
+                        let of_name = inputs.headers.entry(name.clone()).or_default();
+                        of_name.push(refused);
+                    }
+                },
+            }
+        }
+        inputs
+    }
+}
+
+impl RefusedInputs {
+    /// Refuses a call of `method` that has one of the inputs.
+    pub(crate) fn check(
+        &self,
+        method: &Method,
+        query: &Parameters,
+        headers: &HeaderMap,
+    ) -> Result<(), Rejection> {
+        self.check_query(method, query)?;
+        self.check_headers(method, headers)
+    }
+
+    fn check_query(&self, method: &Method, query: &Parameters) -> Result<(), Rejection> {
+        for (name, value) in query.iter() {
+            let mut of_name = self.parameters.get(name).into_iter().flatten();
+            if let Some(refused) = of_name.find(|it| it.is_asked(method, value)) {
+                return Err(refused.refusal(Input::Parameter(name.to_owned())));
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`RefusedInputs::check`], for a request whose query is not that of the method, as one to a
+    /// session.
+    pub(crate) fn check_headers(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<(), Rejection> {
+        for (name, value) in headers {
+            let name = name.as_str();
+            let exact = self.headers.get(name).into_iter().flatten();
+            let prefixes = self.header_prefixes.iter();
+            let by_prefix = prefixes.filter(|(prefix, _)| name.starts_with(&**prefix));
+            let mut of_name = exact.chain(by_prefix.map(|(_, refused)| refused));
+            let value = String::from_utf8_lossy(value.as_bytes());
+            if let Some(refused) = of_name.find(|it| it.is_asked(method, value.trim())) {
+                return Err(refused.refusal(Input::Header(name.to_owned())));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
