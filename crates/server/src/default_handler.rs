@@ -204,6 +204,7 @@ impl Write {
         named: ResourceKey,
         upload: Upload,
     ) -> Result<Self, Rejection> {
+        call.check_conditions_of_new()?;
         let media = match upload {
             Upload::Finished(media) => Some(media),
             Upload::None | Upload::Started => None,

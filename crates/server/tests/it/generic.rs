@@ -260,3 +260,36 @@ async fn verb_at_the_end_of_a_path_is_not_part_of_the_collection() {
     let sent = ok(&barn.upload("tags/send", "", &json!({"text": "moo"})).await);
     assert_eq!(ok(&barn.get("/tags").await)["items"], json!([sent]));
 }
+
+/// RFC 9110, section 13.1.1: without a current resource the condition is false.
+#[tokio::test]
+async fn if_match_on_media_of_a_new_name_makes_nothing() {
+    let barn = Barn::new();
+    let upload = async |headers: &[(&str, &str)]| {
+        let uri = "/upload/v1/media/x/y?uploadType=media";
+        let headers = [&[("content-type", "text/plain")], headers].concat();
+        barn.0.send("POST", uri, &headers, "hay").await.status
+    };
+    let download = "/v1/media/x/y?alt=media";
+    for tag in ["*", "\"other\""] {
+        assert_eq!(upload(&[("if-match", tag)]).await, 412, "{tag}");
+        assert_eq!(barn.get(download).await.status, 404, "{tag}");
+    }
+    assert_eq!(upload(&[("if-none-match", "*")]).await, 200);
+    assert_eq!(upload(&[("if-none-match", "*")]).await, 412);
+    assert_eq!(upload(&[("if-match", "*")]).await, 200);
+    assert_eq!(upload(&[("if-match", "\"other\"")]).await, 412);
+}
+
+#[tokio::test]
+async fn if_match_on_an_insertion_makes_nothing() {
+    let barn = Barn::new();
+    let insert = async |headers: &[(&str, &str)]| {
+        let headers = [&[("content-type", "application/json")], headers].concat();
+        let uri = "/v1/barns/north/hayFiles?hayFileId=a";
+        barn.0.send("POST", uri, &headers, "{}").await.status
+    };
+    assert_eq!(insert(&[("if-match", "*")]).await, 412);
+    assert_eq!(barn.get("/v1/barns/north/hayFiles/a").await.status, 404);
+    assert_eq!(insert(&[("if-none-match", "*")]).await, 200);
+}
