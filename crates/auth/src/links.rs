@@ -90,7 +90,8 @@ impl Link {
     }
 
     fn principal(&self) -> Principal {
-        let mut terms = LinkTerms::new(self.purpose());
+        let signed = self.query.iter().map(|(name, _)| name.clone());
+        let mut terms = LinkTerms::new(self.purpose()).with_signed_parameters(signed);
         if let Some(max_size) = self.max_size {
             terms = terms.with_max_size(max_size);
         }

@@ -27,6 +27,10 @@ pub struct LinkTerms {
     media_type: Option<MediaRange>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     single_use: Option<SingleUse>,
+    /// Names of the parameters of the query that the signature covers. They decide when an upload
+    /// starts, so they are not stored.
+    #[serde(skip)]
+    signed_parameters: Vec<String>,
 }
 
 /// What a request with a link does.
@@ -57,6 +61,7 @@ impl LinkTerms {
             max_size: None,
             media_type: None,
             single_use: None,
+            signed_parameters: Vec::new(),
         }
     }
 
@@ -88,6 +93,21 @@ impl LinkTerms {
             single_use: Some(SingleUse { id, expires }),
             ..self
         }
+    }
+
+    /// Names the parameters of the query that the link fixes. Its holder may send other ones too, but
+    /// none that gives others access to what the link uploads.
+    #[must_use]
+    pub fn with_signed_parameters(self, names: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            signed_parameters: names.into_iter().collect(),
+            ..self
+        }
+    }
+
+    /// Whether the link fixes a parameter of the query.
+    pub fn signs(&self, parameter: &str) -> bool {
+        self.signed_parameters.iter().any(|name| name == parameter)
     }
 
     pub(crate) fn purpose(&self) -> LinkPurpose {

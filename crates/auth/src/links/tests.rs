@@ -361,6 +361,13 @@ fn principal_is_that_of_the_link_and_bears_its_terms() {
     let plain = of(&link());
     assert_eq!(plain.id(), "link:7");
     assert_eq!(plain.link(), Some(&LinkTerms::new(LinkPurpose::Upload)));
+    // The request has the signed parameter.
+    let signed = of(&Link {
+        query: vec![("uploadType".to_owned(), "media".to_owned())],
+        ..link()
+    });
+    let signs = |name| signed.link().expect("it came by one").signs(name);
+    assert!(signs("uploadType") && !signs("predefinedAcl"));
     let bound = of(&Link {
         principal: Some("alice".to_owned()),
         max_size: Some(5),
