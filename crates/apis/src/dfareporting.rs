@@ -33,6 +33,7 @@ use html5::{Findings, MOST_TEXT};
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "dfareporting",
+    inputs: include_str!("dfareporting/inputs.toml"),
     built_in: |_| vec![served(own("v4")), served(own("v5"))],
     from_document: |api, _| served(augmented(crate::answering_created(api), &own("v5"), &[GET])),
 };

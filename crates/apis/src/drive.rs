@@ -25,6 +25,7 @@ pub use query::fuzzing::DriveQuery;
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "drive",
+    inputs: include_str!("drive/inputs.toml"),
     built_in: |_| vec![served(description(include_str!("drive/drive.toml")))],
     from_document: |api, _| {
         let api = crate::kept_apart(api);

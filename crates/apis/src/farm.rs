@@ -9,6 +9,7 @@ use crate::{ApiProvider, description};
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "farm",
+    inputs: include_str!("farm/inputs.toml"),
     built_in: |_| {
         vec![ServedApi::with_default_handler(description(include_str!(
             "farm/farm.toml"

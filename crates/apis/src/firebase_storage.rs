@@ -24,6 +24,7 @@ use crate::{ApiProvider, description};
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "firebasestorage",
+    inputs: include_str!("firebase_storage/inputs.toml"),
     built_in: |_| {
         let text = include_str!("firebase_storage/firebase_storage.toml");
         vec![served(description(text))]
@@ -55,8 +56,9 @@ struct FirebaseStorage;
 impl ApiHandler for FirebaseStorage {
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
         check_bucket(call)?;
-        name_of_upload(call)?;
-        written_fields(call).map(drop)
+        let name = name_of_upload(call)?;
+        written_fields(call)?;
+        replaced(call, &collection(call), name).await.map(drop)
     }
 
     async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
@@ -213,10 +215,7 @@ async fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
     fields.insert("downloadTokens".to_owned(), token(call).into());
     let collection = collection(call);
     let media = Some(media.media);
-    let old = call.lookup.resource(&collection, name).await?;
-    if let Some(old) = &old {
-        call.check_conditions(&etag(old))?;
-    }
+    let old = replaced(call, &collection, name).await?;
     let generation = generation(call, old.as_ref());
     fields.insert("generation".to_owned(), generation.to_string().into());
     let (object, change) = match old {
@@ -234,6 +233,20 @@ async fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
         changes: vec![change],
         ..Answer::of(show(call, &object))
     })
+}
+
+/// Returns the object whose place an upload takes, if there is one, after its conditions are checked.
+async fn replaced(
+    call: &Call<'_>,
+    collection: &str,
+    name: &str,
+) -> Result<Option<Resource>, Rejection> {
+    let old = call.lookup.resource(collection, name).await?;
+    match &old {
+        Some(old) => call.check_conditions(&etag(old))?,
+        None => call.check_conditions_of_new()?,
+    }
+    Ok(old)
 }
 
 /// Microseconds, as in the service, and above that of the object before.
@@ -304,6 +317,7 @@ async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
         delimiter: parameter("delimiter"),
         end: "",
         trailing: false,
+        is_left_out: is_unnameable,
     };
     let start = Cursor::from_token(call)?.max(Cursor::before(names.prefix));
     let rows = Rows::new(call, collection(call), start);
@@ -320,6 +334,13 @@ async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
         body.insert("nextPageToken".to_owned(), next.to_token().into());
     }
     Ok(Answer::of(body))
+}
+
+/// Whether no library can name an object or a folder: a segment of its path is empty. The service
+/// leaves such names out of lists ("Firebase Storage does not support objects whose paths end with /
+/// or contain two consecutive /s", reference of `list`).
+fn is_unnameable(path: &str) -> bool {
+    path.split('/').any(str::is_empty)
 }
 
 fn most_results(call: &Call<'_>) -> Result<usize, Rejection> {

@@ -20,6 +20,7 @@ use crate::{ApiProvider, augmented, description};
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "gamesConfiguration",
+    inputs: include_str!("games_configuration/inputs.toml"),
     built_in: |_| vec![served(own())],
     from_document: |api, _| {
         served(augmented(

@@ -17,6 +17,7 @@ use crate::{ApiProvider, description};
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "generativelanguage",
+    inputs: include_str!("generative_language/inputs.toml"),
     built_in: |_| vec![served(own("v1")), served(own("v1beta"))],
     // The published document has other parts of paths for a file, and methods of models.
     from_document: |api, _| ServedApi::with_default_handler(api),

@@ -59,6 +59,7 @@ use request::{Request, body_of};
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "gmail",
+    inputs: include_str!("gmail/inputs.toml"),
     built_in: |options| {
         vec![serve(
             crate::description(include_str!("gmail/gmail.toml")),

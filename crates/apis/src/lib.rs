@@ -57,6 +57,7 @@ mod games_configuration;
 mod generative_language;
 #[cfg(feature = "gmail")]
 pub mod gmail;
+mod inputs;
 #[cfg(any(
     feature = "dfareporting",
     feature = "games-configuration",
@@ -109,6 +110,8 @@ pub struct Options {
 struct ApiProvider {
     /// The name in discovery documents, e.g. `gmail`.
     name: &'static str,
+    /// The table of what each parameter and each header does; see [`inputs`].
+    inputs: &'static str,
     /// Returns the versions that come with Windlass, the newest last.
     built_in: fn(&Options) -> Vec<ServedApi>,
     /// Serves a description from elsewhere, such as a published document, with the provider's
@@ -146,15 +149,21 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// Returns the APIs of this name, one for each version, the newest last; `None` if this build has
 /// no API of the name.
 pub fn by_name(name: &str, options: &Options) -> Option<Vec<ServedApi>> {
-    Some((provider(name)?.built_in)(options))
+    let provider = provider(name)?;
+    let served = (provider.built_in)(options).into_iter();
+    let refusing = |served: ServedApi| inputs::refusing(served, Some(provider.inputs));
+    Some(served.map(refusing).collect())
 }
 
 /// Serves an API that a file describes: with the handler for APIs of its name if this build has
 /// one, else with the default handler.
 pub fn from_document(api: Api, options: &Options) -> ServedApi {
     match provider(api.name()) {
-        Some(provider) => (provider.from_document)(api, options),
-        None => ServedApi::with_default_handler(api),
+        Some(provider) => {
+            let served = (provider.from_document)(api, options);
+            inputs::refusing(served, Some(provider.inputs))
+        }
+        None => inputs::refusing(ServedApi::with_default_handler(api), None),
     }
 }
 

@@ -28,6 +28,9 @@ pub(crate) struct NameFilter<'a> {
     pub(crate) end: &'a str,
     /// Whether a row whose name ends in the delimiter is shown in addition to its prefix.
     pub(crate) trailing: bool,
+    /// Which names are left out, because clients cannot name them; also those of prefixes, without
+    /// the delimiter at their end.
+    pub(crate) is_left_out: fn(&str) -> bool,
 }
 
 /// A page of a list.
@@ -48,6 +51,7 @@ impl NameFilter<'_> {
         reply_memory: &ReplyMemoryPermit,
     ) -> Result<Page, Rejection> {
         let mut page = Page::default();
+        let mut looked_at = 0_usize;
         loop {
             let here = rows.cursor().clone();
             let Some(row) = rows.next().await?.filter(|row| self.shows(&row.id)) else {
@@ -55,11 +59,13 @@ impl NameFilter<'_> {
             };
             let is_full = page.len() >= self.size || page.bytes > PAGE_BYTES;
             // With one at least, so that the next page begins elsewhere.
-            if is_full || (page.len() > 0 && rows.is_enough()) {
+            if is_full || (looked_at > 0 && rows.is_enough()) {
                 page.next = Some(here);
                 return Ok(page);
             }
+            looked_at += 1;
             match self.folded(&row.id).map(str::to_owned) {
+                None if (self.is_left_out)(&row.id) => {}
                 None => {
                     reply_memory.hold_row(&row.body)?;
                     page.take(row);
@@ -70,7 +76,10 @@ impl NameFilter<'_> {
                         page.take(row);
                     }
                     let after = Cursor::after_prefix(&prefix);
-                    page.prefixes.push(prefix);
+                    let folder = prefix.strip_suffix(self.delimiter);
+                    if !folder.is_some_and(self.is_left_out) {
+                        page.prefixes.push(prefix);
+                    }
                     match after {
                         Some(cursor) => rows.skip_to(cursor),
                         None => return Ok(page),

@@ -26,6 +26,7 @@ use crate::{ApiProvider, augmented, description};
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "photoslibrary",
+    inputs: include_str!("photos_library/inputs.toml"),
     built_in: |_| vec![served(own())],
     // The published document has neither uploads nor downloads.
     from_document: |api, _| served(augmented(api, &own(), &[UPLOAD, DOWNLOAD])),

@@ -42,6 +42,7 @@ use object::Object;
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "storage",
+    inputs: include_str!("storage/inputs.toml"),
     built_in: |_| vec![served(own_description())],
     // Client libraries rely on details that no discovery document states; they are in our
     // description.
@@ -270,6 +271,14 @@ const TARGET: Names = [
     "ifMetagenerationNotMatch",
 ];
 
+/// The headers of the XML API with the preconditions of [`TARGET`].
+const TARGET_HEADERS: Names = [
+    "x-goog-if-generation-match",
+    "x-goog-if-generation-not-match",
+    "x-goog-if-metageneration-match",
+    "x-goog-if-metageneration-not-match",
+];
+
 const SOURCE: Names = [
     "ifSourceGenerationMatch",
     "ifSourceGenerationNotMatch",
@@ -278,9 +287,38 @@ const SOURCE: Names = [
 ];
 
 impl Preconditions {
-    /// Reads the preconditions on the object that the call reads or writes.
+    /// Reads the preconditions on the object that the call reads or writes: the parameters of the JSON
+    /// API, and the headers of the XML API.
     fn on_target(call: &Call<'_>) -> Result<Self, Rejection> {
-        Self::parse(TARGET, |name| call.query.first(name))
+        let by_query = Self::parse(TARGET, |name| call.query.first(name))?;
+        let mut by_header = [None; 4];
+        for (name, value) in TARGET_HEADERS.into_iter().zip(&mut by_header) {
+            *value = header_number(name, call.condition_header(name)?)?;
+        }
+        let [
+            generation,
+            not_generation,
+            metageneration,
+            not_metageneration,
+        ] = by_header;
+        by_query.and(Self {
+            generation: Condition {
+                equal: generation,
+                other_than: not_generation,
+            },
+            metageneration: Condition {
+                equal: metageneration,
+                other_than: not_metageneration,
+            },
+        })
+    }
+
+    /// Returns the preconditions of both. The same one may be in both, but not with two values.
+    fn and(self, other: Self) -> Result<Self, Rejection> {
+        Ok(Self {
+            generation: self.generation.and(other.generation)?,
+            metageneration: self.metageneration.and(other.metageneration)?,
+        })
     }
 
     /// Reads the preconditions on the source of a copy.
@@ -330,6 +368,13 @@ impl Preconditions {
 }
 
 impl Condition {
+    fn and(self, other: Self) -> Result<Self, Rejection> {
+        Ok(Self {
+            equal: one_of(self.equal, other.equal)?,
+            other_than: one_of(self.other_than, other.other_than)?,
+        })
+    }
+
     /// Generation 0 stands for an object that does not exist.
     fn differs(&self, number: Option<u64>) -> bool {
         self.equal.is_some_and(|equal| !is(equal, number))
@@ -343,6 +388,27 @@ impl Condition {
 
 fn is(expected: i64, number: Option<u64>) -> bool {
     u64::try_from(expected) == Ok(number.unwrap_or_default())
+}
+
+/// Returns the number of a precondition that may be in the query and in a header.
+fn one_of(by_query: Option<i64>, by_header: Option<i64>) -> Result<Option<i64>, Rejection> {
+    match (by_query, by_header) {
+        (Some(query), Some(header)) if query != header => Err(Rejection::InvalidArgument {
+            problem: format!(
+                "the query states {query} as a precondition and a header states {header}; state it \
+                 once"
+            ),
+        }),
+        _ => Ok(by_query.or(by_header)),
+    }
+}
+
+/// As [`number`], of a header.
+fn header_number(name: &str, text: Option<&str>) -> Result<Option<i64>, Rejection> {
+    number(name, text).map_err(|_| Rejection::InvalidHeader {
+        header: name.to_owned(),
+        problem: "must be a number of 64 bits".to_owned(),
+    })
 }
 
 /// Returns the value of a parameter that is a number of 64 bits, if it has one.

@@ -27,6 +27,7 @@ mod videos;
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "youtube",
+    inputs: include_str!("youtube/inputs.toml"),
     built_in: |_| vec![served(own())],
     from_document: |api, _| match api.version() {
         "v3" => served(augmented(api, &own(), &ADDED)),

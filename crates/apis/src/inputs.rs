@@ -1,0 +1,102 @@
+//! What each parameter and each header of an API does: the tables `inputs.toml`, one beside each
+//! description, and `inputs/common.toml` for what all APIs have.
+//!
+//! An input is *implemented*, *harmless* or *refused*. Nothing is accepted and ignored: a filter
+//! without an effect would list what it excludes, and a key without one would promise an encryption
+//! that does not happen. The server refuses what the tables name as refused
+//! ([`ServedApi::refusing`]). The tests of this module fail for an input in no table.
+//!
+//! ```toml
+//! [[implemented]]
+//! parameters = ["prefix"]
+//! methods = ["objects.list"]
+//! test = "apis: storage::listing::a_list_shows_what_was_asked_for"
+//!
+//! [[harmless]]
+//! headers = ["x-goog-api-client"]
+//! reason = "Counts the versions of client libraries."
+//!
+//! [[refused]]
+//! parameters = ["softDeleted"]
+//! methods = ["objects.list"]
+//! allowed = ["false"]
+//! status = 501
+//! reason = "is not supported: no deleted object is kept"
+//! ```
+
+use serde::Deserialize;
+use windlass_server::{Input, RefusedAs, RefusedInput, ServedApi};
+
+/// The inputs of all APIs.
+const COMMON: &str = include_str!("inputs/common.toml");
+
+/// The part of a table that the server enforces. Tests read the rest.
+#[derive(Debug, Deserialize)]
+struct Refusals {
+    #[serde(default)]
+    refused: Vec<Refusal>,
+}
+
+/// Inputs that are refused, for one reason.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Refusal {
+    #[serde(default)]
+    parameters: Vec<String>,
+    #[serde(default)]
+    headers: Vec<String>,
+    /// Ids without the name of the API; all methods if there are none.
+    #[serde(default)]
+    methods: Vec<String>,
+    /// Values that are accepted, because they ask for what happens anyway.
+    #[serde(default)]
+    allowed: Vec<String>,
+    /// Whether an empty value is refused too.
+    #[serde(default)]
+    also_empty: bool,
+    /// 400, or 501 for what the service carries out.
+    status: u16,
+    /// The predicate of the message, whose subject is the input.
+    reason: String,
+}
+
+/// Returns the API, which refuses what the table of all APIs and its own table name.
+pub(crate) fn refusing(served: ServedApi, table: Option<&str>) -> ServedApi {
+    let name = served.api.name().to_owned();
+    let tables = [Some(COMMON), table].into_iter().flatten();
+    let refusals = tables.flat_map(|text| read(text).refused);
+    let inputs = refusals.flat_map(|refusal| refusal.into_inputs(&name));
+    served.refusing(inputs)
+}
+
+fn read(table: &str) -> Refusals {
+    toml::from_str(table).expect("a test reads the table, which is part of the binary")
+}
+
+impl Refusal {
+    fn into_inputs(self, api: &str) -> Vec<RefusedInput> {
+        let ids = self.methods.iter().map(|method| format!("{api}.{method}"));
+        let ids: Vec<_> = ids.collect();
+        let parameters = self.parameters.into_iter().map(Input::Parameter);
+        let headers = self.headers.into_iter().map(Input::Header);
+        let row = |input| RefusedInput {
+            input,
+            methods: (!ids.is_empty()).then(|| ids.clone()),
+            allowed: self.allowed.clone(),
+            also_empty: self.also_empty,
+            refused_as: refused_as(self.status),
+            reason: self.reason.clone(),
+        };
+        parameters.chain(headers).map(row).collect()
+    }
+}
+
+fn refused_as(status: u16) -> RefusedAs {
+    match status {
+        501 => RefusedAs::NotImplemented,
+        _ => RefusedAs::Invalid,
+    }
+}
+
+#[cfg(test)]
+mod tests;
