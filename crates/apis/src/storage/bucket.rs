@@ -34,8 +34,22 @@ const OUTPUT: [&str; 16] = [
     "updated",
 ];
 
+/// Fields that ask for a guarantee which this server does not give. They are refused, not ignored.
+const PROMISES: [&str; 7] = [
+    "billing.requesterPays",
+    "defaultEventBasedHold",
+    "encryption.defaultKmsKeyName",
+    "hierarchicalNamespace.enabled",
+    "ipFilter.mode",
+    "objectRetention.mode",
+    "softDeletePolicy.retentionDurationSeconds",
+];
+
 /// Maximum number of bytes of a bucket's fields, written as JSON.
 const LARGEST: usize = 16 * 1024;
+
+/// Maximum number of bytes of the name of a project. It is stored with each bucket.
+const LONGEST_PROJECT: usize = 256;
 
 /// A bucket.
 #[derive(Debug, Clone)]
@@ -48,6 +62,9 @@ pub(super) struct Bucket {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Record {
     metageneration: u64,
+    /// The project in which the bucket was made. Rows without it are from before buckets had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    project: Option<String>,
     fields: Fields,
     #[serde(default, flatten)]
     lists: Lists,
@@ -84,10 +101,16 @@ impl Bucket {
         })
     }
 
-    /// Returns a new bucket.
-    pub(super) fn make(call: &Call<'_>, name: BucketName, fields: Fields, lists: Lists) -> Self {
+    /// Returns a new bucket in the project that the call names.
+    pub(super) fn make(
+        call: &Call<'_>,
+        name: BucketName,
+        fields: Fields,
+        lists: Lists,
+    ) -> Result<Self, Rejection> {
         let record = Record {
             metageneration: 1,
+            project: Some(project(call)?.to_owned()),
             fields,
             lists,
         };
@@ -101,7 +124,13 @@ impl Bucket {
             updated: call.now,
             owner: None,
         };
-        Self { resource, record }
+        Ok(Self { resource, record })
+    }
+
+    /// Whether the bucket is in a project. One from before buckets had a project is in each.
+    pub(super) fn is_in(&self, project: &str) -> bool {
+        let own = self.record.project.as_ref();
+        own.is_none_or(|own| own == project)
     }
 
     /// Returns the bucket with other fields and lists, and the change that writes it.
@@ -113,6 +142,7 @@ impl Bucket {
     ) -> (Self, ResourceChange) {
         let record = Record {
             metageneration: self.record.metageneration + 1,
+            project: self.record.project,
             fields,
             lists,
         };
@@ -255,6 +285,18 @@ pub(super) fn no_lists() -> Rejection {
     }
 }
 
+/// Returns the project that the call names.
+pub(super) fn project<'a>(call: &Call<'a>) -> Result<&'a str, Rejection> {
+    let project = call.query.first("project").unwrap_or_default();
+    if project.len() <= LONGEST_PROJECT {
+        return Ok(project);
+    }
+    Err(Rejection::InvalidParameter {
+        parameter: "project".to_owned(),
+        problem: format!("must have at most {LONGEST_PROJECT} bytes"),
+    })
+}
+
 fn to_body(record: &Record) -> bytes::Bytes {
     serde_json::to_vec(record)
         .expect("JSON can be written")
@@ -324,7 +366,8 @@ pub(super) fn fault_of_form(text: &str) -> Option<&'static str> {
 /// effect.
 ///
 /// # Errors
-/// If they ask for a guarantee that this server does not give: versioning, or retention of objects.
+/// If they ask for a guarantee that this server does not give, such as versioning, retention of
+/// objects, or a key.
 pub(super) fn parse_fields(metadata: &Map<String, Value>) -> Result<Fields, Rejection> {
     let kept = metadata
         .iter()
@@ -335,8 +378,27 @@ pub(super) fn parse_fields(metadata: &Map<String, Value>) -> Result<Fields, Reje
     if let Some(Value::String(location)) = fields.get_mut("location") {
         location.make_ascii_uppercase();
     }
+    if let Some(path) = PROMISES.into_iter().find(|path| asks(metadata, path)) {
+        return Err(Rejection::invalid_field(
+            path,
+            "is not supported by this server",
+        ));
+    }
     check_field(&fields)?;
     Ok(fields)
+}
+
+/// Whether a field asks for something: it is there, and does not switch off what it is about.
+fn asks(fields: &Fields, path: &str) -> bool {
+    let mut names = path.split('.');
+    let first = names.next().and_then(|name| fields.get(name));
+    let value = first.and_then(|first| names.try_fold(first, |value, name| value.get(name)));
+    match value {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::String(text)) => !matches!(&**text, "" | "0" | "Disabled"),
+        Some(Value::Number(number)) => number.as_f64() != Some(0.0),
+        Some(_) => true,
+    }
 }
 
 /// Refuses fields that are too large, or that ask for a guarantee which this server does not give.
@@ -433,13 +495,26 @@ mod tests {
         for metadata in [
             json!({"versioning": {"enabled": true}}),
             json!({"retentionPolicy": {"retentionPeriod": "9"}}),
+            json!({"billing": {"requesterPays": true}}),
+            json!({"defaultEventBasedHold": true}),
+            json!({"encryption": {"defaultKmsKeyName": "projects/p"}}),
+            json!({"hierarchicalNamespace": {"enabled": true}}),
+            json!({"ipFilter": {"mode": "Enabled"}}),
+            json!({"objectRetention": {"mode": "Enabled"}}),
+            json!({"softDeletePolicy": {"retentionDurationSeconds": "604800"}}),
             json!({"location": 1}),
             json!({"labels": {"a": "x".repeat(17 * 1024)}}),
         ] {
             assert!(parsed(&metadata).is_err(), "{metadata}");
         }
-        assert!(
-            parsed(&json!({"versioning": {"enabled": false}, "retentionPolicy": null})).is_ok()
-        );
+        for metadata in [
+            json!({"versioning": {"enabled": false}, "retentionPolicy": null}),
+            json!({"billing": {"requesterPays": false}, "defaultEventBasedHold": false}),
+            json!({"encryption": {"defaultKmsKeyName": ""}, "ipFilter": {"mode": "Disabled"}}),
+            json!({"softDeletePolicy": {"retentionDurationSeconds": "0"}, "billing": null}),
+            json!({"softDeletePolicy": {"retentionDurationSeconds": 0}}),
+        ] {
+            assert!(parsed(&metadata).is_ok(), "{metadata}");
+        }
     }
 }

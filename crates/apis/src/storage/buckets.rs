@@ -21,7 +21,7 @@ pub(super) async fn insert(call: &Call<'_>) -> Result<Answer, Rejection> {
     let name = BucketName::parse(name)?;
     let fields = patched_fields(Map::new(), bucket::parse_fields(call.metadata)?);
     let lists = lists(call, Lists::default(), &fields)?;
-    let bucket = Bucket::make(call, name, fields, lists);
+    let bucket = Bucket::make(call, name, fields, lists)?;
     if call
         .lookup
         .resource(COLLECTION, bucket.name())
@@ -103,14 +103,16 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     })
 }
 
-/// `buckets.list`: all buckets; the project is ignored.
+/// `buckets.list`: the buckets of a project.
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     let (size, prefix) = (
         listing::page_size(call)?,
         call.query.first("prefix").unwrap_or_default(),
     );
+    let project = bucket::project(call)?;
     let start = Cursor::from_token(call)?.max(Cursor::before(prefix));
     let mut rows = Rows::new(call, COLLECTION.to_owned(), start);
+    let mut looked_at = 0_usize;
     let (mut items, mut bytes) = (Vec::new(), 0);
     let mut body = Map::new();
     body.insert("kind".into(), "storage#buckets".into());
@@ -120,13 +122,19 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
             break;
         };
         let is_full = items.len() == size || bytes > PAGE_BYTES;
-        if is_full || (!items.is_empty() && rows.is_enough()) {
+        // With one row at least, so that the next page begins elsewhere.
+        if is_full || (looked_at > 0 && rows.is_enough()) {
             body.insert("nextPageToken".into(), here.to_token().into());
             break;
         }
-        call.reply_memory.hold_row(&row.body)?;
-        bytes += row.body.len();
+        looked_at += 1;
+        let stored = row.body.clone();
         let bucket = Bucket::read(row);
+        if !bucket.is_in(project) {
+            continue;
+        }
+        call.reply_memory.hold_row(&stored)?;
+        bytes += stored.len();
         let shown = projection::bucket(call, &bucket, Projection::NoAcl)?;
         items.push(Value::Object(shown));
     }

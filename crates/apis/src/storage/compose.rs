@@ -15,7 +15,7 @@ use windlass_store::ResourceChange;
 
 use super::bucket::Bucket;
 use super::object::{Change, Object, ObjectName};
-use super::objects::{in_generation, live, new_acl, value};
+use super::objects::{check_target, in_generation, live, new_acl, value};
 use super::{Access, Condition, Preconditions, number};
 use crate::record::retyped;
 
@@ -33,8 +33,7 @@ pub(super) async fn compose(call: &Call<'_>, media: Option<Uploaded>) -> Result<
     let bucket = value(call, "destinationBucket").unwrap_or_default();
     let bucket = Bucket::find(call, bucket).await?;
     let current = live(call, bucket.name(), name.as_str()).await?;
-    let versions = current.as_ref().map(Object::versions);
-    Preconditions::on_target(call)?.check(versions, Access::Write)?;
+    check_target(call, current.as_ref())?;
     let sources = request.find_sources(call, &bucket).await?;
     let storage_class = common_storage_class(&sources)?;
     let Some(Uploaded { media, .. }) = media else {
@@ -190,14 +189,11 @@ impl ComposeRequest {
 
 /// Returns the fields of the new object.
 fn destination(call: &Call<'_>) -> Result<Change, Rejection> {
-    let mut fields = match call.metadata.get("destination") {
+    let fields = match call.metadata.get("destination") {
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(fields)) => fields.clone(),
         Some(_) => return Err(Rejection::invalid_field("destination", "must be an object")),
     };
-    if let Some(key) = call.query.first("kmsKeyName") {
-        fields.insert("kmsKeyName".to_owned(), key.into());
-    }
     Change::parse(&fields)
 }
 

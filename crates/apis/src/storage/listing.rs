@@ -14,7 +14,6 @@ const LARGEST_PAGE: usize = 1000;
 
 /// Lists a bucket.
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
-    refuse_unknown(call)?;
     let bucket = Bucket::find(call, call.path.value("bucket").unwrap_or_default()).await?;
     bucket.check_public(call, bucket.acl())?;
     let is_full = Projection::NoAcl.is_full(call)?;
@@ -32,18 +31,6 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
         Ok(object.show(call.base_url))
     };
     Ok(Answer::of(show(page, shown_of)?))
-}
-
-/// Refuses unsupported filters: ignoring one would list objects that it excludes.
-fn refuse_unknown(call: &Call<'_>) -> Result<(), Rejection> {
-    let given = |name: &&str| call.query.first(name).is_some_and(|it| !it.is_empty());
-    match ["matchGlob", "filter"].into_iter().find(given) {
-        None => Ok(()),
-        Some(parameter) => Err(Rejection::InvalidParameter {
-            parameter: parameter.to_owned(),
-            problem: "is not supported by this server".to_owned(),
-        }),
-    }
 }
 
 /// Parameters of a list.
@@ -70,6 +57,7 @@ impl<'a> ListQuery<'a> {
                 delimiter: text("delimiter"),
                 end: text("endOffset"),
                 trailing: flag("includeTrailingDelimiter"),
+                is_left_out: |_| false,
             },
             start,
             only_deleted: flag("softDeleted"),

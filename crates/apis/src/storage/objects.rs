@@ -6,6 +6,7 @@
 
 use serde_json::{Map, Value};
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
+use windlass_server::{AccessError, Principal};
 
 use super::acl::{Acl, Kind};
 use super::bucket::{self, Bucket, no_lists};
@@ -18,7 +19,30 @@ use crate::record::retyped;
 pub(super) async fn admit(call: &Call<'_>) -> Result<(), Rejection> {
     let destination = destination(call).await?;
     let change = upload_fields(call)?;
+    check_link(call)?;
     new_acl(call, &destination.bucket, "predefinedAcl", change.acl).map(drop)
+}
+
+/// Refuses an upload by a signed link that would give others access to the object, unless its signer
+/// has asked for it. The holder of a link chooses all that is not signed.
+fn check_link(call: &Call<'_>) -> Result<(), Rejection> {
+    let Some(link) = call.principal.and_then(Principal::link) else {
+        return Ok(());
+    };
+    let predefined = call.query.first("predefinedAcl");
+    let is_predefined = predefined.is_some_and(|it| !it.is_empty());
+    let is_stated = call.metadata.get("acl").is_some_and(|it| !it.is_null());
+    let input = match (is_predefined && !link.signs("predefinedAcl"), is_stated) {
+        (true, _) => "the parameter predefinedAcl",
+        (false, true) => "the field acl",
+        (false, false) => return Ok(()),
+    };
+    Err(Rejection::Access(AccessError::Forbidden {
+        problem: format!(
+            "{input} gives others access to the object, and the signed link does not have it; get a \
+             link that was signed with predefinedAcl"
+        ),
+    }))
 }
 
 /// `objects.insert`.
@@ -235,6 +259,16 @@ async fn named(call: &Call<'_>, access: Access) -> Result<Object, Rejection> {
     Ok(object)
 }
 
+/// Checks the conditions of a call on the object that it makes or replaces.
+pub(super) fn check_target(call: &Call<'_>, current: Option<&Object>) -> Result<(), Rejection> {
+    let versions = current.map(Object::versions);
+    Preconditions::on_target(call)?.check(versions, Access::Write)?;
+    match current {
+        Some(current) => call.check_conditions(&current.etag()),
+        None => call.check_conditions_of_new(),
+    }
+}
+
 /// Destination of an upload.
 struct Destination {
     bucket: Bucket,
@@ -250,8 +284,7 @@ async fn destination(call: &Call<'_>) -> Result<Destination, Rejection> {
     let name = ObjectName::parse("name", name)?;
     let bucket = Bucket::find(call, value(call, "bucket").unwrap_or_default()).await?;
     let current = live(call, bucket.name(), name.as_str()).await?;
-    let versions = current.as_ref().map(Object::versions);
-    Preconditions::on_target(call)?.check(versions, Access::Write)?;
+    check_target(call, current.as_ref())?;
     Ok(Destination {
         bucket,
         name,
@@ -268,10 +301,8 @@ fn upload_name<'a>(call: &Call<'a>) -> Option<&'a str> {
 /// Returns the fields of an upload: those of the metadata and their equivalents in parameters.
 fn upload_fields(call: &Call<'_>) -> Result<Change, Rejection> {
     let mut metadata = call.metadata.clone();
-    for name in ["contentEncoding", "kmsKeyName"] {
-        if let Some(value) = call.query.first(name) {
-            metadata.insert(name.to_owned(), value.into());
-        }
+    if let Some(value) = call.query.first("contentEncoding") {
+        metadata.insert("contentEncoding".to_owned(), value.into());
     }
     Change::parse(&metadata)
 }
@@ -365,8 +396,7 @@ async fn copied(call: &Call<'_>) -> Result<Copied, Rejection> {
     let name = value(call, "destinationObject").unwrap_or_default();
     let name = ObjectName::parse("destinationObject", name)?;
     let current = live(call, bucket.name(), name.as_str()).await?;
-    let versions = current.as_ref().map(Object::versions);
-    Preconditions::on_target(call)?.check(versions, Access::Write)?;
+    check_target(call, current.as_ref())?;
 
     let media = retyped(source.existing_media()?, change.content_type.clone());
     let acl = new_acl(

@@ -169,6 +169,12 @@ impl<C: Clock + Default> World<C> {
         resources.expect("memory can be read")
     }
 
+    /// The bytes that count against the quota of a principal.
+    pub(crate) async fn usage(&self, principal: &str) -> u64 {
+        let usage = self.ledger.usage(principal).await;
+        usage.expect("memory can be read").bytes
+    }
+
     /// How many resources a collection has.
     pub(crate) async fn count(&self, collection: &str) -> usize {
         self.all_stored(collection).await.len()

@@ -2,8 +2,11 @@
 
 use serde_json::{Value, json};
 
+use windlass_server::{LinkPurpose, LinkTerms, Principal};
+use windlass_testkit::in_process::request;
+
 use super::{BUCKET, OBJECTS, Storage};
-use crate::world::{ORIGIN, Peer as _};
+use crate::world::{ORIGIN, Peer as _, Reply};
 
 const COW: &str = "/storage/v1/b/barn/o/cow";
 
@@ -304,4 +307,46 @@ async fn uniform_access_to_a_bucket_switches_lists_off() {
         .await
         .resource();
     assert_eq!(roles(&storage.list_of_cow().await).len(), 3);
+}
+
+/// An upload by a link whose signature covers these parameters.
+async fn by_link(storage: &Storage, signed: &[&str], query: &str, acl: bool) -> Reply {
+    let signed = signed.iter().map(|&name| name.to_owned());
+    let terms = LinkTerms::new(LinkPurpose::Upload).with_signed_parameters(signed);
+    let principal = Principal::new("link:7").with_link(terms);
+    let metadata = if acl {
+        json!({"name": "cow", "acl": [{"entity": "allUsers", "role": "READER"}]})
+    } else {
+        json!({"name": "cow"})
+    };
+    let uri = format!("/upload/storage/v1/b/barn/o?uploadType=resumable&{query}");
+    let mut request = request("POST", &uri, &[], metadata.to_string());
+    request.extensions_mut().insert(principal);
+    storage.world.try_exchange(request).await
+}
+
+#[tokio::test]
+async fn link_gives_others_access_only_if_that_was_signed() {
+    let storage = Storage::new().await;
+    let public = "predefinedAcl=publicRead";
+    for (signed, query, acl, is_made) in [
+        (&[][..], "", false, true),
+        (&[][..], "predefinedAcl=", false, true),
+        (&[][..], public, false, false),
+        (&["name"][..], public, false, false),
+        (&["predefinedAcl"][..], public, false, true),
+        (&[][..], "", true, false),
+        (&["predefinedAcl"][..], public, true, false),
+    ] {
+        let reply = by_link(&storage, signed, query, acl).await;
+        if is_made {
+            assert_eq!(reply.status, 200, "{signed:?} {query} {acl}: {reply:?}");
+        } else {
+            let message = reply.refusal(403, "forbidden");
+            assert!(message.contains("predefinedAcl"), "{message}");
+        }
+    }
+    // Whoever has other credentials publishes as before.
+    let query = format!("name=cow&{public}");
+    storage.alone(&query, "moo").await.resource();
 }

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{BUCKET, Storage};
+use windlass_store::Resource;
+
+use super::{BUCKET, Storage, row};
 use crate::world::{ORIGIN, Peer as _, World};
 
 const BUCKETS: &str = "/storage/v1/b?project=farm";
@@ -166,6 +168,55 @@ async fn buckets_are_listed_by_name_in_pages() {
         list("prefix=none").await,
         json!({"kind": "storage#buckets"})
     );
+}
+
+#[tokio::test]
+async fn list_has_the_buckets_of_its_project() {
+    let storage = Storage::new().await;
+    let make = async |project: &str, name: &str| {
+        let uri = format!("/storage/v1/b?project={project}");
+        storage.json("POST", &uri, &json!({"name": name})).await
+    };
+    make("zoo", "cage").await.resource();
+    // The name of a bucket is taken in all projects.
+    make("zoo", "barn").await.refusal(409, "conflict");
+    let patched = json!({"labels": {"a": "1"}});
+    let cage = "/storage/v1/b/cage";
+    storage.json("PATCH", cage, &patched).await.resource();
+    let names = async |project: &str| {
+        let uri = format!("/storage/v1/b?project={project}");
+        let page = storage.call("GET", &uri).await.resource();
+        let items = page["items"].as_array().cloned().unwrap_or_default();
+        items
+            .iter()
+            .map(|it| it["name"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names("farm").await, ["barn"]);
+    assert_eq!(names("zoo").await, ["cage"]);
+    assert_eq!(names("pond").await, [json!(null); 0]);
+    let long = "p".repeat(257);
+    make(&long, "stall").await.refusal(400, "invalidParameter");
+}
+
+/// A row from before buckets had a project.
+#[tokio::test]
+async fn bucket_without_a_project_is_in_every_list() {
+    let storage = Storage::new().await;
+    let old = Resource {
+        collection: "storage/buckets".to_owned(),
+        id: "old".to_owned(),
+        body: json!({"metageneration": 1, "fields": {}})
+            .to_string()
+            .into(),
+        ..row("old", 1)
+    };
+    storage.world.put([old]).await;
+    for project in ["farm", "zoo"] {
+        let uri = format!("/storage/v1/b?project={project}&prefix=old");
+        let page = storage.call("GET", &uri).await.resource();
+        assert_eq!(page["items"][0]["name"], "old", "{project}");
+    }
 }
 
 #[tokio::test]
