@@ -47,6 +47,8 @@ impl ReplyHead {
 pub struct ErrorReply {
     /// HTTP status.
     pub status: StatusCode,
+    /// Google's `errors[].domain`: `global`, or that of a service for a reason of its own.
+    pub domain: &'static str,
     /// Google's `errors[].reason`, which the retry logic of client libraries reads.
     pub reason: &'static str,
     /// Part of the request that is wrong, if it is a single one.
@@ -66,6 +68,8 @@ pub enum Location {
     Header(Cow<'static, str>),
     /// A parameter of the path or the query.
     Parameter(Cow<'static, str>),
+    /// A field of the metadata.
+    Field(Cow<'static, str>),
 }
 
 /// The form of an error's reply.
@@ -85,6 +89,7 @@ impl ErrorReply {
     pub fn json(status: StatusCode, reason: &'static str) -> Self {
         Self {
             status,
+            domain: "global",
             reason,
             location: None,
             form: Form::Json,

@@ -20,7 +20,7 @@ use windlass_store::{LedgerError, MediaId, VaultError};
 
 use crate::auth::AccessError;
 use crate::capacity::Full;
-use crate::handler::Rejection;
+use crate::handler::{Refusal, RefusalKind, Rejection};
 use crate::host::Host;
 use crate::partial_response::{FieldMaskError, NoSuchField};
 use crate::refused_inputs::{Input, RefusedAs};
@@ -67,9 +67,12 @@ pub(crate) enum Error {
         /// The method that the POST stands for.
         http_method: Method,
     },
-    /// Media was sent to the plain URI.
+    /// Media, or a parameter of uploads, was sent to the plain URI.
     #[error("this path takes no media; upload it to the same path prefixed with /upload")]
-    WrongUrlForUpload,
+    WrongUrlForUpload {
+        /// The parameter by which the request asks for an upload, if it is not its body alone.
+        parameter: Option<&'static str>,
+    },
     /// The method of an upload takes no media.
     #[error(
         "method {method} takes no media; call it without /upload before its path, and without the headers of an upload"
@@ -408,7 +411,10 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
             "methodNotAllowed",
         )),
         Error::NotAForm { .. } => other(bad("badRequest").header("Content-Type")),
-        Error::WrongUrlForUpload => other(bad("wrongUrlForUpload").header("Content-Type")),
+        Error::WrongUrlForUpload { parameter } => other(match parameter {
+            Some(parameter) => bad("wrongUrlForUpload").parameter(*parameter),
+            None => bad("wrongUrlForUpload").header("Content-Type"),
+        }),
         Error::NotUpload { .. } => other(bad("notUpload")),
         Error::NotDownload { .. } => other(bad("invalidAltValue").parameter("alt")),
         Error::MediaType { .. }
@@ -529,6 +535,7 @@ fn rejection(error: &Rejection) -> ErrorReply {
         Rejection::NotImplemented { .. } => {
             ErrorReply::json(StatusCode::NOT_IMPLEMENTED, "notImplemented")
         }
+        Rejection::Refused(refusal) => refused(refusal),
         Rejection::ConditionNotMet => {
             ErrorReply::json(StatusCode::PRECONDITION_FAILED, "conditionNotMet")
         }
@@ -537,6 +544,22 @@ fn rejection(error: &Rejection) -> ErrorReply {
         Rejection::MediaLost(_) => ErrorReply::json(StatusCode::GONE, "gone"),
         Rejection::Ledger(error) => ledger(error),
         Rejection::Vault(error) => vault(error),
+    }
+}
+
+/// The reply to a call that an API refuses in the words of its service.
+fn refused(refusal: &Refusal) -> ErrorReply {
+    let status = match refusal.kind {
+        RefusalKind::Invalid => StatusCode::BAD_REQUEST,
+        RefusalKind::Forbidden => StatusCode::FORBIDDEN,
+        RefusalKind::NotFound => StatusCode::NOT_FOUND,
+        RefusalKind::Exists => StatusCode::CONFLICT,
+        RefusalKind::NotImplemented => StatusCode::NOT_IMPLEMENTED,
+    };
+    ErrorReply {
+        domain: refusal.domain,
+        location: refusal.location.clone(),
+        ..ErrorReply::json(status, refusal.reason)
     }
 }
 

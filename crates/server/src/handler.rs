@@ -10,6 +10,7 @@
 
 mod concatenation;
 mod delivery;
+mod refusal;
 mod reply_memory;
 mod stores;
 
@@ -40,6 +41,7 @@ pub use delivery::{
     Outcome, with_causes,
 };
 pub(crate) use delivery::{MAX_TOPIC, is_topic, topic_of};
+pub use refusal::{Refusal, RefusalKind};
 pub use reply_memory::{ReplyMemoryPermit, SearchedRows};
 pub(crate) use stores::StoreHandles;
 pub use stores::StoreReader;
@@ -211,6 +213,8 @@ pub struct Call<'a> {
     pub lookup: StoreReader<'a>,
     /// Conditions of the request.
     pub conditions: Conditions<'a>,
+    /// Name of the file that an upload states in `X-Goog-Upload-File-Name`. A client chose it.
+    pub file_name: Option<&'a str>,
     /// Memory for a large reply.
     pub reply_memory: &'a ReplyMemoryPermit,
     /// Limits of the server.
@@ -219,7 +223,7 @@ pub struct Call<'a> {
 
 impl Call<'_> {
     /// The path, if the call changes the resource that it names.
-    pub(crate) fn lock_key_by_path(&self) -> Option<String> {
+    pub fn lock_key_by_path(&self) -> Option<String> {
         let changes = [HttpMethod::PUT, HttpMethod::PATCH, HttpMethod::DELETE]
             .contains(&self.method.http_method);
         let path = self.method.template.expand(self.path).ok();
@@ -603,6 +607,9 @@ pub enum Rejection {
         /// Id of the method.
         method: String,
     },
+    /// The service has a reason of its own for the refusal.
+    #[error(transparent)]
+    Refused(Box<Refusal>),
     /// A condition of the request, such as `If-Match`, is false.
     #[error("a condition of the request is not met: the resource has changed or does not exist")]
     ConditionNotMet,
@@ -633,6 +640,12 @@ impl Rejection {
             field: field.into(),
             problem: problem.into(),
         }
+    }
+}
+
+impl From<Refusal> for Rejection {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(Box::new(refusal))
     }
 }
 

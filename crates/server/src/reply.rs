@@ -282,7 +282,7 @@ fn challenge(error: &Error) -> Option<HeaderValue> {
 fn error_document(row: &ErrorReply, message: &str) -> Value {
     let mut detail = Map::new();
     detail.insert("message".into(), message.into());
-    detail.insert("domain".into(), "global".into());
+    detail.insert("domain".into(), row.domain.into());
     detail.insert("reason".into(), row.reason.into());
     match &row.location {
         Some(Location::Header(name)) => {
@@ -292,6 +292,11 @@ fn error_document(row: &ErrorReply, message: &str) -> Value {
         Some(Location::Parameter(name)) => {
             detail.insert("locationType".into(), "parameter".into());
             detail.insert("location".into(), name.as_ref().into());
+        }
+        // As YouTube writes it.
+        Some(Location::Field(path)) => {
+            detail.insert("locationType".into(), "other".into());
+            detail.insert("location".into(), path.as_ref().into());
         }
         None => {}
     }

@@ -40,6 +40,9 @@ use crate::uploads::{concat, single_request};
 /// The text, its parsed values and the decoded media are in memory at the same time.
 const COPIES: u64 = 3;
 
+/// Parameters of requests to an upload URI.
+const OF_UPLOADS: [&str; 3] = ["uploadType", "upload_protocol", "upload_id"];
+
 /// The head of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct CallHead<'a> {
@@ -104,6 +107,7 @@ impl<'h> CallHead<'h> {
             separate_owner: *separate_owner,
             lookup: StoreReader::new(&server.store_handles, namespace),
             conditions: Conditions::of(self.http_method, self.headers),
+            file_name: None,
             reply_memory,
             limits: &server.settings.limits,
         }
@@ -412,9 +416,7 @@ async fn read_metadata(
         return Ok((Map::new(), None));
     }
     let method = head.method.method;
-    if method.upload.is_some() && head.headers.get(CONTENT_TYPE).is_some_and(is_media) {
-        return Err(Error::WrongUrlForUpload);
-    }
+    check_is_no_upload(&head)?;
     // A body with an unsupported content coding must not be parsed as JSON.
     ContentCoding::from_headers(head.headers)?;
     let handler = &head.method.served.handler;
@@ -429,6 +431,22 @@ async fn read_metadata(
         return Err(BodyError::TooLong { limit: usual }.into());
     }
     Ok((metadata, embedded))
+}
+
+/// Refuses a call of a method with media that asks for an upload, by its parameters or by its body.
+///
+/// JSON on the plain path would be carried out as a change of the metadata, and the media would be
+/// lost.
+fn check_is_no_upload(head: &CallHead<'_>) -> Result<(), Error> {
+    if head.method.method.upload.is_none() {
+        return Ok(());
+    }
+    let mut of_uploads = OF_UPLOADS.into_iter();
+    let parameter = of_uploads.find(|name| head.query.first(name).is_some());
+    if parameter.is_some() || head.headers.get(CONTENT_TYPE).is_some_and(is_media) {
+        return Err(Error::WrongUrlForUpload { parameter });
+    }
+    Ok(())
 }
 
 /// Reads the whole body. A body over the usual limit takes permits of a second pool as it arrives,

@@ -140,6 +140,31 @@ fn media_sent_to_the_plain_path_is_refused_with_the_upload_path() {
 }
 
 #[test]
+fn json_with_a_parameter_of_uploads_is_refused_at_the_plain_path() {
+    let animal = farm::animal(&farm::id(&farm::upload(farm(), Media::new(0, 1))));
+    let read = || exchange(farm(), &Request::new("GET", &animal)).expect(200);
+    let before = read().body;
+    let table = [
+        ("uploadType", "media"),
+        ("uploadType", "multipart"),
+        ("uploadType", "resumable"),
+        ("uploadType", ""),
+        ("upload_protocol", "raw"),
+        ("upload_id", "x"),
+    ];
+    for (name, value) in table {
+        for (verb, target) in [("POST", ANIMALS), ("PUT", &animal)] {
+            let request = Request::new(verb, format!("{target}?{name}={value}"));
+            let request = request.header("Content-Type", "application/json");
+            let reply = exchange(farm(), &request.body(r#"{"name": "changed"}"#));
+            assert_error(&reply, 400, "wrongUrlForUpload", Some(name));
+            assert!(reply.text().contains("/upload"), "{}", reply.text());
+        }
+    }
+    assert_eq!(read().body, before);
+}
+
+#[test]
 fn media_for_a_method_that_takes_none_is_refused() {
     let request = Request::new("POST", "/upload/pond/v2/notes?uploadType=media").body("abc");
     assert_error(&exchange(pond(), &request), 400, "notUpload", None);

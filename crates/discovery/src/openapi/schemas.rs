@@ -382,7 +382,7 @@ fn error_schema() -> Value {
                             "message": {"type": "string"},
                             "domain": {"type": "string"},
                             "reason": {"type": "string", "description": "What is wrong, for programs."},
-                            "locationType": {"type": "string", "description": "`parameter` or `header`."},
+                            "locationType": {"type": "string", "description": "`parameter`, `header` or `other`."},
                             "location": {"type": "string", "description": "The name of the parameter or header."},
                         },
                     },

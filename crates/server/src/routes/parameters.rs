@@ -4,7 +4,7 @@ use http::Method as HttpMethod;
 use windlass_discovery::{Api, Location, Method, Numbers, Parameter, PathParameters};
 use windlass_proto::parameters::Parameters;
 
-use crate::handler::Rejection;
+use crate::handler::{Refusal, RefusalKind, Rejection};
 
 /// Parameters of the protocol, which every method has whether its API describes them or not.
 const PROTOCOL: [&str; 4] = ["uploadType", "upload_id", "upload_protocol", "userIp"];
@@ -82,7 +82,10 @@ pub(super) fn check_parameters(
     parameters.try_for_each(|parameter| {
         let checked = match parameter.location {
             Location::Path => check_values(parameter, path.value(&parameter.name)),
-            Location::Query => check_values(parameter, values_of(parameter, query)),
+            Location::Query => {
+                check_presence(parameter, query)?;
+                check_values(parameter, values_of(parameter, query))
+            }
         };
         checked.map_err(|problem| Rejection::InvalidParameter {
             parameter: parameter.name.clone(),
@@ -97,14 +100,22 @@ fn values_of<'a>(parameter: &'a Parameter, query: &'a Parameters) -> impl Iterat
     values.map(|(_, value)| value).take(most)
 }
 
+/// Refuses a call without a parameter that the method requires, as Google's services do.
+fn check_presence(parameter: &Parameter, query: &Parameters) -> Result<(), Rejection> {
+    if !parameter.required || values_of(parameter, query).next().is_some() {
+        return Ok(());
+    }
+    let name = &parameter.name;
+    let message = format!("Required parameter: {name}");
+    let refusal = Refusal::new(RefusalKind::Invalid, "required", message);
+    Err(refusal.at_parameter(name.clone()).into())
+}
+
 fn check_values<'a>(
     parameter: &Parameter,
     values: impl IntoIterator<Item = &'a str>,
 ) -> Result<(), String> {
-    let mut values = values.into_iter().peekable();
-    if parameter.required && values.peek().is_none() {
-        return Err("is required".to_owned());
-    }
+    let mut values = values.into_iter();
     values.try_for_each(|value| check_value(parameter, value))
 }
 

@@ -346,6 +346,7 @@ impl<'a> CallParts<'a> {
             separate_owner: self.separate_owner,
             lookup: StoreReader::new(&server.store_handles, &self.namespace),
             conditions: Conditions::of(&self.conditions.0, &self.conditions.1),
+            file_name: start_request.file_name.as_deref(),
             reply_memory: &self.reply_memory,
             limits: &server.settings.limits,
         }

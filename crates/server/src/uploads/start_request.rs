@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use windlass_discovery::{PathParameters, ResponseFields};
@@ -85,6 +85,10 @@ pub(crate) struct StartRequest {
     pub(crate) expected_digests: ExpectedDigests,
     /// Conditional headers, such as `If-Match`, by name.
     conditions: Vec<(String, String)>,
+    /// Name of the file, if the request states one.
+    // Versions without it wrote rows without this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) file_name: Option<String>,
     /// The origin of the page that started the upload, or that it was started for.
     // Versions without it wrote rows without this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,6 +110,9 @@ pub(crate) struct StartRequest {
 
 /// What the headers begin with in which APIs state conditions of their own.
 const CONDITION_PREFIX: &str = "x-goog-if-";
+
+/// Number of characters of a file's name that are kept.
+const LONGEST_FILE_NAME: usize = 255;
 
 /// Maximum length in bytes of a media type.
 const LONGEST_TYPE: usize = 1024;
@@ -164,6 +171,7 @@ impl UploadHead<'_> {
             content_type,
             expected_digests: expected_digests.merge(in_metadata)?,
             conditions: conditions(self.headers),
+            file_name: file_name(self.headers),
             origin: None,
             link: self.link().cloned(),
             principal: self.principal.cloned(),
@@ -203,6 +211,24 @@ impl UploadHead<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// Returns the name of the file that the headers state, percent-encoded or not, as clients write it.
+/// Bytes that are not UTF-8 and control characters become replacement characters.
+fn file_name(headers: &HeaderMap) -> Option<String> {
+    let stated = headers.get("x-goog-upload-file-name")?;
+    let name = percent_decode(stated.as_bytes()).decode_utf8_lossy();
+    let name = name.trim().chars().take(LONGEST_FILE_NAME);
+    let name: String = name
+        .map(|char| {
+            if char.is_control() {
+                char::REPLACEMENT_CHARACTER
+            } else {
+                char
+            }
+        })
+        .collect();
+    Some(name).filter(|name| !name.is_empty())
 }
 
 impl StartRequest {
@@ -324,6 +350,7 @@ impl StartRequest {
     /// Approximate number of bytes in memory.
     pub(crate) fn memory(&self) -> usize {
         let origin = self.origin.as_ref().map_or(0, String::len);
+        let origin = origin + self.file_name.as_ref().map_or(0, String::len);
         let texts = [&self.path, &self.base_url, &self.content_type];
         self.details() + origin + texts.map(String::len).iter().sum::<usize>()
     }
@@ -376,6 +403,7 @@ impl StartRequest {
             content_type: "image/jpeg".to_owned(),
             expected_digests: ExpectedDigests::default(),
             conditions: Vec::new(),
+            file_name: None,
             origin: None,
             link: None,
             principal: None,
