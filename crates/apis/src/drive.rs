@@ -12,13 +12,17 @@ use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_server::{DefaultHandler, ServedApi};
 use windlass_store::Resource;
 
-use crate::record::Fields;
+use crate::record::{Fields, fields_of};
 use crate::{ApiProvider, description};
 
+mod deletion;
 mod file;
 mod files;
 mod list;
 mod query;
+mod refusals;
+mod scope;
+mod tree;
 
 #[cfg(feature = "fuzzing")]
 pub use query::fuzzing::DriveQuery;
@@ -75,37 +79,75 @@ impl ApiHandler for Drive {
             "drive.files.copy" => files::copy(call).await,
             "drive.files.get" => get(call).await,
             "drive.files.list" => list::list(call).await,
-            "drive.files.delete" => files::delete(call).await,
-            "drive.files.emptyTrash" => files::empty_trash(call).await,
+            "drive.files.delete" => deletion::delete(call).await,
+            "drive.files.emptyTrash" => deletion::empty_trash(call).await,
             "drive.files.generateIds" => generate_ids(call),
-            "drive.about.get" => Ok(about(call)),
+            "drive.about.get" => about(call),
             id if is_attached(id) => {
-                files::named(call).await?;
+                tree::named(call).await?;
                 DefaultHandler.run(call, media).await
             }
             _ => Err(call.not_implemented()),
         }
     }
 
-    /// One lock for all files: whether a file may be moved depends on the folders above.
+    /// One lock for all files: whether a file may be moved depends on the folders above. Deletions
+    /// have other locks, because they may read thousands of files: the ledger refuses one if
+    /// something in it has changed meanwhile.
     fn lock_key(&self, call: &Call<'_>) -> Option<String> {
-        (call.method.http_method != http::Method::GET).then(|| files::FILES.to_owned())
+        match call.method.http_method {
+            http::Method::GET => None,
+            http::Method::DELETE => call.lock_key_by_path(),
+            _ => Some(tree::FILES.to_owned()),
+        }
+    }
+
+    /// A deletion that has met a change takes the lock, so that the next change waits for it.
+    fn retry_lock_key(&self, call: &Call<'_>) -> Option<String> {
+        (call.method.http_method != http::Method::GET).then(|| tree::FILES.to_owned())
     }
 
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
         match call.method.id.as_str() {
-            "drive.files.get" => Ok(file::as_download(files::named(call).await?)),
+            "drive.files.get" => downloadable(tree::named(call).await?),
+            "drive.files.export" => exported(&tree::named(call).await?),
             _ => Err(call.not_implemented()),
         }
     }
 }
 
 async fn get(call: &Call<'_>) -> Result<Answer, Rejection> {
-    let file = files::named(call).await?;
+    let acknowledged = call.query.first("acknowledgeAbuse");
+    if acknowledged.is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        return Err(refusals::abuse_without_download());
+    }
+    let file = tree::named(call).await?;
     files::answer(call, &file, Vec::new()).await
 }
 
+fn downloadable(file: Resource) -> Result<Resource, Rejection> {
+    match &file.media {
+        None if file::is_without_media(&fields_of(&file)) => Err(refusals::not_downloadable()),
+        _ => Ok(file::as_download(file)),
+    }
+}
+
+/// `files.export`: a file with media needs no conversion, and no other one is converted.
+fn exported(file: &Resource) -> Result<Resource, Rejection> {
+    if file::is_without_media(&fields_of(file)) {
+        let problem = "this server converts no files of Google's editors";
+        return Err(refusals::not_implemented(problem).into());
+    }
+    Err(refusals::not_exportable())
+}
+
 fn generate_ids(call: &Call<'_>) -> Result<Answer, Rejection> {
+    scope::check_spaces(call, "space")?;
+    let kind = call.query.first("type").unwrap_or("files");
+    if !["files", "shortcuts"].contains(&kind) {
+        let problem = format!("{kind:?} is none of files and shortcuts");
+        return Err(refusals::invalid_value("type", problem));
+    }
     let count = call.query.first("count").unwrap_or("10").parse::<u64>();
     let count = count.ok().filter(|count| (1..=MOST_IDS).contains(count));
     let count = count.ok_or_else(|| Rejection::InvalidParameter {
@@ -120,7 +162,10 @@ fn generate_ids(call: &Call<'_>) -> Result<Answer, Rejection> {
 }
 
 /// `about.get`: shows the upload limit of the description. Free disk space is not shown.
-fn about(call: &Call<'_>) -> Answer {
+fn about(call: &Call<'_>) -> Result<Answer, Rejection> {
+    if call.query.first("fields").is_none_or(str::is_empty) {
+        return Err(refusals::fields_required());
+    }
     let create = call.api.method("drive.files.create");
     let limit = create.and_then(|method| method.upload.as_ref()?.max_size);
     let mut about = json!({
@@ -134,7 +179,7 @@ fn about(call: &Call<'_>) -> Answer {
     if let Some(limit) = limit.map(ByteSize::bytes) {
         about["maxUploadSize"] = limit.to_string().into();
     }
-    shown(about)
+    Ok(shown(about))
 }
 
 fn is_attached(method: &str) -> bool {

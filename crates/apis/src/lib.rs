@@ -71,6 +71,15 @@ mod inspect;
 #[cfg_attr(not(feature = "storage"), allow(dead_code))]
 mod listing;
 mod not_served;
+#[cfg(any(
+    feature = "drive",
+    feature = "firebase-storage",
+    feature = "generative-language",
+    feature = "photos-library",
+    feature = "storage",
+    feature = "youtube"
+))]
+mod page_token;
 #[cfg(feature = "photos-library")]
 mod photos_library;
 #[cfg(any(

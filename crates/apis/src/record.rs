@@ -7,6 +7,8 @@ use serde_json::{Map, Value};
 use windlass_server::handler::{Call, Rejection, first_version};
 use windlass_store::{Media, Resource, ResourceChange, Timestamp};
 
+use crate::page_token;
+
 /// The fields of a resource.
 pub(crate) type Fields = Map<String, Value>;
 
@@ -67,9 +69,20 @@ pub(crate) async fn page(
         parameter: "pageSize".to_owned(),
         problem: format!("must be between 1 and {MOST_ROWS}"),
     })?;
-    let token = call.query.first("pageToken");
-    let after = token.filter(|token| !token.is_empty());
-    let mut rows = call.lookup.resources(collection, after, size + 1).await?;
+    let token = call.query.first("pageToken").filter(|it| !it.is_empty());
+    let after = token.map(|token| {
+        let position = page_token::read(collection, token);
+        let refused = || Rejection::InvalidParameter {
+            parameter: "pageToken".to_owned(),
+            problem: "is not the nextPageToken of a page of this list".to_owned(),
+        };
+        position.and_then(|mut it| it.pop()).ok_or_else(refused)
+    });
+    let after = after.transpose()?;
+    let mut rows = call
+        .lookup
+        .resources(collection, after.as_deref(), size + 1)
+        .await?;
     let is_last = rows.len() <= size;
     rows.truncate(size);
     for row in &rows {
@@ -77,7 +90,7 @@ pub(crate) async fn page(
     }
     let last = rows.last().filter(|_| !is_last);
     Ok(Page {
-        next: last.map(|last| last.id.clone()),
+        next: last.map(|last| page_token::write(collection, [last.id.clone()])),
         rows,
     })
 }

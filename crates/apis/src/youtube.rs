@@ -19,11 +19,14 @@ use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
 use crate::record::{self, Fields, fields_of, found, replacing, text};
-use crate::{ApiProvider, augmented, description};
+use crate::{ApiProvider, augmented, description, page_token};
 
 mod captions;
 mod images;
+mod refusals;
 mod videos;
+
+use refusals::Place;
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "youtube",
@@ -81,7 +84,7 @@ impl ApiHandler for YouTube {
             "youtube.channelBanners.insert" => images::insert_banner(call, needed(media)?).await,
             "youtube.watermarks.set" => images::set_watermark(call, needed(media)?).await,
             "youtube.watermarks.unset" => images::unset_watermark(call).await,
-            "youtube.captions.insert" => captions::insert(call, needed(media)?).await,
+            "youtube.captions.insert" => captions::insert(call, media).await,
             "youtube.captions.update" => captions::update(call, media).await,
             "youtube.captions.list" => captions::list(call).await,
             "youtube.captions.delete" => captions::delete(call).await,
@@ -98,17 +101,16 @@ impl ApiHandler for YouTube {
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
         let in_path = |name| call.path.value(name).unwrap_or_default();
         let (what, collection, id) = match call.method.id.as_str() {
-            "youtube.videos.get" => ("video", VIDEOS, in_path("id")),
+            "youtube.videos.get" => {
+                return video(call, in_path("id"), Place::Parameter("id")).await;
+            }
             "youtube.thumbnails.get" => ("thumbnail", THUMBNAILS, in_path("videoId")),
             "youtube.channelBanners.get" => ("banner", images::BANNERS, in_path("id")),
             "youtube.watermarks.get" => ("watermark", images::WATERMARKS, in_path("channelId")),
             "youtube.playlistImages.get" => {
                 ("playlist image", images::PLAYLIST_IMAGES, in_path("id"))
             }
-            "youtube.captions.download" => {
-                captions::check_unconverted(call)?;
-                ("caption track", CAPTIONS, in_path("id"))
-            }
+            "youtube.captions.download" => return captions::caption(call, in_path("id")).await,
             _ => return Err(call.not_implemented()),
         };
         found(call, what, collection, id).await
@@ -133,10 +135,7 @@ impl ApiHandler for YouTube {
 
 /// Returns the media, which the method requires.
 fn needed(media: Option<Uploaded>) -> Result<Uploaded, Rejection> {
-    media.ok_or_else(|| Rejection::InvalidMedia {
-        problem: "the call has no media; send it to the path of the method under /upload"
-            .to_owned(),
-    })
+    media.ok_or_else(refusals::media_body_required)
 }
 
 /// Returns the `id` of the query.
@@ -195,10 +194,7 @@ impl<'a> Parts<'a> {
         let schema = call.api.schema(schema);
         let is_known = |part: &&str| schema.is_none_or(|schema| schema.property(part).is_some());
         match parts.iter().find(|part| !is_known(part)) {
-            Some(unknown) => {
-                let problem = format!("{unknown} is not a part of it");
-                Err(invalid_parameter("part", problem))
-            }
+            Some(unknown) => Err(refusals::unknown_part(unknown)),
             None => Ok(Self(parts)),
         }
     }
@@ -237,9 +233,19 @@ struct Page {
 /// Returns the page that the query asks for, of the resources whose ids begin with `prefix`.
 async fn page(call: &Call<'_>, collection: &str, prefix: &str) -> Result<Page, Rejection> {
     let size = page_size(call)?;
+    let list = format!("{collection}/{prefix}");
     let token = call.query.first("pageToken").filter(|it| !it.is_empty());
-    let after = token.or(Some(prefix).filter(|prefix| !prefix.is_empty()));
-    let resources = call.lookup.resources(collection, after, size + 1).await?;
+    let after = match token {
+        Some(token) => {
+            let position = page_token::read(&list, token).and_then(|mut it| it.pop());
+            Some(position.ok_or_else(refusals::page_token)?)
+        }
+        None => Some(prefix.to_owned()).filter(|prefix| !prefix.is_empty()),
+    };
+    let resources = call
+        .lookup
+        .resources(collection, after.as_deref(), size + 1);
+    let resources = resources.await?;
     let mut resources: Vec<_> = resources
         .into_iter()
         .take_while(|resource| resource.id.starts_with(prefix))
@@ -251,7 +257,7 @@ async fn page(call: &Call<'_>, collection: &str, prefix: &str) -> Result<Page, R
     }
     let last = resources.last().filter(|_| more);
     Ok(Page {
-        next: last.map(|last| last.id.clone()),
+        next: last.map(|last| page_token::write(&list, [last.id.clone()])),
         resources,
     })
 }
@@ -266,9 +272,10 @@ fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
     size.ok_or_else(|| invalid_parameter("maxResults", problem()))
 }
 
-/// Returns the video of this id.
-async fn video(call: &Call<'_>, id: &str) -> Result<Resource, Rejection> {
-    found(call, "video", VIDEOS, id).await
+/// Returns the video of this id, which the call names at this place.
+async fn video(call: &Call<'_>, id: &str, place: Place) -> Result<Resource, Rejection> {
+    let video = call.lookup.resource(VIDEOS, id).await?;
+    video.ok_or_else(|| refusals::video_not_found(id, place))
 }
 
 /// Returns a change of a video that only increments its version. It conflicts with a concurrent

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use windlass_server::handler::{Call, Rejection};
 use windlass_store::{Media, Resource};
 
+use super::refusals;
 use crate::record::{Fields, OCTET_STREAM, fields_of, normal_time, text};
 
 /// Media type of folders.
@@ -154,6 +155,11 @@ pub(super) fn is_folder(fields: &Fields) -> bool {
     text(fields, "mimeType") == Some(FOLDER)
 }
 
+/// Returns whether files of this type never have media: folders, and what Google's editors write.
+pub(super) fn is_without_media(fields: &Fields) -> bool {
+    text(fields, "mimeType").is_some_and(|it| it.starts_with(WITHOUT_MEDIA))
+}
+
 /// Returns the folder that a file is in.
 pub(super) fn parent(fields: &Fields) -> &str {
     let parents = fields.get("parents").and_then(Value::as_array);
@@ -245,13 +251,16 @@ impl FieldType {
             _ if value.is_null() => true,
             Self::Text | Self::Time => value.is_string(),
             Self::Flag => value.is_boolean(),
-            Self::Parents => value.as_array().is_some_and(|it| is_parents(it)),
+            Self::Parents => value.as_array().is_some_and(|it| are_texts(it)),
             Self::Properties => value.as_object().is_some_and(is_properties),
             Self::Object => value.is_object(),
             Self::Array => value.is_array(),
         };
         match (self, value) {
             _ if !fits => Err(Rejection::invalid_field(field, self.expected())),
+            (Self::Parents, Value::Array(parents)) if parents.len() > 1 => {
+                Err(refusals::second_parent())
+            }
             (Self::Time, Value::String(text)) => normal_time(text)
                 .map(Value::String)
                 .ok_or_else(|| Rejection::invalid_field(field, self.expected())),
@@ -274,8 +283,8 @@ impl FieldType {
     }
 }
 
-fn is_parents(parents: &[Value]) -> bool {
-    parents.len() <= 1 && parents.iter().all(Value::is_string)
+fn are_texts(parents: &[Value]) -> bool {
+    parents.iter().all(Value::is_string)
 }
 
 fn is_properties(properties: &Fields) -> bool {

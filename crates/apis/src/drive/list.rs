@@ -6,17 +6,18 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use thiserror::Error;
 use windlass_server::handler::{Answer, Call, Rejection, SearchedRows};
 use windlass_store::Resource;
 
 use super::file::{flag, is_folder, show};
-use super::files::{FILES, Trash, children};
 use super::query::Query;
+use super::refusals::invalid_value;
+use super::scope;
+use super::tree::{FILES, Trash, children};
 use crate::effort::Effort;
+use crate::page_token;
 use crate::record::{Fields, fields_of, text};
 
 /// Number of files of a page by default.
@@ -48,9 +49,11 @@ const MOST_KEYS: usize = 10;
 
 /// Answers `files.list`.
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
+    scope::check_list(call)?;
     let mut search = Search::from_call(call)?;
     let size = page_size(call)?;
-    let after = page_token(call, &search.order)?;
+    let list = list_of(call);
+    let after = position(call, &list, &search.order)?;
     let page = if search.order.is_by_id() {
         search.by_id(after, size).await?
     } else {
@@ -63,7 +66,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     }
     let mut body = json!({"kind": "drive#fileList", "incompleteSearch": false});
     if let Some(next) = page.next {
-        body["nextPageToken"] = to_token(next).into();
+        body["nextPageToken"] = page_token::write(&list, next.into_texts()).into();
     }
     body["files"] = files.into();
     Ok(super::shown(body))
@@ -105,8 +108,8 @@ impl<'a> Search<'a> {
         let order = Order::parse(given("orderBy"));
         Ok(Self {
             call,
-            query: query.map_err(|error| invalid("q", error.to_string()))?,
-            order: order.map_err(|error| invalid("orderBy", error.to_string()))?,
+            query: query.map_err(|error| invalid_value("q", error.to_string()))?,
+            order: order.map_err(|error| invalid_value("orderBy", error.to_string()))?,
             trash: Trash::default(),
             effort: Effort::new(MOST_COMPARED, COMPARED_AT_ONCE),
         })
@@ -264,7 +267,13 @@ fn too_many_to_sort() -> Rejection {
     let problem = format!(
         "takes at most {MOST_LOOKED_AT} files; search in one folder, with fewer terms, or without an order"
     );
-    invalid("orderBy", problem)
+    invalid_value("orderBy", problem)
+}
+
+/// What the pages of a list have in common.
+fn list_of(call: &Call<'_>) -> String {
+    let given = |name| call.query.first(name).unwrap_or_default();
+    format!("{}\n{}", given("orderBy"), given("q"))
 }
 
 fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
@@ -273,31 +282,21 @@ fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
     };
     let size = text.parse::<usize>().ok();
     let size = size.filter(|size| (1..=LARGEST_PAGE).contains(size));
-    size.ok_or_else(|| invalid("pageSize", format!("must be between 1 and {LARGEST_PAGE}")))
+    size.ok_or_else(|| Rejection::InvalidParameter {
+        parameter: "pageSize".to_owned(),
+        problem: format!("must be between 1 and {LARGEST_PAGE}"),
+    })
 }
 
-fn page_token(call: &Call<'_>, order: &Order) -> Result<Option<Position>, Rejection> {
+fn position(call: &Call<'_>, list: &str, order: &Order) -> Result<Option<Position>, Rejection> {
     let token = call.query.first("pageToken").unwrap_or_default();
     if token.is_empty() {
         return Ok(None);
     }
-    let bytes = URL_SAFE_NO_PAD.decode(token).ok();
-    let texts = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let position = texts.and_then(|texts| order.position_of(texts));
-    let refused = || invalid("pageToken", "is not a token of a list in this order");
+    let position = page_token::read(list, token).and_then(|texts| order.position_of(texts));
+    let problem = "it is not the nextPageToken of a page with the same q and orderBy";
+    let refused = || invalid_value("pageToken", problem);
     position.map(Some).ok_or_else(refused)
-}
-
-fn to_token(position: Position) -> String {
-    let texts = serde_json::to_vec(&position.into_texts()).expect("texts can be written");
-    URL_SAFE_NO_PAD.encode(texts)
-}
-
-fn invalid(parameter: &str, problem: impl Into<String>) -> Rejection {
-    Rejection::InvalidParameter {
-        parameter: parameter.to_owned(),
-        problem: problem.into(),
-    }
 }
 
 /// Why an order cannot be read.

@@ -1,14 +1,18 @@
 //! Captions: tracks of text that belong to videos.
 
 use serde_json::Value;
-use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
+use windlass_server::handler::{Answer, Call, RefusalKind, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
+use super::refusals::{self, Place};
 use super::{
-    CAPTIONS, MOST_TRACKS, Parts, caption_tracks, fresh_id, id_in_body, id_in_query,
-    invalid_parameter, listed, missing, touched, video,
+    CAPTIONS, MOST_TRACKS, Parts, caption_tracks, fresh_id, id_in_body, id_in_query, listed,
+    missing, touched, video,
 };
-use crate::record::{self, Fields, etag, fields_of, found, removing, replacing, rfc3339, text};
+use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339, text};
+
+/// Where a body names the video.
+const VIDEO_ID: Place = Place::Field("body.snippet.videoId");
 
 /// Maximum number of characters of the name of a track, as in the service.
 const LONGEST_NAME: usize = 150;
@@ -20,15 +24,16 @@ const LONGEST_LANGUAGE: usize = 35;
 pub(super) async fn admit_insertion(call: &Call<'_>) -> Result<(), Rejection> {
     Parts::of(call, "Caption")?;
     let track = Track::in_body(call)?;
-    video(call, track.video).await?;
+    video(call, track.video, VIDEO_ID).await?;
     track.check_free(&caption_tracks(call, track.video).await?)
 }
 
 /// `captions.insert`
-pub(super) async fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
+pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
     let parts = Parts::of(call, "Caption")?;
     let track = Track::in_body(call)?;
-    let video = video(call, track.video).await?;
+    let video = video(call, track.video, VIDEO_ID).await?;
+    let media = media.ok_or_else(content_required)?;
     track.check_free(&caption_tracks(call, track.video).await?)?;
     let id = format!("{}.{}", video.id, fresh_id(call));
     let caption = record::new(call, CAPTIONS, id, &track.fields(), Some(media.media));
@@ -73,7 +78,8 @@ pub(super) async fn update(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
 /// `captions.list`
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     let parts = Parts::of(call, "Caption")?;
-    let video = video(call, call.query.first("videoId").unwrap_or_default()).await?;
+    let id = call.query.first("videoId").unwrap_or_default();
+    let video = video(call, id, Place::Parameter("videoId")).await?;
     let wanted: Vec<_> = listed(call, "id").collect();
     let tracks = caption_tracks(call, &video.id).await?;
     let items: Vec<_> = tracks
@@ -98,23 +104,16 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     })
 }
 
-/// Refuses a download in another format or language.
-pub(super) fn check_unconverted(call: &Call<'_>) -> Result<(), Rejection> {
-    let asked = ["tfmt", "tlang"].into_iter();
-    match asked
-        .into_iter()
-        .find(|name| call.query.first(name).is_some())
-    {
-        Some(name) => Err(invalid_parameter(
-            name,
-            "is not supported: tracks are returned as they were uploaded",
-        )),
-        None => Ok(()),
-    }
+/// Returns the track of this id.
+pub(super) async fn caption(call: &Call<'_>, id: &str) -> Result<Resource, Rejection> {
+    let track = call.lookup.resource(CAPTIONS, id).await?;
+    track.ok_or_else(|| refusals::caption_not_found(id))
 }
 
-async fn caption(call: &Call<'_>, id: &str) -> Result<Resource, Rejection> {
-    found(call, "caption track", CAPTIONS, id).await
+fn content_required() -> Rejection {
+    let message = "The request does not contain the caption track contents: send them to the path \
+                   of the method under /upload";
+    refusals::caption(RefusalKind::Invalid, "contentRequired", message).into()
 }
 
 /// The properties of a new track.
@@ -149,14 +148,14 @@ impl<'a> Track<'a> {
         let is_language = (1..=LONGEST_LANGUAGE).contains(&self.language.len())
             && self.language.bytes().all(language_byte);
         if !is_language {
-            return Err(Rejection::invalid_field(
-                "snippet.language",
-                "must be a tag such as en or pt-BR",
-            ));
+            let problem = "a language is a tag such as en or pt-BR";
+            let refusal = refusals::caption(RefusalKind::Invalid, "invalidMetadata", problem);
+            return Err(refusal.at_field("body.snippet.language").into());
         }
         if self.name.chars().count() > LONGEST_NAME {
-            let problem = format!("must have at most {LONGEST_NAME} characters");
-            return Err(Rejection::invalid_field("snippet.name", problem));
+            let problem = format!("a name has at most {LONGEST_NAME} characters");
+            let refusal = refusals::caption(RefusalKind::Invalid, "nameTooLong", problem);
+            return Err(refusal.at_field("body.snippet.name").into());
         }
         Ok(())
     }
@@ -175,10 +174,14 @@ impl<'a> Track<'a> {
         };
         match tracks.iter().find(is_alike) {
             None => Ok(()),
-            Some(taken) => Err(Rejection::AlreadyExists {
-                what: "caption track".to_owned(),
-                id: taken.id.clone(),
-            }),
+            Some(taken) => {
+                let problem = format!(
+                    "The specified video already has a caption track with the given language and \
+                     name: {}",
+                    taken.id
+                );
+                Err(refusals::caption(RefusalKind::Exists, "captionExists", problem).into())
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Media, Resource, ResourceChange};
 
+use super::refusals::{self, Place};
 use super::{Parts, THUMBNAILS, id_in_query, invalid_parameter, missing, page, with_thumbnails};
 use crate::inspect::{Format, ImageHeader, ImageHeaderError, inspect, invalid as invalid_media};
 use crate::record::{self, Fields, etag, fields_of, found, removing, replacing, text};
@@ -63,7 +64,7 @@ impl Image {
 
 /// Checks whether the video for a thumbnail exists.
 pub(super) async fn admit_thumbnail(call: &Call<'_>) -> Result<(), Rejection> {
-    super::video(call, video_id(call)).await.map(drop)
+    video(call).await.map(drop)
 }
 
 /// `thumbnails.set`
@@ -71,8 +72,9 @@ pub(super) async fn set_thumbnail(
     call: &Call<'_>,
     uploaded: Uploaded,
 ) -> Result<Answer, Rejection> {
-    let video = super::video(call, video_id(call)).await?;
-    let image = Image::read(uploaded).await?;
+    let video = video(call).await?;
+    let image = Image::read(uploaded).await;
+    let image = image.map_err(|error| refusals::of_image("invalidImage", error))?;
     let (width, height) = (image.width, image.height);
     let thumbnail = put(call, THUMBNAILS, &video.id, &Fields::new(), image.media).await?;
     let url = url(call, "thumbnails", resource(&thumbnail));
@@ -118,7 +120,8 @@ pub(super) async fn set_watermark(
     uploaded: Uploaded,
 ) -> Result<Answer, Rejection> {
     let channel = channel_id(call)?;
-    let image = Image::read(uploaded).await?;
+    let image = Image::read(uploaded).await;
+    let image = image.map_err(|error| refusals::of_image("imageFormatUnsupported", error))?;
     let watermark = put(call, WATERMARKS, channel, call.metadata, image.media).await?;
     Ok(Answer {
         changes: vec![watermark],
@@ -168,8 +171,9 @@ pub(super) fn resource(change: &ResourceChange) -> &Resource {
     }
 }
 
-fn video_id<'a>(call: &Call<'a>) -> &'a str {
-    call.query.first("videoId").unwrap_or_default()
+async fn video(call: &Call<'_>) -> Result<Resource, Rejection> {
+    let id = call.query.first("videoId").unwrap_or_default();
+    super::video(call, id, Place::Parameter("videoId")).await
 }
 
 fn channel_id<'a>(call: &Call<'a>) -> Result<&'a str, Rejection> {

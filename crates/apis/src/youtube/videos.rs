@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
+use super::refusals::{self, Place};
 use super::{
     LARGEST_PAGE, Page, Parts, THUMBNAIL, THUMBNAILS, VIDEOS, caption_tracks, fresh_id, id_in_body,
-    id_in_query, invalid_parameter, listed, missing, page, video,
+    id_in_query, invalid_parameter, listed, page, video,
 };
 use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339};
 
@@ -66,11 +67,21 @@ pub(super) fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejecti
 /// `videos.list`: by ids, or all videos.
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     let parts = Parts::of(call, "Video")?;
-    let page = match call.query.first("chart") {
-        Some("mostPopular") => page(call, VIDEOS, "").await?,
-        _ => by_ids(call).await?,
+    let page = match (call.query.first("chart"), call.query.first("id")) {
+        (Some("mostPopular"), None) => page(call, VIDEOS, "").await?,
+        (Some("mostPopular"), Some(_)) => {
+            let problem = "the parameters chart and id exclude each other";
+            return Err(refusals::incompatible("chart", problem));
+        }
+        (_, Some(_)) => by_ids(call).await?,
+        (_, None) => return Err(refusals::no_filter("chart, id")),
     };
-    let show = |video| parts.of_resource(show(video, Stage::Processed));
+    let language = call.query.first("hl").filter(|it| !it.is_empty());
+    let show = |video| {
+        let mut shown = show(video, Stage::Processed);
+        localize(&mut shown, language);
+        parts.of_resource(shown)
+    };
     let items: Vec<_> = page.resources.iter().map(show).map(Value::Object).collect();
     let mut body = Fields::new();
     body.insert("kind".into(), "youtube#videoListResponse".into());
@@ -83,6 +94,13 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
 
 /// Ids of videos that do not exist are ignored.
 async fn by_ids(call: &Call<'_>) -> Result<Page, Rejection> {
+    if call
+        .query
+        .first("pageToken")
+        .is_some_and(|it| !it.is_empty())
+    {
+        return Err(refusals::page_token());
+    }
     let ids: Vec<_> = listed(call, "id").collect();
     if ids.is_empty() || ids.len() > LARGEST_PAGE {
         let problem = format!("1 to {LARGEST_PAGE} ids are required, or chart=mostPopular");
@@ -103,10 +121,10 @@ async fn by_ids(call: &Call<'_>) -> Result<Page, Rejection> {
 /// `videos.update`: replaces the parts that the call names.
 pub(super) async fn update(call: &Call<'_>) -> Result<Answer, Rejection> {
     let parts = Parts::of(call, "Video")?;
-    let old = video(call, id_in_body(call)?).await?;
+    let old = video(call, id_in_body(call)?, Place::Field("body.id")).await?;
     call.check_conditions(&etag(&old))?;
     if parts.has("snippet") && title(call.metadata).is_none() {
-        return Err(missing("snippet.title"));
+        return Err(refused_snippet("title"));
     }
     let fields = written(call, &parts, fields_of(&old))?;
     let video = record::next(call, old, &fields, None);
@@ -119,7 +137,7 @@ pub(super) async fn update(call: &Call<'_>) -> Result<Answer, Rejection> {
 
 /// `videos.delete`: with its thumbnail and caption tracks.
 pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
-    let video = video(call, id_in_query(call)?).await?;
+    let video = video(call, id_in_query(call)?, Place::Parameter("id")).await?;
     call.check_conditions(&etag(&video))?;
     let mut changes = vec![removing(&video)];
     let thumbnail = call.lookup.resource(THUMBNAILS, &video.id).await?;
@@ -170,31 +188,69 @@ fn check_snippet(snippet: Option<&Value>) -> Result<(), Rejection> {
             "description" => value
                 .as_str()
                 .is_some_and(|text| text.len() <= LONGEST_DESCRIPTION && is_plain(text)),
-            "tags" => value.as_array().is_some_and(|tags| {
-                let lengths = tags.iter().map(|tag| Some(tag.as_str()?.chars().count()));
-                lengths
-                    .sum::<Option<usize>>()
-                    .is_some_and(|sum| sum <= LONGEST_TAGS)
-            }),
+            "tags" => {
+                let tags = value.as_array();
+                tags.is_some_and(|tags| length_of(tags).is_some_and(|sum| sum <= LONGEST_TAGS))
+            }
             "categoryId" | "defaultLanguage" | "defaultAudioLanguage" => value.is_string(),
             _ => true,
         };
         if !fits {
-            return Err(Rejection::invalid_field(
-                format!("snippet.{name}"),
-                expected(name),
-            ));
+            return Err(refused_snippet(name));
         }
     }
     Ok(())
 }
 
-fn expected(name: &str) -> String {
+/// Returns the number of characters of tags as the service counts them, with a comma between two of
+/// them and quotation marks around one with a blank; `None` if one is no text.
+fn length_of(tags: &[Value]) -> Option<usize> {
+    let lengths = tags.iter().map(|tag| {
+        let tag = tag.as_str()?;
+        let marks = if tag.contains(' ') { 2 } else { 0 };
+        Some(tag.chars().count() + marks)
+    });
+    let sum = lengths.sum::<Option<usize>>()?;
+    Some(sum + tags.len().saturating_sub(1))
+}
+
+fn refused_snippet(name: &str) -> Rejection {
+    let field = |reason, path, problem: String| refusals::video_field(reason, path, problem);
     match name {
-        "title" => format!("must have 1 to {LONGEST_TITLE} characters, and no < and >"),
-        "description" => format!("must have at most {LONGEST_DESCRIPTION} bytes, and no < and >"),
-        "tags" => format!("must be strings of at most {LONGEST_TAGS} characters together"),
-        _ => "must be a string".to_owned(),
+        "title" => {
+            let problem = format!(
+                "The request metadata specifies an invalid or empty video title: it must have 1 to \
+                 {LONGEST_TITLE} characters, and no < and >"
+            );
+            field("invalidTitle", "body.snippet.title", problem)
+        }
+        "description" => {
+            let problem = format!(
+                "The request metadata specifies an invalid video description: it must have at most \
+                 {LONGEST_DESCRIPTION} bytes, and no < and >"
+            );
+            field("invalidDescription", "body.snippet.description", problem)
+        }
+        "tags" => {
+            let problem = format!(
+                "The request metadata specifies invalid video keywords: they must be strings of at \
+                 most {LONGEST_TAGS} characters together, with a comma between two of them and \
+                 quotation marks around one with a blank"
+            );
+            field("invalidTags", "body.snippet.tags", problem)
+        }
+        "categoryId" => {
+            let problem = "The snippet.categoryId property specifies an invalid category ID.";
+            field(
+                "invalidCategoryId",
+                "body.snippet.categoryId",
+                problem.into(),
+            )
+        }
+        _ => {
+            let problem = "The request metadata is invalid: a language must be a string";
+            field("invalidVideoMetadata", "body.snippet", problem.into())
+        }
     }
 }
 
@@ -205,8 +261,12 @@ fn check_status(status: Option<&Value>) -> Result<(), Rejection> {
     if privacy.as_str().is_some_and(|it| PRIVACY.contains(&it)) {
         return Ok(());
     }
-    let problem = format!("must be one of {}", PRIVACY.join(", "));
-    Err(Rejection::invalid_field("status.privacyStatus", problem))
+    let problem = format!(
+        "The request metadata is invalid: privacyStatus must be one of {}",
+        PRIVACY.join(", ")
+    );
+    let path = "body.status.privacyStatus";
+    Err(refusals::video_field("invalidVideoMetadata", path, problem))
 }
 
 /// Returns the video with all its parts.
@@ -253,6 +313,18 @@ fn snippet(video: &Resource, given: Option<Value>, thumbnails: Value) -> Fields 
         Value::Object(localized.into_iter().collect()),
     );
     snippet
+}
+
+/// Shows title and description in a language, if the video has them.
+fn localize(shown: &mut Fields, language: Option<&str>) {
+    let localizations = shown.get("localizations");
+    let text = language.and_then(|language| localizations?.get(language));
+    let Some(text @ Value::Object(_)) = text.cloned() else {
+        return;
+    };
+    if let Some(Value::Object(snippet)) = shown.get_mut("snippet") {
+        snippet.insert("localized".into(), text);
+    }
 }
 
 fn status(stage: Stage, given: Option<Value>) -> Fields {

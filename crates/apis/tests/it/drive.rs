@@ -6,8 +6,11 @@ use windlass_store::{Resource, Timestamp};
 
 use crate::world::{ORIGIN, Peer as _, Reply, World};
 
+mod depth;
 mod listing;
+mod parameters;
 mod races;
+mod refusals;
 
 const FILES: &str = "/drive/v3/files";
 const FOLDER: &str = "application/vnd.google-apps.folder";
@@ -143,7 +146,7 @@ async fn file_in_unknown_folder_is_refused() {
     drive
         .json("POST", FILES, &two)
         .await
-        .refusal(400, "invalid");
+        .refusal(403, "cannotAddParent");
     let llama = file(&drive, &json!({})).await;
     let inside = json!({"parents": [llama]});
     drive
@@ -165,10 +168,10 @@ async fn a_file_moves_from_one_folder_to_another() {
     let both = format!("&addParents={farm}");
     patch(&drive, &llama, &both, &json!({}))
         .await
-        .refusal(400, "invalidParameter");
+        .refusal(403, "cannotAddParent");
     patch(&drive, &llama, "", &json!({"parents": [farm]}))
         .await
-        .refusal(400, "invalid");
+        .refusal(403, "fieldNotWritable");
     let over = format!("&addParents={farm}&removeParents=root");
     let moved = patch(&drive, &llama, &over, &json!({})).await;
     assert_eq!(moved.resource()["parents"], json!([farm]));
@@ -198,7 +201,7 @@ async fn a_folder_is_never_inside_of_itself_and_never_too_deep() {
         let query = format!("&addParents={into}&removeParents=root");
         patch(&drive, &outer, &query, &json!({}))
             .await
-            .refusal(400, "invalid");
+            .refusal(400, "badRequest");
     }
     let mut deep = inner;
     for _ in 2..100 {
@@ -208,7 +211,7 @@ async fn a_folder_is_never_inside_of_itself_and_never_too_deep() {
     drive
         .json("POST", FILES, &metadata)
         .await
-        .refusal(400, "invalid");
+        .refusal(403, "myDriveHierarchyDepthLimitExceeded");
 }
 
 #[tokio::test]
@@ -444,12 +447,15 @@ async fn a_copy_shares_the_media_and_outlives_its_source() {
     let folder = drive
         .json("POST", &format!("{FILES}/{farm}/copy"), &json!({}))
         .await;
-    folder.refusal(400, "failedPrecondition");
+    folder.refusal(403, "cannotCopyFile");
 }
 
 #[tokio::test]
 async fn about_shows_the_upload_limit() {
-    let about = drive().call("GET", "/drive/v3/about").await.resource();
+    let about = drive()
+        .call("GET", "/drive/v3/about?fields=*")
+        .await
+        .resource();
     assert_eq!(about["maxUploadSize"], "5497558138880");
     assert_eq!(about["user"]["me"], true);
 }

@@ -10,6 +10,7 @@ mod gmail;
 mod owners;
 mod photos_library;
 mod scopes;
+mod refusals;
 mod storage;
 mod world;
 mod youtube;

@@ -61,10 +61,7 @@ async fn queries_find_files_in_folders_by_name_type_and_time() {
         assert_eq!(names(&drive, query).await, expected, "{query}");
     }
     let uri = format!("{FILES}?q={}", percent("size > '5'"));
-    drive
-        .call("GET", &uri)
-        .await
-        .refusal(400, "invalidParameter");
+    drive.call("GET", &uri).await.refusal(400, "invalid");
 }
 
 #[tokio::test]
@@ -110,10 +107,7 @@ async fn a_call_looks_at_a_bounded_number_of_files() {
     let q = format!("q={}", percent("name = 'last'"));
     assert_eq!(pages(&drive, &q).await, [vec![], vec!["last".to_owned()]]);
     let uri = format!("{FILES}?{q}&orderBy=name");
-    drive
-        .call("GET", &uri)
-        .await
-        .refusal(400, "invalidParameter");
+    drive.call("GET", &uri).await.refusal(400, "invalid");
 }
 
 /// Each term is compared with each file: a query for long names must not take minutes.
@@ -134,26 +128,7 @@ async fn a_call_compares_a_bounded_number_of_bytes() {
         assert_eq!(pages.concat(), ["last"]);
     }
     let uri = format!("{FILES}?q={}&orderBy=name", percent(&terms));
-    drive
-        .call("GET", &uri)
-        .await
-        .refusal(400, "invalidParameter");
-}
-
-#[tokio::test]
-async fn invalid_sizes_orders_and_tokens_are_refused() {
-    let drive = drive();
-    for query in [
-        "pageSize=0",
-        "pageSize=1001",
-        "orderBy=size",
-        "pageToken=none",
-        "pageToken=WyJhIiwiYiJd",
-        "q=name",
-    ] {
-        let refused = drive.call("GET", &format!("{FILES}?{query}")).await;
-        refused.refusal(400, "invalidParameter");
-    }
+    drive.call("GET", &uri).await.refusal(400, "invalid");
 }
 
 #[tokio::test]

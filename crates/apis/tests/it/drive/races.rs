@@ -44,7 +44,7 @@ async fn folders_that_are_moved_into_each_other_form_no_cycle() {
     let (reply, ()) = stopped
         .during(patch(slow, &left, &into_inner, &nothing), meanwhile)
         .await;
-    reply.refusal(400, "invalid");
+    reply.refusal(400, "badRequest");
     assert_eq!(
         get(quick, &left).await.resource()["parents"],
         json!([above])
@@ -121,4 +121,22 @@ async fn file_that_is_restored_while_the_trash_is_emptied_survives() {
     let (reply, ()) = stopped.during(slow.call("DELETE", &uri), meanwhile).await;
     assert_eq!(reply.status, 204, "{reply:?}");
     get(quick, &cow).await.resource();
+}
+
+#[tokio::test]
+async fn deletion_of_a_folder_keeps_no_other_change_waiting() {
+    let (server, ledger, _) = &replicas();
+    let pen = folder(server, "pen", "root").await;
+    let cow = file(server, &json!({"name": "cow", "parents": [pen]})).await;
+    let stopped = ledger.stop_at(&cow);
+    // On the same server: its lock for all files is what the deletion must not hold.
+    let meanwhile = async {
+        let llama = file(server, &json!({"name": "llama"})).await;
+        patch(server, &llama, "", &json!({"starred": true})).await
+    };
+    let uri = format!("{FILES}/{pen}");
+    let (reply, changed) = stopped.during(server.call("DELETE", &uri), meanwhile).await;
+    assert_eq!(changed.resource()["starred"], true);
+    assert_eq!(reply.status, 204, "{reply:?}");
+    get(server, &cow).await.refusal(404, "notFound");
 }
