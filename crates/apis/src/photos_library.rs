@@ -118,7 +118,11 @@ fn keep(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
         due: Some(call.now.saturating_add(LIFETIME)),
         ..OutboxEvent::new(TOPIC, json!({"upload": id}))
     };
-    let upload = record::new(call, UPLOADS, id, &Fields::new(), Some(media.media));
+    let name = call
+        .file_name
+        .map(|name| ("filename".to_owned(), name.into()));
+    let fields: Fields = name.into_iter().collect();
+    let upload = record::new(call, UPLOADS, id, &fields, Some(media.media));
     Ok(Answer {
         changes: vec![ResourceChange::Insert(upload)],
         events: vec![expiry],
@@ -190,12 +194,16 @@ async fn batch_create(call: &Call<'_>) -> Result<Answer, Rejection> {
     let mut results = Vec::new();
     let mut used = HashSet::new();
     for (number, new) in new.iter().enumerate() {
-        let fields = chosen_fields(new)?;
+        let mut fields = chosen_fields(new)?;
         let token = new["simpleMediaItem"]["uploadToken"].as_str();
         let token = token.unwrap_or_default();
         let upload = usable(call, token).await?;
         let mut result = json!({"uploadToken": token});
         if let Some(upload) = upload.filter(|upload| used.insert(upload.id.clone())) {
+            // The name of the upload counts only if the item has none of its own.
+            for (name, value) in fields_of(&upload) {
+                fields.entry(name).or_insert(value);
+            }
             let id = format!("{}{number:02}", call.fresh_id);
             let item = record::new(call, ITEMS, id, &fields, upload.media.clone());
             result["status"] = json!({"message": "Success"});

@@ -85,7 +85,9 @@ impl<'a> Request<'a> {
     }
 
     pub(super) fn flag(&self, name: &str) -> bool {
-        matches!(self.call.query.first(name), Some("true" | "1" | ""))
+        let value = self.call.query.first(name);
+        // In any case: some libraries write `True`.
+        value.is_some_and(|it| matches!(it.to_ascii_lowercase().as_str(), "true" | "1" | ""))
     }
 
     pub(super) fn page_size(&self) -> Result<usize, Rejection> {

@@ -350,3 +350,56 @@ async fn published_documents_of_older_versions_are_served_alike() {
         assert_eq!(kept["size"]["height"], 5);
     }
 }
+
+#[tokio::test]
+async fn refusals_are_those_of_the_table() {
+    let page = include_str!("../../../../docs/apis/dfareporting.md");
+    let world = world();
+    let insert = async |metadata: Value, media: &[u8]| {
+        world.multipart(ASSETS, &metadata, "a/b", media).await
+    };
+    let of_advertiser = ASSETS.replace("/2/", "/two/");
+    let named = identifier("a.png", "HTML_IMAGE");
+    let uploaded = format!("{ASSETS}?uploadType=media");
+    let cases = [
+        ("no `assetIdentifier`", insert(json!({}), b"x").await),
+        (
+            "an `assetIdentifier` without `type`",
+            insert(json!({"assetIdentifier": {"name": "a.png"}}), b"x").await,
+        ),
+        (
+            "a name with a slash",
+            insert(identifier("a/b.png", "HTML_IMAGE"), b"x").await,
+        ),
+        (
+            "a suffix of another type",
+            insert(identifier("a.html", "HTML_IMAGE"), b"x").await,
+        ),
+        (
+            "an unknown type",
+            insert(identifier("a.png", "PICTURE"), b"x").await,
+        ),
+        ("bytes of another type", insert(named.clone(), b"moo").await),
+        (
+            "an `advertiserId` that is no number",
+            world.json("POST", &of_advertiser, &named).await,
+        ),
+        (
+            "an asset without media",
+            world.json("POST", ASSETS, &named).await,
+        ),
+        (
+            "`uploadType` at the path without `/upload`",
+            world.json("POST", &uploaded, &named).await,
+        ),
+        (
+            "an unknown asset",
+            world.get(&format!("{ASSETS}/12345")).await,
+        ),
+        (
+            "a file for Studio without an advertiser",
+            world.multipart(STUDIO, &json!({}), "a/b", b"x").await,
+        ),
+    ];
+    crate::refusals::check_table(page, &cases);
+}

@@ -216,3 +216,53 @@ async fn a_published_document_is_served_alike_and_gets_what_it_lacks() {
         assert_eq!(reply.resource()["token"], "t");
     }
 }
+
+#[tokio::test]
+async fn refusals_are_those_of_the_table() {
+    let page = include_str!("../../../../docs/apis/games_configuration.md");
+    let world = world();
+    let simple = async |path: &str, kind: &str, media: &[u8]| world.simple(path, kind, media).await;
+    let image = png(1, 1);
+    let uploaded = format!("{ICON}?uploadType=media");
+    let cases = [
+        (
+            "an unknown `imageType`",
+            simple(&other_type("BANNER"), "image/png", &image).await,
+        ),
+        ("bytes of no image", simple(ICON, "image/png", b"moo").await),
+        ("a GIF", simple(ICON, "image/gif", &gif(1, 1)).await),
+        (
+            "an image declared as another one",
+            simple(ICON, "image/jpeg", &image).await,
+        ),
+        (
+            "media that is declared as no image",
+            simple(ICON, "text/plain", &image).await,
+        ),
+        (
+            "media of more than 15 MiB",
+            simple(ICON, "image/png", &vec![0; 15_728_641]).await,
+        ),
+        (
+            "a call without media",
+            world.json("POST", ICON, &json!({})).await,
+        ),
+        (
+            "`uploadType` at the path without `/upload`",
+            world.json("POST", &uploaded, &json!({})).await,
+        ),
+        (
+            "media at the path without `/upload`",
+            world
+                .send(
+                    "POST",
+                    ICON,
+                    &[("content-type", "image/png")],
+                    image.clone(),
+                )
+                .await,
+        ),
+        ("an unknown image", world.get(ICON).await),
+    ];
+    crate::refusals::check_table(page, &cases);
+}

@@ -145,3 +145,75 @@ async fn metadata_without_media_is_refused() {
     let refused = gemini.json("POST", FILES, &json!({"file": {}})).await;
     refused.refusal(400, "invalidArgument");
 }
+
+#[tokio::test]
+async fn parameters_of_a_list_have_an_effect() {
+    let gemini = gemini();
+    for name in ["a", "b", "c"] {
+        let file = json!({"name": name});
+        upload(&gemini, "v1", &file, b"moo").await.resource();
+    }
+    let list = async |query: &str| {
+        gemini
+            .call("GET", &format!("{FILES}?{query}"))
+            .await
+            .resource()
+    };
+    let count = |page: &Value| page["files"].as_array().map(Vec::len);
+    assert_eq!(count(&list("pageSize=1").await), Some(1));
+    let page = list("pageSize=2").await;
+    assert_eq!(count(&page), Some(2));
+    let token = page["nextPageToken"].as_str().expect("there is more");
+    let next = list(&format!("pageToken={token}")).await;
+    assert_eq!(count(&next), Some(1));
+}
+
+#[tokio::test]
+async fn refusals_are_those_of_the_table() {
+    let page = include_str!("../../../../docs/apis/generativelanguage.md");
+    let gemini = gemini();
+    upload(&gemini, "v1", &json!({"name": "taken"}), b"moo")
+        .await
+        .resource();
+    let new = async |file: Value| upload(&gemini, "v1", &file, b"moo").await;
+    let list = async |query: &str| gemini.call("GET", &format!("{FILES}?{query}")).await;
+    let uploaded = format!("{FILES}?uploadType=media");
+    let cases = [
+        (
+            "a name that exists",
+            new(json!({"name": "files/taken"})).await,
+        ),
+        (
+            "a name of other characters",
+            new(json!({"name": "Poem"})).await,
+        ),
+        (
+            "a name of 41 characters",
+            new(json!({"name": "x".repeat(41)})).await,
+        ),
+        (
+            "a `displayName` of 513 characters",
+            new(json!({"displayName": "x".repeat(513)})).await,
+        ),
+        (
+            "a file without media",
+            gemini.json("POST", FILES, &json!({"file": {}})).await,
+        ),
+        (
+            "`uploadType` at the path without `/upload`",
+            gemini.json("POST", &uploaded, &json!({"file": {}})).await,
+        ),
+        (
+            "an unknown file",
+            gemini.call("GET", "/v1beta/files/none").await,
+        ),
+        (
+            "a deletion of an unknown file",
+            gemini.call("DELETE", "/v1beta/files/none").await,
+        ),
+        ("`pageSize=0`", list("pageSize=0").await),
+        ("`pageSize=101`", list("pageSize=101").await),
+        ("a made-up `pageToken`", list("pageToken=taken").await),
+    ];
+    crate::refusals::check_table(page, &cases);
+}

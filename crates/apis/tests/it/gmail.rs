@@ -13,6 +13,7 @@ mod labels;
 mod listing;
 mod messages;
 mod owners;
+mod parameters;
 mod refusals;
 mod relay;
 mod sending;

@@ -304,3 +304,110 @@ async fn published_document_gets_uploads_and_downloads() {
     let url = made[0]["mediaItem"]["baseUrl"].as_str().expect("a URL");
     assert_eq!(&photos.get(url).await.body[..], b"a picture");
 }
+
+#[tokio::test]
+async fn parameters_of_a_list_have_an_effect() {
+    let photos = photos();
+    let mut items = Vec::new();
+    for media in [b"one", b"two", b"six"] {
+        items.push(new_item(&token(&photos, media).await));
+    }
+    create(&photos, &items).await;
+    let list = async |query: &str| {
+        let uri = format!("/v1/mediaItems?{query}");
+        photos.call("GET", &uri).await.resource()
+    };
+    let count = |page: &Value| page["mediaItems"].as_array().map(Vec::len);
+    assert_eq!(count(&list("pageSize=1").await), Some(1));
+    let page = list("pageSize=2").await;
+    assert_eq!(count(&page), Some(2));
+    let token = page["nextPageToken"].as_str().expect("there is more");
+    let next = list(&format!("pageToken={token}")).await;
+    assert_eq!(count(&next), Some(1));
+}
+
+#[tokio::test]
+async fn refusals_are_those_of_the_table() {
+    let page = include_str!("../../../../docs/apis/photoslibrary.md");
+    let photos = photos();
+    let token = token(&photos, b"cow").await;
+    let create = async |body: Value| photos.json("POST", BATCH_CREATE, &body).await;
+    let item = new_item(&token);
+    let described = json!({
+        "description": "x".repeat(1001), "simpleMediaItem": {"uploadToken": token},
+    });
+    let mut named = item.clone();
+    named["simpleMediaItem"]["fileName"] = "x".repeat(256).into();
+    let list = async |query: &str| photos.call("GET", &format!("/v1/mediaItems?{query}")).await;
+    let picture = [("content-type", "application/octet-stream")];
+    let cases = [
+        ("empty media", raw(&photos, &[], b"").await),
+        (
+            "an upload without `X-Goog-Upload-Protocol`",
+            photos.json("POST", UPLOADS, &json!({})).await,
+        ),
+        ("no media items", create(json!({"newMediaItems": []})).await),
+        (
+            "51 media items",
+            create(json!({"newMediaItems": vec![item.clone(); 51]})).await,
+        ),
+        (
+            "an album",
+            create(json!({"albumId": "a", "newMediaItems": [item]})).await,
+        ),
+        (
+            "a description of 1001 characters",
+            create(json!({"newMediaItems": [described]})).await,
+        ),
+        (
+            "a file name of 256 characters",
+            create(json!({"newMediaItems": [named]})).await,
+        ),
+        (
+            "a picture in the place of JSON",
+            photos
+                .send("POST", BATCH_CREATE, &picture, vec![0xff, 0xd8])
+                .await,
+        ),
+        (
+            "an unknown media item",
+            photos.call("GET", "/v1/mediaItems/none").await,
+        ),
+        (
+            "an unknown base URL",
+            photos.call("GET", "/v1/media/none=d").await,
+        ),
+        ("`pageSize=0`", list("pageSize=0").await),
+        ("`pageSize=101`", list("pageSize=101").await),
+        ("a made-up `pageToken`", list("pageToken=none").await),
+    ];
+    crate::refusals::check_table(page, &cases);
+}
+
+#[tokio::test]
+async fn media_item_without_a_name_has_that_of_its_upload() {
+    let photos = photos();
+    let long = "x".repeat(300);
+    for (stated, expected) in [
+        ("cow.png", "cow.png"),
+        ("xin%20ch%C3%A0o.png", "xin ch\u{e0}o.png"),
+        ("100%.png", "100%.png"),
+        ("%00cow%0A.png", "\u{fffd}cow\u{fffd}.png"),
+        (long.as_str(), &long[..255]),
+    ] {
+        let header = [("x-goog-upload-file-name", stated)];
+        let token = token_in(&raw(&photos, &header, b"cow").await);
+        let nameless = json!({"simpleMediaItem": {"uploadToken": token}});
+        let made = create(&photos, &[nameless]).await;
+        assert_eq!(made[0]["mediaItem"]["filename"], expected);
+        let token = token_in(&raw(&photos, &header, b"cow").await);
+        let mut named = new_item(&token);
+        named["simpleMediaItem"]["fileName"] = "own.png".into();
+        let made = create(&photos, &[named]).await;
+        assert_eq!(made[0]["mediaItem"]["filename"], "own.png");
+    }
+    let token = token(&photos, b"cow").await;
+    let nameless = json!({"simpleMediaItem": {"uploadToken": token}});
+    let made = create(&photos, &[nameless]).await;
+    assert_eq!(made[0]["mediaItem"].get("filename"), None);
+}
