@@ -1,7 +1,6 @@
 //! Folders nest at most 100 deep, also after a move.
 
 use super::{FOLDER, drive, file, folder, get, json, many, patch};
-use crate::world::Peer as _;
 
 #[tokio::test]
 async fn folder_that_is_moved_keeps_the_depth_of_all_in_it() {
