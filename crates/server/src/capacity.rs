@@ -599,3 +599,6 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ mod dependencies;
 mod modules;
 mod tokens;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Each crate with the crates of the workspace that it may depend on.
 const LAYERS: [(&str, &[&str]); 13] = [
@@ -107,6 +107,54 @@ fn modules_of_a_crate_form_no_circle() {
     };
     let found: Vec<_> = PRODUCT.into_iter().flat_map(circles_in).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// A file that no module declares is not compiled: its tests never run, and nobody is told.
+#[test]
+fn each_source_file_is_declared_as_a_module() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let roots = PRODUCT.into_iter().flat_map(|name| {
+        [
+            ("src", "lib.rs"),
+            ("src", "main.rs"),
+            ("tests/it", "main.rs"),
+        ]
+        .map(|(folder, root)| crates.join(name).join(folder).join(root))
+    });
+    let mut undeclared = Vec::new();
+    for root in roots.filter(|root| root.is_file()) {
+        let folder = root.parent().expect("it is in a folder");
+        find_undeclared(folder, &root, &mut undeclared);
+    }
+    assert!(undeclared.is_empty(), "{undeclared:#?}");
+}
+
+/// Adds the files in a folder that the source of its module does not declare, and those further inside.
+fn find_undeclared(folder: &Path, module: &Path, undeclared: &mut Vec<PathBuf>) {
+    let text = |path: &Path| std::fs::read_to_string(path).expect("it is text");
+    let mut declaring = text(module);
+    // A crate with a library and a program has two roots.
+    for root in ["lib.rs", "main.rs"].map(|root| folder.join(root)) {
+        if root.is_file() {
+            declaring.push_str(&text(&root));
+        }
+    }
+    for entry in std::fs::read_dir(folder).expect("it can be read") {
+        let path = entry.expect("it can be read").path();
+        let is_source = path.extension().is_some_and(|it| it == "rs");
+        let name = path.file_stem().and_then(|name| name.to_str());
+        let name = name.expect("the names of sources are UTF-8");
+        if !is_source || ["lib", "main"].contains(&name) {
+            continue;
+        }
+        if !declaring.contains(&format!("mod {name};")) {
+            undeclared.push(path.clone());
+        }
+        let inside = folder.join(name);
+        if inside.is_dir() {
+            find_undeclared(&inside, &path, undeclared);
+        }
+    }
 }
 
 #[test]
