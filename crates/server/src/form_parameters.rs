@@ -131,6 +131,7 @@ mod tests {
     use http_body_util::Full;
 
     use super::*;
+    use crate::capacity::{Capacity, LimitedResource};
     use crate::config::Limits;
 
     /// A request whose form has been read, and how that ended.
@@ -221,6 +222,27 @@ mod tests {
             result.expect("it is not read");
             assert_eq!(head.uri, "/files");
         }
+    }
+
+    #[tokio::test]
+    async fn form_counts_to_the_memory_of_heads() {
+        let capacity = Capacity::new(&Limits::default());
+        let held = || {
+            let usage = capacity.usage().into_iter();
+            let of_heads = usage.filter(|it| it.resource == LimitedResource::Metadata);
+            of_heads.map(|it| it.used).sum::<u64>()
+        };
+        let form = vec![b'a'; 10_000];
+        let request = post("/files", "GET", FORM).body(Full::new(Bytes::from(form)));
+        let (mut head, body) = request.expect("it is valid").into_parts();
+        let limits = Limits::default();
+        let mut body = RequestBody::new(body, head.version, &head.headers, &limits);
+        body.count(capacity.metadata.permit(), 1_000).unwrap();
+        let before = held();
+        append_to_query(&mut head, &mut body, 20_000).await.unwrap();
+        assert!(held() >= before + 9_000, "{} and {before}", held());
+        body.forget_head();
+        assert_eq!(held(), 0);
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ mod concatenation;
 mod delivery;
 mod refusal;
 mod reply_memory;
+mod settled;
 mod stores;
 
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub use delivery::{
 pub(crate) use delivery::{MAX_TOPIC, is_topic, topic_of};
 pub use refusal::{Refusal, RefusalKind};
 pub use reply_memory::{ReplyMemoryPermit, SearchedRows};
+pub(crate) use settled::SettledCollections;
 pub(crate) use stores::StoreHandles;
 pub use stores::StoreReader;
 pub(crate) use stores::slice;

@@ -20,7 +20,7 @@ use crate::connections::{Accept, Connections, HttpService, Listener};
 use crate::context::{RequestIds, mount_path};
 use crate::dialects::Dialects;
 use crate::disks::CheckedStores;
-use crate::handler::StoreHandles;
+use crate::handler::{SettledCollections, StoreHandles};
 use crate::identifiers::{Clock, SystemClock};
 use crate::known_hosts::KnownHosts;
 use crate::lifecycle::Lifecycle;
@@ -177,6 +177,7 @@ impl ServerBuilder {
                 reading: capacity.reading.clone(),
                 media_reads: capacity.media_reads.clone(),
                 timeout: capacity.timeout,
+                settled: SettledCollections::new(registry.served().map(|it| it.api.name())),
             },
             sessions: Sessions {
                 settings: Arc::clone(&settings),

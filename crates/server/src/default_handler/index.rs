@@ -340,10 +340,17 @@ pub(super) async fn end_others(
     settings: Option<&CollectionSettings>,
     collection: &str,
 ) -> Result<Vec<ResourceChange>, Rejection> {
+    if call.lookup.is_settled(call.api.name(), collection) {
+        return Ok(Vec::new());
+    }
     let indexes = settings.map(Index::of).unwrap_or_default();
     let own: Vec<_> = indexes.iter().map(Index::name).collect();
     let mut records = records(call, collection).await?;
     records.retain(|record| !own.contains(&record.id));
+    // Otherwise it is only certain once the deletions are committed.
+    if records.is_empty() {
+        call.lookup.settle(collection);
+    }
     Ok(records.into_iter().map(deletion).collect())
 }
 

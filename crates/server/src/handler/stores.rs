@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::runtime::Handle;
 use windlass_store::{Ledger, Media, MediaLocation, MediaRef, READ_LEN, Resource, Vault};
 
-use super::Rejection;
+use super::{Rejection, SettledCollections};
 use crate::capacity::{Permit, Pool};
 use crate::namespace::Namespace;
 
@@ -25,6 +25,8 @@ pub(crate) struct StoreHandles {
     pub(crate) media_reads: Pool,
     /// How long a read waits for either.
     pub(crate) timeout: Duration,
+    /// Collections whose records of indexes are known.
+    pub(crate) settled: SettledCollections,
 }
 
 /// Read access to the stores.
@@ -82,6 +84,18 @@ impl<'a> StoreReader<'a> {
         Ok(resources
             .map(|resource| self.namespace.to_handler(resource))
             .collect())
+    }
+
+    /// Whether this process knows that a collection has no records of indexes but those of its API's description.
+    pub(crate) fn is_settled(&self, api: &str, collection: &str) -> bool {
+        let collection = self.namespace.qualified(collection);
+        self.store_handles.settled.contains(api, &collection)
+    }
+
+    /// Remembers that the collection has no such records.
+    pub(crate) fn settle(&self, collection: &str) {
+        let collection = self.namespace.qualified(collection);
+        self.store_handles.settled.insert(&collection);
     }
 
     /// Returns access to the bytes of a resource's media.
@@ -324,6 +338,7 @@ mod tests {
             reading: capacity.reading.clone(),
             media_reads: capacity.media_reads.clone(),
             timeout: capacity.timeout,
+            settled: SettledCollections::new([]),
         };
         let media = Media {
             at: MediaRef {

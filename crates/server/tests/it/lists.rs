@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use windlass_discovery::Api;
 use windlass_server::{ServedApi, Stores};
+use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{ChangeSet, Ledger, Resource, ResourceChange};
 
@@ -364,10 +365,29 @@ async fn index_that_was_half_built_misses_nothing_either() {
     assert_eq!(first["items"], json!([]), "the first page builds a part");
     let (old, _) = pages(&album, &format!("{PHOTOS}?maxResults=1")).await;
     let path = format!("{PHOTOS}/{}", old[0]["id"].as_str().expect("an id"));
+    let other = album_in(&ledger, &without_indexes());
     other.json("PATCH", &path, &json!({"title": "9999"})).await;
     let all = titles(&album, "", "title", 1_000).await;
     assert_eq!((all.len(), all[0].as_str()), (1_500, "0001"));
     assert_eq!(all[1_499], "9999");
+}
+
+#[tokio::test]
+async fn writes_of_a_process_read_the_records_of_a_collection_once() {
+    let memory = Arc::new(MemoryLedger::default());
+    let faults = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
+    let ledger = FaultyLedger::new(memory, Arc::clone(&faults));
+    let api = Api::from_toml(&without_indexes()).expect("it is valid");
+    let stores = Stores {
+        ledger: Arc::new(ledger),
+        vault: Arc::new(MemoryVault::new()),
+    };
+    let api = ServedApi::with_default_handler(api);
+    let album = World::of(api, stores, Arc::new(ManualClock::default()));
+    for _ in 0..5 {
+        made(&album, PHOTOS, &json!({"title": "a"})).await;
+    }
+    assert_eq!(faults.calls_of("resources"), 1);
 }
 
 #[tokio::test]

@@ -1,0 +1,81 @@
+//! Collections whose records of indexes need not be read at each write.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Number of collections that are remembered.
+const SLOTS: usize = 4096;
+
+/// Collections of which this process has found no record of an index but those of the description that it
+/// serves. The description stays the same for the life of the process, so no other record comes later.
+///
+/// The table has a fixed size. Of two collections in one slot the later one is remembered.
+#[derive(Clone)]
+pub(crate) struct SettledCollections {
+    /// The hash of a collection's name in each slot; 0 is none.
+    slots: Arc<[AtomicU64]>,
+    hasher: RandomState,
+    /// APIs with several descriptions, each of which may make records at any time.
+    ambiguous: Arc<HashSet<String>>,
+}
+
+impl SettledCollections {
+    /// Returns an empty table, for APIs of these names.
+    pub(crate) fn new<'a>(apis: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut seen = HashSet::new();
+        let twice = apis.into_iter().filter(|name| !seen.insert(*name));
+        let ambiguous = twice.map(str::to_owned).collect();
+        Self {
+            slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
+            hasher: RandomState::new(),
+            ambiguous: Arc::new(ambiguous),
+        }
+    }
+
+    pub(crate) fn contains(&self, api: &str, collection: &str) -> bool {
+        let (slot, hash) = self.slot(collection);
+        // Relaxed: the hash guards no other data.
+        !self.ambiguous.contains(api) && slot.load(Ordering::Relaxed) == hash
+    }
+
+    pub(crate) fn insert(&self, collection: &str) {
+        let (slot, hash) = self.slot(collection);
+        slot.store(hash, Ordering::Relaxed);
+    }
+
+    fn slot(&self, collection: &str) -> (&AtomicU64, u64) {
+        let hash = self.hasher.hash_one(collection) | 1;
+        // The upper bits: the lowest one is the same for all.
+        let index = (hash >> 32) as usize % SLOTS;
+        (&self.slots[index], hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collections_of_the_only_description_are_remembered() {
+        let settled = SettledCollections::new(["album", "farm", "farm"]);
+        assert!(!settled.contains("album", "album/photos"));
+        settled.insert("album/photos");
+        assert!(settled.contains("album", "album/photos"));
+        assert!(!settled.contains("album", "album/comments"));
+        settled.insert("farm/animals");
+        assert!(!settled.contains("farm", "farm/animals"));
+    }
+
+    #[test]
+    fn table_does_not_grow() {
+        let settled = SettledCollections::new(["album"]);
+        let names = || (0..3 * SLOTS).map(|number| format!("album/{number}"));
+        for name in names() {
+            settled.insert(&name);
+        }
+        let remembered = names().filter(|name| settled.contains("album", name));
+        assert!(remembered.count() <= SLOTS);
+    }
+}
