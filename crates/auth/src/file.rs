@@ -243,12 +243,16 @@ impl AuthFile {
     pub fn has_principals(&self) -> bool {
         !(self.tokens.is_empty()
             && self.keys.is_empty()
-            && self.certificates.is_empty()
-            && !self.certificates_as_principals
+            && !self.has_certificates()
             && self.proxies.is_empty()
             && self.jwt.is_empty()
             && self.introspection.is_none()
             && self.links.is_empty())
+    }
+
+    /// Whether client certificates lead to a principal.
+    pub fn has_certificates(&self) -> bool {
+        !self.certificates.is_empty() || self.certificates_as_principals
     }
 
     /// Whether some credentials are limited to scopes. Tokens of issuers may be, which counts where

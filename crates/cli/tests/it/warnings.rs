@@ -53,6 +53,9 @@ fn setting_without_an_effect_is_a_warning() {
         checked("[limits]\nbytes_per_principal = '0'\n", "", &[]),
         ""
     );
+    let certificates = "certificates_as_principals = true\n";
+    let said = checked("[auth]\nfile = 'auth.toml'\n", certificates, &[]);
+    assert!(said.contains("without tls_client_ca"), "{said}");
     let gmail = "[gmail]\ndomains = ['example.com']\n";
     assert!(checked(gmail, "", &[]).contains("the API gmail is not served"));
     assert_eq!(checked(gmail, "", &["--api", "gmail"]), "");

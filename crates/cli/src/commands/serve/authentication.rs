@@ -31,6 +31,7 @@ struct Summary {
     /// The files, with those that the file of credentials names.
     files: Vec<PathBuf>,
     has_principals: bool,
+    has_certificates: bool,
     has_scopes: bool,
 }
 
@@ -118,6 +119,11 @@ impl Authentication {
         self.summary.has_principals
     }
 
+    /// Whether client certificates lead to a principal.
+    pub(super) fn has_certificates(&self) -> bool {
+        self.summary.has_certificates
+    }
+
     /// Whether some credentials are limited to scopes.
     pub(super) fn has_scopes(&self) -> bool {
         self.summary.has_scopes
@@ -180,18 +186,18 @@ impl Sources {
             },
         };
         let file = read_auth_file("auth.file", path)?;
-        let (has_principals, has_scopes) = (file.has_principals(), file.has_scopes());
+        let mut summary = Summary {
+            files: Vec::new(),
+            has_principals: file.has_principals(),
+            has_certificates: file.has_certificates(),
+            has_scopes: file.has_scopes(),
+        };
         let rules = file.into_rules(&services);
         let rules = rules.map_err(|source| AuthenticationError::Rules {
             path: path.to_owned(),
             source,
         })?;
-        let files = files.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let summary = Summary {
-            files,
-            has_principals,
-            has_scopes,
-        };
+        summary.files = files.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok((rules, summary))
     }
 }

@@ -21,11 +21,19 @@ pub(super) fn of_idle_settings(
 ) {
     let around = Surroundings {
         has_principals: authentication.is_some_and(|it| it.has_principals()),
+        has_certificates: authentication.is_some_and(|it| it.has_certificates()),
         calls_services: apis.service_connections() > 0,
         serves_gmail: apis.serves("gmail"),
     };
     for idle in merged.idle(around) {
         output::warning(idle, None);
+    }
+    if around.has_certificates && merged.settings.tls_client_ca.is_none() {
+        output::warning(
+            "the certificates of auth.file have no effect: without tls_client_ca no client is \
+             asked for one",
+            None,
+        );
     }
 }
 
