@@ -98,10 +98,11 @@ impl<'a> ResponseFields<'a> {
             match shape(document, schema) {
                 Shape::Scalar => {}
                 Shape::Open => fields.is_open = true,
-                Shape::Object(object) if seen.insert(ptr::from_ref(object)) => {
-                    fields.objects.push(object);
+                Shape::Object(object) => {
+                    if seen.insert(ptr::from_ref(object)) {
+                        fields.objects.push(object);
+                    }
                 }
-                Shape::Object(_) => {}
             }
         }
         fields
