@@ -12,9 +12,10 @@
 //! | `request` | arguments of a call |
 //! | `outbox` | messages to the relay, by SMTP, and bounces |
 //! | `filing` | changes of messages and threads |
-//! | `query`, `ids` | the search grammar; ids of messages and threads |
+//! | `query` | the search grammar |
 //! | `mailbox` | reads and writes of one mailbox, its labels and its history |
 //! | `rows` | row types, and the write buffer of a call |
+//! | `ids` | ids of messages and threads |
 //! | `parsed_message`, [`mime`] | uploaded media as a message and its parts |
 //! | [`options`] | operator settings |
 //!

@@ -95,6 +95,13 @@ enum Test {
     Nothing,
 }
 
+/// A word of a query, or a text in quotation marks.
+#[derive(Debug)]
+struct Text {
+    value: String,
+    is_quoted: bool,
+}
+
 /// Two words in one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Near {
@@ -231,6 +238,10 @@ impl Term {
             Self::Test(test) => test.matches(entry, body),
         }
     }
+}
+
+fn not(term: Term) -> Term {
+    Term::Not(Box::new(term))
 }
 
 fn all(terms: &[Term], entry: &Entry, body: Option<&str>) -> Option<bool> {

@@ -5,8 +5,7 @@
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::parser::{Text, not};
-use super::{Field, QueryError, Term, Test};
+use super::{Field, QueryError, Term, Test, Text, not};
 use crate::gmail::options::Address;
 use crate::gmail::rows::words_of;
 

@@ -1,7 +1,7 @@
 //! Reads a query: its terms, and what binds them.
 
 use super::operators::{self, Reader};
-use super::{LONGEST, Near, QueryError, Term, Test};
+use super::{LONGEST, Near, QueryError, Term, Test, Text, not};
 use crate::gmail::mime::words;
 use crate::gmail::options::Address;
 use crate::gmail::rows::words_of;
@@ -30,13 +30,6 @@ struct Parser<'q> {
     rest: &'q str,
     operators: Reader<'q>,
     depth: usize,
-}
-
-/// A word, or a text in quotation marks.
-#[derive(Debug)]
-pub(super) struct Text {
-    pub(super) value: String,
-    pub(super) is_quoted: bool,
 }
 
 /// Connective between two terms of a group.
@@ -273,10 +266,6 @@ fn one_word(text: &str) -> Result<String, QueryError> {
 fn anywhere(text: &str) -> Option<Term> {
     let phrase = words_of([text]);
     (!phrase.is_empty()).then_some(Term::Test(Test::Anywhere(phrase)))
-}
-
-pub(super) fn not(term: Term) -> Term {
-    Term::Not(Box::new(term))
 }
 
 fn some(mut terms: Vec<Term>, group: fn(Vec<Term>) -> Term) -> Option<Term> {
