@@ -47,7 +47,7 @@ async fn existing_bucket_is_not_created_again() {
     storage
         .json("POST", "/storage/v1/b", &json!({"name": "stall"}))
         .await
-        .refusal(400, "invalidParameter");
+        .refusal(400, "required");
 }
 
 #[tokio::test]

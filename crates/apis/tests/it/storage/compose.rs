@@ -235,7 +235,7 @@ async fn malformed_request_is_refused() {
     storage
         .composed_into("herd?kmsKeyName=projects/p", &of(&["cow"]))
         .await
-        .refusal(400, "invalid");
+        .refusal(400, "invalidParameter");
     storage.object("herd").await.refusal(404, "notFound");
 }
 

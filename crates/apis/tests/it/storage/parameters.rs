@@ -58,7 +58,8 @@ impl Herd {
 async fn outcomes(call: (&str, &str, &str), parameter: &str, right: bool, is_not: bool) -> u16 {
     let herd = Herd::new().await;
     let is_metageneration = parameter.contains("Meta");
-    let is_of_cow = parameter.contains("Source") || parameter == "generation" || call.2.is_empty();
+    let is_of_source = parameter.to_lowercase().contains("source");
+    let is_of_cow = is_of_source || parameter == "generation" || call.2.is_empty();
     let current = match (is_metageneration, is_of_cow && call.0 != "compose") {
         (true, _) => 1,
         (false, true) => herd.cow,
