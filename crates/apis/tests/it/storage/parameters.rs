@@ -322,72 +322,83 @@ async fn parameters_of_an_upload_are_fields_of_the_object() {
     }
 }
 
+/// Calls with a parameter that is refused: its name, and the status.
+const REFUSED: [(&str, &str, &str, u16); 13] = [
+    ("GET", "/b/barn/o?matchGlob=*", "matchGlob", 501),
+    ("GET", "/b/barn/o?filter=x", "filter", 501),
+    ("GET", "/b/barn/o/cow?softDeleted=true", "softDeleted", 501),
+    ("GET", "/b/barn/o/cow?restoreToken=x", "restoreToken", 501),
+    ("GET", "/b/barn/o/cow?alt=media&acl", "acl", 501),
+    ("GET", "/b/barn?softDeleted=true", "softDeleted", 501),
+    ("GET", "/b/barn?generation=7", "generation", 501),
+    (
+        "GET",
+        "/b?project=farm&softDeleted=True",
+        "softDeleted",
+        501,
+    ),
+    (
+        "POST",
+        "/b?project=farm&enableObjectRetention=true",
+        "enableObjectRetention",
+        501,
+    ),
+    (
+        "POST",
+        "/b/barn/o/cow/compose?kmsKeyName=k",
+        "kmsKeyName",
+        400,
+    ),
+    (
+        "POST",
+        "/b/barn/o/cow/copyTo/b/barn/o/calf?destinationKmsKeyName=k",
+        "destinationKmsKeyName",
+        400,
+    ),
+    (
+        "POST",
+        "/b/barn/o/cow/rewriteTo/b/barn/o/calf?destinationKmsKeyName=k",
+        "destinationKmsKeyName",
+        400,
+    ),
+    (
+        "POST",
+        "/b/barn/o/cow/rewriteTo/b/barn/o/calf?rewriteToken=x",
+        "rewriteToken",
+        400,
+    ),
+];
+
+#[track_caller]
+fn check_refused(reply: &Reply, name: &str, status: u16) {
+    let reason = match status {
+        501 => "notImplemented",
+        _ => "invalidParameter",
+    };
+    let message = reply.refusal(status, reason);
+    assert!(message.contains(name), "{message}");
+    assert_eq!(reply.json()["error"]["errors"][0]["location"], name);
+}
+
 #[tokio::test]
 async fn parameters_without_an_effect_here_are_refused() {
-    let started = format!("{UPLOAD}?uploadType=resumable&name=cow");
-    for (http_method, uri, name, status) in [
-        ("GET", format!("{OBJECTS}?matchGlob=*"), "matchGlob", 501),
-        ("GET", format!("{OBJECTS}?filter=x"), "filter", 501),
-        ("GET", format!("{COW}?softDeleted=true"), "softDeleted", 501),
-        ("GET", format!("{COW}?restoreToken=x"), "restoreToken", 501),
-        (
-            "GET",
-            format!("{BUCKET}?softDeleted=true"),
-            "softDeleted",
-            501,
-        ),
-        ("GET", format!("{BUCKET}?generation=7"), "generation", 501),
-        (
-            "GET",
-            "/storage/v1/b?project=farm&softDeleted=True".to_owned(),
-            "softDeleted",
-            501,
-        ),
-        ("GET", "/barn/cow?acl".to_owned(), "acl", 501),
-        ("POST", format!("{started}&kmsKeyName=k"), "kmsKeyName", 400),
-        (
-            "POST",
-            format!("{COW}/compose?kmsKeyName=k"),
-            "kmsKeyName",
-            400,
-        ),
-        (
-            "POST",
-            format!("{COW}/copyTo/b/barn/o/calf?destinationKmsKeyName=k"),
-            "destinationKmsKeyName",
-            400,
-        ),
-        (
-            "POST",
-            format!("{COW}/rewriteTo/b/barn/o/calf?rewriteToken=x"),
-            "rewriteToken",
-            400,
-        ),
-        (
-            "POST",
-            "/storage/v1/b?project=farm&enableObjectRetention=true".to_owned(),
-            "enableObjectRetention",
-            501,
-        ),
-    ] {
-        let herd = Herd::new().await;
-        let reply = herd.storage.json(http_method, &uri, &json!({})).await;
-        let reason = if status == 501 {
-            "notImplemented"
-        } else {
-            "invalidParameter"
-        };
-        let message = reply.refusal(status, reason);
-        assert!(message.contains(name), "{message}");
-        assert_eq!(
-            reply.json()["error"]["errors"][0]["location"],
-            name,
-            "{uri}"
-        );
+    let Herd { storage, .. } = Herd::new().await;
+    for (http_method, path, name, status) in REFUSED {
+        let uri = format!("/storage/v1{path}");
+        let reply = storage.json(http_method, &uri, &json!({})).await;
+        check_refused(&reply, name, status);
     }
-    let storage = Storage::new().await;
-    let lists = format!("{OBJECTS}?matchGlob=&userProject=farm&versions=false");
-    assert_eq!(storage.call("GET", &lists).await.status, 200);
-    let existing = format!("{BUCKET}?softDeleted=false");
-    assert_eq!(storage.call("GET", &existing).await.status, 200);
+    for upload_type in ["media", "multipart", "resumable"] {
+        let uri = format!("{UPLOAD}?uploadType={upload_type}&name=x&kmsKeyName=k");
+        let reply = storage.json("POST", &uri, &json!({})).await;
+        check_refused(&reply, "kmsKeyName", 400);
+    }
+    check_refused(&storage.call("GET", "/barn/cow?acl").await, "acl", 501);
+    // What asks for what happens anyway is no refusal.
+    for uri in [
+        format!("{OBJECTS}?matchGlob=&userProject=farm&versions=false"),
+        format!("{BUCKET}?softDeleted=false"),
+    ] {
+        assert_eq!(storage.call("GET", &uri).await.status, 200, "{uri}");
+    }
 }
