@@ -314,7 +314,9 @@ impl Error {
             StatusCode::PRECONDITION_FAILED,
             StatusCode::RANGE_NOT_SATISFIABLE,
         ];
-        if status.is_server_error() || is_of_public.contains(&status) {
+        // That an input or a method is not implemented is no state of the server.
+        let is_state = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED;
+        if is_state || is_of_public.contains(&status) {
             return self;
         }
         Self::Access(refusal.clone())

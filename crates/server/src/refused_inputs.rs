@@ -128,8 +128,8 @@ impl RefusedInputs {
         Ok(())
     }
 
-    /// As [`RefusedInputs::check`], for a request whose query is not that of the method, as one to a
-    /// session.
+    /// As [`RefusedInputs::check`], for a request whose query is not that of the method, as one to
+    /// a session.
     pub(crate) fn check_headers(
         &self,
         method: &Method,

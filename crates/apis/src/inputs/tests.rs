@@ -17,8 +17,8 @@ const INCOMPLETE: [&str; 5] = [
     "youtube",
 ];
 
-/// Request headers that services document and libraries send, with the APIs that know them; none for
-/// all APIs. `*` at the end stands for any rest.
+/// Request headers that services document and libraries send, with the APIs that know them; none
+/// for all APIs.
 ///
 /// Sources: <https://cloud.google.com/apis/docs/system-parameters>,
 /// <https://cloud.google.com/storage/docs/xml-api/reference-headers>, docs/protocol.md (2.1, 2.12,

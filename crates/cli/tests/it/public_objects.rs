@@ -143,6 +143,8 @@ fn other_requests() -> Vec<Request> {
         Request::new("GET", format!("{COW}?generation=1")),
         Request::new("GET", format!("{COW}?generation=x")),
         Request::new("GET", format!("{COW}?alt=none")),
+        Request::new("GET", format!("{COW}?softDeleted=true")),
+        Request::new("GET", COW).header("X-Goog-Encryption-Key", "k"),
         Request::new("GET", "/batch/storage/v1"),
         Request::new("GET", "/storage/v1/b/barn/o/c%ff"),
     ]

@@ -53,8 +53,7 @@ impl Herd {
     }
 }
 
-/// The statuses of a call with the right value of a parameter and with a wrong one, each in a world of
-/// its own.
+/// The status of a call in a world of its own, with a value of the parameter that is right or wrong.
 async fn outcomes(call: (&str, &str, &str), parameter: &str, right: bool, is_not: bool) -> u16 {
     let herd = Herd::new().await;
     let is_metageneration = parameter.contains("Meta");
