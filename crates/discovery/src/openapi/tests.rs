@@ -141,6 +141,10 @@ fn collect_references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
 fn descriptions(folder: &Path, found: &mut Vec<(String, String)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
+        // Tables of inputs, and no descriptions.
+        if path.file_stem().is_some_and(|it| it == "inputs") {
+            continue;
+        }
         if path.is_dir() {
             descriptions(&path, found);
         } else if path.extension().is_some_and(|it| it == "toml") {
