@@ -202,5 +202,5 @@ def refusals(report, drive, server):
     report.case("a file that there is not", lambda: refused(drive.files.get(fileId="none"), 404, "notFound"))
     report.case("a folder that there is not", lambda: refused(drive.create(SMALL, parents=["none"]), 404, "notFound"))
     report.case("a field of the wrong type", lambda: refused(drive.create(name=7), 400, "invalid"))
-    report.case("a query that is none", lambda: refused(drive.files.list(q="size > 5"), 400, "invalidParameter"))
+    report.case("a query that is none", lambda: refused(drive.files.list(q="size > 5"), 400, "invalid"))
     report.case("too large a file", too_large)

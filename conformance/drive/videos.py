@@ -44,7 +44,7 @@ def uploads(report, youtube, server):
         same(youtube.videos().update(part="snippet", body=body).execute()["snippet"]["title"], "Alpaca")
         youtube.videos().delete(id=video).execute()
         same(youtube.videos().list(part="id", id=video).execute()["items"], [])
-        refused(youtube.videos().delete(id=video), 404, "notFound")
+        refused(youtube.videos().delete(id=video), 404, "videoNotFound")
 
     def inserted(**how):
         return lambda: whole(insert(youtube, LARGE, **how))
@@ -102,7 +102,7 @@ def captions(report, youtube, _):
         tracks = youtube.captions()
         body = {"snippet": {"videoId": video, "language": "en", "name": "English", "isDraft": True}}
         made = tracks.insert(part="snippet", body=body, media_body=upload(b"0:00 moo", "text/plain", resumable=True)).execute()
-        refused(tracks.insert(part="snippet", body=body, media_body=upload(b"x")), 409, "duplicate")
+        refused(tracks.insert(part="snippet", body=body, media_body=upload(b"x")), 409, "captionExists")
         same(tracks.download(id=made["id"]).execute(), b"0:00 moo")
         same(tracks.download_media(id=made["id"]).execute(), b"0:00 moo")
         change = {"id": made["id"], "snippet": {"videoId": video, "isDraft": False}}
@@ -127,10 +127,10 @@ def refusals(report, youtube, server):
 
     def not_an_image():
         video = insert(youtube).execute()["id"]
-        refused(youtube.thumbnails().set(videoId=video, media_body=upload(SMALL, "image/png")), 400, "invalid")
+        refused(youtube.thumbnails().set(videoId=video, media_body=upload(SMALL, "image/png")), 400, "invalidImage")
 
-    report.case("a part that is none", lambda: refused(insert(youtube, part="snippet,feathers"), 400, "invalidParameter"))
+    report.case("a part that is none", lambda: refused(insert(youtube, part="snippet,feathers"), 400, "unknownPart"))
     report.case("a video that there is not", lambda: refused(
-        youtube.thumbnails().set(videoId="none", media_body=upload(png(), "image/png")), 404, "notFound"))
+        youtube.thumbnails().set(videoId="none", media_body=upload(png(), "image/png")), 404, "videoNotFound"))
     report.case("a thumbnail that is no image", not_an_image)
     report.case("too large a video", too_large)
