@@ -57,6 +57,8 @@ pub(crate) struct RequestBody {
     /// Whether the body is not read any further.
     is_too_slow: bool,
     ended: bool,
+    /// `Content-Length`.
+    declared_len: Option<u64>,
     read_to_end: EndFlag,
     /// Whether the client sends the body only after `100 Continue`, which hyper sends when the body
     /// is read.
@@ -291,6 +293,7 @@ impl RequestBody {
             pace: Pace::default(),
             is_too_slow: false,
             ended,
+            declared_len: content_length(headers),
             read_to_end,
             on_demand: headers.contains_key(EXPECT),
             permit: None,
@@ -359,6 +362,12 @@ impl RequestBody {
     /// Whether the body is gzip, so that its bytes are verified only at its end.
     pub(crate) fn is_gzip(&self) -> bool {
         matches!(self.source, Source::Gzip { .. })
+    }
+
+    /// Returns the length that the client states; `None` for a coded body, and for one that ends with
+    /// its framing.
+    pub(crate) fn declared_len(&self) -> Option<u64> {
+        self.declared_len.filter(|_| !self.is_gzip())
     }
 
     /// Whether the body is known to have ended. Some bodies show their end only to the next read.
@@ -483,6 +492,11 @@ fn broken(error: &(dyn std::error::Error + 'static)) -> BodyError {
     } else {
         BodyError::Broken
     }
+}
+
+/// Returns the length of the body that the headers state. The HTTP library has checked it.
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Whether the headers state gzip.

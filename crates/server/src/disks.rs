@@ -11,6 +11,8 @@
 //! | less than `hard` | on either disk: no media. On the ledger's: no change of resources, and finishes down to a half of `hard`, then some more |
 //! | nothing | cancels, deletes and expiry: the store has a reserve for them |
 //!
+//! Media whose length is known before its bytes is [set aside](MediaSpace) until they are written.
+//!
 //! [`CheckedLedger`] asks for every change of the ledger, so no write avoids the check.
 
 use std::sync::Arc;
@@ -27,11 +29,17 @@ use windlass_store::{
 
 use crate::config::FreeSpace;
 use crate::error::Error;
+use crate::shares::Caller;
+
+mod set_aside;
+
+use set_aside::SetAside;
+pub(crate) use set_aside::{Leaving, MediaSpace};
 
 /// The ledger and the vault of a server, with the free space on their disks.
 ///
 /// The ledger checks the space itself. Before a write to the vault, the caller checks it with
-/// [`CheckedStores::admit_write`].
+/// [`MediaSpace::admit_write`].
 pub(crate) struct CheckedStores {
     /// The ledger, in a wrapper that refuses changes when its disk is full.
     pub(crate) ledger: Arc<dyn Ledger>,
@@ -58,23 +66,9 @@ impl CheckedStores {
         }
     }
 
-    /// Admits a write to the vault and counts it, or refuses it below the hard limit.
-    pub(crate) fn admit_write(&self, bytes: usize) -> Result<(), Error> {
-        // A checkpoint may have nothing left to write: it must succeed on a full disk, too.
-        if bytes == 0 {
-            return Ok(());
-        }
-        self.admit_media()?;
-        // Counted now, since the free space is measured only once a second.
-        self.disks.count_media(bytes as u64);
-        Ok(())
-    }
-
-    /// Sets space aside for media that the vault is about to write by itself, or refuses it if less
-    /// than the soft limit would be left.
-    pub(crate) fn reserve_media(&self, bytes: u64) -> Result<MediaReservation<'_>, Error> {
-        self.admit_media()?;
-        self.disks.reserve_media(bytes).ok_or(Error::NoSpace)
+    /// Returns the space for media of this caller, of which nothing is set aside yet.
+    pub(crate) fn media_space(&self, caller: Option<Caller>) -> MediaSpace {
+        MediaSpace::new(Arc::clone(&self.disks), caller)
     }
 }
 
@@ -116,6 +110,8 @@ pub(crate) struct Disks {
     is_shared: AtomicBool,
     /// Bytes of finishes that were admitted with less than half of the hard limit left.
     late_finishes: AtomicU64,
+    /// Media that is announced and not written yet.
+    set_aside: SetAside,
     /// The state at the last measurement, to log changes only.
     logged: AtomicU8,
 }
@@ -141,16 +137,6 @@ pub(super) struct Reservation<'a> {
     is_shared: bool,
 }
 
-/// Space set aside for media, until it is written or given up.
-#[derive(Debug)]
-#[must_use]
-pub(crate) struct MediaReservation<'a> {
-    disks: &'a Disks,
-    /// Bytes that are not written yet.
-    left: AtomicU64,
-    is_shared: bool,
-}
-
 impl Disks {
     pub(crate) fn new(limits: FreeSpace) -> Self {
         Self {
@@ -159,6 +145,7 @@ impl Disks {
             vault: Disk::new(),
             is_shared: AtomicBool::new(true),
             late_finishes: AtomicU64::new(0),
+            set_aside: SetAside::default(),
             logged: AtomicU8::new(DiskSpace::Plenty as u8),
         }
     }
@@ -198,6 +185,11 @@ impl Disks {
         measured.map(|(store, disk)| (store, disk.available()))
     }
 
+    /// Returns the bytes that are set aside for media which is not written yet.
+    pub(crate) fn set_aside(&self) -> u64 {
+        self.set_aside.total()
+    }
+
     /// Describes for the operator which disk has too little space for new uploads, and how much is
     /// left.
     pub(crate) fn shortage(&self) -> Option<String> {
@@ -221,8 +213,8 @@ impl Disks {
         ))
     }
 
-    /// Admits media that is about to be written.
-    pub(crate) fn count_media(&self, bytes: u64) {
+    /// Counts media that is about to be written.
+    fn count_media(&self, bytes: u64) {
         self.vault.count_write(bytes);
         if self.is_shared.load(Ordering::Relaxed) {
             self.ledger.count_write(bytes);
@@ -240,24 +232,6 @@ impl Disks {
             Purpose::Always => true,
         };
         is_enough.then(|| self.admit(bytes))
-    }
-
-    /// Sets space aside for media; `None` if less than the soft limit would be left. What is below
-    /// it is for uploads that have begun, and for the commit of this media.
-    fn reserve_media(&self, bytes: u64) -> Option<MediaReservation<'_>> {
-        let is_shared = self.is_shared.load(Ordering::Relaxed);
-        if !self.vault.try_admit(bytes, self.limits.soft) {
-            return None;
-        }
-        if is_shared && !self.ledger.try_admit(bytes, self.limits.soft) {
-            self.vault.withdraw(bytes);
-            return None;
-        }
-        Some(MediaReservation {
-            disks: self,
-            left: AtomicU64::new(bytes),
-            is_shared,
-        })
     }
 
     fn admit(&self, bytes: u64) -> Reservation<'_> {
@@ -327,19 +301,6 @@ impl Disk {
         self.admitted.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Admits bytes if at least `rest` is available afterwards. A refusal is not seen by others.
-    fn try_admit(&self, bytes: u64, rest: u64) -> bool {
-        let most = self.ceiling.load(Ordering::Relaxed).saturating_sub(rest);
-        let add = |admitted: u64| admitted.checked_add(bytes).filter(|sum| *sum <= most);
-        let order = Ordering::Relaxed;
-        self.admitted.fetch_update(order, order, add).is_ok()
-    }
-
-    /// Gives up bytes that were admitted and are not written.
-    fn withdraw(&self, bytes: u64) {
-        self.admitted.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
     fn complete_write(&self, bytes: u64) {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -383,29 +344,6 @@ impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.disks()
             .for_each(|disk| disk.complete_write(self.bytes));
-    }
-}
-
-impl MediaReservation<'_> {
-    /// Counts bytes as written, so that the next measurement includes them.
-    pub(crate) fn count_written(&self, bytes: u64) {
-        let order = Ordering::Relaxed;
-        let take = |left: u64| Some(left.saturating_sub(bytes));
-        let before = self.left.fetch_update(order, order, take);
-        let counted = before.unwrap_or_default().min(bytes);
-        self.disks().for_each(|disk| disk.complete_write(counted));
-    }
-
-    fn disks(&self) -> impl Iterator<Item = &Disk> {
-        let ledger = self.is_shared.then_some(&self.disks.ledger);
-        [&self.disks.vault].into_iter().chain(ledger)
-    }
-}
-
-impl Drop for MediaReservation<'_> {
-    fn drop(&mut self) {
-        let left = *self.left.get_mut();
-        self.disks().for_each(|disk| disk.withdraw(left));
     }
 }
 

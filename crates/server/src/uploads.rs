@@ -78,7 +78,7 @@ use crate::capacity::Capacity;
 use crate::config::Settings;
 use crate::context::{Principal, RequestIds};
 use crate::dialects::Dialects;
-use crate::disks::{CheckedStores, DiskSpace};
+use crate::disks::{CheckedStores, DiskSpace, MediaSpace};
 use crate::error::Error;
 use crate::handler::{ApiHandler, Call, ReplyMemoryPermit, StoreHandles};
 use crate::identifiers::Clock;
@@ -178,17 +178,6 @@ impl ServerState {
         }
     }
 
-    /// Subtracts the bytes in the sink's write buffer from the estimate of the free space. Must be
-    /// called before a flush, which writes them.
-    pub(crate) fn count_last_write(&self, sink: &MediaSink) {
-        // Unlike `CheckedStores::admit_write`, this never refuses the write: the bytes have been
-        // received, and they are at most those of one write buffer. Small media is not counted
-        // here, because the ledger counts it when it stores it.
-        if sink.is_for_vault() {
-            self.stores.disks.count_media(sink.buffered_len() as u64);
-        }
-    }
-
     /// Returns the length in bytes up to which media is kept in the ledger.
     pub(crate) fn small_media_limit(&self) -> usize {
         // A sink keeps small media in its write buffer, which must hold it without pooled memory.
@@ -268,4 +257,15 @@ fn caller(principal: Option<&Principal>, client: Option<IpAddr>) -> Option<Calle
     let address = || client.map(network).map(Caller::Address);
     let principal = principal.map(|it| Caller::Principal(it.to_string()));
     principal.or_else(address)
+}
+
+/// Subtracts the bytes in the sink's write buffer from the estimate of the free space. Must be
+/// called before a flush, which writes them.
+fn count_last_write(space: &MediaSpace, sink: &MediaSink) {
+    // Unlike `MediaSpace::admit_write`, this never refuses the write: the bytes have been received,
+    // and they are at most those of one write buffer. Small media is not counted here, because the
+    // ledger counts it when it stores it.
+    if sink.is_for_vault() {
+        space.count_write(sink.buffered_len() as u64);
+    }
 }

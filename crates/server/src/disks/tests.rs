@@ -8,7 +8,7 @@ use windlass_store::{
 
 use super::*;
 
-const MB: u64 = 1 << 20;
+pub(super) const MB: u64 = 1 << 20;
 
 const LIMITS: FreeSpace = FreeSpace {
     soft: 256 * MB,
@@ -16,7 +16,7 @@ const LIMITS: FreeSpace = FreeSpace {
 };
 
 /// Two disks with the given free space.
-fn disks(ledger: u64, vault: u64, is_shared: bool) -> Disks {
+pub(super) fn disks(ledger: u64, vault: u64, is_shared: bool) -> Disks {
     let disks = Disks::new(LIMITS);
     disks.ledger.ceiling.store(ledger, Ordering::Relaxed);
     disks.vault.ceiling.store(vault, Ordering::Relaxed);
@@ -113,41 +113,6 @@ fn what_is_written_counts_on_its_own_disk_only() {
             if is_shared { 280 } else { 290 } * MB
         );
     }
-}
-
-#[test]
-fn space_for_a_copy_is_set_aside_until_it_is_written_or_given_up() {
-    for is_shared in [false, true] {
-        let disks = disks(500 * MB, 500 * MB, is_shared);
-        let on_ledger = |bytes: u64| if is_shared { bytes } else { 0 };
-        let copy = disks.reserve_media(200 * MB).unwrap();
-        assert_eq!(disks.vault.available(), 300 * MB);
-        assert_eq!(disks.ledger.available(), 500 * MB - on_ledger(200 * MB));
-        for bytes in [45 * MB, u64::MAX] {
-            let refused = disks.reserve_media(bytes);
-            assert!(refused.is_none(), "less than the soft limit is left");
-        }
-        assert_eq!(
-            disks.vault.available(),
-            300 * MB,
-            "what is refused takes none"
-        );
-        copy.count_written(150 * MB);
-        assert_eq!(disks.vault.available(), 300 * MB);
-        assert_eq!(disks.vault.written(), 150 * MB);
-        drop(copy);
-        assert_eq!(disks.vault.available(), 350 * MB);
-        assert_eq!(disks.ledger.available(), 500 * MB - on_ledger(150 * MB));
-        drop(disks.reserve_media(94 * MB).unwrap());
-    }
-}
-
-#[test]
-fn copy_that_the_fuller_of_two_disks_refuses_takes_no_room_on_the_other() {
-    let disks = disks(300 * MB, 500 * MB, true);
-    assert!(disks.reserve_media(100 * MB).is_none());
-    assert_eq!(disks.vault.available(), 500 * MB);
-    assert_eq!(disks.ledger.available(), 300 * MB);
 }
 
 #[test]

@@ -105,6 +105,13 @@ impl Collector for Live {
         for (store, bytes) in sources.disks.free() {
             gauge(bytes).encode(free.encode_family(&StoreLabels { store })?)?;
         }
+        let set_aside = encoder.encode_descriptor(
+            "storage_set_aside",
+            "Space that is set aside for media of declared length which is not written yet.",
+            Some(&Unit::Bytes),
+            ConstGauge::<i64>::TYPE,
+        )?;
+        gauge(sources.disks.set_aside()).encode(set_aside)?;
         let failed = encoder.encode_descriptor(
             "storage_failed",
             "1 after storage has failed, which stops the server; else 0.",

@@ -11,15 +11,16 @@ use windlass_store::{
     Failpoint, LedgerError, MediaLocation, Progress, Session, SessionState, VaultError,
 };
 
-use super::ServerState;
 use super::finish::{FinalReply, FinishedMedia, SessionRef, finish, is_permanent, media_of};
 use super::offset_committer::OffsetCommitter;
 use super::session_cache::CachedSession;
 use super::sessions::{FailOutcome, LockedSession, SessionReply};
 use super::sink::{FlushedMedia, MediaSink};
 use super::start_request::StartRequest;
+use super::{ServerState, count_last_write};
 use crate::body::RequestBody;
 use crate::capacity::Permit;
+use crate::disks::{Leaving, MediaSpace};
 use crate::error::{BodyError, Error};
 use crate::importance::Importance;
 use crate::lifecycle::is_fault;
@@ -44,6 +45,10 @@ struct Append {
     offset_committer: OffsetCommitter,
     /// What bytes take of the quota of the session's owner that the ledger does not count yet.
     reservation: Reservation,
+    /// The offset up to which bytes are declared; 0 if none are.
+    declared_end: u64,
+    /// What bytes take of the disk.
+    space: MediaSpace,
     /// Counts against the limit on running uploads.
     permit: Permit,
     /// Dropped after the media and the permit: as soon as a newer request has the guard, it needs
@@ -90,7 +95,7 @@ pub(super) fn append(
         let open = Append::open(&server, locked, body_filter.total(), expected_digests);
         // Boxed, so that its memory is free again while the body is awaited.
         let mut append = Box::pin(open).await?;
-        append.reserve(body_filter.total()).await?;
+        append.reserve_declared(&body_filter).await?;
         append.is_gzip = body.is_gzip();
         append.announce_rest(&body_filter);
         let stop = append.receive(&mut body_filter, &mut body).await;
@@ -145,6 +150,7 @@ impl Append {
             session,
             start_request,
             media,
+            space,
             guard,
         } = *locked;
         // Before the media is opened: the limit on uploads also bounds the number of open files.
@@ -164,6 +170,8 @@ impl Append {
         let principal = start_request.principal.as_ref();
         Ok(Box::new(Self {
             reservation: server.quotas.reservation(principal),
+            declared_end: 0,
+            space: space.unwrap_or_else(|| server.stores.media_space(start_request.caller())),
             offset_committer: OffsetCommitter::new(server, session, total),
             server: Arc::clone(server),
             start_request,
@@ -188,14 +196,38 @@ impl Append {
         }
     }
 
-    /// Has the quota of the session's owner leave room for the bytes up to an offset, unless the ledger counts
-    /// them already: those of a session with a declared length, and those that are committed.
-    async fn reserve(&mut self, up_to: Option<u64>) -> Result<(), Error> {
+    /// Takes room on the disk and in the quota for the bytes that the client has declared.
+    ///
+    /// # Errors
+    /// Before the body is read, if there is no room for the bytes of this request.
+    async fn reserve_declared(&mut self, body_filter: &BodyFilter) -> Result<(), Error> {
+        let offset = self.sink.offset();
+        let request = body_filter.remaining_hint();
+        let rest = body_filter
+            .total()
+            .map(|total| total.saturating_sub(offset));
+        let in_vault = |rest: &u64| offset + rest > self.server.small_media_limit() as u64;
+        let declared = rest.or(request).filter(in_vault).unwrap_or(0);
+        match self.space.set_aside(declared, Leaving::Hard) {
+            // Not all that is left to come fits. The bytes that are committed would be of no use
+            // without this request's, and there may be more room for the next ones.
+            Err(_) if offset > 0 => self.space.set_aside(request.unwrap_or(0), Leaving::Hard)?,
+            done => done?,
+        }
+        self.declared_end = offset.saturating_add(rest.or(request).unwrap_or(0));
+        self.reserve(self.declared_end).await
+    }
+
+    /// Has the quota of the session's owner leave room for the bytes up to an offset, unless the
+    /// ledger counts them already: those of a session with a declared length, and those that are
+    /// committed.
+    async fn reserve(&mut self, up_to: u64) -> Result<(), Error> {
         let Progress { offset, total, .. } = self.offset_committer.session.progress;
-        let Some(up_to) = up_to.filter(|_| total.is_none()) else {
+        if total.is_some() {
             return Ok(());
-        };
-        let uncounted = up_to.saturating_sub(offset);
+        }
+        // What is declared stays reserved until it has arrived.
+        let uncounted = up_to.max(self.declared_end).saturating_sub(offset);
         let ledger = &*self.server.stores.ledger;
         self.reservation.cover(ledger, uncounted).await
     }
@@ -322,7 +354,7 @@ impl Append {
     /// Gives bytes to the sink, and lets it write its buffer whenever it is full.
     async fn store(&mut self, mut data: Bytes, is_last: bool) -> Result<(), Error> {
         let received = self.sink.offset() + data.len() as u64;
-        self.reserve(Some(received)).await?;
+        self.reserve(received).await?;
         while !data.is_empty() {
             self.sink.accept(&mut data);
             // The last bytes of a request stay in the buffer: `end` writes and syncs in one call.
@@ -343,7 +375,7 @@ impl Append {
         let earlier = self.sink.await_write().await?;
         let mut latest = None;
         if !self.sink.find_room() {
-            self.server.stores.admit_write(self.sink.buffered_len())?;
+            self.space.admit_write(self.sink.buffered_len())?;
             // A gzip body is not verified yet, so its bytes are written without a commit.
             let due = self.offset_committer.schedule_if_due(self.sink.offset()) && !self.is_gzip;
             latest = self.sink.write(due).await?;
@@ -369,7 +401,7 @@ impl Append {
     /// Writes and commits the bytes that a slow client has sent so far. Bytes of a gzip body are
     /// only written, so that they do not stay in memory.
     async fn checkpoint(&mut self) -> Result<(), Error> {
-        self.server.stores.admit_write(self.sink.buffered_len())?;
+        self.space.admit_write(self.sink.buffered_len())?;
         self.offset_committer.record_scheduled(self.sink.offset());
         // `write` may return only the progress of the previous write. That of this write is awaited
         // here, because no further bytes may come for a long time.
@@ -384,7 +416,7 @@ impl Append {
     /// Makes the accepted bytes durable. The flag is true if the disk was full; bytes that were not
     /// written are then dropped.
     async fn flush_and_sync(&mut self) -> Result<(FlushedMedia, bool), Error> {
-        self.server.count_last_write(&self.sink);
+        count_last_write(&self.space, &self.sink);
         let (flushed, was_full) = match self.sink.flush_and_sync().await {
             // If a write has met the full disk, the sink has dropped the bytes that were not
             // written, and the second flush only syncs. If the media could not be created, the
@@ -464,6 +496,7 @@ impl Append {
             start_request,
             sink,
             offset_committer,
+            space,
             permit,
             guard,
             ..
@@ -474,6 +507,8 @@ impl Append {
             session,
             start_request,
             media: sink.into_vault_media(),
+            // The next chunk needs what is set aside. Others could take it in between.
+            space: Some(space).filter(MediaSpace::holds_bytes),
             since: server.clock.now(),
         });
         drop(permit);

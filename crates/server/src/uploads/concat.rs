@@ -18,10 +18,11 @@ use windlass_store::{
     Failpoint, LedgerError, Media, MediaId, MediaLocation, MediaRef, Part, VaultError,
 };
 
+use super::ServerState;
 use super::finish::{FinalReply, FinishedMedia, concatenation, try_finish};
 use super::start_request::{StartRequest, UploadHead};
-use super::{ServerState, caller};
 use crate::capacity::Permit;
+use crate::disks::Leaving;
 use crate::error::Error;
 use crate::handler::{Concatenation, Rejection, StoreReader};
 use crate::identifiers::{new_media_id, new_small_media_id};
@@ -90,8 +91,7 @@ impl<'a> Concat<'a> {
         let capacity = &server.capacity;
         // First that among those of the caller, so that they leave turns to others.
         let turns = async {
-            let caller = caller(start_request.principal.as_ref(), start_request.client);
-            let share = match caller {
+            let share = match start_request.caller() {
                 Some(caller) => Some(capacity.concatenation_shares.acquire(caller).await),
                 None => None,
             };
@@ -245,7 +245,8 @@ impl<'a> Concat<'a> {
     /// the copy is given up with [`Error::Draining`].
     async fn copy(&self, id: MediaId, sources: &[Media], length: u64) -> Result<(), Error> {
         let server = self.server;
-        let space = server.stores.reserve_media(length)?;
+        let space = server.stores.media_space(self.start_request.caller());
+        space.set_aside(length, Leaving::Soft)?;
         let is_small = |source: &&Media| source.at.location == MediaLocation::Ledger;
         let small_bytes = sources.iter().filter(is_small).map(|source| source.length);
         // Memory for the small sources. One permit for all of them: a call that holds one must not
@@ -259,7 +260,7 @@ impl<'a> Concat<'a> {
         for source in sources {
             parts.push(self.part(source).await?);
         }
-        let copied = |bytes| space.count_written(bytes);
+        let copied = |bytes| space.count_write(bytes);
         tokio::select! {
             biased;
             () = server.lifecycle.drain_now.cancelled() => Err(Error::Draining),

@@ -21,6 +21,7 @@ use super::start_request::StartRequest;
 use crate::audit::{AuditAction, AuditOutcome};
 use crate::body::RequestBody;
 use crate::context::Principal;
+use crate::disks::Leaving;
 use crate::error::Error;
 use crate::identifiers::{new_upload_id, session_id};
 use crate::metrics::RequestRecord;
@@ -43,6 +44,11 @@ pub(crate) async fn start(
         && declared > limit
     {
         return Err(start_request.name_link_limit(SessionError::TooLarge { limit }));
+    }
+    if let Some(declared) = declared {
+        // Set aside by the first request that brings bytes: the client may never send them.
+        let space = server.stores.media_space(start_request.caller());
+        space.set_aside(declared, Leaving::Soft)?;
     }
     admit(server, &start_request).await?;
     let created = server.clock.now();
@@ -78,6 +84,7 @@ pub(crate) async fn start(
         session: session.into(),
         start_request,
         media: None,
+        space: None,
         since: created,
     });
     Ok(upload_id)
@@ -326,6 +333,7 @@ pub(crate) async fn finish_interrupted_upload(
                 session,
                 start_request,
                 media: None,
+                space: None,
                 guard,
             });
             Failpoint::LeftOverLeased.reach();

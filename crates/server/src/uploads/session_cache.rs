@@ -21,6 +21,7 @@ use windlass_store::{Session, SessionId, Timestamp};
 
 use super::sink::VaultMedia;
 use super::start_request::StartRequest;
+use crate::disks::MediaSpace;
 
 /// Maximum number of cached sessions. Each may keep one file open, so the server needs this many
 /// additional file descriptors.
@@ -48,6 +49,8 @@ pub(crate) struct CachedSession {
     pub(crate) start_request: StartRequest,
     /// The open media, if it is in the vault.
     pub(crate) media: Option<VaultMedia>,
+    /// What is set aside on the disk for the rest of the media.
+    pub(crate) space: Option<MediaSpace>,
     /// When the entry was put into the cache.
     pub(crate) since: Timestamp,
 }
@@ -128,6 +131,7 @@ mod tests {
             },
             start_request: StartRequest::example(),
             media: None,
+            space: None,
             since: Timestamp::from_millis(since),
         }
     }

@@ -22,6 +22,7 @@ use crate::capacity::Capacity;
 use crate::config::{SessionAuth, Settings};
 use crate::context::Principal;
 use crate::dialects::Dialects;
+use crate::disks::MediaSpace;
 use crate::error::Error;
 use crate::identifiers::{Clock, session_id};
 use crate::importance::Importance;
@@ -82,6 +83,8 @@ pub(crate) struct LockedSession {
     pub(crate) start_request: StartRequest,
     /// The media, if it is still open from the previous request.
     pub(crate) media: Option<VaultMedia>,
+    /// What the previous request has set aside on the disk for the rest of the media.
+    pub(crate) space: Option<MediaSpace>,
     pub(crate) guard: SessionGuard,
 }
 
@@ -184,6 +187,7 @@ impl Sessions {
                 session: cached.session,
                 start_request: cached.start_request,
                 media: cached.media,
+                space: cached.space,
                 guard,
             })),
             None => self.lease_locked(guard, id, target, start_request).await,
@@ -234,6 +238,7 @@ impl Sessions {
             session,
             start_request,
             media: None,
+            space: None,
             guard,
         }))
     }

@@ -15,12 +15,13 @@ use windlass_proto::related::{
 use windlass_proto::session::{BodyFilter, Ending};
 use windlass_store::{Failpoint, LedgerError};
 
-use super::ServerState;
 use super::finish::{FinalReply, FinishedMedia, admit, finish, media_of};
 use super::sink::MediaSink;
 use super::start_request::{StartRequest, UploadHead};
+use super::{ServerState, count_last_write};
 use crate::body::RequestBody;
 use crate::capacity::Permit;
+use crate::disks::{Leaving, MediaSpace};
 use crate::error::Error;
 use crate::handler::Embedded;
 use crate::importance::Importance;
@@ -40,6 +41,10 @@ struct SingleRequestUpload<'a> {
     wanted: Wanted,
     /// What its bytes take of the quota of its principal.
     reservation: Reservation,
+    /// Number of bytes that the client has declared; 0 if it has declared none.
+    declared: u64,
+    /// What its bytes take of the disk.
+    space: MediaSpace,
     /// Counts against the limit on running uploads.
     _permit: Permit,
 }
@@ -58,7 +63,7 @@ pub(crate) async fn simple(
         .lifecycle
         .run_to_completion(Box::pin(async move {
             let mut upload =
-                SingleRequestUpload::open(&shared, start_request, simple.length).await?;
+                SingleRequestUpload::open(&shared, start_request, simple.length, 0).await?;
             let received = upload.receive(&mut body).await;
             Box::pin(upload.end(received)).await
         }))
@@ -97,12 +102,16 @@ pub(crate) async fn multipart(
         prelude.start_request(head, server.settings.limits.json(), multipart.expected)?;
     drop(std::mem::take(&mut prelude.metadata));
     body.set_held_bytes(start_request.memory() as u64)?;
+    // The media is what is left of the body, but for a few bytes of delimiters.
+    let rest = body.declared_len().map(|all| all.saturating_sub(received));
+    let at_most = rest.map_or(0, |rest| prelude.media_len() + rest);
     let shared = Arc::clone(server);
     server
         .lifecycle
         .run_to_completion(Box::pin(async move {
-            let mut upload =
-                SingleRequestUpload::open(&shared, start_request, BodyLength::Unknown).await?;
+            let open =
+                SingleRequestUpload::open(&shared, start_request, BodyLength::Unknown, at_most);
+            let mut upload = open.await?;
             let received = upload
                 .receive_parts(prelude.media, splitter, &mut body)
                 .await;
@@ -129,7 +138,7 @@ pub(crate) async fn embedded(
         .lifecycle
         .run_to_completion(Box::pin(async move {
             let length = BodyLength::Exact(bytes.len() as u64);
-            let mut upload = SingleRequestUpload::open(&shared, start_request, length).await?;
+            let mut upload = SingleRequestUpload::open(&shared, start_request, length, 0).await?;
             let received = upload.store(bytes, true).await;
             Box::pin(upload.end(received)).await
         }))
@@ -194,6 +203,15 @@ impl MultipartPrelude {
         Ok(())
     }
 
+    /// Number of bytes of the media that have been read.
+    fn media_len(&self) -> u64 {
+        let len = |piece: &BodyPiece| match piece {
+            BodyPiece::Media(data) => data.len() as u64,
+            _ => 0,
+        };
+        self.media.iter().map(len).sum()
+    }
+
     fn start_request(
         &mut self,
         head: &UploadHead<'_>,
@@ -206,10 +224,13 @@ impl MultipartPrelude {
 }
 
 impl<'a> SingleRequestUpload<'a> {
+    /// Admits an upload of this declared length. Where the length is not declared, the media may be
+    /// known to have `at_most` this many bytes.
     async fn open(
         server: &'a ServerState,
         start_request: StartRequest,
         length: BodyLength,
+        at_most: u64,
     ) -> Result<Self, Error> {
         server.admit_upload()?;
         let permit = server
@@ -219,9 +240,15 @@ impl<'a> SingleRequestUpload<'a> {
         admit(server, &start_request).await?;
         let principal = start_request.principal.as_ref();
         let mut reservation = server.quotas.reservation(principal);
-        if let BodyLength::Exact(length) = length {
-            reservation.cover(&*server.stores.ledger, length).await?;
-        }
+        let declared = match length {
+            BodyLength::Exact(length) => length,
+            BodyLength::Unknown => 0,
+        };
+        reservation.cover(&*server.stores.ledger, declared).await?;
+        let space = server.stores.media_space(start_request.caller());
+        let in_vault = |bytes: &u64| *bytes > server.small_media_limit() as u64;
+        let expected = Some(declared.max(at_most)).filter(in_vault);
+        space.set_aside(expected.unwrap_or(0), Leaving::Soft)?;
         let wanted = start_request.wanted_digests(start_request.method(&server.registry)?);
         let mut sink = MediaSink::new(server.sink_deps(), wanted);
         if let BodyLength::Exact(length) = length {
@@ -237,6 +264,8 @@ impl<'a> SingleRequestUpload<'a> {
             start_request,
             wanted,
             reservation,
+            declared,
+            space,
             _permit: permit,
         })
     }
@@ -300,7 +329,9 @@ impl<'a> SingleRequestUpload<'a> {
         let mut data = self.body_filter.accept(data)?;
         let received = self.sink.offset() + data.len() as u64;
         let ledger = &*self.server.stores.ledger;
-        self.reservation.cover(ledger, received).await?;
+        // What is declared stays reserved until it has arrived.
+        let needed = received.max(self.declared);
+        self.reservation.cover(ledger, needed).await?;
         while !data.is_empty() {
             self.sink.accept(&mut data);
             // The last bytes of a request stay in the buffer: `end` writes and syncs in one call.
@@ -327,7 +358,7 @@ impl<'a> SingleRequestUpload<'a> {
 
     /// Has the sink write its buffer. Pooled bytes may still be on their way when this returns.
     async fn write(&mut self) -> Result<(), Error> {
-        self.server.stores.admit_write(self.sink.buffered_len())?;
+        self.space.admit_write(self.sink.buffered_len())?;
         self.sink.write(false).await?;
         self.last_write = Instant::now();
         Ok(())
@@ -347,7 +378,7 @@ impl<'a> SingleRequestUpload<'a> {
 
     /// Flushes the media, checks its digests and creates the resource.
     async fn finish(&mut self) -> Result<FinalReply, Error> {
-        self.server.count_last_write(&self.sink);
+        count_last_write(&self.space, &self.sink);
         let flushed = self.sink.flush_and_sync().await?;
         Failpoint::SingleRequestSynced.reach();
         let digests = self.sink.digests(self.wanted, &flushed).await?;

@@ -17,6 +17,7 @@ use windlass_proto::session::SessionError;
 use windlass_store::SessionId;
 
 use crate::audit::About;
+use crate::callers::network;
 use crate::context::Principal;
 use crate::cors::LONGEST_ORIGIN;
 use crate::error::{BodyError, Error};
@@ -24,6 +25,7 @@ use crate::host::Host;
 use crate::link_terms::LinkTerms;
 use crate::partial_response::FieldMask;
 use crate::registry::{Registry, ServedMethod};
+use crate::shares::Caller;
 
 /// Query parameters that are credentials. They are not stored.
 const CREDENTIALS: [&str; 6] = [
@@ -232,6 +234,13 @@ fn file_name(headers: &HeaderMap) -> Option<String> {
 }
 
 impl StartRequest {
+    /// Returns who sends the request whose work is done, if that is known.
+    pub(crate) fn caller(&self) -> Option<Caller> {
+        let principal = self.principal.as_ref();
+        let principal = principal.map(|principal| Caller::Principal(principal.to_string()));
+        principal.or_else(|| self.client.map(network).map(Caller::Address))
+    }
+
     /// Reads the form written by [`StartRequest::to_bytes`]; `None` if the bytes cannot be parsed.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()

@@ -3,6 +3,7 @@
 mod backends;
 mod batches;
 mod concatenations;
+mod crowded_disk;
 mod dialects;
 mod embedding;
 mod enforced;

@@ -168,6 +168,22 @@ impl World {
         })
     }
 
+    /// A server of the Farm API whose disks have room for this many bytes of media, and a quota of
+    /// bytes (0 for none).
+    pub(crate) async fn with_room(stores: Stores, room: u64, quota: u64) -> Self {
+        let space = stores.vault.space().await.expect("it is in memory");
+        let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
+        let farm = ServedApi::with_default_handler(farm);
+        let world = Self::set_up(farm, stores, Arc::default(), |settings| {
+            settings.free_space.soft = space.available - room;
+            settings.free_space.hard = settings.free_space.soft;
+            settings.limits.bytes_per_principal = quota;
+        });
+        // Measures the disks.
+        world.server.start().await;
+        world
+    }
+
     /// Serves a socket, with all that the server does in the background.
     pub(crate) async fn serve(&self) -> Serving {
         let (stop, stopped) = oneshot::channel::<()>();

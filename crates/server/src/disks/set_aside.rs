@@ -1,0 +1,205 @@
+//! Space on the disk that is set aside for media which is not written yet.
+//!
+//! An upload that states its length, and a copy that the vault makes, set their bytes aside before
+//! the first one is written. Otherwise many uploads that begin at the same time would all be
+//! admitted by the same free space, fill the disk together, and all fail.
+//!
+//! A length is only a claim, so it is set aside only while a request brings the bytes, and for the
+//! seconds in which the next chunk is expected. What one caller has claimed counts against other
+//! callers up to a [part](SHARE) of the room: a caller cannot keep others out by claims alone.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{DiskSpace, Disks};
+use crate::error::Error;
+use crate::shares::Caller;
+
+/// The part of the room, as a divisor, up to which the claims of one caller count against others.
+const SHARE: u64 = 4;
+
+/// The free space that has to be left beside media that is set aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// The soft limit: for media of an upload that begins, and for copies.
+    Soft,
+    /// The hard limit: for media of an upload that has begun.
+    Hard,
+}
+
+/// The bytes that are set aside for each caller.
+#[derive(Debug, Default)]
+pub(super) struct SetAside(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    total: u128,
+    /// Never 0. Callers without a principal and an address are one.
+    callers: HashMap<Option<Caller>, u128>,
+}
+
+impl SetAside {
+    /// Returns the bytes that are set aside.
+    pub(super) fn total(&self) -> u64 {
+        u64::try_from(self.lock().total).unwrap_or(u64::MAX)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// Returns the bytes of the room that this caller has to leave to uploads under way.
+    fn against(&self, caller: Option<&Caller>, room: u64) -> u128 {
+        let share = u128::from(room / SHARE);
+        if self.total <= share {
+            return self.total;
+        }
+        let claims = self.callers.iter().map(|(who, bytes)| {
+            if who.as_ref() == caller {
+                *bytes
+            } else {
+                (*bytes).min(share)
+            }
+        });
+        claims.sum()
+    }
+
+    /// Replaces a claim of a caller by another one.
+    fn change(&mut self, caller: &Option<Caller>, from: u64, to: u64) {
+        if from == to {
+            return;
+        }
+        let (from, to) = (u128::from(from), u128::from(to));
+        self.total = self.total - from + to;
+        let after = self.callers.get(caller).copied().unwrap_or(0) - from + to;
+        if after == 0 {
+            self.callers.remove(caller);
+        } else {
+            self.callers.insert(caller.clone(), after);
+        }
+    }
+}
+
+/// The space for the media of one upload or copy. What is set aside and not written is free again
+/// when this is dropped.
+#[derive(Debug)]
+pub(crate) struct MediaSpace {
+    disks: Arc<Disks>,
+    caller: Option<Caller>,
+    /// Bytes that are set aside and not written yet. Changed only while the table is locked.
+    left: AtomicU64,
+}
+
+impl MediaSpace {
+    /// Sets nothing aside yet.
+    pub(super) fn new(disks: Arc<Disks>, caller: Option<Caller>) -> Self {
+        Self {
+            disks,
+            caller,
+            left: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets this number of bytes aside, instead of those that were set aside before.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if less than `leaving` would be left. What was set aside before then still
+    /// is.
+    pub(crate) fn set_aside(&self, bytes: u64, leaving: Leaving) -> Result<(), Error> {
+        let room = self.disks.media_room(leaving);
+        let mut table = self.disks.set_aside.lock();
+        let before = self.left();
+        let others = table.against(self.caller.as_ref(), room);
+        // The bytes set aside before are among those of the caller, which count in full.
+        if others + u128::from(bytes) > u128::from(room) + u128::from(before) {
+            return Err(Error::NoSpace);
+        }
+        table.change(&self.caller, before, bytes);
+        self.left.store(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns whether bytes are set aside that are not written yet.
+    pub(crate) fn holds_bytes(&self) -> bool {
+        self.left() > 0
+    }
+
+    /// Admits a write to the vault and counts it. Bytes that are not set aside leave the others
+    /// theirs.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] below the hard limit.
+    pub(crate) fn admit_write(&self, bytes: usize) -> Result<(), Error> {
+        let bytes = bytes as u64;
+        // A checkpoint may have nothing left to write: it must succeed on a full disk, too.
+        if bytes == 0 {
+            return Ok(());
+        }
+        let is_full = self.disks.space() == DiskSpace::Full;
+        if is_full || (bytes > self.left() && !self.has_room()) {
+            return Err(Error::NoSpace);
+        }
+        self.count_write(bytes);
+        Ok(())
+    }
+
+    /// Counts bytes that are being written, or have been.
+    pub(crate) fn count_write(&self, bytes: u64) {
+        // Counted as written before they are no longer set aside: others see too little space in
+        // between, never too much. Counted at once, since the free space is measured only once a
+        // second.
+        self.disks.count_media(bytes);
+        if !self.holds_bytes() {
+            return;
+        }
+        let mut table = self.disks.set_aside.lock();
+        let before = self.left();
+        let after = before.saturating_sub(bytes);
+        table.change(&self.caller, before, after);
+        self.left.store(after, Ordering::Relaxed);
+    }
+
+    /// Whether the hard limit is left beside what is set aside for others.
+    fn has_room(&self) -> bool {
+        let room = self.disks.media_room(Leaving::Hard);
+        let table = self.disks.set_aside.lock();
+        table.against(self.caller.as_ref(), room) <= u128::from(room)
+    }
+
+    fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for MediaSpace {
+    fn drop(&mut self) {
+        let left = *self.left.get_mut();
+        if left > 0 {
+            let mut table = self.disks.set_aside.lock();
+            table.change(&self.caller, left, 0);
+        }
+    }
+}
+
+impl Disks {
+    /// Returns the bytes of media that could be written before a limit is reached.
+    fn media_room(&self, leaving: Leaving) -> u64 {
+        let limit = match leaving {
+            Leaving::Soft => self.limits.soft,
+            Leaving::Hard => self.limits.hard,
+        };
+        let vault = self.vault.available();
+        let available = if self.is_shared.load(Ordering::Relaxed) {
+            vault.min(self.ledger.available())
+        } else {
+            vault
+        };
+        available.saturating_sub(limit)
+    }
+}
+
+#[cfg(test)]
+mod tests;
