@@ -6,7 +6,7 @@
 //! is examined before the body spares a client the sending of it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use windlass_store::{Ledger, LedgerError, Quota, Usage};
 
@@ -14,7 +14,8 @@ use crate::config::Limits;
 use crate::context::Principal;
 use crate::error::Error;
 
-/// The bytes by which a reservation grows, so that the ledger is not asked for each piece of a body.
+/// The bytes by which a reservation grows before the ledger is asked again, so that it is not asked
+/// for each piece of a body.
 const STEP: u64 = 1 << 20;
 
 /// What the end of a session may add beyond a quota, besides its metadata: rows of indexes, and what is found in the
@@ -25,8 +26,17 @@ const FINISH_TOLERANCE: u64 = 512 * 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct Quotas {
     all: Quota,
-    /// Bytes that the running uploads of each principal have reserved.
-    reserved: Arc<Mutex<HashMap<String, u128>>>,
+    /// What the running uploads of each principal have reserved.
+    reserved: Arc<Mutex<HashMap<String, Reserved>>>,
+}
+
+/// What the running uploads of one principal have reserved.
+#[derive(Debug, Default)]
+struct Reserved {
+    /// Never 0. Each upload may be as long as a client declares.
+    bytes: u128,
+    /// The bytes that the ledger counted when it was last asked.
+    usage: u64,
 }
 
 impl Quotas {
@@ -111,28 +121,61 @@ impl Quotas {
             quotas: self.clone(),
             limited,
             bytes: 0,
+            checked: 0,
         }
     }
 
     /// Returns the bytes that are reserved for a principal.
     fn reserved(&self, principal: &Principal) -> u64 {
-        let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = reserved.get(principal.id()).copied().unwrap_or(0);
+        let reserved = self.lock();
+        let bytes = reserved.get(principal.id()).map_or(0, |all| all.bytes);
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Changes a reservation of a principal. Returns all that is then reserved for it.
-    fn change(&self, principal: &str, from: u64, to: u64) -> u128 {
-        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = reserved.get(principal).copied().unwrap_or(0);
-        // Each may be as long as a client declares.
-        let after = before - u128::from(from) + u128::from(to);
-        if after == 0 {
-            reserved.remove(principal);
-        } else if after != before {
-            reserved.insert(principal.to_owned(), after);
+    /// Changes a reservation of a principal. One that grows must fit into the limit beside all that
+    /// is reserved and what the ledger last counted. Returns whether it does.
+    fn change(&self, principal: &str, from: u64, to: u64, limit: u64) -> bool {
+        let mut reserved = self.lock();
+        let (before, usage) = reserved
+            .get(principal)
+            .map_or((0, 0), |all| (all.bytes, all.usage));
+        let bytes = before - u128::from(from) + u128::from(to);
+        if to > from && bytes + u128::from(usage) > u128::from(limit) {
+            return false;
         }
-        after
+        if bytes == 0 {
+            reserved.remove(principal);
+        } else if let Some(all) = reserved.get_mut(principal) {
+            all.bytes = bytes;
+        } else {
+            reserved.insert(principal.to_owned(), Reserved { bytes, usage });
+        }
+        true
+    }
+
+    /// Notes what the ledger counts for a principal. Takes a reservation back to `before` if all
+    /// that is reserved does not fit beside it. Returns whether it fits.
+    fn confirm(&self, principal: &str, usage: u64, limit: u64, back: (u64, u64)) -> bool {
+        let mut reserved = self.lock();
+        let Some(all) = reserved.get_mut(principal) else {
+            return true;
+        };
+        all.usage = usage;
+        if all.bytes + u128::from(usage) <= u128::from(limit) {
+            return true;
+        }
+        // Under the same lock: of several uploads that do not fit together, each takes back its own
+        // bytes until the rest fits.
+        let (now, before) = back;
+        all.bytes = all.bytes - u128::from(now) + u128::from(before);
+        if all.bytes == 0 {
+            reserved.remove(principal);
+        }
+        false
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Reserved>> {
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -143,11 +186,14 @@ pub(crate) struct Reservation {
     quotas: Quotas,
     /// The limit in bytes, and the id of the principal; `None` if there is no limit.
     limited: Option<(u64, String)>,
+    /// No more than have arrived or are declared: what one upload reserves, others cannot have.
     bytes: u64,
+    /// The bytes up to which the ledger need not be asked again.
+    checked: u64,
 }
 
 impl Reservation {
-    /// Makes the reservation large enough for this number of bytes, and a much larger one smaller.
+    /// Makes the reservation one for exactly this number of bytes.
     ///
     /// # Errors
     /// [`LedgerError::OverQuota`] if they exceed the quota, or the ledger's error. The reservation then is as it
@@ -157,62 +203,69 @@ impl Reservation {
             return Ok(());
         }
         // Boxed to keep the future of the common case small.
-        Box::pin(self.adjust(ledger, bytes)).await
+        Box::pin(self.grow(ledger, bytes)).await
     }
 
-    /// Whether the reservation is for this number of bytes, and not for many more.
-    fn covers(&self, bytes: u64) -> bool {
-        let spare = self.bytes.checked_sub(bytes);
-        self.limited.is_none() || spare.is_some_and(|spare| spare < STEP)
+    /// Changes the reservation if the ledger need not be asked.
+    fn covers(&mut self, bytes: u64) -> bool {
+        let Some((limit, principal)) = &self.limited else {
+            return true;
+        };
+        let needs_no_check = bytes <= self.bytes.max(self.checked);
+        let is_changed = needs_no_check && self.quotas.change(principal, self.bytes, bytes, *limit);
+        if is_changed {
+            self.bytes = bytes;
+        }
+        is_changed
     }
 
-    /// As [`Reservation::cover`], where it has to change.
-    async fn adjust(&mut self, ledger: &dyn Ledger, bytes: u64) -> Result<(), Error> {
-        let wanted = bytes.checked_next_multiple_of(STEP).unwrap_or(bytes);
+    /// As [`Reservation::cover`], and asks the ledger.
+    async fn grow(&mut self, ledger: &dyn Ledger, bytes: u64) -> Result<(), Error> {
         let Some((limit, principal)) = self.limited.clone() else {
             return Ok(());
         };
-        if bytes <= self.bytes {
-            self.resize(&principal, wanted);
-            return Ok(());
-        }
         let before = self.bytes;
-        // Reserved first, and the ledger asked second: what another upload commits in between counts twice for a
-        // moment, and never not at all.
-        let reserved = self.resize(&principal, wanted);
-        let others = reserved - u128::from(wanted);
-        let usage = ledger.usage(&principal).await;
-        let room =
-            usage.map(|usage| u128::from(limit).saturating_sub(others + u128::from(usage.bytes)));
-        let granted = match room {
-            Ok(room) if u128::from(wanted) <= room => Ok(wanted),
-            Ok(room) if u128::from(bytes) <= room => Ok(bytes),
-            Ok(_) => Err(LedgerError::OverQuota),
-            Err(error) => Err(error),
-        };
-        self.resize(&principal, *granted.as_ref().unwrap_or(&before));
-        granted.map(drop).map_err(Error::from)
-    }
-
-    fn resize(&mut self, principal: &str, bytes: u64) -> u128 {
-        let all = self.quotas.change(principal, self.bytes, bytes);
-        self.bytes = bytes;
-        all
+        // What the ledger last counted may be too much by now, so it is asked before a refusal.
+        for _ in 0..2 {
+            let is_reserved = self.quotas.change(&principal, before, bytes, limit);
+            if is_reserved {
+                self.bytes = bytes;
+            }
+            // Reserved first, and the ledger asked second: what another upload commits in between
+            // is counted twice for a moment, and never not at all.
+            let usage = match ledger.usage(&principal).await {
+                Ok(usage) => usage.bytes,
+                Err(error) => {
+                    self.quotas.change(&principal, self.bytes, before, limit);
+                    self.bytes = before;
+                    return Err(error.into());
+                }
+            };
+            let back = (self.bytes, before);
+            let fits = self.quotas.confirm(&principal, usage, limit, back);
+            if is_reserved && fits {
+                self.checked = bytes.saturating_add(STEP);
+                return Ok(());
+            }
+            self.bytes = before;
+        }
+        Err(LedgerError::OverQuota.into())
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if let Some((_, principal)) = &self.limited {
-            self.quotas.change(principal, self.bytes, 0);
+        if let Some((limit, principal)) = &self.limited {
+            self.quotas.change(principal, self.bytes, 0, *limit);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::future::join_all;
     use windlass_store::memory::MemoryLedger;
-    use windlass_store::{NewSession, SessionId, Timestamp};
+    use windlass_store::{EndSession, NewSession, SessionId, Timestamp};
 
     use super::*;
 
@@ -282,25 +335,67 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reservation_grows_by_steps_and_by_less_at_the_limit() {
+    async fn reservation_is_of_what_has_arrived_and_no_more() {
         let (ledger, quotas) = (MemoryLedger::new(), quotas(2 * MIB + 100));
         let mut reservation = quotas.reservation(Some(&Principal::new("alice")));
-        for (wanted, reserved) in [
-            (1, MIB),
-            (MIB, MIB),
-            (MIB + 1, 2 * MIB),
-            (2 * MIB + 1, 2 * MIB + 1),
-            (2 * MIB + 100, 2 * MIB + 100),
-            (MIB, MIB),
-            (0, 0),
-        ] {
-            reservation.cover(&ledger, wanted).await.unwrap();
-            assert_eq!(reservation.bytes, reserved, "{wanted}");
-            assert!(reservation.covers(wanted));
+        for bytes in [1, MIB, MIB + 1, 2 * MIB + 100, MIB, 0] {
+            reservation.cover(&ledger, bytes).await.unwrap();
+            let reserved = quotas.reserved(&Principal::new("alice"));
+            assert_eq!((reservation.bytes, reserved), (bytes, bytes));
         }
         assert!(is_over_quota(
             reservation.cover(&ledger, 2 * MIB + 101).await
         ));
         assert_eq!(reservation.bytes, 0);
+    }
+
+    #[tokio::test]
+    async fn all_uploads_at_once_that_fit_get_their_reservation() {
+        for stored in [0, MIB / 2] {
+            let ledger = MemoryLedger::new();
+            store(&ledger, stored).await;
+            let quotas = quotas(MIB);
+            let alice = Principal::new("alice");
+            let mut uploads: Vec<_> = (0..30).map(|_| quotas.reservation(Some(&alice))).collect();
+            let asked = uploads
+                .iter_mut()
+                .map(|upload| upload.cover(&ledger, 100_000));
+            let refused = join_all(asked).await.into_iter().filter(Result::is_err);
+            let fit = usize::try_from((MIB - stored) / 100_000).unwrap();
+            assert_eq!(refused.count(), 30 - fit, "{stored} bytes are stored");
+        }
+    }
+
+    #[tokio::test]
+    async fn ledger_is_asked_again_before_a_refusal() {
+        let ledger = MemoryLedger::new();
+        let session = store(&ledger, MIB).await;
+        let quotas = quotas(MIB + 100);
+        let alice = Principal::new("alice");
+        let mut running = quotas.reservation(Some(&alice));
+        running.cover(&ledger, 100).await.unwrap();
+        assert!(is_over_quota(running.cover(&ledger, 101).await));
+        let epoch = ledger.lease(session).await.unwrap().unwrap().epoch;
+        ledger
+            .end(session, epoch, EndSession::Cancelled)
+            .await
+            .unwrap();
+        running.cover(&ledger, 101).await.unwrap();
+    }
+
+    /// Has alice declare an upload of this length.
+    async fn store(ledger: &MemoryLedger, declared: u64) -> SessionId {
+        let session = NewSession {
+            id: SessionId::from_bytes([1; 32]),
+            context: Vec::new(),
+            created: Timestamp::from_millis(0),
+            expires: Timestamp::from_millis(1000),
+            total: Some(declared),
+            owner: Some("alice".to_owned()),
+            dialect: "google".to_owned(),
+        };
+        let id = session.id;
+        ledger.start(session).await.unwrap();
+        id
     }
 }
