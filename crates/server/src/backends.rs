@@ -36,12 +36,13 @@ use windlass_discovery::{Api, Method};
 use windlass_store::{Resource, Timestamp};
 use zeroize::Zeroizing;
 
-use crate::capacity::{LimitedResource, Pool};
+use crate::capacity::{Full, LimitedResource, Permit, Pool};
 use crate::default_handler::Target;
 use crate::handler::{
     Answer, ApiHandler, Call, Deliver, Embedded, Rejection, Uploaded, with_causes,
 };
 use crate::outbound::{Outbound, OutboundAddresses, OutboundError, OutboundLimits};
+use crate::shares::{Caller, SharePermit, Shares};
 use call::{Reply, failed, forwarded};
 use metrics::BackendMetrics;
 
@@ -51,6 +52,10 @@ const MAX_REPLY: usize = 1 << 20;
 /// Maximum number of calls that wait for one service, which is a host and a port, at the same time. Further
 /// ones are refused with 503.
 pub const BACKEND_CALLS: usize = 32;
+
+/// Maximum number of these calls of one caller: a principal, or an address without one. Further ones
+/// wait for [`Backends::with_timeout`].
+const CALLS_PER_CALLER: usize = BACKEND_CALLS / 4;
 
 /// Beginning of a secret as Standard Webhooks writes it.
 const SECRET_PREFIX: &str = "whsec_";
@@ -95,10 +100,56 @@ pub struct Backends {
     secret: ServiceSecret,
     addresses: OutboundAddresses,
     /// The calls of each service, by its host and port.
-    calls: Mutex<HashMap<String, Pool>>,
+    calls: Mutex<HashMap<String, Calls>>,
     metrics: BackendMetrics,
     /// Time in which a backend must have answered.
     timeout: Duration,
+}
+
+/// The calls that wait for one service.
+#[derive(Clone)]
+struct Calls {
+    pool: Pool,
+    shares: Arc<Shares<Caller>>,
+}
+
+/// A call that waits for a service, until it is dropped.
+#[derive(Debug)]
+struct CallPermit<'a> {
+    _share: Option<SharePermit<'a, Caller>>,
+    _place: Permit,
+}
+
+impl Calls {
+    fn new() -> Self {
+        Self {
+            pool: Pool::of_count(LimitedResource::BackendCalls, BACKEND_CALLS),
+            shares: Arc::new(Shares::new(CALLS_PER_CALLER)),
+        }
+    }
+
+    /// Admits a call. One beyond the share of its caller waits until another one has ended: a caller
+    /// of a slow service would otherwise keep out all others.
+    ///
+    /// # Errors
+    /// [`Full`] if the service has as many calls as it may have, or after the timeout.
+    async fn admit(
+        &self,
+        caller: Option<Caller>,
+        timeout: Duration,
+    ) -> Result<CallPermit<'_>, Full> {
+        let share = match caller {
+            Some(caller) => {
+                let share = tokio::time::timeout(timeout, self.shares.acquire(caller));
+                Some(share.await.map_err(|_| self.pool.full())?)
+            }
+            None => None,
+        };
+        Ok(CallPermit {
+            _share: share,
+            _place: self.pool.take()?,
+        })
+    }
 }
 
 impl Backends {
@@ -205,7 +256,8 @@ impl Backends {
         call: &Call<'_>,
         target: Option<&Target>,
     ) -> Result<Reply, Rejection> {
-        let _permit = self.pool_of(url).take()?;
+        let calls = self.calls_of(url);
+        let _permit = calls.admit(call.caller(), self.timeout).await?;
         let body = forwarded(call, target);
         let limits = (self.timeout, MAX_REPLY);
         let begun = Instant::now();
@@ -217,12 +269,10 @@ impl Backends {
 
     /// The calls of the service at a URL: of its host and port, so that a service that is slow holds up
     /// its own callers alone. There are as many as the descriptions have.
-    fn pool_of(&self, url: &str) -> Pool {
-        let mut pools = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        let pool = pools
-            .entry(service_of(url))
-            .or_insert_with(|| Pool::of_count(LimitedResource::BackendCalls, BACKEND_CALLS));
-        pool.clone()
+    fn calls_of(&self, url: &str) -> Calls {
+        let mut services = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = services.entry(service_of(url)).or_insert_with(Calls::new);
+        calls.clone()
     }
 }
 

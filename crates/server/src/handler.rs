@@ -15,6 +15,7 @@ mod reply_memory;
 mod settled;
 mod stores;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -34,6 +35,7 @@ use crate::context::Principal;
 use crate::namespace::Namespace;
 use crate::precondition::{ETag, Validators, Verdict, evaluate};
 use crate::refused_inputs::{Input, RefusedAs};
+use crate::shares::Caller;
 
 pub use crate::identifiers::{first_version, new_secret};
 pub use concatenation::Concatenation;
@@ -221,6 +223,8 @@ pub struct Call<'a> {
     pub reply_memory: &'a ReplyMemoryPermit,
     /// Limits of the server.
     pub limits: &'a Limits,
+    /// The address of the client, if it is known.
+    pub client: Option<IpAddr>,
 }
 
 impl Call<'_> {
@@ -236,6 +240,11 @@ impl Call<'_> {
     /// this one by themselves; a handler sets it where an upload takes the place of another one's.
     pub fn owner(&self) -> Option<String> {
         self.principal.map(Principal::to_string)
+    }
+
+    /// Returns who sends the call, if that is known.
+    pub(crate) fn caller(&self) -> Option<Caller> {
+        Caller::of(self.principal, self.client)
     }
 
     /// Refuses a call that authorization does not allow, unless what it reads is public.

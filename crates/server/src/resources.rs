@@ -110,6 +110,7 @@ impl<'h> CallHead<'h> {
             file_name: None,
             reply_memory,
             limits: &server.settings.limits,
+            client: self.client,
         }
     }
 }

@@ -1,3 +1,4 @@
+use futures_util::FutureExt as _;
 use windlass_store::Timestamp;
 
 use super::*;
@@ -54,17 +55,43 @@ fn names_lead_to_public_addresses_and_addresses_to_themselves() {
 #[test]
 fn each_service_has_its_own_bound_on_calls() {
     let backends = backends(&STANDARD.encode([7; 32]));
-    let slow = backends.pool_of("http://127.0.0.1:9000/like");
+    let slow = backends.calls_of("http://127.0.0.1:9000/like").pool;
     let permits: Vec<_> = (0..BACKEND_CALLS).map(|_| slow.take().unwrap()).collect();
     for (url, is_free) in [
         ("http://127.0.0.1:9000/other?x=1", false),
         ("http://127.0.0.1:9001/like", true),
         ("https://service.example/like", true),
     ] {
-        assert_eq!(backends.pool_of(url).take().is_ok(), is_free, "{url}");
+        let calls = backends.calls_of(url);
+        assert_eq!(calls.pool.take().is_ok(), is_free, "{url}");
     }
     drop(permits);
     assert!(slow.take().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn caller_of_a_slow_service_leaves_calls_to_others() {
+    let calls = Calls::new();
+    let caller = |name: &str| Some(Caller::Principal(name.to_owned()));
+    let admit = |name| calls.admit(caller(name), Backends::TIMEOUT);
+    let mut alices = Vec::new();
+    for _ in 0..CALLS_PER_CALLER {
+        alices.push(admit("alice").now_or_never().unwrap().unwrap());
+    }
+    let mut next = Box::pin(admit("alice"));
+    assert!((&mut next).now_or_never().is_none(), "it waits");
+    let bobs = admit("bob").now_or_never();
+    assert!(bobs.unwrap().is_ok());
+    alices.pop();
+    assert!(next.await.is_ok(), "another one has ended");
+    alices.push(admit("alice").await.unwrap());
+    assert!(admit("alice").await.is_err(), "after the timeout");
+    drop(alices);
+    let unknown: Vec<_> = (0..BACKEND_CALLS)
+        .filter_map(|_| calls.admit(None, Backends::TIMEOUT).now_or_never()?.ok())
+        .collect();
+    assert_eq!(unknown.len(), BACKEND_CALLS);
+    assert!(admit("bob").now_or_never().unwrap().is_err());
 }
 
 #[test]

@@ -349,6 +349,7 @@ impl<'a> CallParts<'a> {
             file_name: start_request.file_name.as_deref(),
             reply_memory: &self.reply_memory,
             limits: &server.settings.limits,
+            client: start_request.client,
         }
     }
 }

@@ -17,7 +17,6 @@ use windlass_proto::session::SessionError;
 use windlass_store::SessionId;
 
 use crate::audit::About;
-use crate::callers::network;
 use crate::context::Principal;
 use crate::cors::LONGEST_ORIGIN;
 use crate::error::{BodyError, Error};
@@ -236,9 +235,7 @@ fn file_name(headers: &HeaderMap) -> Option<String> {
 impl StartRequest {
     /// Returns who sends the request whose work is done, if that is known.
     pub(crate) fn caller(&self) -> Option<Caller> {
-        let principal = self.principal.as_ref();
-        let principal = principal.map(|principal| Caller::Principal(principal.to_string()));
-        principal.or_else(|| self.client.map(network).map(Caller::Address))
+        Caller::of(self.principal.as_ref(), self.client)
     }
 
     /// Reads the form written by [`StartRequest::to_bytes`]; `None` if the bytes cannot be parsed.
