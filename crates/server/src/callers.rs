@@ -2,7 +2,8 @@
 //! per second of an address and of a principal.
 //!
 //! An address is what its owner can change it to: an IPv4 address, or the first 64 bits of an IPv6 address,
-//! which belong to one network. Behind a trusted proxy it is the one that the proxy states, and the
+//! which belong to one network. Many owners have a /56 or a /48 of IPv6, so connections of these are
+//! limited as well, by [larger shares](WIDE). Behind a trusted proxy it is the one that the proxy states, and the
 //! connections of the proxy are not limited.
 //!
 //! What is remembered is bounded: for connections, and for requests behind a trusted proxy, by those that are open,
@@ -58,6 +59,31 @@ pub(crate) struct Address(IpAddr);
 impl From<IpAddr> for Address {
     fn from(ip: IpAddr) -> Self {
         Self(network(ip))
+    }
+}
+
+/// The networks of IPv6 above an [`Address`] whose connections are limited: the length of the prefix,
+/// and how many times as many as those of an address they may be.
+// A /56 is what most customers get, and a /48 what organizations get. One that uses all of its limit
+// still leaves half of the default of `limits.connections` to others.
+const WIDE: [(u8, usize); 2] = [(56, 2), (48, 4)];
+
+/// An IPv4 address, or a network of IPv6 addresses with the length of its prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Network(IpAddr, u8);
+
+impl Address {
+    /// Returns the networks above the address, and how many times its limit they have.
+    fn wide(self) -> impl Iterator<Item = (Network, usize)> {
+        let networks = WIDE.map(|(prefix, times)| match self.0 {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(ip) => {
+                let mask = u128::MAX << (128 - u32::from(prefix));
+                let network = Ipv6Addr::from_bits(ip.to_bits() & mask);
+                Some((Network(network.into(), prefix), times))
+            }
+        });
+        networks.into_iter().flatten()
     }
 }
 
@@ -293,6 +319,15 @@ impl AddressShare {
         let open = self.places.lock();
         open.is_few(open.count(self.address))
     }
+
+    /// Returns the widest network of the address, and its share where places are short: half of what
+    /// one address may have.
+    pub(crate) fn widest(&self) -> (Network, usize) {
+        let single = Network(self.address.0, u8::MAX);
+        let widest = self.address.wide().last();
+        let network = widest.map_or(single, |(network, _)| network);
+        (network, self.places.most / 2)
+    }
 }
 
 /// The open connections, or the requests under way, of each address.
@@ -307,12 +342,39 @@ struct AddressPlaces {
 struct Open {
     /// Never 0.
     of: HashMap<Address, usize>,
+    /// Those of the networks above an address. Never 0.
+    of_wide: HashMap<Network, usize>,
     total: usize,
 }
 
 impl Open {
     fn count(&self, address: Address) -> usize {
         self.of.get(&address).copied().unwrap_or_default()
+    }
+
+    /// Whether an address may have one more, if `most` is the limit of one address.
+    fn has_room(&self, address: Address, most: usize) -> bool {
+        let has_room = |(network, times): (Network, usize)| {
+            let count = self.of_wide.get(&network).copied().unwrap_or_default();
+            count < most.saturating_mul(times)
+        };
+        self.count(address) < most && address.wide().all(has_room)
+    }
+
+    fn add(&mut self, address: Address) {
+        *self.of.entry(address).or_default() += 1;
+        for (network, _) in address.wide() {
+            *self.of_wide.entry(network).or_default() += 1;
+        }
+        self.total += 1;
+    }
+
+    fn remove(&mut self, address: Address) {
+        decrement(&mut self.of, address);
+        for (network, _) in address.wide() {
+            decrement(&mut self.of_wide, network);
+        }
+        self.total -= 1;
     }
 
     /// Whether `count` is at most half of what an address has on average.
@@ -348,13 +410,11 @@ impl AddressPlaces {
     /// Returns a place for this address; `None` if there is none left.
     fn admit(self: &Arc<Self>, address: Address) -> Option<AddressPermit> {
         let mut open = self.lock();
-        let count = open.count(address);
-        if count >= self.most {
+        if !open.has_room(address, self.most) {
             self.metrics.count(CallerLimit::Connections);
             return None;
         }
-        open.of.insert(address, count + 1);
-        open.total += 1;
+        open.add(address);
         drop(open);
         Some(AddressPermit(AddressShare {
             places: Arc::clone(self),
@@ -366,13 +426,16 @@ impl AddressPlaces {
 impl Drop for AddressPermit {
     fn drop(&mut self) {
         let AddressShare { places, address } = &self.0;
-        let mut open = places.lock();
-        open.total -= 1;
-        if let Some(count) = open.of.get_mut(address) {
-            *count -= 1;
-            if *count == 0 {
-                open.of.remove(address);
-            }
+        places.lock().remove(*address);
+    }
+}
+
+/// Counts one fewer, and forgets what has none.
+fn decrement<K: Copy + Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, key: K) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
         }
     }
 }
@@ -501,6 +564,36 @@ mod tests {
             "nothing is remembered"
         );
         assert_eq!(metrics.counter(CallerLimit::Connections).get(), 1);
+    }
+
+    #[test]
+    fn networks_of_ipv6_have_larger_shares() {
+        let connections = Arc::new(AddressPlaces::new(3, CallerMetrics::default()));
+        let mut open = Vec::new();
+        let mut admitted = |prefix: &str| {
+            let ip: IpAddr = format!("{prefix}::1").parse().unwrap();
+            let places: Vec<_> = (0..20)
+                .map_while(|_| connections.admit(ip.into()))
+                .collect();
+            let count = places.len();
+            open.extend(places);
+            count
+        };
+        // Two networks fill their /56, and two of these their /48.
+        let counts = [
+            "2001:db8:1:100",
+            "2001:db8:1:1ff",
+            "2001:db8:1:101",
+            "2001:db8:1:200",
+            "2001:db8:1:3ff",
+            "2001:db8:1:ff00",
+            "2001:db8:2:100",
+        ]
+        .map(&mut admitted);
+        assert_eq!(counts, [3, 3, 0, 3, 3, 0, 3]);
+        open.clear();
+        let left = connections.lock();
+        assert!(left.of.is_empty() && left.of_wide.is_empty() && left.total == 0);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use windlass_testkit::farm;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{RawPeer, Request};
+use windlass_testkit::wait;
 
 use crate::server::with_configuration;
 
@@ -49,6 +50,33 @@ fn connections_are_limited_by_the_address_that_the_proxy_states_and_not_by_its_o
     let metrics = own[0].exchange(&Request::new("GET", "/metrics"));
     let limited = "windlass_limited_total{limit=\"connections_per_address\"} 1\n";
     assert!(metrics.text().contains(limited), "{}", metrics.text());
+}
+
+/// The header for a connection of a client to this network of IPv6.
+fn of_network(network: &str) -> String {
+    format!("PROXY TCP6 {network}::1 2001:db8::1 4711 8443\r\n")
+}
+
+#[test]
+fn slow_uploads_of_one_owner_of_many_networks_leave_connections_to_others() {
+    let server = server("connections = 24\nconnections_per_address = 3\n");
+    let upload = "POST /upload/farm/v1/animals?uploadType=media HTTP/1.1\r\n\
+        Host: farm.localhost\r\nContent-Type: image/png\r\nContent-Length: 1000\r\n\r\nx";
+    // Nine networks of a /56: by /64 alone they could have all connections.
+    let mut slow = Vec::new();
+    for network in 0..9 {
+        for _ in 0..3 {
+            let header = of_network(&format!("2001:db8:1:10{network}"));
+            slow.push(connect(&server, &format!("{header}{upload}")));
+        }
+    }
+    let mut other = connect(&server, &of_network("2001:db8:2:100"));
+    other.exchange(&probe()).expect(200);
+    let limited = "windlass_limited_total{limit=\"connections_per_address\"} 21\n";
+    wait::until("the /56 has twice what a /64 has", || {
+        let metrics = other.exchange(&Request::new("GET", "/metrics"));
+        metrics.text().contains(limited)
+    });
 }
 
 #[test]
