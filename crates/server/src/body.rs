@@ -40,10 +40,10 @@ pub(crate) const GZIP_GRACE: u64 = 1024 * 1024;
 const MAX_DRAIN: u64 = 64 * 1024;
 
 /// Time over which the rate of a body is measured.
-const RATE_WINDOW: Duration = Duration::from_secs(60);
+pub(crate) const RATE_WINDOW: Duration = Duration::from_secs(60);
 
 /// As [`RATE_WINDOW`], of a body that holds a connection while few are left.
-const HURRIED_WINDOW: Duration = Duration::from_secs(10);
+pub(crate) const HURRIED_WINDOW: Duration = Duration::from_secs(10);
 
 /// Maximum time that a reply is delayed to read these bytes.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);

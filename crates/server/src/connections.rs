@@ -1,6 +1,8 @@
 //! Connections: accepted, served, and closed so that the client sees the last reply.
 
+mod eviction;
 mod http2;
+mod pace;
 mod place;
 pub(crate) mod proxy_protocol;
 mod streams;
@@ -15,9 +17,9 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use bytes::BytesMut;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, Either};
 use futures_util::{FutureExt as _, TryFutureExt as _};
-use http::{HeaderValue, Request, Response, Uri};
+use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -38,9 +40,11 @@ use crate::capacity::{Permit, Pool};
 use crate::client_certificate::ClientCertificate;
 use crate::config::Limits;
 use crate::context::{LocalAddress, PeerAddress, Scheme};
-use crate::reply::ReplyBody;
+use crate::reply::{self, ReplyBody};
 
+use eviction::{Entry, OpenConnections};
 use http2::{GivenUp, Streams};
+use pace::{Pace, Rate};
 use place::Places;
 use streams::{LingeringStream, RewindStream, Timeouts};
 use tls::Tls;
@@ -48,12 +52,23 @@ use tls::Tls;
 /// The least of [`Limits::head`], in bytes: the size of hyper's read buffer at the beginning of a connection.
 const LEAST_HEAD: usize = 8 * 1024;
 
+/// Maximum number of fields in a head; hyper's limit for HTTP/1.
+const MAX_FIELDS: usize = 100;
+
 /// The first bytes of an HTTP/2 connection (RFC 9113, section 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 // hyper's first read buffer: a longer body takes more than one read.
 /// Length in bytes above which the head of a request is detached from the read buffer.
 const LONG_BODY: u64 = 8 * 1024;
+
+/// Pause between two connections that are ended while no place is left.
+const FULL_PAUSE: Duration = Duration::from_millis(100);
+
+// A silent connection then has 200 ms for its request, and a hundred that wait before a scrape take
+// less than three seconds.
+/// As [`FULL_PAUSE`], of a listener whose connections are for one request each.
+const BRIEF_FULL_PAUSE: Duration = Duration::from_millis(25);
 
 // `accept` fails mostly because no file descriptor is left, and would fail again at once.
 /// Pause after a failed accept.
@@ -94,6 +109,7 @@ pub(crate) struct Connections<S> {
     metrics: CallerMetrics,
     /// Whether each ends with its first request.
     are_brief: bool,
+    open: OpenConnections,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -122,6 +138,7 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             hurried: Arc::new(hurried),
             metrics,
             are_brief: false,
+            open: OpenConnections::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         }
@@ -148,13 +165,37 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
         loop {
             // Before the accept: connections above the limit wait in the kernel's queue, where they
             // take no memory of the server.
-            let permit = self.places.next().await;
+            let permit = self.next_place().await;
             match listener.sockets.accept().await {
                 Ok(accepted) => self.serve(accepted, listener, permit),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
+            }
+        }
+    }
+
+    /// Waits for a place. While there is none, ends connections that keep others out.
+    async fn next_place(&self) -> Permit {
+        let pause = if self.are_brief {
+            BRIEF_FULL_PAUSE
+        } else {
+            FULL_PAUSE
+        };
+        loop {
+            let place = tokio::time::timeout(pause, self.places.next()).await;
+            if let Ok(permit) = place {
+                return permit;
+            }
+            let is_ended = if self.are_brief {
+                self.open.end_oldest_silent()
+            } else {
+                self.open.end_slowest()
+            };
+            if is_ended {
+                self.metrics.count(CallerLimit::Connections);
+                tracing::debug!("a connection was ended: others wait for its place");
             }
         }
     }
@@ -189,8 +230,11 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
         } else {
             &self.limits
         };
+        let entry = self.open.enter();
+        let end = entry.end.clone();
         let connection = Connection {
             service: self.service.clone(),
+            entry,
             limits: Arc::clone(limits),
             metrics: self.metrics.clone(),
             is_brief: self.are_brief,
@@ -218,8 +262,14 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             connection.begin(stream, tls).boxed()
         };
         self.tasks.spawn(async move {
-            if let Some(served) = begun.await {
-                served.await;
+            let served = async {
+                if let Some(served) = begun.await {
+                    served.await;
+                }
+            };
+            tokio::select! {
+                () = served => {}
+                () = end.cancelled() => {}
             }
             drop(permit);
         });
@@ -229,6 +279,8 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
 /// One accepted connection.
 struct Connection<S> {
     service: S,
+    /// Its entry among the open connections of the listener.
+    entry: Entry,
     limits: Arc<Limits>,
     metrics: CallerMetrics,
     is_brief: bool,
@@ -313,14 +365,25 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
     /// Closes a connection whose TLS handshake has failed. In TLS 1.3 the client may have sent its
     /// request already, and a reset would keep the alert from it.
     async fn close<T: AsyncRead + AsyncWrite + Unpin>(&self, stream: T) {
-        let mut stream = LingeringStream::new(stream, self.timeouts(), self.shutdown.clone());
+        let mut stream = self.lingering(stream);
         stream.shutdown().await.ok();
     }
 
-    fn timeouts(&self) -> Timeouts {
-        Timeouts {
+    fn lingering<T>(&self, stream: T) -> LingeringStream<T> {
+        let timeouts = Timeouts {
             unread: self.limits.body_timeout,
             linger: self.limits.linger,
+        };
+        let pace = Pace::new(self.rate(), self.metrics.clone());
+        let stream = LingeringStream::new(stream, timeouts, self.shutdown.clone());
+        stream.watched(pace, Arc::clone(&self.entry.progress))
+    }
+
+    /// The least rate at which the client has to take replies.
+    fn rate(&self) -> Rate {
+        Rate {
+            min: self.limits.min_rate,
+            is_hurried: self.places.are_short(),
         }
     }
 
@@ -330,7 +393,8 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let limits = &self.limits;
-        let stream = LingeringStream::new(stream, self.timeouts(), self.shutdown.clone());
+        self.entry.set_share(self.admission.share().as_ref());
+        let stream = self.lingering(stream);
         // Detected before hyper begins: each version has its own connection type and its own
         // graceful shutdown.
         let mut stream = RewindStream::new(stream);
@@ -343,7 +407,16 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         let place = self.places.of_connection(self.admission.share());
         let service = TowerToHyperService::new(self.service.clone());
         let place_of_requests = place.clone();
+        let progress = Arc::clone(&self.entry.progress);
+        let metrics = self.metrics.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
+            progress.record_request();
+            // hyper refuses as many over HTTP/1 by itself.
+            if is_http2 && request.headers().len() > MAX_FIELDS {
+                metrics.count(CallerLimit::Head);
+                let refused = reply::empty(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+                return Either::Left(async { Ok(http2::watch(refused)) });
+            }
             // hyper calls this on the connection's task. Over HTTP/2 the returned future runs on the
             // stream's task, where `http2::watch` finds its stream.
             let len = request.body().size_hint().upper();
@@ -361,17 +434,18 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
                 request.extensions_mut().insert(certificate.clone());
             }
             let place = place_of_requests.clone();
-            service.call(request).map_ok(move |reply| {
+            Either::Right(service.call(request).map_ok(move |reply| {
                 if is_http2 {
                     http2::watch(reply)
                 } else {
                     place.make_room(reply)
                 }
-            })
+            }))
         });
         Some(if is_http2 {
             let resets = self.admission.resets.clone();
-            let streams = Streams::new(limits, &self.tasks, resets, place);
+            let pace = Pace::new(self.rate(), self.metrics.clone());
+            let streams = Streams::new(limits, &self.tasks, resets, place, pace);
             let connection = streams
                 .builder(limits)
                 .serve_connection(TokioIo::new(stream), service);
@@ -399,7 +473,8 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
     where
         C: Future<Output = hyper::Result<()>> + Send + 'static,
     {
-        let (shutdown, linger, admission) = (self.shutdown, self.limits.linger, self.admission);
+        let (shutdown, linger) = (self.shutdown, self.limits.linger);
+        let (admission, entry) = (self.admission, self.entry);
         let metrics = self.metrics;
         // Boxed at once: it is large, and is moved several times before it is polled.
         let mut connection = Box::pin(connection);
@@ -438,7 +513,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
                     },
                 }
             };
-            drop(admission);
+            drop((admission, entry));
             // Debug: clients and networks end connections all the time.
             if let Err(error) = ended {
                 if error.is_parse_too_large() {

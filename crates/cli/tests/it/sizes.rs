@@ -57,6 +57,27 @@ fn head_above_its_limit_over_http_2_is_refused() {
 }
 
 #[test]
+fn head_with_more_than_100_fields_is_answered_431() {
+    let server = own(&[]);
+    for (fields, status) in [(100, 200), (101, 431)] {
+        let names: Vec<_> = (0..fields).map(|number| format!("x-{number}")).collect();
+        let headers: Vec<_> = names.iter().map(|name| (&**name, "x")).collect();
+        let mut peer = Http2Peer::connect(server.address(), 1024);
+        let stream = peer.request("GET", "/healthz", &headers, true);
+        assert_eq!(peer.reply(stream).status, status, "{fields} over HTTP/2");
+
+        let lines: String = names.iter().map(|name| format!("{name}: x\r\n")).collect();
+        let mut peer = RawPeer::connect(server.address());
+        // hyper counts `Host`, too.
+        let lines = lines.trim_start_matches("x-0: x\r\n");
+        let head = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n");
+        peer.try_send(head).ok();
+        assert_eq!(peer.reply().status, status, "{fields} over HTTP/1");
+    }
+    windlass_testkit::wait::until("both are counted", || limited(&server, "head") == 2);
+}
+
+#[test]
 fn streams_and_window_of_a_connection_are_those_of_the_settings() {
     let announced = |server: &ServerProcess| {
         let peer = Http2Peer::connect(server.address(), 1024);

@@ -27,6 +27,7 @@ use tokio_util::task::TaskTracker;
 use crate::callers::AddressResets;
 use crate::config::Limits;
 use crate::connections::LEAST_HEAD;
+use crate::connections::pace::Pace;
 use crate::connections::place::Place;
 use crate::reply::{ClientGone, Reply, ReplyBody};
 
@@ -55,6 +56,8 @@ pub(super) struct Streams {
     /// Cancelled when the client has reset too many, or goes on although it was told to end.
     shut_out: CancellationToken,
     place: Place,
+    /// The pace of a reply that begins.
+    pace: Pace,
     /// Notified when a request begins while others wait for a place.
     crowded: Arc<Crowded>,
 }
@@ -107,6 +110,7 @@ struct Activity {
 /// One stream.
 #[derive(Debug)]
 struct Stream {
+    pace: Pace,
     activity: Arc<Mutex<Activity>>,
     /// When the reply began, or the client last took some of it. `None` before the reply.
     taken: Mutex<Option<Instant>>,
@@ -118,6 +122,7 @@ impl Streams {
         tasks: &TaskTracker,
         resets: Option<AddressResets>,
         place: Place,
+        pace: Pace,
     ) -> Self {
         let activity = Activity {
             working: 0,
@@ -137,6 +142,7 @@ impl Streams {
             resets,
             shut_out: CancellationToken::new(),
             place,
+            pace,
             crowded: Arc::default(),
         }
     }
@@ -248,7 +254,7 @@ where
     fn execute(&self, request: F) {
         self.count_resets();
         self.make_room();
-        let stream = Arc::new(Stream::begin(&self.activity));
+        let stream = Arc::new(Stream::begin(&self.activity, self.pace.clone()));
         // hyper spawns one future for each stream, which is where its task local is set and where
         // it can be dropped to reset the stream.
         let running = Running {
@@ -262,12 +268,13 @@ where
 }
 
 impl Stream {
-    fn begin(activity: &Arc<Mutex<Activity>>) -> Self {
+    fn begin(activity: &Arc<Mutex<Activity>>, pace: Pace) -> Self {
         let mut now = lock(activity);
         now.working += 1;
         now.record_progress();
         drop(now);
         Self {
+            pace,
             activity: Arc::clone(activity),
             taken: Mutex::default(),
         }
@@ -328,6 +335,8 @@ pub(super) fn watch(reply: Reply) -> Reply {
             body,
             rest: Bytes::new(),
             sent: None,
+            on_its_way: 0,
+            pace: stream.pace.clone(),
             stream,
         };
         watched.boxed_unsync()
@@ -389,6 +398,9 @@ struct WatchedBody {
     rest: Bytes,
     /// Resolves when the last piece has been sent.
     sent: Option<oneshot::Receiver<()>>,
+    /// Number of bytes of the last piece.
+    on_its_way: usize,
+    pace: Pace,
     stream: Arc<Stream>,
 }
 
@@ -417,6 +429,9 @@ impl Body for WatchedBody {
             ready!(sent.poll_unpin(cx)).ok();
             self.sent = None;
             self.stream.make_progress();
+            let bytes = self.on_its_way;
+            // An error resets the stream.
+            self.pace.end_wait(bytes)?;
         }
         while self.rest.is_empty() {
             match Pin::new(&mut self.body).poll_frame(cx) {
@@ -435,6 +450,8 @@ impl Body for WatchedBody {
         let len = self.rest.len().min(PIECE);
         let (told, sent) = oneshot::channel();
         self.sent = Some(sent);
+        self.on_its_way = len;
+        self.pace.begin_wait();
         let piece = Piece {
             bytes: self.rest.split_to(len),
             _sent: told,
@@ -481,7 +498,8 @@ mod tests {
         };
         let pool = Pool::of_count(LimitedResource::Connections, 1);
         let place = Places::new(pool).of_connection(None);
-        Streams::new(&limits, &TaskTracker::new(), None, place)
+        let tasks = TaskTracker::new();
+        Streams::new(&limits, &tasks, None, place, Pace::default())
     }
 
     /// Starts a stream whose reply has `pieces` pieces, and returns them as they are sent.

@@ -3,12 +3,16 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
+
+use super::eviction::Progress;
+use super::pace::Pace;
 
 /// A stream whose first bytes can be inspected and are then read again.
 pub(crate) struct RewindStream<S> {
@@ -111,6 +115,8 @@ pub(super) struct LingeringStream<S> {
     inner: S,
     timeouts: Timeouts,
     shutdown: CancellationToken,
+    pace: Pace,
+    progress: Arc<Progress>,
     // Timers are boxed: most connections never need one, and a `Sleep` is large.
     /// Runs while a write makes no progress.
     stalled: Option<Pin<Box<Sleep>>>,
@@ -133,8 +139,19 @@ impl<S> LingeringStream<S> {
             inner,
             timeouts,
             shutdown,
+            pace: Pace::default(),
+            progress: Arc::default(),
             stalled: None,
             closing: None,
+        }
+    }
+
+    /// Demands a least rate of the client that takes what is written, and records the progress.
+    pub(super) fn watched(self, pace: Pace, progress: Arc<Progress>) -> Self {
+        Self {
+            pace,
+            progress,
+            ..self
         }
     }
 
@@ -147,7 +164,25 @@ impl<S> LingeringStream<S> {
         Instant::now() + limit
     }
 
-    /// Returns the result of a write, or `TimedOut` if the client has taken nothing for too long.
+    /// Returns the result of a write, or `TimedOut` if the client has taken nothing for too long, or
+    /// too little.
+    fn watch_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        match &written {
+            Poll::Pending => self.pace.begin_wait(),
+            Poll::Ready(Ok(bytes)) => {
+                self.progress.record_moved(*bytes);
+                self.pace.end_wait(*bytes)?;
+            }
+            Poll::Ready(Err(_)) => {}
+        }
+        self.watch(cx, written)
+    }
+
+    /// Returns the result of a step, or `TimedOut` if the client has taken nothing for too long.
     fn watch<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -174,7 +209,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for LingeringStream<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.inner).poll_read(cx, buf);
+        self.progress.record_moved(buf.filled().len() - before);
+        read
     }
 }
 
@@ -185,7 +223,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write(cx, buf);
-        self.watch(cx, written)
+        self.watch_write(cx, written)
     }
 
     fn poll_write_vectored(
@@ -194,7 +232,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
-        self.watch(cx, written)
+        self.watch_write(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -239,7 +277,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+    use super::super::pace::Rate;
     use super::*;
+    use crate::callers::CallerMetrics;
 
     #[tokio::test]
     async fn inspected_bytes_are_read_again() {
@@ -352,5 +392,39 @@ mod tests {
             client.read_exact(&mut [0; 1024]).await.unwrap();
         }
         writing.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_that_takes_less_than_the_least_rate_is_given_up() {
+        for (is_hurried, per_second, given_up) in [
+            (false, 400, Some(60)),
+            (true, 400, Some(10)),
+            (false, 1024, None),
+            (true, 1024, None),
+        ] {
+            let rate = Rate {
+                min: 512,
+                is_hurried,
+            };
+            let (mut client, server) = tokio::io::duplex(1);
+            let pace = Pace::new(rate, CallerMetrics::default());
+            let mut server = lingering(server).watched(pace, Arc::default());
+            let begun = Instant::now();
+            let writing = tokio::spawn(async move {
+                let written = server.write_all(&[0; 256 * 1024]).await;
+                (written, begun.elapsed())
+            });
+            let reading = async {
+                let mut piece = vec![0; per_second];
+                while client.read_exact(&mut piece).await.is_ok() {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            };
+            let (writing, ()) = tokio::join!(writing, reading);
+            let (written, took) = writing.unwrap();
+            let error = written.err().map(|error| (error.kind(), took.as_secs()));
+            let expected = given_up.map(|seconds| (io::ErrorKind::TimedOut, seconds));
+            assert_eq!(error, expected);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod backends;
 mod batches;
+mod busy_listeners;
 mod concatenations;
 mod crowded_disk;
 mod dialects;

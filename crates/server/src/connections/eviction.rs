@@ -1,0 +1,276 @@
+//! Which connection ends when all places are taken and others may wait for one.
+//!
+//! A connection keeps its place for as long as its request lasts, and a client can make a request
+//! last for hours at little cost. Where no place is left, the server therefore ends the slowest
+//! connection of the network that has the most, if that is more than its share. A listener whose
+//! connections are for one request each ends the oldest that has not sent it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::callers::{AddressShare, Network};
+
+/// How long the progress of a connection is watched before it is judged.
+const WATCHED: Duration = Duration::from_secs(10);
+
+/// The progress of a connection is measured anew after this time.
+const MEASURED: Duration = Duration::from_secs(60);
+
+/// Number of bytes a second above which a connection is not slow.
+const SLOW: u64 = 16 * 1024;
+
+/// The open connections of one listener, oldest first.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OpenConnections(Arc<Mutex<Table>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    connections: BTreeMap<u64, Open>,
+    next: u64,
+}
+
+/// An open connection in the table.
+#[derive(Debug)]
+struct Open {
+    progress: Arc<Progress>,
+    /// The network whose share is examined; `None` where connections of networks are not counted.
+    network: Option<(Network, usize)>,
+    /// When the measurement began, and the bytes that had been moved by then.
+    since: (Instant, u64),
+    end: CancellationToken,
+}
+
+/// What a connection has done.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Bytes that were read and written.
+    moved: AtomicU64,
+    has_request: AtomicBool,
+}
+
+/// An open connection, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Entry {
+    table: OpenConnections,
+    number: u64,
+    pub(super) progress: Arc<Progress>,
+    /// Cancelled when the connection has to end.
+    pub(super) end: CancellationToken,
+}
+
+// Relaxed everywhere: the values guard no other data.
+impl Progress {
+    pub(super) fn record_moved(&self, bytes: usize) {
+        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn record_request(&self) {
+        self.has_request.store(true, Ordering::Relaxed);
+    }
+}
+
+impl OpenConnections {
+    /// Adds a connection that begins.
+    pub(super) fn enter(&self) -> Entry {
+        let (progress, end) = (Arc::<Progress>::default(), CancellationToken::new());
+        let open = Open {
+            progress: Arc::clone(&progress),
+            network: None,
+            since: (Instant::now(), 0),
+            end: end.clone(),
+        };
+        let mut table = self.lock();
+        let number = table.next;
+        table.next += 1;
+        table.connections.insert(number, open);
+        drop(table);
+        Entry {
+            table: self.clone(),
+            number,
+            progress,
+            end,
+        }
+    }
+
+    /// Ends the oldest connection that has not sent a request. Returns whether there was one.
+    pub(super) fn end_oldest_silent(&self) -> bool {
+        let mut table = self.lock();
+        let is_silent =
+            |(_, open): &(&u64, &Open)| !open.progress.has_request.load(Ordering::Relaxed);
+        let oldest = table.connections.iter().find(is_silent);
+        let Some(number) = oldest.map(|(number, _)| *number) else {
+            return false;
+        };
+        table.end(number);
+        true
+    }
+
+    /// Ends the slowest connection of the network that has the most, if it has more than its share.
+    /// Returns whether there was one.
+    pub(super) fn end_slowest(&self) -> bool {
+        let mut table = self.lock();
+        let mut counts = HashMap::<Network, usize>::new();
+        let networks = table.connections.values().filter_map(|open| open.network);
+        for (network, _) in networks.clone() {
+            *counts.entry(network).or_default() += 1;
+        }
+        let above = networks.filter(|(network, share)| counts[network] > *share);
+        let Some((widest, _)) = above.max_by_key(|(network, _)| counts[network]) else {
+            return false;
+        };
+        let now = Instant::now();
+        let of_widest = table
+            .connections
+            .iter_mut()
+            .filter(|(_, open)| open.network.is_some_and(|(network, _)| network == widest));
+        let slow = of_widest.filter_map(|(number, open)| Some((open.slow_rate(now)?, *number)));
+        let Some((_, number)) = slow.min() else {
+            return false;
+        };
+        table.end(number);
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn end(&mut self, number: u64) {
+        // Removed at once: it must not be chosen again while it ends.
+        if let Some(open) = self.connections.remove(&number) {
+            open.end.cancel();
+        }
+    }
+}
+
+impl Open {
+    /// Returns the bytes a second of a slow connection; `None` if it is not slow, or was not watched
+    /// for long enough.
+    fn slow_rate(&mut self, now: Instant) -> Option<u64> {
+        let (since, before) = self.since;
+        let watched = now.duration_since(since);
+        let moved = self.progress.moved.load(Ordering::Relaxed);
+        let rate = (moved - before) / watched.as_secs().max(1);
+        if watched >= MEASURED {
+            self.since = (now, moved);
+        }
+        (watched >= WATCHED && rate < SLOW).then_some(rate)
+    }
+}
+
+impl Entry {
+    /// Counts the connection among those of its network.
+    pub(super) fn set_share(&self, share: Option<&AddressShare>) {
+        let network = share.map(AddressShare::widest);
+        if let Some(open) = self.table.lock().connections.get_mut(&self.number) {
+            open.network = network;
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.table.lock().connections.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+    use crate::callers::{AddressLimits, Admission, CallerMetrics};
+    use crate::config::Settings;
+
+    /// Connections of an address, of which each network has a share of one.
+    struct Clients {
+        open: OpenConnections,
+        limits: AddressLimits,
+    }
+
+    impl Clients {
+        fn new() -> Self {
+            let mut settings = Settings::default();
+            settings.limits.connections_per_address = 3;
+            Self {
+                open: OpenConnections::default(),
+                limits: AddressLimits::of(&settings, &CallerMetrics::default()),
+            }
+        }
+
+        fn connect(&self, ip: &str) -> (Entry, Admission) {
+            let ip: IpAddr = ip.parse().unwrap();
+            let (entry, admission) = (self.open.enter(), self.limits.admit(ip).unwrap());
+            entry.set_share(admission.share().as_ref());
+            (entry, admission)
+        }
+    }
+
+    fn are_ended(connections: &[&(Entry, Admission)]) -> Vec<bool> {
+        let ended = connections
+            .iter()
+            .map(|(entry, _)| entry.end.is_cancelled());
+        ended.collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slowest_connection_of_the_widest_network_ends() {
+        let clients = Clients::new();
+        let one = clients.connect("2001:db8:1:100::1");
+        let two = clients.connect("2001:db8:1:200::1");
+        let other = clients.connect("2001:db8:2:100::1");
+        one.0.progress.record_moved(20_000);
+        two.0.progress.record_moved(10_000);
+        assert!(
+            !clients.open.end_slowest(),
+            "none was watched for long enough"
+        );
+        tokio::time::advance(WATCHED).await;
+        assert!(clients.open.end_slowest());
+        assert_eq!(are_ended(&[&one, &two, &other]), [false, true, false]);
+        assert!(!clients.open.end_slowest(), "no network is above its share");
+        let three = clients.connect("2001:db8:1:300::1");
+        tokio::time::advance(WATCHED).await;
+        one.0.progress.record_moved(10_000_000);
+        three.0.progress.record_moved(10_000_000);
+        assert!(!clients.open.end_slowest(), "none is slow");
+        tokio::time::advance(MEASURED).await;
+        assert!(!clients.open.end_slowest(), "they are measured anew");
+        tokio::time::advance(WATCHED).await;
+        assert!(clients.open.end_slowest());
+        drop((one, two, three, other));
+        assert!(clients.open.lock().connections.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_without_a_counted_address_are_kept() {
+        let open = OpenConnections::default();
+        let entries = [open.enter(), open.enter(), open.enter()];
+        tokio::time::advance(WATCHED).await;
+        assert!(!open.end_slowest());
+        drop(entries);
+    }
+
+    #[test]
+    fn oldest_connection_without_a_request_ends() {
+        let open = OpenConnections::default();
+        let entries = [open.enter(), open.enter(), open.enter()];
+        entries[0].progress.record_request();
+        let ended = || entries.each_ref().map(|entry| entry.end.is_cancelled());
+        assert!(open.end_oldest_silent());
+        assert_eq!(ended(), [false, true, false]);
+        assert!(open.end_oldest_silent());
+        assert!(
+            !open.end_oldest_silent(),
+            "the other one has sent a request"
+        );
+        assert_eq!(ended(), [false, true, true]);
+    }
+}

@@ -1,0 +1,77 @@
+//! The least rate at which a client has to take replies.
+//!
+//! The rule is that of request bodies: only the time counts for which the server has waited for the
+//! client, and fewer than [`Limits::min_rate`](crate::config::Limits::min_rate) bytes a second over a
+//! window of it are too slow. Otherwise a client could hold a connection by a byte a minute.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::body::{HURRIED_WINDOW, RATE_WINDOW};
+use crate::callers::{CallerLimit, CallerMetrics};
+
+/// The least rate of replies.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rate {
+    /// Bytes per second; 0 for none.
+    pub(super) min: u64,
+    /// Whether few connections were left when the connection began.
+    pub(super) is_hurried: bool,
+}
+
+/// How fast a client takes replies.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pace {
+    rate: Rate,
+    metrics: CallerMetrics,
+    /// Time for which the server has waited for the client, in the current window.
+    waited: Duration,
+    /// Bytes that the client has taken in this window.
+    taken: u64,
+    /// When the current wait began.
+    waiting: Option<Instant>,
+}
+
+impl Pace {
+    pub(super) fn new(rate: Rate, metrics: CallerMetrics) -> Self {
+        Self {
+            rate,
+            metrics,
+            ..Self::default()
+        }
+    }
+
+    /// Records that the server waits for the client.
+    pub(super) fn begin_wait(&mut self) {
+        self.waiting.get_or_insert_with(Instant::now);
+    }
+
+    /// Records that the client has taken bytes.
+    ///
+    /// # Errors
+    /// [`TimedOut`](io::ErrorKind::TimedOut) if it has taken too few in a window.
+    pub(super) fn end_wait(&mut self, bytes: usize) -> io::Result<()> {
+        self.taken += bytes as u64;
+        let Some(begun) = self.waiting.take() else {
+            return Ok(());
+        };
+        self.waited += begun.elapsed();
+        let window = if self.rate.is_hurried {
+            HURRIED_WINDOW
+        } else {
+            RATE_WINDOW
+        };
+        if self.waited < window {
+            return Ok(());
+        }
+        let waited = std::mem::take(&mut self.waited);
+        let taken = std::mem::take(&mut self.taken);
+        if taken >= self.rate.min.saturating_mul(waited.as_secs()) {
+            return Ok(());
+        }
+        self.metrics.count(CallerLimit::BodyRate);
+        Err(io::ErrorKind::TimedOut.into())
+    }
+}
