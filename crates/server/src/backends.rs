@@ -36,6 +36,7 @@ use windlass_discovery::{Api, Method};
 use windlass_store::{Resource, Timestamp};
 use zeroize::Zeroizing;
 
+use crate::callers::caller;
 use crate::capacity::{Full, LimitedResource, Permit, Pool};
 use crate::default_handler::Target;
 use crate::handler::{
@@ -257,7 +258,9 @@ impl Backends {
         target: Option<&Target>,
     ) -> Result<Reply, Rejection> {
         let calls = self.calls_of(url);
-        let _permit = calls.admit(call.caller(), self.timeout).await?;
+        let _permit = calls
+            .admit(caller(call.principal, call.client), self.timeout)
+            .await?;
         let body = forwarded(call, target);
         let limits = (self.timeout, MAX_REPLY);
         let begun = Instant::now();

@@ -36,6 +36,7 @@ use windlass_store::LedgerError;
 use crate::config::{Limits, Settings};
 use crate::context::Principal;
 use crate::error::{BodyError, Error};
+use crate::shares::Caller;
 
 pub(crate) use resets::AddressResets;
 use resets::ResetLimit;
@@ -96,6 +97,12 @@ pub(crate) fn network(ip: IpAddr) -> IpAddr {
         }
         ip @ IpAddr::V4(_) => ip,
     }
+}
+
+/// Returns the principal, or else the address, if one of them is known.
+pub(crate) fn caller(principal: Option<&Principal>, client: Option<IpAddr>) -> Option<Caller> {
+    let principal = principal.map(|principal| Caller::Principal(principal.to_string()));
+    principal.or_else(|| client.map(network).map(Caller::Address))
 }
 
 /// The limits of callers, as their metric names them.

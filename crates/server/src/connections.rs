@@ -19,7 +19,7 @@ use std::{fmt, io};
 use bytes::BytesMut;
 use futures_util::future::{BoxFuture, Either};
 use futures_util::{FutureExt as _, TryFutureExt as _};
-use http::{HeaderValue, Request, Response, StatusCode, Uri};
+use http::{Extensions, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -424,15 +424,10 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
             if len.is_none_or(|len| len > LONG_BODY) {
                 detach(&mut request);
             }
-            if let Some(local) = local {
-                request.extensions_mut().insert(local);
-            }
-            if let Some(peer) = peer {
-                request.extensions_mut().insert(peer);
-            }
-            if let Some(certificate) = &certificate {
-                request.extensions_mut().insert(certificate.clone());
-            }
+            let extensions = request.extensions_mut();
+            add(extensions, local);
+            add(extensions, peer);
+            add(extensions, certificate.clone());
             let place = place_of_requests.clone();
             Either::Right(service.call(request).map_ok(move |reply| {
                 if is_http2 {
@@ -695,6 +690,13 @@ impl<A: fmt::Debug> fmt::Debug for Listener<A> {
             .field("sockets", &self.sockets)
             .field("scheme", &self.scheme())
             .finish_non_exhaustive()
+    }
+}
+
+/// Adds what is known of the connection to a request.
+fn add<T: Clone + Send + Sync + 'static>(extensions: &mut Extensions, fact: Option<T>) {
+    if let Some(fact) = fact {
+        extensions.insert(fact);
     }
 }
 

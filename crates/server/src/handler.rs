@@ -35,7 +35,6 @@ use crate::context::Principal;
 use crate::namespace::Namespace;
 use crate::precondition::{ETag, Validators, Verdict, evaluate};
 use crate::refused_inputs::{Input, RefusedAs};
-use crate::shares::Caller;
 
 pub use crate::identifiers::{first_version, new_secret};
 pub use concatenation::Concatenation;
@@ -240,11 +239,6 @@ impl Call<'_> {
     /// this one by themselves; a handler sets it where an upload takes the place of another one's.
     pub fn owner(&self) -> Option<String> {
         self.principal.map(Principal::to_string)
-    }
-
-    /// Returns who sends the call, if that is known.
-    pub(crate) fn caller(&self) -> Option<Caller> {
-        Caller::of(self.principal, self.client)
     }
 
     /// Refuses a call that authorization does not allow, unless what it reads is public.

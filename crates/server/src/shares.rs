@@ -8,9 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::callers::network;
-use crate::context::Principal;
-
 /// Bounds how much one user takes at a time of what all share, such as connections to a service, so that the others
 /// need not wait for it. `K` tells users apart. Memory is used for those alone that take or wait for something.
 ///
@@ -36,14 +33,8 @@ pub(crate) enum Caller {
     Principal(String),
     /// Without a principal: the address, of IPv6 that of the network.
     Address(IpAddr),
-}
-
-impl Caller {
-    /// Returns the principal, or the address where there is none.
-    pub(crate) fn of(principal: Option<&Principal>, client: Option<IpAddr>) -> Option<Self> {
-        let principal = principal.map(|principal| Self::Principal(principal.to_string()));
-        principal.or_else(|| client.map(network).map(Self::Address))
-    }
+    /// Neither is known.
+    Unknown,
 }
 
 struct Share {

@@ -73,7 +73,7 @@ use std::sync::Arc;
 
 use crate::audit::Audit;
 use crate::auth::Authorize;
-use crate::callers::{AddressLimits, RateLimits, network};
+use crate::callers::{AddressLimits, RateLimits, caller};
 use crate::capacity::Capacity;
 use crate::config::Settings;
 use crate::context::{Principal, RequestIds};
@@ -91,7 +91,6 @@ use crate::namespace::{Namespace, separate_owner};
 use crate::outbox::Outbox;
 use crate::quotas::Quotas;
 use crate::registry::{Registry, ServedApi};
-use crate::shares::Caller;
 
 use sessions::Sessions;
 use sink::{MediaSink, SinkDeps};
@@ -250,13 +249,6 @@ impl ServerState {
         let guard = self.keyed_mutex.take(key, timeout).await;
         Ok(Some(guard.map_err(|_| Error::Crowded)?))
     }
-}
-
-/// Returns who sends a request: its principal, otherwise the network of its client.
-fn caller(principal: Option<&Principal>, client: Option<IpAddr>) -> Option<Caller> {
-    let address = || client.map(network).map(Caller::Address);
-    let principal = principal.map(|it| Caller::Principal(it.to_string()));
-    principal.or_else(address)
 }
 
 /// Subtracts the bytes in the sink's write buffer from the estimate of the free space. Must be

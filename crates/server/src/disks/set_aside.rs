@@ -35,8 +35,8 @@ pub(super) struct SetAside(Mutex<Table>);
 #[derive(Debug, Default)]
 struct Table {
     total: u128,
-    /// Never 0. Callers without a principal and an address are one.
-    callers: HashMap<Option<Caller>, u128>,
+    /// Never 0.
+    callers: HashMap<Caller, u128>,
 }
 
 impl SetAside {
@@ -52,13 +52,13 @@ impl SetAside {
 
 impl Table {
     /// Returns the bytes of the room that this caller has to leave to uploads under way.
-    fn against(&self, caller: Option<&Caller>, room: u64) -> u128 {
+    fn against(&self, caller: &Caller, room: u64) -> u128 {
         let share = u128::from(room / SHARE);
         if self.total <= share {
             return self.total;
         }
         let claims = self.callers.iter().map(|(who, bytes)| {
-            if who.as_ref() == caller {
+            if who == caller {
                 *bytes
             } else {
                 (*bytes).min(share)
@@ -68,7 +68,7 @@ impl Table {
     }
 
     /// Replaces a claim of a caller by another one.
-    fn change(&mut self, caller: &Option<Caller>, from: u64, to: u64) {
+    fn change(&mut self, caller: &Caller, from: u64, to: u64) {
         if from == to {
             return;
         }
@@ -88,7 +88,7 @@ impl Table {
 #[derive(Debug)]
 pub(crate) struct MediaSpace {
     disks: Arc<Disks>,
-    caller: Option<Caller>,
+    caller: Caller,
     /// Bytes that are set aside and not written yet. Changed only while the table is locked.
     left: AtomicU64,
 }
@@ -98,7 +98,7 @@ impl MediaSpace {
     pub(super) fn new(disks: Arc<Disks>, caller: Option<Caller>) -> Self {
         Self {
             disks,
-            caller,
+            caller: caller.unwrap_or(Caller::Unknown),
             left: AtomicU64::new(0),
         }
     }
@@ -112,7 +112,7 @@ impl MediaSpace {
         let room = self.disks.media_room(leaving);
         let mut table = self.disks.set_aside.lock();
         let before = self.left();
-        let others = table.against(self.caller.as_ref(), room);
+        let others = table.against(&self.caller, room);
         // The bytes set aside before are among those of the caller, which count in full.
         if others + u128::from(bytes) > u128::from(room) + u128::from(before) {
             return Err(Error::NoSpace);
@@ -166,7 +166,7 @@ impl MediaSpace {
     fn has_room(&self) -> bool {
         let room = self.disks.media_room(Leaving::Hard);
         let table = self.disks.set_aside.lock();
-        table.against(self.caller.as_ref(), room) <= u128::from(room)
+        table.against(&self.caller, room) <= u128::from(room)
     }
 
     fn left(&self) -> u64 {

@@ -17,6 +17,7 @@ use windlass_proto::session::SessionError;
 use windlass_store::SessionId;
 
 use crate::audit::About;
+use crate::callers::caller;
 use crate::context::Principal;
 use crate::cors::LONGEST_ORIGIN;
 use crate::error::{BodyError, Error};
@@ -235,7 +236,7 @@ fn file_name(headers: &HeaderMap) -> Option<String> {
 impl StartRequest {
     /// Returns who sends the request whose work is done, if that is known.
     pub(crate) fn caller(&self) -> Option<Caller> {
-        Caller::of(self.principal.as_ref(), self.client)
+        caller(self.principal.as_ref(), self.client)
     }
 
     /// Reads the form written by [`StartRequest::to_bytes`]; `None` if the bytes cannot be parsed.
