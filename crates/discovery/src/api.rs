@@ -261,21 +261,48 @@ pub(crate) fn unknown_references(document: &Document) -> Vec<(FieldPath, &str)> 
     found
 }
 
+/// Returns all properties of the schemas of the document, also those of properties.
+pub(crate) fn all_properties(document: &Document) -> Vec<(FieldPath, &Schema)> {
+    let mut found = Vec::new();
+    for (name, schema) in &document.schemas {
+        visit(schema, &path_of(name), &mut |schema, field_path| {
+            let properties = field_path.field("properties");
+            let properties = schema
+                .properties
+                .iter()
+                .map(|(name, property)| (properties.field(name), property));
+            found.extend(properties);
+        });
+    }
+    found
+}
+
 /// Collects the references in a schema without following them.
 fn collect<'a>(schema: &'a Schema, field_path: &FieldPath, found: &mut Vec<(FieldPath, &'a str)>) {
-    if let Some(name) = &schema.reference {
-        found.push((field_path.field("$ref"), name));
-    }
+    visit(schema, field_path, &mut |schema, field_path| {
+        if let Some(name) = &schema.reference {
+            found.push((field_path.field("$ref"), name));
+        }
+    });
+}
+
+/// Passes a schema and those inside of it, each with its path. References are not followed.
+fn visit<'a>(
+    schema: &'a Schema,
+    field_path: &FieldPath,
+    each: &mut impl FnMut(&'a Schema, &FieldPath),
+) {
+    each(schema, field_path);
     let properties = field_path.field("properties");
     for (name, property) in &schema.properties {
-        collect(property, &properties.field(name), found);
+        visit(property, &properties.field(name), each);
     }
     for (field, inner) in [
         ("items", &schema.items),
         ("additionalProperties", &schema.additional_properties),
     ] {
         if let Some(inner) = inner {
-            collect(inner, &field_path.field(field), found);
+            visit(inner, &field_path.field(field), each);
         }
     }
 }

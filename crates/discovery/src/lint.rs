@@ -20,7 +20,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::api::{compile, unknown_references};
+use crate::api::{all_properties, compile, unknown_references};
 use crate::document::{Document, MediaUploadDescription, MethodDescription, ParameterDescription};
 use crate::error::{Fault, FieldPath, LocatedFault};
 use crate::method::join;
@@ -99,6 +99,15 @@ pub enum LintWarning {
     /// A pattern is not checked.
     #[error("{0}; every value fits")]
     Pattern(NotAPattern),
+    /// A text may be too long for its pattern.
+    #[error(
+        "no `max_length` (`maxLength`) bounds the work of the pattern, so text of more than {longest} \
+         bytes is refused"
+    )]
+    LongText {
+        /// The maximum length in bytes of what is matched.
+        longest: u64,
+    },
     /// No value is allowed.
     #[error("no number is between `minimum` and `maximum`")]
     NoNumbers,
@@ -165,6 +174,7 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         }
     }
     linter.lint_references(document, &found);
+    linter.lint_patterns(document);
     found.append(&mut linter.found);
     found
 }
@@ -286,6 +296,19 @@ impl Linter<'_> {
             if !errors.iter().any(|error| error.path == path) {
                 let name = name.to_owned();
                 self.push(&field_path, LintWarning::UnknownSchema { name });
+            }
+        }
+    }
+
+    /// Parameters are not looked at: the limit on request heads bounds them. Nor are elements of arrays
+    /// and maps, for which the short form has no `max_length`.
+    fn lint_patterns(&mut self, document: &Document) {
+        for (field_path, property) in all_properties(document) {
+            if let Some(longest) = property.unmatched_from() {
+                self.push(
+                    &field_path.field("pattern"),
+                    LintWarning::LongText { longest },
+                );
             }
         }
     }

@@ -1,8 +1,9 @@
 //! Regular expressions for the values of parameters.
 //!
 //! Published patterns are Java regular expressions. A value matches only as a whole, with or without
-//! `^` and `$`. The engine takes time linear in the length of the value. As in Java, `\d` and `\w` match
-//! ASCII only. Look-around and back references are not supported.
+//! `^` and `$`. The engine takes time linear in the length of the value, times the size of the compiled
+//! pattern: [`Pattern::work`] bounds it. As in Java, `\d` and `\w` match ASCII only. Look-around and
+//! back references are not supported.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +13,10 @@ use thiserror::Error;
 
 /// The memory that a compiled pattern may take. The largest of the published ones needs a tenth.
 const LARGEST_PROGRAM: usize = 256 << 10;
+
+/// The size that the smallest patterns count. Each byte of a value costs some time whatever the
+/// pattern is.
+const SMALLEST_PROGRAM: usize = 1 << 10;
 
 /// A pattern of a parameter, compiled once. Cheap to clone.
 ///
@@ -25,7 +30,14 @@ const LARGEST_PROGRAM: usize = 256 << 10;
 #[derive(Clone)]
 pub struct Pattern {
     text: Arc<str>,
-    compiled: Result<Arc<Regex>, NotAPattern>,
+    compiled: Result<Program, NotAPattern>,
+}
+
+/// A compiled pattern, and an upper bound of its size in bytes.
+#[derive(Clone)]
+struct Program {
+    regex: Arc<Regex>,
+    size: usize,
 }
 
 /// Why a text cannot be used as a pattern.
@@ -37,6 +49,10 @@ pub struct NotAPattern {
 }
 
 impl Pattern {
+    /// The largest [`work`](Self::work) that a server does for one call. Measured on a common
+    /// processor: a third of a second for the worst pattern, and a hundredth for a simple one.
+    pub const MAX_WORK: u64 = 4 << 30;
+
     /// Compiles a pattern. Every value matches a pattern that does not compile, so that one unsupported
     /// pattern does not make the whole document unusable; see [`problem`](Self::problem).
     pub fn new(text: &str) -> Self {
@@ -46,9 +62,8 @@ impl Pattern {
             reason: error.to_string().into(),
         };
         // On its own first, so that `a)(b` is not made whole by the brackets around it.
-        let compiled = compile(&text)
-            .and_then(|_| compile(&format!("^(?:{text})$")))
-            .map(Arc::new)
+        let compiled = compile(&text, LARGEST_PROGRAM)
+            .and_then(|_| Program::of(&format!("^(?:{text})$")))
             .map_err(not_a_pattern);
         Self { text, compiled }
     }
@@ -62,9 +77,26 @@ impl Pattern {
     /// [cannot be used](Self::problem).
     pub fn fits(&self, value: &str) -> bool {
         match &self.compiled {
-            Ok(regex) => regex.is_match(value),
+            Ok(program) => program.regex.is_match(value),
             Err(_) => true,
         }
+    }
+
+    /// Returns an upper bound of the work of [`fits`](Self::fits) for a value of this length in bytes:
+    /// the length times the size of the compiled pattern. The engine follows all states of the pattern
+    /// for each character.
+    pub fn work(&self, len: usize) -> u64 {
+        (len as u64).saturating_mul(self.size())
+    }
+
+    /// Returns the length in bytes of the longest value that [`MAX_WORK`](Self::MAX_WORK) allows.
+    pub fn max_len(&self) -> u64 {
+        Self::MAX_WORK / self.size().max(1)
+    }
+
+    /// Zero for a pattern that cannot be used, which costs nothing.
+    fn size(&self) -> u64 {
+        self.compiled.as_ref().map_or(0, |it| it.size as u64)
     }
 
     /// Why the pattern cannot be used, if it cannot.
@@ -73,8 +105,26 @@ impl Pattern {
     }
 }
 
-fn compile(text: &str) -> Result<Regex, regex_lite::Error> {
-    RegexBuilder::new(text).size_limit(LARGEST_PROGRAM).build()
+impl Program {
+    fn of(text: &str) -> Result<Self, regex_lite::Error> {
+        // The engine does not state a size: it refuses what is larger than a limit. Most patterns are
+        // small, so the first attempts succeed.
+        let mut size = SMALLEST_PROGRAM;
+        loop {
+            match compile(text, size) {
+                Ok(regex) => {
+                    let regex = Arc::new(regex);
+                    return Ok(Self { regex, size });
+                }
+                Err(error) if size >= LARGEST_PROGRAM => return Err(error),
+                Err(_) => size = (2 * size).min(LARGEST_PROGRAM),
+            }
+        }
+    }
+}
+
+fn compile(text: &str, size_limit: usize) -> Result<Regex, regex_lite::Error> {
+    RegexBuilder::new(text).size_limit(size_limit).build()
 }
 
 /// Patterns are equal when they are written the same.
@@ -127,6 +177,26 @@ mod tests {
             );
             assert!(pattern.fits("anything"), "{text}");
             assert_eq!(pattern.as_str(), text);
+        }
+    }
+
+    #[test]
+    fn work_grows_with_the_value_and_the_pattern() {
+        let work = |pattern: &str, len| Pattern::new(pattern).work(len);
+        assert_eq!(work("[a-z]+", 100), 100 * SMALLEST_PROGRAM as u64);
+        assert_eq!(work("[a-z]+", 200), 2 * work("[a-z]+", 100));
+        assert!(work("(\\w+\\s?){1,100}", 100) > 8 * work("(\\w+\\s?){1,10}", 100));
+        assert_eq!(work("(a", 100), 0, "it is not checked");
+    }
+
+    #[test]
+    fn longest_value_is_the_last_within_the_bound() {
+        for text in ["[a-z]+", "(\\w+\\s?){1,50}", "(\\w+\\s?){1,700}"] {
+            let pattern = Pattern::new(text);
+            assert_eq!(pattern.problem(), None);
+            let longest = usize::try_from(pattern.max_len()).unwrap();
+            assert!(pattern.work(longest) <= Pattern::MAX_WORK, "{text}");
+            assert!(pattern.work(longest + 1) > Pattern::MAX_WORK, "{text}");
         }
     }
 }

@@ -156,13 +156,30 @@ impl Schema {
 
     /// Whether a text matches the pattern, if there is one. It is compiled once.
     pub fn fits_pattern(&self, text: &str) -> bool {
-        let Some(pattern) = &self.pattern else {
-            return true;
-        };
-        self.compiled
-            .0
-            .get_or_init(|| Pattern::new(pattern))
-            .fits(text)
+        self.compiled_pattern().is_none_or(|it| it.fits(text))
+    }
+
+    /// Returns the pattern, if there is one. It is compiled once.
+    pub fn compiled_pattern(&self) -> Option<&Pattern> {
+        let text = self.pattern.as_deref()?;
+        Some(self.compiled.0.get_or_init(|| Pattern::new(text)))
+    }
+
+    /// Returns the maximum length in bytes of a text, as far as `maxLength` bounds it.
+    fn max_bytes(&self) -> Option<u64> {
+        // Four bytes are the longest character of UTF-8.
+        Some(self.extra.get("maxLength")?.as_u64()?.saturating_mul(4))
+    }
+
+    /// Returns the length in bytes from where on a server does not match a text with the pattern,
+    /// because of [`Pattern::MAX_WORK`], if the schema allows such a text: it has no list of values, and
+    /// no `maxLength` or a greater one.
+    pub fn unmatched_from(&self) -> Option<u64> {
+        let pattern = self.compiled_pattern()?;
+        let longest = pattern.max_len();
+        let is_bounded =
+            !self.allowed_values.is_empty() || self.max_bytes().is_some_and(|most| most <= longest);
+        (pattern.problem().is_none() && !is_bounded).then_some(longest)
     }
 
     /// Returns the rule that a value breaks, such as `must be at most 8`, among `minimum`, `maximum`,

@@ -3,6 +3,7 @@
 //! Each resource is counted in one [`Pool`], created in [`Capacity::new`]. A request that does not
 //! fit is refused with 503 by the table of errors. docs/configuration.md lists all bounds.
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -51,6 +52,8 @@ pub enum LimitedResource {
     BackendCalls,
     /// Files that are open because media is read by a handler or for a digest.
     MediaReads,
+    /// Calls that match long texts with the patterns of their description.
+    PatternChecks,
     /// Bytes of heads, of the JSON of requests, and of its parsed form.
     Metadata,
     /// Bytes of JSON requests with media inside.
@@ -94,6 +97,7 @@ pub(crate) struct Capacity {
     pub(crate) concatenations: Pool,
     pub(crate) concatenation_shares: Arc<Shares<Caller>>,
     pub(crate) media_reads: Pool,
+    pub(crate) pattern_checks: Pool,
     pub(crate) metadata: Pool,
     pub(crate) large_bodies: Pool,
     pub(crate) replies: Pool,
@@ -123,6 +127,7 @@ impl LimitedResource {
             Self::Concatenations => "concatenations",
             Self::BackendCalls => "backend_calls",
             Self::MediaReads => "media_reads",
+            Self::PatternChecks => "pattern_checks",
             Self::Metadata => "metadata",
             Self::LargeBodies => "large_bodies",
             Self::Replies => "replies",
@@ -142,7 +147,8 @@ impl LimitedResource {
             | Self::Downloads
             | Self::Concatenations
             | Self::BackendCalls
-            | Self::MediaReads => false,
+            | Self::MediaReads
+            | Self::PatternChecks => false,
             Self::Metadata
             | Self::LargeBodies
             | Self::Replies
@@ -162,6 +168,7 @@ impl LimitedResource {
             Self::Concatenations => "calls that put media together",
             Self::BackendCalls => "calls of the service behind this method",
             Self::MediaReads | Self::Reading => "media that handlers read",
+            Self::PatternChecks => "calls that match long texts with patterns",
             Self::Metadata => "memory for metadata",
             Self::Media => "memory for media",
             Self::LargeBodies => "memory for JSON with media inside",
@@ -181,6 +188,7 @@ impl Capacity {
             concatenations: Pool::of_count(LimitedResource::Concatenations, CONCATENATIONS),
             concatenation_shares: Arc::new(Shares::new(CONCATENATIONS_OF_A_CALLER)),
             media_reads: Pool::of_count(LimitedResource::MediaReads, MEDIA_READS),
+            pattern_checks: Pool::of_count(LimitedResource::PatternChecks, pattern_checks()),
             metadata: Pool::of_bytes(LimitedResource::Metadata, limits.metadata_memory),
             large_bodies: Pool::for_large(LimitedResource::LargeBodies, limits.reading_memory),
             replies: Pool::of_bytes(LimitedResource::Replies, limits.reply_memory),
@@ -231,6 +239,7 @@ impl Capacity {
             &self.downloads,
             &self.concatenations,
             &self.media_reads,
+            &self.pattern_checks,
             &self.metadata,
             &self.large_bodies,
             &self.replies,
@@ -253,6 +262,12 @@ impl Capacity {
         permit.resize(text.len() as u64)?;
         Ok(permit.with(text))
     }
+}
+
+/// Half of the processors, so that uploads go on while texts are matched.
+fn pattern_checks() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    processors.div_ceil(2)
 }
 
 /// The unit in which bytes are counted.

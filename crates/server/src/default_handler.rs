@@ -28,7 +28,8 @@ use crate::handler::{Answer, ApiHandler, Call, Rejection, Uploaded, first_versio
 
 use enforcement::{add_defaults, check_immutable, check_required, keep_fixed};
 use fields::{
-    UpdateMask, changed_bytes, client_fields, etag, fields_of, fields_to_bytes, patched, updated,
+    UpdateMask, changed_bytes, check_client_fields, client_fields, etag, fields_of,
+    fields_to_bytes, patched, updated,
 };
 use list::list;
 use operation::{CallContext, Operation, ResourceKey, chosen_id};
@@ -54,7 +55,7 @@ pub struct DefaultHandler;
 #[async_trait]
 impl ApiHandler for DefaultHandler {
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
-        client_fields(call)?;
+        check_client_fields(call).await?;
         UpdateMask::of(call)?;
         match Operation::of(call)? {
             Operation::Get(_) | Operation::List(_) | Operation::Delete(_) => Ok(()),
@@ -184,6 +185,7 @@ impl Write {
             }
         };
         call.reply_memory.hold_row(&old.body)?;
+        upload.check_fields(call).await?;
         let new = replaced(call, old.clone(), upload, change)?;
         Self::checked(call, Some(old), new).await
     }
@@ -205,6 +207,7 @@ impl Write {
         upload: Upload,
     ) -> Result<Self, Rejection> {
         call.check_conditions_of_new()?;
+        upload.check_fields(call).await?;
         let media = match upload {
             Upload::Finished(media) => Some(media),
             Upload::None | Upload::Started => None,
@@ -266,6 +269,16 @@ enum Upload {
     /// It is still to come.
     Started,
     Finished(Media),
+}
+
+impl Upload {
+    /// Checks the client's fields. Where the media is still to come, [`DefaultHandler::admit`] has done it.
+    async fn check_fields(&self, call: &Call<'_>) -> Result<(), Rejection> {
+        match self {
+            Self::Started => Ok(()),
+            Self::None | Self::Finished(_) => check_client_fields(call).await,
+        }
+    }
 }
 
 /// Returns the resource after a change of its fields, its media, or both.

@@ -135,6 +135,7 @@ pub mod outbound;
 mod outbox;
 mod partial_response;
 mod precondition;
+mod pattern_checks;
 mod quotas;
 mod refused_inputs;
 mod registry;

@@ -178,6 +178,7 @@ impl ServerBuilder {
                 media_reads: capacity.media_reads.clone(),
                 timeout: capacity.timeout,
                 settled: SettledCollections::new(registry.served().map(|it| it.api.name())),
+                pattern_checks: capacity.pattern_checks.clone(),
             },
             sessions: Sessions {
                 settings: Arc::clone(&settings),

@@ -215,3 +215,22 @@ fn methods_that_cannot_be_told_apart_are_told_of_at_the_second() {
         ]
     );
 }
+
+#[test]
+fn pattern_without_a_maximum_length_is_told() {
+    let title = "/schemas/Book/properties";
+    let told = |bounds: Value| {
+        let mut property = json!({"type": "string", "pattern": "^([^\n]*\n?){0,100}$"});
+        property
+            .as_object_mut()
+            .unwrap()
+            .extend(bounds.as_object().unwrap().clone());
+        findings_with(&[(title, json!({"title": property}))])
+    };
+    let expected = "warning: schemas.Book.properties.title.pattern: no `max_length` (`maxLength`) bounds \
+                    the work of the pattern, so text of more than 131072 bytes is refused";
+    assert_eq!(told(json!({})), [expected]);
+    assert_eq!(told(json!({"maxLength": 200_000})), [expected]);
+    assert_eq!(told(json!({"maxLength": 2000})), [""; 0]);
+    assert_eq!(told(json!({"pattern": "(a"})), [""; 0], "it is not checked");
+}

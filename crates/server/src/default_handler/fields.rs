@@ -13,13 +13,31 @@ use windlass_store::{Resource, Timestamp};
 use super::operation::{CallContext, is_query_parameter};
 use super::schema_validation::{Purpose, SchemaValidation, resolve};
 use crate::handler::{Call, Rejection};
+use crate::pattern_checks::PatternChecks;
+
+/// Checks the client's fields against the request schema, patterns included.
+///
+/// # Errors
+/// [`Rejection::InvalidField`]; [`Rejection::Full`] if too many other calls match texts.
+pub(super) async fn check_client_fields(call: &Call<'_>) -> Result<(), Rejection> {
+    let checks = PatternChecks::default();
+    validated(call, Some(&checks))?;
+    checks.finish(call.lookup).await
+}
 
 /// Returns the client's fields that the request schema admits, without those that the server fills
-/// in.
+/// in. [`check_client_fields`] has matched them with their patterns.
 ///
 /// If the metadata wraps the resource in a field, such as `ragFile`, the fields inside it are
 /// returned.
 pub(super) fn client_fields(call: &Call<'_>) -> Result<Map<String, Value>, Rejection> {
+    validated(call, None)
+}
+
+fn validated(
+    call: &Call<'_>,
+    patterns: Option<&PatternChecks>,
+) -> Result<Map<String, Value>, Rejection> {
     let name = call.method.request.as_ref();
     let name = name.or(call.method.response.as_ref());
     let Some(schema) = name.and_then(|name| call.api.schema(name)) else {
@@ -28,6 +46,7 @@ pub(super) fn client_fields(call: &Call<'_>) -> Result<Map<String, Value>, Rejec
     let settings = call.api.settings();
     let validation = SchemaValidation {
         document: call.api.document(),
+        patterns,
         purpose: Purpose::Input,
         enforced: settings.strict,
         closed: settings

@@ -145,6 +145,7 @@ impl<'a> ResponseShape<'a> {
     fn add_client_fields(&self, schema: &Schema, shown: &mut Map<String, Value>) {
         let validation = SchemaValidation {
             document: self.call().api.document(),
+            patterns: None,
             purpose: Purpose::Output,
             closed: false,
             enforced: false,

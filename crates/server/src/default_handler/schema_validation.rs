@@ -10,6 +10,7 @@ use serde_json::{Map, Number, Value};
 use windlass_discovery::{Document, Schema};
 
 use crate::handler::Rejection;
+use crate::pattern_checks::PatternChecks;
 
 /// Maximum length of a chain of schema references.
 const MAX_REFERENCES: usize = 8;
@@ -30,6 +31,9 @@ pub(super) enum Purpose {
 #[derive(Clone, Copy)]
 pub(super) struct SchemaValidation<'a> {
     pub(super) document: &'a Document,
+    /// Matches texts with patterns; `None` if they need not be matched: those of a reply were matched
+    /// when the client sent them.
+    pub(super) patterns: Option<&'a PatternChecks>,
     pub(super) purpose: Purpose,
     /// Whether bounds of values are checked.
     pub(super) enforced: bool,
@@ -145,13 +149,11 @@ impl SchemaValidation<'_> {
         Ok(admitted)
     }
 
-    /// Values in a reply were checked against the pattern when the client sent them.
     fn check_pattern(&self, schema: &Schema, text: &str, path: Path<'_>) -> Result<(), Rejection> {
-        let pattern = schema.pattern.as_deref();
-        match pattern.filter(|_| self.purpose != Purpose::Output) {
-            Some(pattern) if !schema.fits_pattern(text) => {
-                Err(invalid(path, format!("must match the pattern {pattern}")))
-            }
+        match (self.patterns, schema.compiled_pattern()) {
+            (Some(checks), Some(pattern)) => checks
+                .check(pattern, text, path)
+                .map_err(|error| invalid(path, error.to_string())),
             _ => Ok(()),
         }
     }

@@ -12,6 +12,7 @@ use super::operation::{key, split};
 use super::schema_validation::{Path, Purpose, SchemaValidation};
 use crate::handler::Rejection;
 use crate::namespace::without_owner;
+use crate::pattern_checks::PatternChecks;
 
 /// Compares stored resources with the description of an API in the short form, before a server uses it.
 ///
@@ -113,8 +114,10 @@ impl<'a> StoredResources<'a> {
         let document = self.api.document();
         let unreadable = |_| (String::new(), "is not JSON".to_owned());
         let fields: Map<String, Value> = serde_json::from_slice(body).map_err(unreadable)?;
+        let checks = PatternChecks::default();
         let validation = SchemaValidation {
             document,
+            patterns: Some(&checks),
             // As from the server itself: it may have fields that no client sets.
             purpose: Purpose::Service,
             enforced: true,
@@ -122,6 +125,9 @@ impl<'a> StoredResources<'a> {
         };
         let admitted = validation.fields(described.schema, &fields);
         admitted.map_err(|rejection| rule_of(&rejection))?;
+        checks
+            .finish_here()
+            .map_err(|rejection| rule_of(&rejection))?;
         let required = Required {
             document,
             method_id: described.writer,

@@ -12,6 +12,7 @@ use super::response_shape::ResponseShape;
 use super::schema_validation::{Purpose, SchemaValidation};
 use super::{Write, find_existing};
 use crate::handler::{Answer, Call, Rejection};
+use crate::pattern_checks::PatternChecks;
 
 /// A resource, with the method that reads it.
 pub(crate) struct Target {
@@ -75,7 +76,9 @@ impl Target {
         let old = self.resource;
         let reading = as_reading(call);
         let on_resource = reading.as_ref().unwrap_or(call);
-        let new = changed(on_resource, &old, fields).map_err(failed)?;
+        let checks = PatternChecks::default();
+        let new = changed(on_resource, &old, fields, &checks).map_err(failed)?;
+        checks.finish(call.lookup).await.map_err(failed)?;
         let write = Write::checked(call, Some(old), new).await.map_err(failed)?;
         let mut answer = write.answer(call).await?;
         if call.method.response.is_none() {
@@ -90,12 +93,14 @@ fn changed(
     call: &Call<'_>,
     old: &Resource,
     fields: &Map<String, Value>,
+    checks: &PatternChecks,
 ) -> Result<Resource, Rejection> {
     let schema = call.method.response.as_deref();
     let schema: Option<&Schema> = schema.and_then(|name| call.api.schema(name));
     let mut fields = match schema {
         Some(schema) => SchemaValidation {
             document: call.api.document(),
+            patterns: Some(checks),
             purpose: Purpose::Service,
             enforced: call.api.settings().strict,
             closed: true,

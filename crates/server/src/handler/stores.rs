@@ -23,7 +23,9 @@ pub(crate) struct StoreHandles {
     pub(crate) reading: Pool,
     /// Bound on the open files.
     pub(crate) media_reads: Pool,
-    /// How long a read waits for either.
+    /// Bound on the calls that match long texts with patterns.
+    pub(crate) pattern_checks: Pool,
+    /// How long a call waits for one of these.
     pub(crate) timeout: Duration,
     /// Collections whose records of indexes are known.
     pub(crate) settled: SettledCollections,
@@ -96,6 +98,19 @@ impl<'a> StoreReader<'a> {
     pub(crate) fn settle(&self, collection: &str) {
         let collection = self.namespace.qualified(collection);
         self.store_handles.settled.insert(&collection);
+    }
+
+    /// Waits for a turn to match long texts with patterns.
+    ///
+    /// # Errors
+    /// [`Rejection::Full`] if there was none in time.
+    pub(crate) async fn pattern_turn(&self) -> Result<Permit, Rejection> {
+        let StoreHandles {
+            pattern_checks,
+            timeout,
+            ..
+        } = self.store_handles;
+        Ok(pattern_checks.wait(1, *timeout).await?)
     }
 
     /// Returns access to the bytes of a resource's media.
@@ -337,6 +352,7 @@ mod tests {
             vault: Arc::new(MemoryVault::new()),
             reading: capacity.reading.clone(),
             media_reads: capacity.media_reads.clone(),
+            pattern_checks: capacity.pattern_checks.clone(),
             timeout: capacity.timeout,
             settled: SettledCollections::new([]),
         };

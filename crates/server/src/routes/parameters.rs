@@ -5,6 +5,7 @@ use windlass_discovery::{Api, Location, Method, Numbers, Parameter, PathParamete
 use windlass_proto::parameters::Parameters;
 
 use crate::handler::{Refusal, RefusalKind, Rejection};
+use crate::pattern_checks::ShortTexts;
 
 /// Parameters of the protocol, which every method has whether its API describes them or not.
 const PROTOCOL: [&str; 4] = ["uploadType", "upload_id", "upload_protocol", "userIp"];
@@ -78,13 +79,13 @@ pub(super) fn check_parameters(
     path: &PathParameters,
     query: &Parameters,
 ) -> Result<(), Rejection> {
-    let mut parameters = method.parameters.iter();
+    let (mut parameters, texts) = (method.parameters.iter(), ShortTexts::default());
     parameters.try_for_each(|parameter| {
         let checked = match parameter.location {
-            Location::Path => check_values(parameter, path.value(&parameter.name)),
+            Location::Path => check_values(parameter, path.value(&parameter.name), &texts),
             Location::Query => {
                 check_presence(parameter, query)?;
-                check_values(parameter, values_of(parameter, query))
+                check_values(parameter, values_of(parameter, query), &texts)
             }
         };
         checked.map_err(|problem| Rejection::InvalidParameter {
@@ -114,12 +115,13 @@ fn check_presence(parameter: &Parameter, query: &Parameters) -> Result<(), Rejec
 fn check_values<'a>(
     parameter: &Parameter,
     values: impl IntoIterator<Item = &'a str>,
+    texts: &ShortTexts,
 ) -> Result<(), String> {
     let mut values = values.into_iter();
-    values.try_for_each(|value| check_value(parameter, value))
+    values.try_for_each(|value| check_value(parameter, value, texts))
 }
 
-fn check_value(parameter: &Parameter, value: &str) -> Result<(), String> {
+fn check_value(parameter: &Parameter, value: &str, texts: &ShortTexts) -> Result<(), String> {
     let allowed = &parameter.allowed_values;
     if !allowed.is_empty() && !allowed.iter().any(|allowed| allowed == value) {
         return Err(format!("must be one of {}", allowed.join(", ")));
@@ -130,10 +132,10 @@ fn check_value(parameter: &Parameter, value: &str) -> Result<(), String> {
         None => {}
     }
     match &parameter.pattern {
-        Some(pattern) if !pattern.fits(value) => {
-            Err(format!("must match the pattern {}", pattern.as_str()))
-        }
-        _ => Ok(()),
+        Some(pattern) => texts
+            .check(pattern, value)
+            .map_err(|error| error.to_string()),
+        None => Ok(()),
     }
 }
 

@@ -373,3 +373,34 @@ async fn media_ranges_have_limits_of_their_own() {
         assert_eq!(reply.status, status, "{content_type} {length}: {reply:?}");
     }
 }
+
+/// A pattern for at most 100 lines. Its program is large, and an ordinary text matches.
+const LINES: &str = r#"
+name = "zoo"
+version = "v1"
+
+[collections.animals.schema]
+notes = { type = "string", pattern = '([^\n]*\n?){0,100}' }
+"#;
+
+#[tokio::test]
+async fn long_text_is_matched_within_a_bound() {
+    let zoo = zoo_of(LINES, stores());
+    for (text, problem) in [
+        ("a".repeat(100_000), None),
+        ("\n".repeat(100_000), Some("must match the pattern")),
+        ("a".repeat(900_000), Some("at most 131072 bytes")),
+    ] {
+        let reply = zoo.json("POST", PLAIN, &json!({"notes": text})).await;
+        match problem {
+            None => drop(ok(&reply)),
+            Some(problem) => refused(&reply, "invalid", problem),
+        }
+    }
+    let animal = animal(&zoo, &json!({"notes": "a"})).await;
+    let long = json!({"notes": "a".repeat(900_000)});
+    for method in ["PUT", "PATCH"] {
+        let reply = zoo.json(method, &animal, &long).await;
+        refused(&reply, "invalid", "field notes: is too long");
+    }
+}
