@@ -42,7 +42,7 @@ pub(crate) use resets::AddressResets;
 use resets::ResetLimit;
 
 /// The number of callers above which those are forgotten who have not sent anything lately.
-const MOST_CALLERS: usize = 10_000;
+pub(crate) const MOST_CALLERS: usize = 10_000;
 
 /// Number of requests between two checks whether there are more than [`MOST_CALLERS`].
 const CLEANING: u64 = 1024;
@@ -115,6 +115,8 @@ pub(crate) enum CallerLimit {
     PrincipalRate,
     /// Of sessions or of bytes ([`crate::quotas`]).
     Quota,
+    /// Of bytes that the server copies ([`crate::copies`]).
+    Copies,
     HeadTime,
     Head,
     PartHeaders,
@@ -157,12 +159,13 @@ impl CallerMetrics {
 }
 
 impl CallerLimit {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Connections,
         Self::Resets,
         Self::AddressRate,
         Self::PrincipalRate,
         Self::Quota,
+        Self::Copies,
         Self::HeadTime,
         Self::Head,
         Self::PartHeaders,
@@ -179,6 +182,7 @@ impl CallerLimit {
     pub(crate) fn exceeded_by(error: &Error) -> Option<Self> {
         match error {
             Error::Ledger(LedgerError::OverQuota) => Some(Self::Quota),
+            Error::TooManyCopies { .. } => Some(Self::Copies),
             Error::Protocol(ProtocolError::Metadata(MetadataError::TooManyValues { .. })) => {
                 Some(Self::JsonValues)
             }
@@ -213,6 +217,7 @@ impl CallerLimit {
             Self::AddressRate => "requests_per_address",
             Self::PrincipalRate => "requests_per_principal",
             Self::Quota => "quota",
+            Self::Copies => "copies_per_hour",
             Self::HeadTime => "head_timeout",
             Self::Head => "head",
             Self::PartHeaders => "part_headers",

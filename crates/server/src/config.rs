@@ -147,6 +147,11 @@ pub struct Limits {
     /// their declared length, of what is remembered of finished ones, and of events that wait. Each is rounded up
     /// to 1 KiB. Default: 0, no limit.
     pub bytes_per_principal: u64,
+    /// Maximum number of bytes that the server copies for one caller in an hour, beyond those that the caller has
+    /// uploaded: for media that is put together from other media, and for rows that a call makes of little input, as
+    /// a message to many recipients does. A caller is a principal, or else an address. Further copies are refused
+    /// (429). 0 is no limit. Default: 512 MiB.
+    pub copies_per_hour: u64,
     /// Minimum number of bytes per second of a request's body, over a minute in which the server waits for it.
     /// 0 is no limit. Default: 512, less than the slowest mobile line.
     pub min_rate: u64,
@@ -345,6 +350,7 @@ impl Default for Limits {
             requests_per_principal: 0,
             sessions_per_principal: 100_000,
             bytes_per_principal: 0,
+            copies_per_hour: 512 * 1024 * 1024,
             min_rate: 512,
             requests: 16_384,
             streams: 32,

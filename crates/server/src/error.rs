@@ -234,6 +234,19 @@ pub(crate) enum Error {
         /// Seconds until the next request is admitted.
         retry_after: u32,
     },
+    /// The caller has had the server copy too many bytes.
+    #[error(
+        "the server would copy {bytes} bytes for this request, and copies {left} more for this caller now; \
+         try again later, or upload the media instead (limits.copies_per_hour)"
+    )]
+    TooManyCopies {
+        /// What would be copied.
+        bytes: u64,
+        /// What may be copied now.
+        left: u64,
+        /// Seconds until the copy may be admitted.
+        retry_after: u32,
+    },
     /// The application has not started the server.
     #[error("the server has not been started by the application that embeds it")]
     NotStarted,
@@ -322,9 +335,12 @@ impl Error {
         Self::Access(refusal.clone())
     }
 
-    /// Whether the principal has reached its quota.
+    /// Whether the principal has reached its quota, or the caller its limit on copies.
     pub(crate) fn is_over_quota(&self) -> bool {
-        matches!(self, Self::Ledger(LedgerError::OverQuota))
+        matches!(
+            self,
+            Self::Ledger(LedgerError::OverQuota) | Self::TooManyCopies { .. }
+        )
     }
 
     /// Returns what is wrong with the body of the request, if this is an error of it.
@@ -453,7 +469,9 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
         Error::AlreadyCancelled => dialect.condition(Condition::AlreadyCancelled),
         Error::AlreadyFinished => dialect.condition(Condition::AlreadyFinished),
         Error::MediaLost(_) => dialect.condition(Condition::MediaLost),
-        Error::TooManyRequests { retry_after } => other(ErrorReply::too_many(*retry_after)),
+        Error::TooManyRequests { retry_after } | Error::TooManyCopies { retry_after, .. } => {
+            other(ErrorReply::too_many(*retry_after))
+        }
         Error::Busy | Error::Crowded | Error::Full(_) => unavailable(dialect, 1),
         Error::Draining | Error::NotStarted => unavailable(dialect, 2),
         Error::NoSpace => unavailable(dialect, 30),

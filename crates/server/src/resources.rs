@@ -15,8 +15,10 @@ use windlass_store::{ChangeSet, LedgerError, ResourceChange};
 use crate::audit::{About, AuditAction, AuditOutcome};
 use crate::auth::AccessError;
 use crate::body::RequestBody;
+use crate::callers::caller;
 use crate::capacity::{Permit, json_cost};
 use crate::context::Principal;
+use crate::copies;
 use crate::default_handler::is_index;
 use crate::download;
 use crate::download_host;
@@ -144,7 +146,11 @@ pub(crate) async fn call(
             head.method.method,
         ))?;
     }
-    let (metadata, embedded) = read_metadata(server, head, body).await?;
+    let CallBody {
+        metadata,
+        embedded,
+        length: brought,
+    } = read_metadata(server, head, body).await?;
     if let Some(embedded) = embedded {
         return Box::pin(upload(server, head, &metadata, embedded)).await;
     }
@@ -152,7 +158,7 @@ pub(crate) async fn call(
         mask,
         pretty: standard.pretty_print,
     };
-    run(server, head, &metadata, &shape).await
+    run(server, head, &metadata, brought, &shape).await
 }
 
 /// Refuses a request that does something else than its signed link is for, if it has one. `purpose` is
@@ -222,6 +228,7 @@ async fn run(
     server: &Arc<ServerState>,
     head: CallHead<'_>,
     metadata: &Map<String, Value>,
+    brought: u64,
     shape: &Shape,
 ) -> Result<Reply, Error> {
     let ownership = server.ownership(head.method.served, head.principal);
@@ -249,6 +256,9 @@ async fn run(
             return Box::pin(concatenate(server, head, metadata, wanted)).await;
         }
         let resources = with_events(answer.changes, answer.events, &Source::of(&call))?;
+        let copied = copies::bytes_beyond(brought, &resources);
+        let caller = || caller(head.principal, head.client);
+        let copy = server.copies.charge(caller, copied)?;
         // Before the commit: afterwards the reply cannot be refused for lack of memory.
         let reply = shape.reply(answer.body, reply_memory)?;
         if resources.is_empty() {
@@ -263,6 +273,7 @@ async fn run(
         let quota = server.quotas.of_bytes();
         match server.stores.ledger.apply_within(changes, quota).await {
             Ok(()) => {
+                copy.keep();
                 write_change(server, &head, &resources);
                 server.outbox.wake(&resources);
                 server.lifecycle.sweep_now.notify_one();
@@ -404,17 +415,27 @@ async fn concatenate(
     Ok(reply::reply(reply.status, reply.content_type, reply.body))
 }
 
-/// The JSON of a call, and the media that its handler finds inside.
+/// The body of a call.
+#[derive(Default)]
+struct CallBody {
+    /// Its JSON.
+    metadata: Map<String, Value>,
+    /// The media that the handler finds inside.
+    embedded: Option<Embedded>,
+    /// Its length in bytes.
+    length: u64,
+}
+
 async fn read_metadata(
     server: &ServerState,
     head: CallHead<'_>,
     body: &mut RequestBody,
-) -> Result<(Map<String, Value>, Option<Embedded>), Error> {
+) -> Result<CallBody, Error> {
     if matches!(
         *head.http_method,
         HttpMethod::GET | HttpMethod::HEAD | HttpMethod::DELETE
     ) {
-        return Ok((Map::new(), None));
+        return Ok(CallBody::default());
     }
     let method = head.method.method;
     check_is_no_upload(&head)?;
@@ -431,7 +452,11 @@ async fn read_metadata(
     if embedded.is_none() && text.len() > usual {
         return Err(BodyError::TooLong { limit: usual }.into());
     }
-    Ok((metadata, embedded))
+    Ok(CallBody {
+        metadata,
+        embedded,
+        length: text.len() as u64,
+    })
 }
 
 /// Refuses a call of a method with media that asks for an upload, by its parameters or by its body.

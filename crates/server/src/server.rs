@@ -18,6 +18,7 @@ use crate::capacity::{Capacity, Usage};
 use crate::config::Settings;
 use crate::connections::{Accept, Connections, HttpService, Listener};
 use crate::context::{RequestIds, mount_path};
+use crate::copies::CopyLimits;
 use crate::dialects::Dialects;
 use crate::disks::CheckedStores;
 use crate::handler::{SettledCollections, StoreHandles};
@@ -176,9 +177,9 @@ impl ServerBuilder {
                 vault: Arc::clone(&stores.vault),
                 reading: capacity.reading.clone(),
                 media_reads: capacity.media_reads.clone(),
-                timeout: capacity.timeout,
                 settled: SettledCollections::new(registry.served().map(|it| it.api.name())),
                 pattern_checks: capacity.pattern_checks.clone(),
+                timeout: capacity.timeout,
             },
             sessions: Sessions {
                 settings: Arc::clone(&settings),
@@ -201,6 +202,7 @@ impl ServerBuilder {
             clock: self.clock,
             request_ids: RequestIds::new(),
             quotas: Quotas::of(&settings.limits),
+            copies: CopyLimits::of(&settings.limits),
             rates: RateLimits::new(&settings.limits, metrics.callers.clone()),
             address_limits: AddressLimits::of(&settings, &metrics.callers),
             known_hosts: KnownHosts::of(&settings, &registry),

@@ -77,6 +77,7 @@ use crate::callers::{AddressLimits, RateLimits, caller};
 use crate::capacity::Capacity;
 use crate::config::Settings;
 use crate::context::{Principal, RequestIds};
+use crate::copies::CopyLimits;
 use crate::dialects::Dialects;
 use crate::disks::{CheckedStores, DiskSpace, MediaSpace};
 use crate::error::Error;
@@ -130,6 +131,8 @@ pub(crate) struct ServerState {
     pub(crate) rates: RateLimits,
     /// What one principal may occupy in the stores.
     pub(crate) quotas: Quotas,
+    /// What the server copies for one caller.
+    pub(crate) copies: CopyLimits,
     /// Fail-stop, drain, and work that outlives its request.
     pub(crate) lifecycle: Arc<Lifecycle>,
     /// Counts what the server does.

@@ -193,6 +193,9 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("limits.bytes_per_principal", |all| {
         ValueRef::Size(&mut all.server.limits.bytes_per_principal)
     }),
+    Key::new("limits.copies_per_hour", |all| {
+        ValueRef::Size(&mut all.server.limits.copies_per_hour)
+    }),
     Key::new("limits.min_rate", |all| {
         ValueRef::Size(&mut all.server.limits.min_rate)
     }),

@@ -22,6 +22,7 @@ mod compose;
 mod confinement;
 mod content_range;
 mod contract;
+mod copies;
 mod cors;
 mod credentials;
 mod cut;

@@ -22,6 +22,7 @@ use super::ServerState;
 use super::finish::{FinalReply, FinishedMedia, concatenation, try_finish};
 use super::start_request::{StartRequest, UploadHead};
 use crate::capacity::Permit;
+use crate::copies::Copy;
 use crate::disks::Leaving;
 use crate::error::Error;
 use crate::handler::{Concatenation, Rejection, StoreReader};
@@ -76,6 +77,8 @@ struct Made {
     small_bytes: Option<Bytes>,
     /// What it takes of the quota of the call's principal until it is committed.
     _reservation: Reservation,
+    /// What was copied for the caller.
+    copy: Copy,
 }
 
 impl Made {
@@ -127,6 +130,9 @@ impl<'a> Concat<'a> {
             // again.
             let media_lost = match self.attempt(&mut made, wanted).await {
                 Ok(reply) => {
+                    if let Some(made) = made {
+                        made.copy.keep();
+                    }
                     // The call may have replaced or deleted resources.
                     self.server.lifecycle.sweep_now.notify_one();
                     return Ok(reply);
@@ -188,6 +194,7 @@ impl<'a> Concat<'a> {
             },
             small_bytes: made.small_bytes.clone(),
             is_referenced: made.is_shared(),
+            uploaded: 0,
             expect: wanted.expect,
         };
         try_finish(self.server, &self.start_request, &finished, None).await
@@ -200,6 +207,13 @@ impl<'a> Concat<'a> {
         let mut reservation = self.server.quotas.reservation(principal);
         let ledger = &*self.server.stores.ledger;
         reservation.cover(ledger, wanted.length()).await?;
+        let copied = match &wanted.sources[..] {
+            // The new resource has the same media.
+            [_] => 0,
+            _ => wanted.length(),
+        };
+        let copies = &self.server.copies;
+        let copy = copies.charge(|| self.start_request.caller(), copied)?;
         let (at, small_bytes) = match &wanted.sources[..] {
             [only] => (only.at, None),
             all if wanted.length() <= small_media_limit => {
@@ -227,6 +241,7 @@ impl<'a> Concat<'a> {
             at,
             small_bytes,
             _reservation: reservation,
+            copy,
         })
     }
 

@@ -19,6 +19,7 @@ use super::start_request::StartRequest;
 use crate::audit::{About, AuditAction, AuditOutcome};
 use crate::auth::AccessError;
 use crate::context::Principal;
+use crate::copies;
 use crate::error::Error;
 use crate::handler::{
     self, Answer, Call, Concatenation, Conditions, Content, Rejection, ReplyMemoryPermit,
@@ -109,6 +110,8 @@ pub(crate) struct FinishedMedia {
     pub(crate) small_bytes: Option<Bytes>,
     /// Whether a resource has this media already. The change set then does not declare it as new.
     pub(crate) is_referenced: bool,
+    /// Number of bytes that the client has sent. The server may copy as many for it.
+    pub(crate) uploaded: u64,
     /// Resources that the media depends on, as they were read.
     pub(crate) expect: Vec<Expected>,
 }
@@ -117,6 +120,7 @@ impl FinishedMedia {
     /// Returns media that has been uploaded. It depends on no other resource.
     pub(crate) fn uploaded(media: Media, small_bytes: Option<Bytes>) -> Self {
         Self {
+            uploaded: media.length,
             media,
             small_bytes,
             is_referenced: false,
@@ -196,6 +200,11 @@ pub(super) async fn try_finish(
     answer.changes = with_events(answer.changes, events, &Source::of(&call))?;
     answer.changes.extend(link_uses::record(link, call.now));
     let changes = answer.changes.clone();
+    let brought = finished.uploaded + start_request.memory() as u64;
+    let copy = server.copies.charge(
+        || start_request.caller(),
+        copies::bytes_beyond(brought, &changes),
+    )?;
     let change_set = change_set(answer, finished, session_ref, &reply);
     // One transaction for the resource, its events, the reply and the end of the session, so
     // that a crash leaves all of them or none.
@@ -207,6 +216,9 @@ pub(super) async fn try_finish(
     };
     let ledger = &server.stores.ledger;
     ledger.apply_within(change_set, quota).await?;
+    copy.keep();
+    let uploaded = finished.uploaded;
+    server.copies.uploaded(|| start_request.caller(), uploaded);
     if session_ref.is_some() {
         server.metrics.sessions.finished.inc();
     }

@@ -292,6 +292,48 @@ async fn concatenations_above_their_limit_wait_and_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn short_requests_do_not_multiply_media() {
+    let media = Media::new(3, 1_000_000);
+    let faults = Faults::new(Trigger::Never, InjectedFault::Fault);
+    let watched = Watched::set_up(faults, |settings| {
+        settings.limits.copies_per_hour = 100_000_000;
+    });
+    watched.put("c0", media).await;
+    // The first million was uploaded, and the other 31 are of the hour.
+    assert_eq!(watched.bind("c1", &["c0"; 32]).await.status, 200);
+    let refused = watched.bind("c2", &["c1"; 32]).await;
+    assert_eq!(refused.status, 429, "{refused:?}");
+    assert_eq!(refused.headers["retry-after"], "3600");
+    let reason = &refused.json()["error"]["errors"][0]["reason"];
+    assert_eq!(reason, "rateLimitExceeded");
+    let text = String::from_utf8_lossy(&refused.body);
+    assert!(text.contains("copy 1024000000 bytes"), "{text}");
+    assert!(text.contains("copies 69000000 more"), "{text}");
+    assert_eq!(watched.calls.calls_of("concat"), 1, "nothing is copied");
+
+    // What was uploaded may be copied, and media of a single source is not copied.
+    watched.put("large", Media::new(4, 200_000_000)).await;
+    assert_eq!(watched.bind("c3", &["large", "c0"]).await.status, 200);
+    assert_eq!(watched.bind("c4", &["c3"]).await.status, 200);
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(watched.bind("c5", &["c0"; 32]).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn copy_that_fails_does_not_count() {
+    let media = Media::new(3, 1_000_000);
+    let faults = Faults::new(Trigger::CallsOf("concat"), InjectedFault::NoSpace);
+    let watched = Watched::set_up(faults, |settings| {
+        settings.limits.copies_per_hour = 40_000_000;
+    });
+    watched.put("c0", media).await;
+    for _ in 0..3 {
+        let reply = watched.bind("c1", &["c0"; 32]).await;
+        assert_eq!(reply.status, 503, "{reply:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn media_that_the_vault_has_lost_is_not_copied_again_and_again() {
     let watched = Watched::new();
     watched.put("one", LARGE).await;

@@ -1,0 +1,378 @@
+//! What the server copies for one caller: media that it puts together, and rows that a call makes
+//! of little input.
+//!
+//! A short request may have the server write many bytes: 32 times the same object, put together, and
+//! the result 32 times again. A caller may have as many bytes copied as it has uploaded, and
+//! [`Limits::copies_per_hour`] beyond. The excess fades with time, as the level of a leaky bucket does.
+//!
+//! A caller is a principal, or else an address. At most [`MOST_CALLERS`] are remembered; those that come when the table
+//! is full share one account.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use windlass_store::ResourceChange;
+
+use crate::callers::MOST_CALLERS;
+use crate::config::Limits;
+use crate::error::Error;
+use crate::shares::Caller;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// After this time without an upload or a copy, the uploads of a caller are forgotten.
+const MEMORY: Duration = Duration::from_secs(24 * 3600);
+
+/// The shortest time between two searches for accounts that need not be remembered.
+const CLEANING: Duration = Duration::from_secs(1);
+
+/// Bytes of rows that a call may make of nothing. Nearly all calls make less.
+const SHORT_ROWS: u64 = 64 * 1024;
+
+/// The accounts of all callers. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct CopyLimits(Option<Arc<Shared>>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Bytes that one caller may have copied in an hour, beyond what it has uploaded.
+    per_hour: u64,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug)]
+struct Table {
+    accounts: HashMap<Caller, Account>,
+    /// The account of the callers that are not in the table, and of those without an address.
+    others: Account,
+    cleaned: Instant,
+}
+
+/// What one caller has uploaded and had copied.
+#[derive(Debug)]
+struct Account {
+    /// Bytes that were uploaded and are not used for copies yet.
+    uploaded: u64,
+    /// Bytes that were copied beyond, less what has faded since.
+    excess: u64,
+    at: Instant,
+}
+
+/// Bytes that are copied. They do not count if this is dropped.
+#[derive(Debug, Default)]
+#[must_use]
+pub(crate) struct Copy {
+    /// The accounts, the caller, and the parts that were taken of its uploads and of its hour.
+    charged: Option<(Arc<Shared>, Option<Caller>, Parts)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Parts {
+    uploaded: u64,
+    excess: u64,
+}
+
+/// Returns the bytes of new rows beyond those that the call has brought.
+pub(crate) fn bytes_beyond(brought: u64, changes: &[ResourceChange]) -> u64 {
+    let rows = changes.iter().map(|change| match change {
+        ResourceChange::Insert(resource) => resource.body.len() as u64,
+        _ => 0,
+    });
+    let rows = rows.fold(0, u64::saturating_add);
+    // A row states the fields of its request in a longer form.
+    rows.saturating_sub(SHORT_ROWS.saturating_add(brought.saturating_mul(4)))
+}
+
+impl CopyLimits {
+    pub(crate) fn of(limits: &Limits) -> Self {
+        let per_hour = limits.copies_per_hour;
+        let table = Table {
+            accounts: HashMap::new(),
+            others: Account::new(),
+            cleaned: Instant::now(),
+        };
+        let shared = || {
+            Arc::new(Shared {
+                per_hour,
+                table: Mutex::new(table),
+            })
+        };
+        Self((per_hour > 0).then(shared))
+    }
+
+    /// Counts media that a caller has uploaded.
+    pub(crate) fn uploaded(&self, caller: impl FnOnce() -> Option<Caller>, bytes: u64) {
+        let Some(shared) = &self.0 else {
+            return;
+        };
+        let (caller, per_hour) = (caller(), shared.per_hour);
+        let mut table = shared.lock();
+        // The shared account of late callers must not grow by the uploads of each of them.
+        let has_account = caller
+            .as_ref()
+            .is_none_or(|caller| table.has_room(caller, per_hour));
+        if has_account && bytes > 0 {
+            let account = table.account(caller.as_ref(), per_hour);
+            account.uploaded = account.uploaded.saturating_add(bytes);
+        }
+    }
+
+    /// Counts bytes that are to be copied for a caller.
+    ///
+    /// # Errors
+    /// [`Error::TooManyCopies`] if they exceed the limit.
+    pub(crate) fn charge(
+        &self,
+        caller: impl FnOnce() -> Option<Caller>,
+        bytes: u64,
+    ) -> Result<Copy, Error> {
+        let Some(shared) = self.0.as_ref().filter(|_| bytes > 0) else {
+            return Ok(Copy::default());
+        };
+        let caller = caller();
+        let parts = shared
+            .lock()
+            .account(caller.as_ref(), shared.per_hour)
+            .charge(bytes, shared.per_hour)?;
+        let charged = Some((Arc::clone(shared), caller, parts));
+        Ok(Copy { charged })
+    }
+}
+
+impl Copy {
+    /// The bytes were copied.
+    pub(crate) fn keep(mut self) {
+        self.charged = None;
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        if let Some((shared, caller, parts)) = self.charged.take() {
+            let mut table = shared.lock();
+            let account = table.account(caller.as_ref(), shared.per_hour);
+            account.uploaded = account.uploaded.saturating_add(parts.uploaded);
+            account.excess = account.excess.saturating_sub(parts.excess);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// Returns the account of a caller as of now; one that it shares, if it has none of its own.
+    fn account(&mut self, caller: Option<&Caller>, per_hour: u64) -> &mut Account {
+        let is_own = caller.is_some_and(|caller| self.has_room(caller, per_hour));
+        let account = match caller.filter(|_| is_own) {
+            Some(caller) => self
+                .accounts
+                .entry(caller.clone())
+                .or_insert_with(Account::new),
+            None => &mut self.others,
+        };
+        account.advance(per_hour);
+        account
+    }
+
+    /// Whether the caller is in the table, or has a place there.
+    fn has_room(&mut self, caller: &Caller, per_hour: u64) -> bool {
+        if self.accounts.contains_key(caller) || self.accounts.len() < MOST_CALLERS {
+            return true;
+        }
+        if self.cleaned.elapsed() >= CLEANING {
+            self.cleaned = Instant::now();
+            self.accounts.retain(|_, account| {
+                let silent = account.at.elapsed();
+                let faded = faded(silent, per_hour);
+                account.excess > faded || (account.uploaded > 0 && silent < HOUR)
+            });
+        }
+        self.accounts.len() < MOST_CALLERS
+    }
+}
+
+impl Account {
+    fn new() -> Self {
+        Self {
+            uploaded: 0,
+            excess: 0,
+            at: Instant::now(),
+        }
+    }
+
+    fn advance(&mut self, per_hour: u64) {
+        let silent = self.at.elapsed();
+        let faded = faded(silent, per_hour);
+        if silent >= MEMORY {
+            self.uploaded = 0;
+        }
+        // A moment in which nothing fades must not count as time that has passed.
+        if faded > 0 || self.excess == 0 {
+            self.excess = self.excess.saturating_sub(faded);
+            self.at = Instant::now();
+        }
+    }
+
+    fn charge(&mut self, bytes: u64, per_hour: u64) -> Result<Parts, Error> {
+        let uploaded = bytes.min(self.uploaded);
+        let excess = bytes - uploaded;
+        let after = self.excess.saturating_add(excess);
+        if after > per_hour {
+            let wait = u128::from(after - per_hour) * u128::from(HOUR.as_secs());
+            let wait = wait.div_ceil(u128::from(per_hour));
+            return Err(Error::TooManyCopies {
+                bytes,
+                // Never, if it is more than an hour has. The caller may have uploaded more by then.
+                left: (per_hour - self.excess.min(per_hour)).saturating_add(self.uploaded),
+                retry_after: u32::try_from(wait).map_or(3600, |wait| wait.clamp(1, 3600)),
+            });
+        }
+        self.uploaded -= uploaded;
+        self.excess = after;
+        Ok(Parts { uploaded, excess })
+    }
+}
+
+/// Returns the bytes that are forgotten in this time.
+fn faded(time: Duration, per_hour: u64) -> u64 {
+    let faded = u128::from(per_hour) * time.as_millis() / HOUR.as_millis();
+    u64::try_from(faded).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tokio::time::advance;
+    use windlass_store::{Resource, Timestamp};
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn limits(copies_per_hour: u64) -> CopyLimits {
+        CopyLimits::of(&Limits {
+            copies_per_hour,
+            ..Limits::default()
+        })
+    }
+
+    fn named(name: &str) -> impl FnOnce() -> Option<Caller> {
+        let caller = Caller::Principal(name.to_owned());
+        move || Some(caller)
+    }
+
+    /// Copies, or returns after how many seconds the caller may try again.
+    fn copied(limits: &CopyLimits, name: &str, bytes: u64) -> Result<(), u32> {
+        match limits.charge(named(name), bytes) {
+            Ok(copy) => {
+                copy.keep();
+                Ok(())
+            }
+            Err(Error::TooManyCopies { retry_after, .. }) => Err(retry_after),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn copies_beyond_the_hour_are_refused() {
+        let limits = limits(10 * MIB);
+        assert_eq!(copied(&limits, "alice", 8 * MIB), Ok(()));
+        assert_eq!(copied(&limits, "alice", 4 * MIB), Err(720));
+        assert_eq!(copied(&limits, "bob", 10 * MIB), Ok(()), "each has its own");
+        advance(Duration::from_secs(720)).await;
+        assert_eq!(copied(&limits, "alice", 4 * MIB), Ok(()));
+        assert_eq!(copied(&limits, "alice", 100 * MIB), Err(3600));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_uploaded_may_be_copied_once() {
+        let limits = limits(10 * MIB);
+        limits.uploaded(named("alice"), 500 * MIB);
+        assert_eq!(copied(&limits, "alice", 500 * MIB), Ok(()));
+        assert_eq!(copied(&limits, "alice", 10 * MIB), Ok(()));
+        assert_eq!(copied(&limits, "alice", 1), Err(1));
+        limits.uploaded(named("alice"), MIB);
+        assert_eq!(copied(&limits, "alice", MIB), Ok(()));
+        assert!(copied(&limits, "bob", 11 * MIB).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn uploads_are_forgotten_after_a_day_of_silence() {
+        let limits = limits(10 * MIB);
+        for (silent, expected) in [(MEMORY / 2, Ok(())), (MEMORY, Err(3600))] {
+            limits.uploaded(named("alice"), 500 * MIB);
+            advance(silent).await;
+            assert_eq!(copied(&limits, "alice", 500 * MIB), expected, "{silent:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn copy_that_failed_does_not_count() {
+        let limits = limits(10 * MIB);
+        limits.uploaded(named("alice"), 5 * MIB);
+        for _ in 0..3 {
+            drop(limits.charge(named("alice"), 12 * MIB).unwrap());
+        }
+        assert_eq!(copied(&limits, "alice", 15 * MIB), Ok(()));
+        assert!(copied(&limits, "alice", MIB).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn frequent_calls_do_not_stop_the_fading() {
+        let limits = limits(3600);
+        assert_eq!(copied(&limits, "alice", 3600), Ok(()));
+        for _ in 0..40 {
+            advance(Duration::from_millis(100)).await;
+            assert!(copied(&limits, "alice", 3600).is_err());
+        }
+        assert_eq!(copied(&limits, "alice", 4), Ok(()), "of four seconds");
+        assert_eq!(copied(&limits, "alice", 1), Err(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_that_are_remembered_are_bounded() {
+        let limits = limits(10 * MIB);
+        for number in 0..MOST_CALLERS + 2 {
+            let name = number.to_string();
+            assert_eq!(copied(&limits, &name, 4 * MIB), Ok(()));
+        }
+        let accounts = || limits.0.as_ref().unwrap().lock().accounts.len();
+        assert_eq!(accounts(), MOST_CALLERS);
+        let late = copied(&limits, "late", 4 * MIB);
+        assert!(late.is_err(), "the last three share an account");
+        advance(HOUR).await;
+        assert_eq!(copied(&limits, "late", 10 * MIB), Ok(()));
+        assert_eq!(accounts(), 1);
+    }
+
+    #[test]
+    fn zero_is_no_limit() {
+        assert_eq!(copied(&limits(0), "alice", u64::MAX), Ok(()));
+    }
+
+    #[test]
+    fn rows_beyond_what_the_call_has_brought_are_copies() {
+        let row = |bytes: usize| {
+            ResourceChange::Insert(Resource {
+                collection: "mails".to_owned(),
+                id: "1".to_owned(),
+                version: 1,
+                body: Bytes::from(vec![b' '; bytes]),
+                media: None,
+                created: Timestamp::from_millis(0),
+                updated: Timestamp::from_millis(0),
+                owner: None,
+            })
+        };
+        let rows = vec![row(12_000); 500];
+        assert_eq!(bytes_beyond(12_000, &rows), 6_000_000 - SHORT_ROWS - 48_000);
+        assert_eq!(bytes_beyond(900_000, &[row(950_000)]), 0);
+        assert_eq!(bytes_beyond(0, &[row(60_000)]), 0);
+    }
+}
