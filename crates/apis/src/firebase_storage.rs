@@ -95,6 +95,11 @@ impl ApiHandler for FirebaseStorage {
         method.id == GET
     }
 
+    /// Who has the token has a credential.
+    fn is_public(&self, _: &Call<'_>) -> bool {
+        false
+    }
+
     fn lock_key(&self, call: &Call<'_>) -> Option<String> {
         let name = match call.method.id.as_str() {
             INSERT => name_of_upload(call).ok()?,

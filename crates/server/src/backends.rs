@@ -462,6 +462,10 @@ impl ApiHandler for WithBackends {
         self.inner.guards(method)
     }
 
+    fn is_public(&self, call: &Call<'_>) -> bool {
+        self.inner.is_public(call)
+    }
+
     fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {
         let mut deliveries = self.inner.deliveries();
         deliveries.extend(self.deliveries.iter().cloned());

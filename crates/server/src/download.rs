@@ -23,8 +23,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::stream::try_unfold;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
-    LAST_MODIFIED, RANGE,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
+    ETAG, LAST_MODIFIED, RANGE,
 };
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Response, StatusCode, Version,
@@ -58,6 +58,32 @@ pub(crate) struct Own {
     pub(crate) etag: Option<String>,
     /// Headers in addition to the usual ones.
     pub(crate) headers: HeaderMap,
+    /// Who may keep the media, unless the headers say it.
+    pub(crate) caching: Caching,
+}
+
+/// Which caches may keep media.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caching {
+    /// The media is public: what caches do by themselves is right.
+    Public,
+    /// The client's own, which asks the server each time. The credentials of a request need not be in
+    /// `Authorization`, so that shared caches could take the reply for a public one (RFC 9111, 3.5).
+    Private,
+    /// None: the link counts once, and a copy would be a second use.
+    Never,
+}
+
+impl Caching {
+    fn describe(self, headers: &mut HeaderMap) {
+        let value = match self {
+            Self::Public => return,
+            Self::Private if headers.contains_key(CACHE_CONTROL) => return,
+            Self::Private => "private, no-cache",
+            Self::Never => "no-store",
+        };
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static(value));
+    }
 }
 
 /// What a download needs of the head of its request.
@@ -98,6 +124,7 @@ pub(crate) async fn media(
     let mut reply = Response::new(nothing());
     describe(reply.headers_mut(), media, &validators);
     reply.headers_mut().extend(own.headers);
+    own.caching.describe(reply.headers_mut());
     form.describe(reply.headers_mut(), &validators.etag);
     // After those of the handler, which may come from the client that uploaded the media.
     protection::protect(reply.headers_mut(), &server.settings.downloads);

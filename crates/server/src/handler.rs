@@ -177,6 +177,13 @@ pub trait ApiHandler: Send + Sync + 'static {
         false
     }
 
+    /// Whether a download that [`ApiHandler::find`] has allowed is one of media that everybody may
+    /// read, so that caches may give it to others. Only what is certain counts: media is private
+    /// otherwise. Default: whether the call is let through without credentials that allow it.
+    fn is_public(&self, call: &Call<'_>) -> bool {
+        call.refusal.is_some()
+    }
+
     /// Returns the deliveries of the events that the handler leaves. Called once. Default: none.
     fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {
         Vec::new()

@@ -20,14 +20,14 @@ use crate::capacity::{Permit, json_cost};
 use crate::context::Principal;
 use crate::copies;
 use crate::default_handler::is_index;
-use crate::download;
+use crate::download::{self, Caching};
 use crate::download_host;
 use crate::error::{BodyError, Error};
 use crate::handler::{
     self, Call, Concatenation, Conditions, Content, Embedded, ReplyMemoryPermit, StoreReader,
 };
 use crate::identifiers::new_resource_id;
-use crate::link_terms::LinkPurpose;
+use crate::link_terms::{LinkPurpose, LinkTerms};
 use crate::link_uses;
 use crate::namespace::Namespace;
 use crate::outbox::{Source, with_events};
@@ -362,9 +362,16 @@ async fn media_or_redirection(
         } else {
             handler.media_headers(&resource)
         };
-        let set_owner = download::Own {
+        let link = head.principal.and_then(Principal::link);
+        let caching = match link.and_then(LinkTerms::single_use) {
+            Some(_) => Caching::Never,
+            None if handler.is_public(&call) => Caching::Public,
+            None => Caching::Private,
+        };
+        let own = download::Own {
             etag: handler.media_etag(&resource),
             headers,
+            caching,
         };
         let request = download::Request {
             http_method: head.http_method,
@@ -372,9 +379,8 @@ async fn media_or_redirection(
             headers: head.headers,
             client: head.client,
         };
-        let link = head.principal.and_then(Principal::link);
         link_uses::check_unused(&*server.stores.ledger, link).await?;
-        match download::media(server, &resource, request, set_owner).await {
+        match download::media(server, &resource, request, own).await {
             Err(error) if download::is_gone(&error) && attempt < ATTEMPTS => {}
             // A reply without the media, such as that to HEAD, is no use of the link.
             Ok(reply) if has_media(head.http_method, &reply) => {

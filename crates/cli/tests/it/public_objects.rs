@@ -381,3 +381,46 @@ fn download_url_of_firebase_needs_its_token_and_no_credentials() {
     let logged = guarded.server.stderr();
     assert!(!logged.contains(&token), "{logged}");
 }
+
+#[test]
+fn private_media_is_kept_by_no_shared_cache() {
+    let guarded = Guarded::new();
+    let is_media = |request: &Request| {
+        let text = String::from_utf8_lossy(&request.to_bytes()).into_owned();
+        !text.starts_with(&format!("GET {COW} "))
+    };
+    let media = || reads("cow").into_iter().filter(is_media);
+    let caching = |reply: &Reply| reply.header("cache-control").map(str::to_owned);
+    let private = Some("private, no-cache".to_owned());
+    for request in media() {
+        assert_eq!(caching(&guarded.carol(&request)), private, "{request:?}");
+    }
+    let reply = guarded.carol(&Request::new("GET", "/barn/cow"));
+    let etag = reply.header("etag").expect("it has one").to_owned();
+    for request in media() {
+        let reply = guarded.carol(&request.header("If-None-Match", &etag));
+        assert_eq!(caching(&reply.expect(304)), private);
+    }
+    let firebase = Request::new("GET", "/v0/b/barn/o/calf?alt=media");
+    let upload =
+        Request::new("POST", "/v0/b/barn/o?name=calf").header("Content-Type", "text/plain");
+    let upload = upload.header("X-Goog-Upload-Protocol", "raw").body("moo");
+    let made = guarded.carol(&upload).expect(200);
+    assert_eq!(caching(&guarded.carol(&firebase).expect(200)), private);
+    // The token in the URL is a credential.
+    let token = made.field("downloadTokens");
+    let token = token.as_str().expect("a token");
+    let by_token = Request::new("GET", format!("/v0/b/barn/o/calf?alt=media&token={token}"));
+    assert_eq!(caching(&guarded.stranger(&by_token).expect(200)), private);
+
+    guarded.publish(COW, "allUsers");
+    for request in media() {
+        assert_eq!(caching(&guarded.stranger(&request)), None, "{request:?}");
+    }
+    let stated = json_request("PATCH", COW, &json!({"cacheControl": "public, max-age=60"}));
+    guarded.carol(&stated).expect(200);
+    for request in media() {
+        let own = Some("public, max-age=60".to_owned());
+        assert_eq!(caching(&guarded.carol(&request)), own, "{request:?}");
+    }
+}

@@ -54,13 +54,15 @@ fn download_link_that_counts_once_gives_the_media_once() {
     // Without the media.
     let mut peer = RawPeer::connect(linked.server.address());
     peer.send(linked.request("HEAD", &link.target).to_bytes());
-    assert_eq!(peer.head_reply().status, 200);
+    let head = peer.head_reply();
+    assert_eq!(head.status, 200);
+    // A copy in a cache would be a second use.
+    assert_eq!(head.header("cache-control"), Some("no-store"));
     let unsatisfiable = get.clone().header("Range", "bytes=999999-");
     linked.send(&unsatisfiable).expect(416);
-    assert!(
-        linked.send(&get).expect(200).body == MEDIA.whole(),
-        "other media"
-    );
+    let media = linked.send(&get).expect(200);
+    assert!(media.body == MEDIA.whole(), "other media");
+    assert_eq!(media.header("cache-control"), Some("no-store"));
     linked.check_refused(&get, 403, "has been used");
     let rest = get.header("Range", "bytes=1-");
     linked.check_refused(&rest, 403, "has been used");
