@@ -4,6 +4,7 @@
 //! so that a test states what is on the wire and not what a library makes of it. Where there is no wire, in
 //! [`in_process`], requests and replies have the types of the crate `http`. No crate of the product is a dependency.
 
+pub mod alone;
 pub mod checker;
 pub mod cleanup;
 pub mod directory;
@@ -21,6 +22,7 @@ pub mod process;
 pub mod raw;
 pub mod rng;
 pub mod session;
+pub mod skip;
 pub mod strace;
 pub mod test_scale;
 pub mod tls;

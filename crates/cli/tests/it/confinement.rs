@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use windlass_testkit::farm;
 use windlass_testkit::process::{ServerProcess, wait_for_end};
 use windlass_testkit::raw::exchange;
+use windlass_testkit::skip::skipped;
 use windlass_testkit::wait::{self, PATIENCE};
 
 use crate::authentication::bearing;
@@ -94,7 +95,6 @@ const READ_AGAIN: &str = "the file of credentials was read again";
 
 /// Whether the kernel can confine a process. The thread that asks is confined, and ends.
 #[cfg(target_os = "linux")]
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn kernel_confines() -> bool {
     use landlock::{AccessFs, Ruleset, RulesetAttr as _, RulesetStatus};
 
@@ -105,7 +105,7 @@ fn kernel_confines() -> bool {
     let status = std::thread::spawn(ask).join().expect("it does not panic");
     let confines = status.expect("it is only asked").ruleset != RulesetStatus::NotEnforced;
     if !confines {
-        eprintln!("SKIPPED: this kernel has no Landlock");
+        skipped("this kernel has no Landlock");
     }
     confines
 }

@@ -470,7 +470,12 @@ mod tests {
     #[tokio::test]
     async fn the_wait_for_absent_siblings_ends_with_its_timeout() {
         let (commit_delay, _held) = with(1, 100).await;
-        commit_delay.wait_for_siblings_within(Duration::from_millis(1), 100);
+        let (timeout, started) = (Duration::from_millis(20), Instant::now());
+        commit_delay.wait_for_siblings_within(timeout, 100);
+        // It never ends early: the siblings stay away.
+        assert!(started.elapsed() >= timeout);
+        let wanted = commit_delay.slots.wanted.load(Ordering::Relaxed);
+        assert_eq!(wanted, usize::MAX, "no caller wakes a writer that is awake");
     }
 
     #[tokio::test]

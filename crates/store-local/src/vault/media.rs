@@ -652,14 +652,11 @@ mod tests {
             return write_beyond_a_limit();
         }
         let name = "vault::media::tests::full_disk_reports_the_exact_number_of_written_bytes";
-        let alone = std::process::Command::new("sh")
+        let mut shell = std::process::Command::new("sh");
+        shell
             .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
-            .arg(std::env::current_exe().unwrap())
-            .args([name, "--exact"])
-            .env(LIMITED, "1")
-            .output()
-            .unwrap();
-        assert!(alone.status.success(), "{alone:?}");
+            .arg(std::env::current_exe().unwrap());
+        windlass_testkit::alone::run_by(shell, name, LIMITED);
     }
 
     fn write_beyond_a_limit() {

@@ -7,18 +7,18 @@ use std::os::unix::fs::symlink;
 use std::thread;
 
 use tempfile::TempDir;
+use windlass_testkit::skip::skipped;
 
 use super::*;
 
 /// Runs `then` in a thread that is confined, unless the kernel cannot.
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn confined(allowed: Allowed, then: impl FnOnce() + Send + 'static) {
     let thread = thread::spawn(move || match landlock::restrict(&allowed) {
         Ok(Confined::ByLandlock(abi)) => {
             assert!(abi > 0);
             then();
         }
-        Ok(Confined::Unsupported) => eprintln!("SKIPPED: this kernel has no Landlock"),
+        Ok(Confined::Unsupported) => skipped("this kernel has no Landlock"),
         other => panic!("{other:?}"),
     });
     thread.join().expect("it does not panic");
@@ -136,14 +136,5 @@ fn process_leaves_no_core_dump_and_cannot_be_read_by_others() {
         return;
     }
     let name = "commands::serve::confinement::tests::process_leaves_no_core_dump_and_cannot_be_read_by_others";
-    let alone = std::process::Command::new(std::env::current_exe().expect("a path"))
-        .args([name, "--exact"])
-        .env(ALONE, "1")
-        .output()
-        .expect("it can be started");
-    let said = String::from_utf8_lossy(&alone.stdout);
-    assert!(
-        alone.status.success() && said.contains("1 passed"),
-        "{said}"
-    );
+    windlass_testkit::alone::run(name, ALONE);
 }
