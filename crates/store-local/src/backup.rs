@@ -368,19 +368,23 @@ impl Backup<'_> {
     /// on the disk, and the next backup would not copy it again.
     fn sync(&self, id: MediaId) -> Result<(), BackupError> {
         let path = layout::media_path(&self.target.vault(), id);
-        let synced = filesystem::open(&path).and_then(|file: File| filesystem::sync_data(&file));
-        match synced {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => {
-                filesystem::remove(&path).ok();
-                Err(BackupError::io(&path)(error))
-            }
-            Ok(()) => Ok(()),
-        }
+        sync_or_remove(&path, filesystem::sync_data).map_err(BackupError::io(&path))
     }
 
     fn source(&self, id: MediaId) -> PathBuf {
         layout::media_path(&self.dir.join("vault"), id)
+    }
+}
+
+/// Syncs a file by `sync`, and removes it if that fails. Does nothing if there is none.
+fn sync_or_remove(path: &Path, sync: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    match filesystem::open(path).and_then(|file| sync(&file)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => {
+            filesystem::remove(path).ok();
+            Err(error)
+        }
+        Ok(()) => Ok(()),
     }
 }
 
@@ -570,4 +574,24 @@ fn is_for_backups(dir: &Path) -> io::Result<bool> {
         .iter()
         .any(|name| name == COMPLETE_BACKUP || name == INCOMPLETE_BACKUP);
     Ok(is_marked || names.iter().all(|name| name == "lock"))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn media_whose_sync_fails_does_not_stay_in_the_backup() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("media");
+        std::fs::write(&path, "cow").unwrap();
+        sync_or_remove(&path, |_| Ok(())).unwrap();
+        assert!(path.exists());
+        let failed = sync_or_remove(&path, |_| Err(Errno::IO.into())).unwrap_err();
+        assert_eq!(failed.raw_os_error(), Some(Errno::IO.raw_os_error()));
+        assert!(!path.exists(), "the next backup would believe it");
+        sync_or_remove(&path, |_| panic!("there is no file")).unwrap();
+    }
 }

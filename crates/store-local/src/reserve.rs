@@ -137,17 +137,21 @@ impl Reserve {
     /// Releases, if the disk has little other space, what opening the database may need. What is
     /// not used of it returns to the reserve when the loan is dropped.
     pub(crate) fn lend(&self) -> io::Result<Loan<'_>> {
-        let available = space(&self.path)?.available;
+        Ok(self.lend_on(space(&self.path)?.available))
+    }
+
+    /// As [`Reserve::lend`], on a disk with this much other space.
+    fn lend_on(&self, available: u64) -> Loan<'_> {
         let mut occupied = self.occupied();
         let before = occupied.held;
         let need = FOR_OPENING * self.step;
         if available < need {
             occupied.shorten(before.saturating_sub(need));
         }
-        Ok(Loan {
+        Loan {
             reserve: self,
             before,
-        })
+        }
     }
 
     fn len(&self) -> u64 {
@@ -204,11 +208,21 @@ impl HeldSpace {
 
     /// Reserves what is missing to `len` bytes, or nothing.
     fn grow(&mut self, path: &Path, len: u64) -> io::Result<()> {
+        self.grow_by(path, len, filesystem::allocate)
+    }
+
+    /// As [`HeldSpace::grow`], by this allocation.
+    fn grow_by(
+        &mut self,
+        path: &Path,
+        len: u64,
+        allocate: impl FnOnce(&File, u64) -> io::Result<()>,
+    ) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
             none => none.insert(filesystem::open_or_create(path)?),
         };
-        match filesystem::allocate(file, len) {
+        match allocate(file, len) {
             Ok(()) => self.held = len,
             Err(error) => {
                 // A failed allocation may have taken a part of the space.
@@ -319,6 +333,48 @@ mod tests {
             before: before - used,
         });
         assert_eq!(reserve.occupied().held, before - used);
+    }
+
+    #[test]
+    fn opening_on_a_full_disk_borrows_from_the_reserve() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("reserve");
+        let reserve = held_in(&path);
+        let (all, need) = (reserve.len(), FOR_OPENING * reserve.step);
+        let loan = reserve.lend_on(need - 1);
+        assert_eq!(path.metadata().unwrap().len(), all - need);
+        drop(loan);
+        assert_eq!(reserve.occupied().held, all, "it was not used");
+        let loan = reserve.lend_on(need);
+        assert_eq!(path.metadata().unwrap().len(), all, "the disk has enough");
+        drop(loan);
+        // What is left for the opening is lent even if it is less than needed.
+        reserve.occupied().shorten(need / 2);
+        drop(reserve.lend_on(0));
+        assert_eq!(reserve.occupied().held, need / 2);
+    }
+
+    #[test]
+    fn allocation_that_fails_keeps_nothing_of_what_it_got() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("reserve");
+        let reserve = held_in(&path);
+        let held = 2 * reserve.step;
+        reserve.occupied().shorten(held);
+        let partly = |file: &File, len: u64| {
+            filesystem::allocate(file, len - reserve.step)?;
+            Err(rustix::io::Errno::NOSPC.into())
+        };
+        let failed = reserve.occupied().grow_by(&path, reserve.len(), partly);
+        assert!(filesystem::is_out_of_space(&failed.unwrap_err()));
+        assert_eq!(reserve.occupied().held, held);
+        assert_eq!(path.metadata().unwrap().len(), held);
+        reserve.refill(u64::MAX);
+        assert_eq!(
+            reserve.occupied().held,
+            reserve.len(),
+            "later it may succeed"
+        );
     }
 
     #[test]
