@@ -216,6 +216,8 @@ pub(crate) struct StoreShared {
     pub(crate) lock: Arc<DirectoryLock>,
     /// One for each file system of the store. Empty with [`Durability::Os`].
     pub(crate) stop_probes: Arc<[StopProbe]>,
+    /// [`Options::allow_shared_data`].
+    pub(crate) allow_shared_data: bool,
     pub(crate) metrics: StoreMetrics,
 }
 

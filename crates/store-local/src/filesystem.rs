@@ -8,9 +8,11 @@
 
 mod copy;
 
-use std::fs::{DirBuilder, File, FileType, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, FileType, Metadata, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{
+    DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt,
+};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -59,41 +61,95 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
 /// Opens a directory to be synced later. An open at the time of the sync could fail for other
 /// reasons.
 pub(crate) fn open_directory(path: &Path) -> io::Result<File> {
-    File::open(path)
+    let mut options = OpenOptions::new();
+    // A named pipe in its place would otherwise wait for a writer.
+    options.custom_flags(OFlags::DIRECTORY.bits().cast_signed());
+    options.read(true).open(path)
 }
 
 /// Creates an empty file. Fails if the name is taken.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
-    private().create_new(true).open(path)
+    open_regular(private().create_new(true), path)
 }
 
 /// Opens a file for reading and writing, or creates it.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
-    private().create(true).truncate(false).open(path)
+    open_regular(private().create(true).truncate(false), path)
 }
 
 /// Opens an existing file for reading and writing.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    private().open(path)
+    open_regular(&mut private(), path)
 }
 
 /// Opens an existing file for reading.
 pub(crate) fn open_for_reading(path: &Path) -> io::Result<File> {
-    no_link().read(true).open(path)
+    open_regular(OpenOptions::new().read(true), path)
 }
 
 fn private() -> OpenOptions {
-    let mut options = no_link();
+    let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
     options
 }
 
-/// Options that refuse a symbolic link in the place of a file. The store makes none, and one that
-/// somebody else has made would have the server read or write a file elsewhere.
-fn no_link() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    options
+/// Opens a regular file, and nothing else in its place. The store makes nothing else: a symbolic link
+/// that somebody has made would have the server read or write a file elsewhere, and a named pipe would
+/// have it wait without end.
+fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = options.custom_flags(flags.bits().cast_signed()).open(path);
+    match opened {
+        Ok(file) => match NotAFile::of(file.metadata()?.file_type()) {
+            None => Ok(file),
+            Some(other) => Err(io::Error::other(other)),
+        },
+        // The name of what is there says more than "too many levels of symbolic links".
+        Err(error) => Err(refuse_special(path).err().unwrap_or(error)),
+    }
+}
+
+/// Refuses a path at which there is something else than a file. SQLite opens the ledger by its path,
+/// and would wait for a named pipe.
+pub(crate) fn refuse_special(path: &Path) -> io::Result<()> {
+    let found = match path.symlink_metadata() {
+        Ok(metadata) => NotAFile::of(metadata.file_type()),
+        Err(_) => None,
+    };
+    found.map_or(Ok(()), |other| Err(io::Error::other(other)))
+}
+
+/// What is in the place of a file of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotAFile {
+    #[error("it is a directory, and must be a file")]
+    Directory,
+    #[error("it is a symbolic link, and must be a file")]
+    Link,
+    #[error("it is a named pipe, and must be a file")]
+    Pipe,
+    #[error("it is a socket, and must be a file")]
+    Socket,
+    #[error("it is a device, and must be a file")]
+    Device,
+}
+
+impl NotAFile {
+    fn of(kind: FileType) -> Option<Self> {
+        if kind.is_file() {
+            None
+        } else if kind.is_dir() {
+            Some(Self::Directory)
+        } else if kind.is_symlink() {
+            Some(Self::Link)
+        } else if kind.is_fifo() {
+            Some(Self::Pipe)
+        } else if kind.is_socket() {
+            Some(Self::Socket)
+        } else {
+            Some(Self::Device)
+        }
+    }
 }
 
 /// Locks a file until it is closed. Returns `None` if it is locked already.
@@ -314,13 +370,17 @@ pub enum SharedDirectory {
 ///
 /// The bits of the group also say what an access control list allows at most.
 pub(crate) fn shared_with_others(path: &Path) -> io::Result<Option<SharedDirectory>> {
-    let metadata = path.metadata()?;
-    let mode = metadata.permissions().mode() & 0o7777;
-    let user = rustix::process::geteuid().as_raw();
-    Ok(SharedDirectory::of(metadata.uid(), mode, user))
+    Ok(SharedDirectory::judged(&path.metadata()?))
 }
 
 impl SharedDirectory {
+    /// Judges an open file by its metadata.
+    pub(crate) fn judged(metadata: &Metadata) -> Option<Self> {
+        let mode = metadata.permissions().mode() & 0o7777;
+        let user = rustix::process::geteuid().as_raw();
+        Self::of(metadata.uid(), mode, user)
+    }
+
     /// Whether everybody can, and not only some users.
     pub(crate) fn is_open_to_all(self) -> bool {
         matches!(self, Self::Writable { mode } if mode & 0o002 != 0)
@@ -579,6 +639,39 @@ mod tests {
                 "{owner} {mode:o}"
             );
         }
+    }
+
+    #[test]
+    fn nothing_but_a_regular_file_is_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let made = std::process::Command::new("mkfifo")
+            .arg(path("pipe"))
+            .status();
+        assert!(made.unwrap().success());
+        let _listener = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        std::fs::write(path("file"), "cow").unwrap();
+        std::os::unix::fs::symlink(path("file"), path("link")).unwrap();
+        for (path, expected) in [
+            (path("pipe"), NotAFile::Pipe),
+            (path("socket"), NotAFile::Socket),
+            (path("link"), NotAFile::Link),
+            (dir.path().to_owned(), NotAFile::Directory),
+            (PathBuf::from("/dev/null"), NotAFile::Device),
+        ] {
+            for opened in [open(&path), open_or_create(&path), open_for_reading(&path)] {
+                assert_eq!(opened.unwrap_err().to_string(), expected.to_string());
+            }
+            let refused = refuse_special(&path).unwrap_err().to_string();
+            assert_eq!(refused, expected.to_string());
+        }
+        for opened in [open(&path("file")), open_for_reading(&path("file"))] {
+            assert_eq!(opened.unwrap().metadata().unwrap().len(), 3);
+        }
+        refuse_special(&path("file")).unwrap();
+        refuse_special(&path("none")).unwrap();
+        open_directory(&path("pipe")).unwrap_err();
+        open_directory(dir.path()).unwrap();
     }
 
     #[test]

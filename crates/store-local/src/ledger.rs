@@ -152,6 +152,8 @@ impl LocalLedger {
             lock,
             stop_probes,
             metrics,
+            // The files were checked before.
+            allow_shared_data: _,
         } = store;
         let io_error = |source| OpenError::io(path, source);
         let schema_error = |source: SchemaError| source.at(path);

@@ -61,7 +61,9 @@ impl LocalStore {
         Self::create_directory(dir)?;
         check_owner(dir, &options)?;
         for name in FILES {
-            check_owner(&dir.join(name), &options)?;
+            let path = dir.join(name);
+            filesystem::refuse_special(&path).map_err(|source| OpenError::io(&path, source))?;
+            check_owner(&path, &options)?;
         }
         let lock = filesystem::lock(&dir.join("lock")).map_err(io)?;
         let file = lock.ok_or_else(|| OpenError::InUse {
@@ -72,6 +74,11 @@ impl LocalStore {
         check_filesystems(dir, &vault_dir, &options, assess)?;
         check_owner(&vault_dir, &options)?;
         check_owner(&identity_path(&vault_dir), &options)?;
+        // At most 256. The directories in them are checked when they are used first, and media when it
+        // is opened.
+        for path in layout::outer_directories(&vault_dir).map_err(io)? {
+            check_owner(&path, &options)?;
+        }
         directory::refuse_incomplete(dir)?;
 
         let reserve_path = reserve::path(dir);
@@ -88,6 +95,7 @@ impl LocalStore {
             reserve: Arc::clone(&reserve),
             lock,
             stop_probes: stop_probes(dir, &vault_dir, options.durability).map_err(io)?,
+            allow_shared_data: options.allow_shared_data,
             metrics: options.metrics,
         };
         let vault = LocalVault::new(vault_dir, write_policy, shared_state.clone());

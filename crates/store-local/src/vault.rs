@@ -33,6 +33,7 @@ use windlass_store::{
 pub(crate) use media::WritePolicy;
 
 use crate::directory::{DeletionLock, DeletionLocked, DirectoryLock, StoreShared};
+use crate::filesystem::SharedDirectory;
 use crate::sync_health::FailStop;
 use crate::{Durability, filesystem};
 use layout::Layout;
@@ -60,6 +61,8 @@ struct Shared {
     syncs: AtomicU64,
     metrics: StoreMetrics,
     deletion_lock: DeletionLock,
+    /// Whether media that everybody can change is used all the same.
+    allow_shared_data: bool,
     /// Released with the last writer: as long as one may write, no other process may open the
     /// directory.
     _lock: Arc<DirectoryLock>,
@@ -77,6 +80,7 @@ impl LocalVault {
             fail_stop: FailStop::default(),
             syncs: AtomicU64::new(0),
             metrics: shared_state.metrics,
+            allow_shared_data: shared_state.allow_shared_data,
             _lock: shared_state.lock,
         };
         Self {
@@ -222,6 +226,7 @@ impl Shared {
     /// Creates the file of a media, not durable yet. Returns the directories to sync as well.
     fn make(&self, path: &Path) -> io::Result<(Vec<File>, File)> {
         self.layout.make_directories(path)?;
+        self.check_directory(path)?;
         let directories = match self.durability {
             // Opened before the sync: an open that fails there, for lack of a descriptor, would
             // look like a failed disk.
@@ -241,14 +246,13 @@ impl Shared {
     ) -> Result<LocalWriter, VaultError> {
         // Before the length is read: an older writer that is still writing could change it.
         let fence = self.fences.take_over(id);
-        let file = filesystem::open(&self.layout.path(id)).map_err(|error| match error.kind() {
+        let path = self.layout.path(id);
+        let file = filesystem::open(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => damaged(id, "it is gone"),
             _ => out_of_reach(id, error),
         })?;
-        let len = file
-            .metadata()
-            .map_err(|error| out_of_reach(id, error))?
-            .len();
+        let len = self.checked_len(&path, &file);
+        let len = len.map_err(|error| out_of_reach(id, error))?;
         if len < committed {
             return Err(shorter(id));
         }
@@ -265,6 +269,35 @@ impl Shared {
             Failpoint::TailCut.reach();
         }
         Ok(LocalWriter::new(id, file, fence, self))
+    }
+
+    /// Returns the length of a media. Refuses media that everybody can change.
+    fn checked_len(&self, path: &Path, file: &File) -> io::Result<u64> {
+        let metadata = file.metadata()?;
+        match SharedDirectory::judged(&metadata).filter(|why| why.is_open_to_all()) {
+            Some(why) if !self.allow_shared_data => Err(io::Error::other(OpenToAll {
+                path: path.to_owned(),
+                why,
+            })),
+            _ => {
+                self.check_directory(path)?;
+                Ok(metadata.len())
+            }
+        }
+    }
+
+    /// Refuses a directory of media that everybody can change, and warns of one that some other users
+    /// can.
+    fn check_directory(&self, path: &Path) -> io::Result<()> {
+        let Some(why) = self.layout.check_directory(path, self.allow_shared_data)? else {
+            return Ok(());
+        };
+        let path = path.parent().expect("a media is in a directory").to_owned();
+        if why.is_open_to_all() && !self.allow_shared_data {
+            return Err(io::Error::other(OpenToAll { path, why }));
+        }
+        tracing::warn!(path = %path.display(), "other users can change what is stored: {why}");
+        Ok(())
     }
 
     fn remove(&self, id: MediaId) -> Result<(), VaultError> {
@@ -286,10 +319,8 @@ impl Shared {
             io::ErrorKind::NotFound => VaultError::Missing(id),
             _ => out_of_reach(id, error),
         })?;
-        let len = file
-            .metadata()
-            .map_err(|error| out_of_reach(id, error))?
-            .len();
+        let len = self.checked_len(&path, &file);
+        let len = len.map_err(|error| out_of_reach(id, error))?;
         if len < range.end {
             return Err(shorter(id));
         }
@@ -394,6 +425,14 @@ fn unreadable(id: MediaId, cause: Cause) -> VaultError {
 
 fn out_of_reach(id: MediaId, error: io::Error) -> VaultError {
     unreadable(id, Arc::new(error))
+}
+
+/// Media, or its directory, that everybody can change.
+#[derive(Debug, thiserror::Error)]
+#[error("other users can change what is in {}: {why}", path.display())]
+struct OpenToAll {
+    path: PathBuf,
+    why: SharedDirectory,
 }
 
 /// Blocking threads for each kind of work. No kind can occupy the threads of another.

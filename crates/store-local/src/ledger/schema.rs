@@ -133,6 +133,11 @@ pub(crate) enum SchemaError {
     Empty,
     #[error("it is the database of another application")]
     Foreign,
+    #[error("{name}: {source}")]
+    Special {
+        name: String,
+        source: std::io::Error,
+    },
 }
 
 impl SchemaError {
@@ -162,6 +167,7 @@ pub(super) fn open_writer(
     identity: Identity,
     durability: Durability,
 ) -> Result<Connection, SchemaError> {
+    refuse_special(path)?;
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // Lets the database become shorter without being rewritten as a whole. It costs one more page
     // in commits that take or free pages. Only an empty database accepts it, so it is set first.
@@ -214,6 +220,7 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
 /// The database file and the pages in the WAL stay as they are. The files are opened read-write, so
 /// SQLite may create an empty WAL and the WAL's index, `-shm`.
 pub(super) fn open_external_reader(path: &Path) -> Result<Connection, SchemaError> {
+    refuse_special(path)?;
     let connection = open_reader(path)?;
     match read_header(&connection)? {
         (APPLICATION_ID, OLDEST..=VERSION) => Ok(connection),
@@ -241,6 +248,18 @@ pub(crate) fn identity_in(path: &Path) -> Result<Option<Identity>, OpenError> {
 pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
     let identity = connection.query_row("SELECT identity FROM store", [], |row| row.get(0));
     identity.map(Identity::from_bytes)
+}
+
+/// Refuses what is no regular file in the place of the database or its companions. SQLite would open it.
+fn refuse_special(path: &Path) -> Result<(), SchemaError> {
+    for suffix in ["", "-wal", "-shm"] {
+        let path = filesystem::with_suffix(path, suffix);
+        filesystem::refuse_special(&path).map_err(|source| SchemaError::Special {
+            name: path.display().to_string(),
+            source,
+        })?;
+    }
+    Ok(())
 }
 
 fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {

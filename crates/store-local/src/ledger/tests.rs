@@ -130,6 +130,7 @@ fn try_open(dir: &TempDir, stop_probes: Arc<[StopProbe]>) -> Result<LocalLedger,
         reserve: Arc::new(reserve),
         lock,
         stop_probes,
+        allow_shared_data: false,
         metrics: StoreMetrics::default(),
     };
     LocalLedger::open(&dir.path().join("ledger.sqlite"), IDENTITY, store)

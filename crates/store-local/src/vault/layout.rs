@@ -8,12 +8,12 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use windlass_store::{Listing, MediaId, StoredMedia};
 
 use crate::directory::identity_path;
-use crate::filesystem::{self, Entry};
+use crate::filesystem::{self, Entry, SharedDirectory};
 
 /// The directory of a vault that is being served.
 ///
@@ -25,6 +25,8 @@ pub(super) struct Layout {
     /// Directories whose names are durable. Each is synced once by every process, even if it
     /// existed before: an earlier process may have created it and died before the sync.
     durable: Mutex<HashSet<PathBuf>>,
+    /// Directories of media whose permissions were checked. At most 65,536.
+    checked: Mutex<HashSet<PathBuf>>,
 }
 
 impl Layout {
@@ -32,7 +34,31 @@ impl Layout {
         Self {
             root,
             durable: Mutex::default(),
+            checked: Mutex::default(),
         }
+    }
+
+    /// Returns how other users can change what is in the directory of a media, if it has not been checked
+    /// before. Who cannot change a directory cannot change its permissions, either.
+    pub(super) fn check_directory(
+        &self,
+        path: &Path,
+        allow_shared: bool,
+    ) -> io::Result<Option<SharedDirectory>> {
+        let [_, inner] = directories(path);
+        let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        if checked().contains(inner) {
+            return Ok(None);
+        }
+        let found = match filesystem::shared_with_others(inner) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            found => found?,
+        };
+        // A directory that is refused is checked again: an operator may mend it.
+        if allow_shared || !found.is_some_and(SharedDirectory::is_open_to_all) {
+            checked().insert(inner.to_owned());
+        }
+        Ok(found)
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -239,6 +265,11 @@ pub(crate) fn walk<E: From<io::Error>>(
 /// Returns whether a vault has no directories of media.
 pub(crate) fn is_empty(root: &Path) -> io::Result<bool> {
     Ok(shards(root)?.0.is_empty())
+}
+
+/// Returns the directories in a vault, each of which has directories of media.
+pub(crate) fn outer_directories(root: &Path) -> io::Result<Vec<PathBuf>> {
+    Ok(shards(root)?.0)
 }
 
 /// Makes all names in a vault durable, from the bottom up: a name is durable before the directory

@@ -15,7 +15,22 @@ use super::*;
 use crate::test_util::{eventually, free_lock};
 
 fn open(dir: &TempDir, durability: Durability) -> LocalVault {
-    let lock = free_lock(&dir.path().join("lock"));
+    open_with(dir, durability, "lock", false)
+}
+
+/// The vault as another process sees it.
+fn open_another(dir: &TempDir, allow_shared_data: bool) -> LocalVault {
+    let lock = format!("lock-{allow_shared_data}");
+    open_with(dir, Durability::Os, &lock, allow_shared_data)
+}
+
+fn open_with(
+    dir: &TempDir,
+    durability: Durability,
+    lock: &str,
+    allow_shared_data: bool,
+) -> LocalVault {
+    let lock = free_lock(&dir.path().join(lock));
     let root = dir.path().join("vault");
     filesystem::make_directories_durably(&root).unwrap();
     let shared_state = StoreShared {
@@ -23,6 +38,7 @@ fn open(dir: &TempDir, durability: Durability) -> LocalVault {
         reserve: Arc::new(crate::reserve::Reserve::open(&dir.path().join("reserve")).unwrap()),
         lock: Arc::new(DirectoryLock::new(vec![lock])),
         stop_probes: Arc::new([]),
+        allow_shared_data,
         metrics: StoreMetrics::default(),
     };
     LocalVault::new(root, WritePolicy::Direct, shared_state)
@@ -104,6 +120,38 @@ async fn a_link_in_the_place_of_a_media_is_not_followed() {
     assert_eq!(std::fs::read(&elsewhere).unwrap(), b"windlass");
     std::fs::rename(&elsewhere, &media).unwrap();
     vault.read(id(1), 0..8).await.unwrap();
+}
+
+#[tokio::test]
+async fn media_that_everybody_can_change_is_not_used() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let vault = open(&dir, Durability::Os);
+    let writer = vault.create(id(1)).await.unwrap();
+    writer.write(0, data()).await.unwrap();
+    drop(writer);
+    let media = vault.shared.layout.path(id(1));
+    let set = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let inner = media.parent().unwrap();
+    for (path, open_to_all, private) in [(&*media, 0o606, 0o664), (inner, 0o703, 0o770)] {
+        // Another process, as a directory is checked once.
+        let vault = open_another(&dir, false);
+        set(path, open_to_all);
+        let error = vault.read(id(1), 0..8).await.map(drop).unwrap_err();
+        assert!(matches!(error, VaultError::Unreadable { .. }), "{error:?}");
+        vault.reopen(id(1), 8, None).await.map(drop).unwrap_err();
+        let insisting = open_another(&dir, true);
+        insisting.read(id(1), 0..8).await.unwrap();
+        set(path, private);
+        vault.read(id(1), 0..8).await.unwrap();
+    }
+    set(inner, 0o707);
+    let vault = open_another(&dir, false);
+    let sibling = MediaId::from_bytes([[1; 15].as_slice(), &[2]].concat().try_into().unwrap());
+    vault.create(sibling).await.map(drop).unwrap_err();
 }
 
 /// More bytes than a write-back waits for.
@@ -249,12 +297,7 @@ fn a_shortage_of_descriptors_fails_a_create_and_nothing_else() {
             .block_on(create_while_descriptors_are_short());
     }
     let name = "vault::tests::a_shortage_of_descriptors_fails_a_create_and_nothing_else";
-    let alone = std::process::Command::new(std::env::current_exe().unwrap())
-        .args([name, "--exact"])
-        .env(STARVING, "1")
-        .output()
-        .unwrap();
-    assert!(alone.status.success(), "{alone:?}");
+    windlass_testkit::alone::run(name, STARVING);
 }
 
 async fn create_while_descriptors_are_short() {

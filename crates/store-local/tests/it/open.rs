@@ -11,6 +11,7 @@ use windlass_store_local::verify::{VerifyError, VerifyOptions, verify};
 use windlass_store_local::{
     Durability, IdentityMismatch, LocalStore, OpenError, Options, SharedDirectory,
 };
+use windlass_testkit::skip::skipped;
 
 use crate::directory;
 use crate::sample::{self, NOW, store_with_everything};
@@ -90,12 +91,10 @@ async fn a_vault_is_open_once_whatever_data_directory_leads_to_it() {
 #[test]
 fn a_file_system_in_memory_is_refused_unless_the_operator_insists() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
-        println!("SKIPPED: there is no tmpfs at /dev/shm");
-        return;
+        return skipped("there is no tmpfs at /dev/shm");
     };
     if !is_tmpfs(Path::new("/dev/shm")) {
-        println!("SKIPPED: /dev/shm is no tmpfs");
-        return;
+        return skipped("/dev/shm is no tmpfs");
     }
     let refused = LocalStore::open(dir.path(), Options::default()).unwrap_err();
     assert!(
@@ -142,6 +141,51 @@ fn a_directory_that_everybody_can_write_to_is_refused_and_left_alone() {
     LocalStore::open(&data, options().allow_shared_data(true)).unwrap();
     set(&vault, 0o700);
     LocalStore::open(&data, options()).unwrap();
+}
+
+#[test]
+fn directory_of_the_vault_that_everybody_can_write_to_is_refused() {
+    let dir = directory::new();
+    let options = || Options::default().allow_unsafe_filesystem(true);
+    drop(directory::open(&dir));
+    let outer = dir.path().join("vault/2f");
+    std::fs::create_dir(&outer).unwrap();
+    let set = |mode| std::fs::set_permissions(&outer, Permissions::from_mode(mode)).unwrap();
+    set(0o703);
+    let error = LocalStore::open(dir.path(), options()).unwrap_err();
+    let is_right = matches!(&error, OpenError::Shared { path, .. } if *path == outer);
+    assert!(is_right, "{error:?}");
+    LocalStore::open(dir.path(), options().allow_shared_data(true)).unwrap();
+    set(0o770);
+    LocalStore::open(dir.path(), options()).unwrap();
+}
+
+#[test]
+fn named_pipe_in_the_place_of_a_file_is_refused() {
+    let dir = directory::new();
+    drop(directory::open(&dir));
+    for name in [
+        "lock",
+        "ledger.sqlite",
+        "ledger.sqlite-wal",
+        "ledger.sqlite-shm",
+        "reserve",
+        "vault/identity",
+    ] {
+        let (path, aside) = (dir.path().join(name), dir.path().join("aside"));
+        let was_there = std::fs::rename(&path, &aside).is_ok();
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        let options = Options::default().allow_unsafe_filesystem(true);
+        let error = LocalStore::open(dir.path(), options).unwrap_err();
+        let text = format!("{error:?}");
+        assert!(text.contains("Pipe"), "{name}: {text}");
+        std::fs::remove_file(&path).unwrap();
+        if was_there {
+            std::fs::rename(&aside, &path).unwrap();
+        }
+        drop(directory::open(&dir));
+    }
 }
 
 #[test]

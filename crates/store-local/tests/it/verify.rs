@@ -271,6 +271,36 @@ async fn a_repair_fails_no_session_whose_bytes_cannot_be_read_just_now() {
 }
 
 #[tokio::test]
+async fn named_pipe_in_the_place_of_media_is_told_and_not_waited_for() {
+    let dir = store_with_everything().await;
+    let (media, aside) = (path(&dir, OPEN), dir.path().join("aside"));
+    std::fs::rename(&media, &aside).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&media).status();
+    assert!(made.unwrap().success());
+    let expected = ["damage session unreadable", "remains path foreign"];
+    assert_found(&dir, &expected);
+    assert_repaired(&dir, &expected);
+    std::fs::remove_file(&media).unwrap();
+    std::fs::rename(&aside, &media).unwrap();
+    assert_found(&dir, &[]);
+    // SQLite would wait as well.
+    let ledger = dir.path().join("ledger.sqlite");
+    std::fs::rename(&ledger, &aside).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&ledger).status();
+    assert!(made.unwrap().success());
+    for repair in [false, true] {
+        let options = VerifyOptions::new(NOW).repair(repair);
+        let error = verify(dir.path(), options, &mut |_| ()).unwrap_err();
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        let text = format!("{error} {cause:?} {error:?}");
+        assert!(
+            text.contains("named pipe") || text.contains("Pipe"),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_repair_fails_no_session_because_the_whole_vault_is_elsewhere() {
     let dir = store_with_everything().await;
     let (vault, aside) = (dir.path().join("vault"), dir.path().join("aside"));
