@@ -70,6 +70,9 @@ pub enum ProtocolError {
     /// The metadata is not a JSON object.
     #[error(transparent)]
     Metadata(#[from] MetadataError),
+    /// A request to a session cannot be read. The session is as it was.
+    #[error(transparent)]
+    ToSession(Box<ProtocolError>),
     /// The session refuses the request.
     #[error(transparent)]
     Session(#[from] SessionError),

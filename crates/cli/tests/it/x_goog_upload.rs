@@ -239,6 +239,27 @@ fn offset_ahead_is_refused_with_the_size_received() {
 }
 
 #[test]
+fn malformed_request_leaves_the_session_active() {
+    let upload = Upload::start(farm(), "x-goog-malformed");
+    upload.upload(0..CHUNK);
+    for (command, offset) in [
+        ("upload", "x"),
+        ("upload", "-1"),
+        ("upload, finalize", "1 2"),
+        ("finalise", "0"),
+    ] {
+        let request = upload
+            .request(command)
+            .header("X-Goog-Upload-Offset", offset);
+        let reply = upload.send(&request.body("moo"));
+        assert_eq!(reply.status, 400, "{command} {offset}");
+        assert_status(&reply, "active");
+    }
+    let reply = upload.upload_and_finalize(CHUNK..MEDIA.len());
+    assert_final(farm(), &reply, MEDIA);
+}
+
+#[test]
 fn upload_that_lacks_declared_bytes_is_not_finalized() {
     let upload = Upload::declared(farm(), "x-goog-short", MEDIA.len());
     upload.upload(0..CHUNK);

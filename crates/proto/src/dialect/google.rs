@@ -323,6 +323,7 @@ pub(super) fn protocol(error: &ProtocolError) -> ErrorReply {
             | MetadataError::NotAnObject { .. },
         ) => bad("parseError"),
         ProtocolError::Session(error) => session_error(error),
+        ProtocolError::ToSession(error) => protocol(error),
         ProtocolError::ExpectedDigests(
             ExpectedDigestsError::Malformed { .. } | ExpectedDigestsError::Conflict { .. },
         )

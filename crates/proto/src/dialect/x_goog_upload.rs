@@ -56,7 +56,8 @@ impl Dialect for XGoogUpload {
         let head = Head::of(request)?;
         if let Some(upload_id) = request.parameters.upload_id() {
             allow(request.http_method, SESSION_METHODS)?;
-            return on_session(&head, upload_id);
+            let command = on_session(&head, upload_id);
+            return command.map_err(|error| ProtocolError::ToSession(Box::new(error)));
         }
         allow(request.http_method, UPLOAD_METHODS)?;
         without_session(&head)
@@ -106,6 +107,15 @@ impl Dialect for XGoogUpload {
     fn protocol_error(&self, error: &ProtocolError) -> ErrorReply {
         match error {
             ProtocolError::Session(error) => session_error(error),
+            // A `final` would say that the session has ended.
+            ProtocolError::ToSession(error) => {
+                let reply = google::protocol(error);
+                if is_for_good(reply.status) {
+                    refused(reply, ACTIVE)
+                } else {
+                    reply
+                }
+            }
             ProtocolError::MethodNotAllowed { .. }
             | ProtocolError::PathNotUtf8
             | ProtocolError::Query(_)

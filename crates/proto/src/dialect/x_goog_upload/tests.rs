@@ -255,30 +255,10 @@ fn command_without_a_place_is_refused() {
             post(&[("x-goog-upload-protocol", "resumable")]),
             UploadCommandError::Missing,
         ),
-        (
-            on_url(&[("x-goog-upload-protocol", "resumable"), (LENGTH, "5")]),
-            UploadCommandError::Missing,
-        ),
         (post(&[(COMMAND, "start, upload")]), unknown),
-        (
-            on_url(&[(COMMAND, "start")]),
-            UploadCommandError::InsideSession,
-        ),
         (
             post(&[(COMMAND, "upload"), (OFFSET, "0"), (LENGTH, "5")]),
             UploadCommandError::OutsideSession,
-        ),
-        (
-            on_url(&[(COMMAND, "upload"), (LENGTH, "5")]),
-            UploadCommandError::OffsetMissing,
-        ),
-        (
-            on_url(&[(COMMAND, "upload, finalize"), (LENGTH, "5")]),
-            UploadCommandError::OffsetMissing,
-        ),
-        (
-            on_url(&[(COMMAND, "finalize"), (LENGTH, "5")]),
-            UploadCommandError::OffsetMissing,
         ),
     ];
     for (command, expected) in table {
@@ -286,10 +266,60 @@ fn command_without_a_place_is_refused() {
     }
     let raw = post(&[("x-goog-upload-protocol", "raw"), (COMMAND, "start")]);
     assert_eq!(raw, Err(invalid("X-Goog-Upload-Protocol")));
-    let malformed = on_url(&[(COMMAND, "upload"), (OFFSET, "-1"), (LENGTH, "5")]);
-    assert_eq!(malformed, Err(invalid("X-Goog-Upload-Offset")));
-    let unframed = on_url(&[(COMMAND, "upload"), (OFFSET, "0")]);
-    assert_eq!(unframed, Err(ProtocolError::LengthRequired));
+}
+
+#[test]
+fn request_that_cannot_be_read_leaves_its_session_active() {
+    let command = |error: UploadCommandError| ProtocolError::from(error);
+    let unknown = UploadCommandError::Unknown {
+        value: "append".to_owned(),
+    };
+    let table = [
+        (
+            on_url(&[("x-goog-upload-protocol", "resumable"), (LENGTH, "5")]),
+            command(UploadCommandError::Missing),
+        ),
+        (on_url(&[(COMMAND, "append")]), command(unknown)),
+        (
+            on_url(&[(COMMAND, "start")]),
+            command(UploadCommandError::InsideSession),
+        ),
+        (
+            on_url(&[(COMMAND, "upload"), (LENGTH, "5")]),
+            command(UploadCommandError::OffsetMissing),
+        ),
+        (
+            on_url(&[(COMMAND, "upload, finalize"), (LENGTH, "5")]),
+            command(UploadCommandError::OffsetMissing),
+        ),
+        (
+            on_url(&[(COMMAND, "finalize"), (LENGTH, "5")]),
+            command(UploadCommandError::OffsetMissing),
+        ),
+        (
+            on_url(&[(COMMAND, "upload"), (OFFSET, "-1"), (LENGTH, "5")]),
+            invalid("X-Goog-Upload-Offset"),
+        ),
+        (
+            on_url(&[(COMMAND, "upload, finalize"), (OFFSET, "x"), (LENGTH, "5")]),
+            invalid("X-Goog-Upload-Offset"),
+        ),
+        (
+            on_url(&[(COMMAND, "upload"), (OFFSET, "0")]),
+            ProtocolError::LengthRequired,
+        ),
+    ];
+    for (command, expected) in table {
+        let error = command.expect_err("it cannot be read");
+        assert_eq!(error.to_string(), expected.to_string());
+        assert_eq!(error, ProtocolError::ToSession(Box::new(expected)));
+        let reply = XGoogUpload.protocol_error(&error);
+        assert!(reply.status.is_client_error(), "{error}");
+        assert_eq!(status(&reply.headers), Some("active"), "{error}");
+    }
+    let coding = ProtocolError::ToSession(Box::new(ProtocolError::TransferEncoding));
+    let reply = XGoogUpload.protocol_error(&coding);
+    assert_eq!(status(&reply.headers), None, "another try may succeed");
 }
 
 #[test]
