@@ -21,6 +21,7 @@ use bytes::Bytes;
 use futures_util::future::{BoxFuture, Either};
 use hashlink::LruCache;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -268,16 +269,41 @@ fn reply(status: StatusCode, body: &Value) -> Response<ReplyBody> {
 }
 
 /// Answers `POST /token` by giving out a token, and passes all other requests to the service inside.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct DevTokenService<S> {
     tokens: Option<Arc<DevTokens>>,
+    knows_host: Arc<KnowsHost>,
     inner: S,
 }
 
+/// Whether the server answers for the host that a request names.
+type KnowsHost = dyn Fn(&Parts) -> bool + Send + Sync;
+
 impl<S> DevTokenService<S> {
     /// Puts the endpoint in front of `inner`. Without `tokens` all requests are passed on.
-    pub fn new(tokens: Option<Arc<DevTokens>>, inner: S) -> Self {
-        Self { tokens, inner }
+    ///
+    /// `knows_host` is [`UploadService::knows_host`](windlass_server::UploadService::knows_host). A
+    /// request for a host that it does not know is passed on, too, so that it is refused as all others
+    /// are: a page that points a name of its own at the server (DNS rebinding) gets no token.
+    pub fn new(
+        tokens: Option<Arc<DevTokens>>,
+        knows_host: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+        inner: S,
+    ) -> Self {
+        Self {
+            tokens,
+            knows_host: Arc::new(knows_host),
+            inner,
+        }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for DevTokenService<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DevTokenService")
+            .field("tokens", &self.tokens)
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
     }
 }
 
@@ -300,12 +326,17 @@ where
         let Some(tokens) = self.tokens.clone().filter(|_| asks) else {
             return Either::Right(self.inner.call(request));
         };
-        if is_of_a_foreign_page(request.uri(), request.headers()) {
+        let (head, body) = request.into_parts();
+        if !(self.knows_host)(&head) {
+            let request = Request::from_parts(head, body);
+            return Either::Right(self.inner.call(request));
+        }
+        if is_of_a_foreign_page(&head.uri, &head.headers) {
             let refused = reply(StatusCode::FORBIDDEN, &Refusal::ForeignPage.json());
             return Either::Left(Box::pin(ready(Ok(refused))));
         }
         Either::Left(Box::pin(async move {
-            let body = Limited::new(request.into_body(), MAX_REQUEST_LEN);
+            let body = Limited::new(body, MAX_REQUEST_LEN);
             let form = tokio::time::timeout(REQUEST_TIME, body.collect()).await;
             Ok(match form {
                 Ok(Ok(form)) => tokens.answer(&form.to_bytes()),

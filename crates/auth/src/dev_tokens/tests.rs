@@ -28,6 +28,12 @@ impl Service<Request<Full<Bytes>>> for Inner {
     }
 }
 
+/// A request without a host, such as those of tests, names no wrong one.
+fn knows_host(head: &Parts) -> bool {
+    let host = head.headers.get(HOST);
+    host.is_none_or(|host| host != "evil.example")
+}
+
 fn assertion(claims: &Value) -> String {
     let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
     format!(
@@ -39,7 +45,7 @@ fn assertion(claims: &Value) -> String {
 }
 
 async fn post(tokens: &Arc<DevTokens>, path: &str, form: &str) -> (StatusCode, Value) {
-    let mut service = DevTokenService::new(Some(Arc::clone(tokens)), Inner);
+    let mut service = DevTokenService::new(Some(Arc::clone(tokens)), knows_host, Inner);
     let request = Request::post(path).body(Full::new(Bytes::from(form.to_owned())));
     let reply = service.call(request.unwrap()).await.unwrap();
     let status = reply.status();
@@ -134,7 +140,7 @@ async fn token_is_given_to_whom_the_request_names() {
 #[tokio::test]
 async fn page_of_another_origin_gets_no_token() {
     let tokens = Arc::new(DevTokens::new(Arc::new(DrivenClock(AtomicU64::new(0)))));
-    let mut service = DevTokenService::new(Some(Arc::clone(&tokens)), Inner);
+    let mut service = DevTokenService::new(Some(Arc::clone(&tokens)), knows_host, Inner);
     for (header, value, expected) in [
         ("origin", "https://evil.example", StatusCode::FORBIDDEN),
         ("origin", "null", StatusCode::FORBIDDEN),
@@ -156,6 +162,21 @@ async fn page_of_another_origin_gets_no_token() {
 }
 
 #[tokio::test]
+async fn unknown_host_gets_no_token() {
+    let tokens = Arc::new(DevTokens::new(Arc::new(DrivenClock(AtomicU64::new(0)))));
+    let mut service = DevTokenService::new(Some(Arc::clone(&tokens)), knows_host, Inner);
+    let request = Request::post("/token")
+        .header("host", "evil.example")
+        .header("origin", "http://evil.example")
+        .body(Full::new(Bytes::from_static(
+            b"grant_type=client_credentials&client_id=robot",
+        )));
+    let reply = service.call(request.unwrap()).await.unwrap();
+    assert_eq!(reply.status(), StatusCode::IM_A_TEAPOT, "it is passed on");
+    assert_eq!(tokens.tokens().len(), 0);
+}
+
+#[tokio::test]
 async fn tokens_beyond_the_bound_replace_the_oldest() {
     let clock = Arc::new(DrivenClock(AtomicU64::new(0)));
     let tokens = DevTokens::new(clock);
@@ -173,13 +194,13 @@ async fn all_other_requests_are_passed_on() {
     let tokens = Arc::new(DevTokens::new(clock));
     let (status, _) = post(&tokens, "/tokens", "").await;
     assert_eq!(status, StatusCode::IM_A_TEAPOT);
-    let mut service = DevTokenService::new(Some(tokens), Inner);
+    let mut service = DevTokenService::new(Some(tokens), knows_host, Inner);
     let get = Request::get("/token")
         .body(Full::new(Bytes::new()))
         .unwrap();
     let passed = service.call(get).await.unwrap();
     assert_eq!(passed.status(), StatusCode::IM_A_TEAPOT);
-    let mut without = DevTokenService::new(None, Inner);
+    let mut without = DevTokenService::new(None, knows_host, Inner);
     let post = Request::post("/token")
         .body(Full::new(Bytes::new()))
         .unwrap();

@@ -292,7 +292,12 @@ async fn serve(
         // Nobody could answer a challenge any more, and the data directory will be another process's.
         drop(renewal);
     };
-    let service = DevTokenService::new(dev_tokens, server.service());
+    let hosts = server.service();
+    let service = DevTokenService::new(
+        dev_tokens,
+        move |head| hosts.knows_host(head),
+        server.service(),
+    );
     // On other addresses everybody could read them.
     let ended = if !has_own_listener && address.ip().to_canonical().is_loopback() {
         let service = MetricsService::new(metrics, service);

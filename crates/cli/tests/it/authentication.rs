@@ -333,6 +333,11 @@ fn dev_token_is_given_out_and_demanded() {
     let token = token.as_str().expect("it is a string");
     exchange(server.address(), &bearing(&list, token)).expect(200);
     assert!(!server.stderr().contains(token));
+    // By DNS rebinding a page has a host of its own, and is its own origin.
+    let rebound = ask
+        .header("Host", "evil.example")
+        .header("Origin", "http://evil.example");
+    exchange(server.address(), &rebound).expect(421);
 
     let output = Command::new(program())
         .args([
