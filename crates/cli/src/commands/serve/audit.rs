@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::fs::OFlags;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 use windlass_server::{AuditAction, AuditEntry, AuditLog, AuditOutcome, Clock as _, SystemClock};
@@ -113,7 +113,7 @@ impl AuditFile {
     }
 
     fn append(&self, entry: &Value) {
-        let mut line = entry.to_string();
+        let mut line = escaped(&entry.to_string());
         line.push('\n');
         if let Err(error) = self.file().write_all(line.as_bytes()) {
             tracing::error!(%error, "an entry of the audit log is lost");
@@ -132,16 +132,72 @@ fn open(path: &Path) -> Result<File, AuditFileError> {
     })
 }
 
-/// Opens a file, or creates it. A FIFO that nobody reads is an error.
+/// Opens a regular file, or creates it. A link is not followed: who can write to the directory of the log
+/// would choose the file that grows.
 fn open_to_append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600);
-    // Without it a FIFO would be waited for until somebody reads it.
-    options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-    let file = options.open(path)?;
-    // Entries of a FIFO that is read wait for their place.
-    fcntl_setfl(&file, OFlags::APPEND)?;
-    Ok(file)
+    // Without `NONBLOCK` a FIFO would be waited for until somebody reads it.
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
+    options.custom_flags(flags.bits().cast_signed());
+    let opened = options.open(path);
+    let found = match &opened {
+        Ok(file) => file.metadata()?,
+        Err(_) => match path.symlink_metadata() {
+            Ok(found) => found,
+            Err(_) => return opened,
+        },
+    };
+    if found.is_symlink() {
+        return Err(io::Error::other(NotRegular::Link));
+    }
+    if !found.is_file() {
+        return Err(io::Error::other(NotRegular::Special));
+    }
+    opened
+}
+
+/// Why a path is not opened.
+#[derive(Debug, Error)]
+enum NotRegular {
+    #[error("it is a symbolic link, which is not followed: name the file that it leads to")]
+    Link,
+    #[error("it is no regular file: the log is appended to a file")]
+    Special,
+}
+
+/// Escapes what a terminal would act on or show in another order, in a text of JSON: clients choose names
+/// and paths. The characters below U+0020 are escaped already.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        if is_unsafe(character) {
+            // All of them are in the basic plane, which takes one unit of UTF-16.
+            text.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            text.push(character);
+        }
+    }
+    text
+}
+
+/// Whether a character is a control, ends a line, or changes the direction of the text or is invisible
+/// and may hide it.
+fn is_unsafe(character: char) -> bool {
+    matches!(
+        character,
+        // DEL and C1, of which U+009B begins commands of terminals.
+        '\u{7f}'..='\u{9f}'
+            // Soft hyphen, and the Arabic mark of direction.
+            | '\u{ad}'
+            | '\u{61c}'
+            // Invisible characters, marks of direction, separators of lines and paragraphs, and embeddings.
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+    )
 }
 
 impl AuditLog for AuditFile {
@@ -222,5 +278,32 @@ mod tests {
         assert_eq!(shortened("/farm/v1/animals"), "/farm/v1/animals");
         let long = "/ä".repeat(MAX_PATH);
         assert_eq!(shortened(&long), &long[..511]);
+    }
+
+    #[test]
+    fn what_terminals_act_on_is_escaped() {
+        let names = "a\u{1b}[31m\u{9b}31m\u{7f}\u{85}\u{202e}\u{2028}\u{2029}\u{2066}\u{200e}\u{61c}\u{feff}ä😀";
+        let line = escaped(&json!({ "resource": names }).to_string());
+        let expected = "{\"resource\":\"a\\u001b[31m\\u009b31m\\u007f\\u0085\\u202e\\u2028\\u2029\\u2066\\u200e\
+                        \\u061c\\ufeffä😀\"}";
+        assert_eq!(line, expected);
+        let read: Value = serde_json::from_str(&line).expect("it is JSON");
+        assert_eq!(read["resource"], names);
+    }
+
+    #[test]
+    fn link_in_the_place_of_the_log_is_not_followed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (target, link) = (dir.path().join("target"), dir.path().join("audit.log"));
+        std::fs::write(&target, "old\n").expect("a file");
+        std::os::unix::fs::symlink(&target, &link).expect("a link");
+        let error = AuditFile::open(&link).expect_err("it is a link");
+        let source = std::error::Error::source(&error).expect("a cause");
+        assert!(source.to_string().contains("symbolic link"), "{source}");
+        let log = AuditFile::open(&target).expect("it is a file");
+        std::fs::remove_file(&target).expect("it is ours");
+        std::os::unix::fs::symlink(&link, &target).expect("a link");
+        log.reopen().expect_err("it is a link");
+        AuditFile::open(Path::new("/dev/null")).expect_err("it is a device");
     }
 }
