@@ -186,7 +186,7 @@ mod tests {
             .unwrap()
             .check()
             .unwrap();
-        probe_by_flags(Path::new("/dev/null")).unwrap()().unwrap();
+        probe_by_flags(Path::new("/proc/self/status")).unwrap()().unwrap();
     }
 
     #[test]
