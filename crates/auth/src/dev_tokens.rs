@@ -283,8 +283,9 @@ impl<S> DevTokenService<S> {
     /// Puts the endpoint in front of `inner`. Without `tokens` all requests are passed on.
     ///
     /// `knows_host` is [`UploadService::knows_host`](windlass_server::UploadService::knows_host). A
-    /// request for a host that it does not know is passed on, too, so that it is refused as all others
-    /// are: a page that points a name of its own at the server (DNS rebinding) gets no token.
+    /// request for a host that it does not know is passed on, too, so that it is refused as all
+    /// others are: a page that points a name of its own at the server (DNS rebinding) gets no
+    /// token.
     pub fn new(
         tokens: Option<Arc<DevTokens>>,
         knows_host: impl Fn(&Parts) -> bool + Send + Sync + 'static,

@@ -300,8 +300,8 @@ impl Linter<'_> {
         }
     }
 
-    /// Parameters are not looked at: the limit on request heads bounds them. Nor are elements of arrays
-    /// and maps, for which the short form has no `max_length`.
+    /// Parameters are not looked at: the limit on request heads bounds them. Nor are elements of
+    /// arrays and maps, for which the short form has no `max_length`.
     fn lint_patterns(&mut self, document: &Document) {
         for (field_path, property) in all_properties(document) {
             if let Some(longest) = property.unmatched_from() {

@@ -1,9 +1,9 @@
 //! Regular expressions for the values of parameters.
 //!
 //! Published patterns are Java regular expressions. A value matches only as a whole, with or without
-//! `^` and `$`. The engine takes time linear in the length of the value, times the size of the compiled
-//! pattern: [`Pattern::work`] bounds it. As in Java, `\d` and `\w` match ASCII only. Look-around and
-//! back references are not supported.
+//! `^` and `$`. The engine takes time linear in the length of the value, times the size of the
+//! compiled pattern: [`Pattern::work`] bounds it. As in Java, `\d` and `\w` match ASCII only.
+//! Look-around and back references are not supported.
 
 use std::fmt;
 use std::sync::Arc;
@@ -82,9 +82,9 @@ impl Pattern {
         }
     }
 
-    /// Returns an upper bound of the work of [`fits`](Self::fits) for a value of this length in bytes:
-    /// the length times the size of the compiled pattern. The engine follows all states of the pattern
-    /// for each character.
+    /// Returns an upper bound of the work of [`fits`](Self::fits) for a value of this length in
+    /// bytes: the length times the size of the compiled pattern. The engine follows all states of
+    /// the pattern for each character.
     pub fn work(&self, len: usize) -> u64 {
         (len as u64).saturating_mul(self.size())
     }
@@ -107,8 +107,8 @@ impl Pattern {
 
 impl Program {
     fn of(text: &str) -> Result<Self, regex_lite::Error> {
-        // The engine does not state a size: it refuses what is larger than a limit. Most patterns are
-        // small, so the first attempts succeed.
+        // The engine does not state a size: it refuses what is larger than a limit. Most patterns
+        // are small, so the first attempts succeed.
         let mut size = SMALLEST_PROGRAM;
         loop {
             match compile(text, size) {

@@ -172,8 +172,8 @@ impl Schema {
     }
 
     /// Returns the length in bytes from where on a server does not match a text with the pattern,
-    /// because of [`Pattern::MAX_WORK`], if the schema allows such a text: it has no list of values, and
-    /// no `maxLength` or a greater one.
+    /// because of [`Pattern::MAX_WORK`], if the schema allows such a text: it has no list of
+    /// values, and no `maxLength` or a greater one.
     pub fn unmatched_from(&self) -> Option<u64> {
         let pattern = self.compiled_pattern()?;
         let longest = pattern.max_len();

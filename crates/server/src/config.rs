@@ -147,10 +147,10 @@ pub struct Limits {
     /// their declared length, of what is remembered of finished ones, and of events that wait. Each is rounded up
     /// to 1 KiB. Default: 0, no limit.
     pub bytes_per_principal: u64,
-    /// Maximum number of bytes that the server copies for one caller in an hour, beyond those that the caller has
-    /// uploaded: for media that is put together from other media, and for rows that a call makes of little input, as
-    /// a message to many recipients does. A caller is a principal, or else an address. Further copies are refused
-    /// (429). 0 is no limit. Default: 512 MiB.
+    /// Maximum number of bytes that the server copies for one caller in an hour, beyond those that
+    /// the caller has uploaded: for media that is put together from other media, and for rows that
+    /// a call makes of little input, as a message to many recipients does. A caller is a principal,
+    /// or else an address. Further copies are refused (429). 0 is no limit. Default: 512 MiB.
     pub copies_per_hour: u64,
     /// Minimum number of bytes per second of a request's body, over a minute in which the server waits for it.
     /// 0 is no limit. Default: 512, less than the slowest mobile line.

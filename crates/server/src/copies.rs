@@ -1,12 +1,13 @@
 //! What the server copies for one caller: media that it puts together, and rows that a call makes
 //! of little input.
 //!
-//! A short request may have the server write many bytes: 32 times the same object, put together, and
-//! the result 32 times again. A caller may have as many bytes copied as it has uploaded, and
-//! [`Limits::copies_per_hour`] beyond. The excess fades with time, as the level of a leaky bucket does.
+//! A short request may have the server write many bytes: 32 times the same object, put together,
+//! and the result 32 times again. A caller may have as many bytes copied as it has uploaded, and
+//! [`Limits::copies_per_hour`] beyond. The excess fades with time, as the level of a leaky bucket
+//! does.
 //!
-//! A caller is a principal, or else an address. At most [`MOST_CALLERS`] are remembered; those that come when the table
-//! is full share one account.
+//! A caller is a principal, or else an address. At most [`MOST_CALLERS`] are remembered; those that
+//! come when the table is full share one account.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -272,7 +272,8 @@ enum Upload {
 }
 
 impl Upload {
-    /// Checks the client's fields. Where the media is still to come, [`DefaultHandler::admit`] has done it.
+    /// Checks the client's fields. Where the media is still to come, [`DefaultHandler::admit`] has
+    /// done it.
     async fn check_fields(&self, call: &Call<'_>) -> Result<(), Rejection> {
         match self {
             Self::Started => Ok(()),

@@ -67,8 +67,9 @@ pub(crate) struct Own {
 pub(crate) enum Caching {
     /// The media is public: what caches do by themselves is right.
     Public,
-    /// The client's own, which asks the server each time. The credentials of a request need not be in
-    /// `Authorization`, so that shared caches could take the reply for a public one (RFC 9111, 3.5).
+    /// The client's own, which asks the server each time. The credentials of a request need not be
+    /// in `Authorization`, so that shared caches could take the reply for a public one (RFC 9111,
+    /// 3.5).
     Private,
     /// None: the link counts once, and a copy would be a second use.
     Never,

@@ -1,9 +1,9 @@
 //! The bound on matching texts with the patterns of a description.
 //!
 //! The engine's time is linear in the text, but the factor is the size of the pattern: the worst
-//! pattern that a description may have takes 17 s for a text of 900 KB. So the work of a call, which
-//! [`Pattern::work`] states, is bounded. What is not done at once is done on a thread of its own, for a
-//! few calls at a time.
+//! pattern that a description may have takes 17 s for a text of 900 KB. So the work of a call,
+//! which [`Pattern::work`] states, is bounded. What is not done at once is done on a thread of its
+//! own, for a few calls at a time.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -106,8 +106,8 @@ impl PatternChecks {
     /// Matches what was deferred, on a thread of its own.
     ///
     /// # Errors
-    /// [`Rejection::InvalidField`] for a text that does not match, [`Rejection::Full`] if too many other
-    /// calls match texts.
+    /// [`Rejection::InvalidField`] for a text that does not match, [`Rejection::Full`] if too many
+    /// other calls match texts.
     ///
     /// # Cancel safety
     /// A call that is given up has its texts matched to the end, and holds its turn until then.

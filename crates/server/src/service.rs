@@ -52,9 +52,9 @@ impl UploadService {
         }
     }
 
-    /// Whether the server answers a request with this head, as far as its host is concerned: the request
-    /// names one host, and one that is known ([`Settings::hosts`](crate::Settings::hosts)). For services
-    /// in front that answer requests themselves. False once the server is dropped.
+    /// Whether the server answers a request with this head, as far as its host is concerned: the
+    /// request names one host, and one that is known ([`Settings::hosts`](crate::Settings::hosts)).
+    /// For services in front that answer requests themselves. False once the server is dropped.
     pub fn knows_host(&self, head: &Parts) -> bool {
         let server = self.server.upgrade();
         server.is_some_and(|server| {

@@ -93,9 +93,9 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Opens a regular file, and nothing else in its place. The store makes nothing else: a symbolic link
-/// that somebody has made would have the server read or write a file elsewhere, and a named pipe would
-/// have it wait without end.
+/// Opens a regular file, and nothing else in its place. The store makes nothing else: a symbolic
+/// link that somebody has made would have the server read or write a file elsewhere, and a named
+/// pipe would have it wait without end.
 fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = options.custom_flags(flags.bits().cast_signed()).open(path);
@@ -109,8 +109,8 @@ fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     }
 }
 
-/// Refuses a path at which there is something else than a file. SQLite opens the ledger by its path,
-/// and would wait for a named pipe.
+/// Refuses a path at which there is something else than a file. SQLite opens the ledger by its
+/// path, and would wait for a named pipe.
 pub(crate) fn refuse_special(path: &Path) -> io::Result<()> {
     let found = match path.symlink_metadata() {
         Ok(metadata) => NotAFile::of(metadata.file_type()),

@@ -74,8 +74,8 @@ impl LocalStore {
         check_filesystems(dir, &vault_dir, &options, assess)?;
         check_owner(&vault_dir, &options)?;
         check_owner(&identity_path(&vault_dir), &options)?;
-        // At most 256. The directories in them are checked when they are used first, and media when it
-        // is opened.
+        // At most 256. The directories in them are checked when they are used first, and media when
+        // it is opened.
         for path in layout::outer_directories(&vault_dir).map_err(io)? {
             check_owner(&path, &options)?;
         }

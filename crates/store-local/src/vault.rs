@@ -286,8 +286,8 @@ impl Shared {
         }
     }
 
-    /// Refuses a directory of media that everybody can change, and warns of one that some other users
-    /// can.
+    /// Refuses a directory of media that everybody can change, and warns of one that some other
+    /// users can.
     fn check_directory(&self, path: &Path) -> io::Result<()> {
         let Some(why) = self.layout.check_directory(path, self.allow_shared_data)? else {
             return Ok(());

@@ -1,7 +1,8 @@
 //! Tests that a machine cannot carry out.
 //!
-//! A test that returns early passes, and its output is captured: nobody sees that a rule went untested.
-//! So each says what is missing by [`skipped`], which fails where `WINDLASS_NO_SKIP` is set.
+//! A test that returns early passes, and its output is captured: nobody sees that a rule went
+//! untested. So each says what is missing by [`skipped`], which fails where `WINDLASS_NO_SKIP` is
+//! set.
 
 /// The variable of the environment that forbids to skip.
 pub const NO_SKIP: &str = "WINDLASS_NO_SKIP";

@@ -81,8 +81,8 @@ impl Issuer {
     }
 }
 
-/// Refuses a token that chooses the key by which it is verified, or demands what is not understood here
-/// (RFC 7515, sections 4.1.2 to 4.1.6 and 4.1.11; RFC 7797), whatever the value is.
+/// Refuses a token that chooses the key by which it is verified, or demands what is not understood
+/// here (RFC 7515, sections 4.1.2 to 4.1.6 and 4.1.11; RFC 7797), whatever the value is.
 fn check_extensions(token: &str) -> Result<(), AccessError> {
     // Read as a map: a field that is `null` counts as absent where the header is read as a struct.
     let (encoded, _) = token

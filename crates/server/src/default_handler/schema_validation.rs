@@ -31,8 +31,8 @@ pub(super) enum Purpose {
 #[derive(Clone, Copy)]
 pub(super) struct SchemaValidation<'a> {
     pub(super) document: &'a Document,
-    /// Matches texts with patterns; `None` if they need not be matched: those of a reply were matched
-    /// when the client sent them.
+    /// Matches texts with patterns; `None` if they need not be matched: those of a reply were
+    /// matched when the client sent them.
     pub(super) patterns: Option<&'a PatternChecks>,
     pub(super) purpose: Purpose,
     /// Whether bounds of values are checked.

@@ -250,7 +250,8 @@ pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
     identity.map(Identity::from_bytes)
 }
 
-/// Refuses what is no regular file in the place of the database or its companions. SQLite would open it.
+/// Refuses what is no regular file in the place of the database or its companions. SQLite would
+/// open it.
 fn refuse_special(path: &Path) -> Result<(), SchemaError> {
     for suffix in ["", "-wal", "-shm"] {
         let path = filesystem::with_suffix(path, suffix);

@@ -38,8 +38,8 @@ impl Layout {
         }
     }
 
-    /// Returns how other users can change what is in the directory of a media, if it has not been checked
-    /// before. Who cannot change a directory cannot change its permissions, either.
+    /// Returns how other users can change what is in the directory of a media, if it has not been
+    /// checked before. Who cannot change a directory cannot change its permissions, either.
     pub(super) fn check_directory(
         &self,
         path: &Path,

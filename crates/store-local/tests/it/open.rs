@@ -144,7 +144,7 @@ fn a_directory_that_everybody_can_write_to_is_refused_and_left_alone() {
 }
 
 #[test]
-fn directory_of_the_vault_that_everybody_can_write_to_is_refused() {
+fn vault_directory_open_to_everybody_is_refused() {
     let dir = directory::new();
     let options = || Options::default().allow_unsafe_filesystem(true);
     drop(directory::open(&dir));

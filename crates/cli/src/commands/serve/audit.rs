@@ -132,8 +132,8 @@ fn open(path: &Path) -> Result<File, AuditFileError> {
     })
 }
 
-/// Opens a regular file, or creates it. A link is not followed: who can write to the directory of the log
-/// would choose the file that grows.
+/// Opens a regular file, or creates it. A link is not followed: who can write to the directory of
+/// the log would choose the file that grows.
 fn open_to_append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600);
@@ -166,8 +166,8 @@ enum NotRegular {
     Special,
 }
 
-/// Escapes what a terminal would act on or show in another order, in a text of JSON: clients choose names
-/// and paths. The characters below U+0020 are escaped already.
+/// Escapes what a terminal would act on or show in another order, in a text of JSON: clients choose
+/// names and paths. The characters below U+0020 are escaped already.
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
@@ -181,8 +181,8 @@ fn escaped(json: &str) -> String {
     text
 }
 
-/// Whether a character is a control, ends a line, or changes the direction of the text or is invisible
-/// and may hide it.
+/// Whether a character is a control, ends a line, or changes the direction of the text or is
+/// invisible and may hide it.
 fn is_unsafe(character: char) -> bool {
     matches!(
         character,
@@ -191,7 +191,8 @@ fn is_unsafe(character: char) -> bool {
             // Soft hyphen, and the Arabic mark of direction.
             | '\u{ad}'
             | '\u{61c}'
-            // Invisible characters, marks of direction, separators of lines and paragraphs, and embeddings.
+            // Invisible characters, marks of direction, separators of lines and paragraphs, and
+            // embeddings.
             | '\u{200b}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}'
@@ -282,10 +283,11 @@ mod tests {
 
     #[test]
     fn what_terminals_act_on_is_escaped() {
-        let names = "a\u{1b}[31m\u{9b}31m\u{7f}\u{85}\u{202e}\u{2028}\u{2029}\u{2066}\u{200e}\u{61c}\u{feff}ä😀";
+        let names = "a\u{1b}[31m\u{9b}31m\u{7f}\u{85}\u{202e}\u{2028}\u{2029}\u{2066}\u{200e}\
+                     \u{61c}\u{feff}ä😀";
         let line = escaped(&json!({ "resource": names }).to_string());
-        let expected = "{\"resource\":\"a\\u001b[31m\\u009b31m\\u007f\\u0085\\u202e\\u2028\\u2029\\u2066\\u200e\
-                        \\u061c\\ufeffä😀\"}";
+        let expected = "{\"resource\":\"a\\u001b[31m\\u009b31m\\u007f\\u0085\\u202e\\u2028\
+                        \\u2029\\u2066\\u200e\\u061c\\ufeffä😀\"}";
         assert_eq!(line, expected);
         let read: Value = serde_json::from_str(&line).expect("it is JSON");
         assert_eq!(read["resource"], names);
