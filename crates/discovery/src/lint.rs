@@ -101,8 +101,8 @@ pub enum LintWarning {
     Pattern(NotAPattern),
     /// A text may be too long for its pattern.
     #[error(
-        "no `max_length` (`maxLength`) bounds the work of the pattern, so text of more than {longest} \
-         bytes is refused"
+        "no `max_length` (`maxLength`) bounds the work of the pattern, so text of more than \
+         {longest} bytes is refused"
     )]
     LongText {
         /// The maximum length in bytes of what is matched.

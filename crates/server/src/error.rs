@@ -236,8 +236,8 @@ pub(crate) enum Error {
     },
     /// The caller has had the server copy too many bytes.
     #[error(
-        "the server would copy {bytes} bytes for this request, and copies {left} more for this caller now; \
-         try again later, or upload the media instead (limits.copies_per_hour)"
+        "the server would copy {bytes} bytes for this request, and copies {left} more for this \
+         caller now; try again later, or upload the media instead (limits.copies_per_hour)"
     )]
     TooManyCopies {
         /// What would be copied.

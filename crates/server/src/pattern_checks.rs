@@ -21,7 +21,8 @@ pub(crate) enum PatternError {
     #[error("must match the pattern {pattern}")]
     NoMatch { pattern: String },
     #[error(
-        "is too long for the pattern {pattern}: at most {longest} bytes of it are matched in one call"
+        "is too long for the pattern {pattern}: at most {longest} bytes of it are matched in one \
+         call"
     )]
     TooLong { pattern: String, longest: u64 },
 }

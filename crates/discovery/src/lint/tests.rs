@@ -227,8 +227,8 @@ fn pattern_without_a_maximum_length_is_told() {
             .extend(bounds.as_object().unwrap().clone());
         findings_with(&[(title, json!({"title": property}))])
     };
-    let expected = "warning: schemas.Book.properties.title.pattern: no `max_length` (`maxLength`) bounds \
-                    the work of the pattern, so text of more than 131072 bytes is refused";
+    let expected = "warning: schemas.Book.properties.title.pattern: no `max_length` (`maxLength`) \
+                    bounds the work of the pattern, so text of more than 131072 bytes is refused";
     assert_eq!(told(json!({})), [expected]);
     assert_eq!(told(json!({"maxLength": 200_000})), [expected]);
     assert_eq!(told(json!({"maxLength": 2000})), [""; 0]);
