@@ -64,7 +64,7 @@ struct Account {
 /// Bytes that are copied. They do not count if this is dropped.
 #[derive(Debug, Default)]
 #[must_use]
-pub(crate) struct Copy {
+pub(crate) struct CopyCharge {
     /// The accounts, the caller, and the parts that were taken of its uploads and of its hour.
     charged: Option<(Arc<Shared>, Option<Caller>, Parts)>,
 }
@@ -128,9 +128,9 @@ impl CopyLimits {
         &self,
         caller: impl FnOnce() -> Option<Caller>,
         bytes: u64,
-    ) -> Result<Copy, Error> {
+    ) -> Result<CopyCharge, Error> {
         let Some(shared) = self.0.as_ref().filter(|_| bytes > 0) else {
-            return Ok(Copy::default());
+            return Ok(CopyCharge::default());
         };
         let caller = caller();
         let parts = shared
@@ -138,18 +138,18 @@ impl CopyLimits {
             .account(caller.as_ref(), shared.per_hour)
             .charge(bytes, shared.per_hour)?;
         let charged = Some((Arc::clone(shared), caller, parts));
-        Ok(Copy { charged })
+        Ok(CopyCharge { charged })
     }
 }
 
-impl Copy {
+impl CopyCharge {
     /// The bytes were copied.
     pub(crate) fn keep(mut self) {
         self.charged = None;
     }
 }
 
-impl Drop for Copy {
+impl Drop for CopyCharge {
     fn drop(&mut self) {
         if let Some((shared, caller, parts)) = self.charged.take() {
             let mut table = shared.lock();

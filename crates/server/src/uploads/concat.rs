@@ -22,7 +22,7 @@ use super::ServerState;
 use super::finish::{FinalReply, FinishedMedia, concatenation, try_finish};
 use super::start_request::{StartRequest, UploadHead};
 use crate::capacity::Permit;
-use crate::copies::Copy;
+use crate::copies::CopyCharge;
 use crate::disks::Leaving;
 use crate::error::Error;
 use crate::handler::{Concatenation, Rejection, StoreReader};
@@ -78,7 +78,7 @@ struct Made {
     /// What it takes of the quota of the call's principal until it is committed.
     _reservation: Reservation,
     /// What was copied for the caller.
-    copy: Copy,
+    copy: CopyCharge,
 }
 
 impl Made {
