@@ -29,6 +29,10 @@ const MEMORY: Duration = Duration::from_secs(24 * 3600);
 /// The shortest time between two searches for accounts that need not be remembered.
 const CLEANING: Duration = Duration::from_secs(1);
 
+/// Uploads of fewer bytes are forgotten first when the table is full: they are little beside an hour's
+/// copies, and cheap to send from many addresses.
+const SMALL_CREDIT: u64 = 1 << 20;
+
 /// Bytes of rows that a call may make of nothing. Nearly all calls make less.
 const SHORT_ROWS: u64 = 64 * 1024;
 
@@ -191,7 +195,7 @@ impl Table {
             self.accounts.retain(|_, account| {
                 let silent = account.at.elapsed();
                 let faded = faded(silent, per_hour);
-                account.excess > faded || (account.uploaded > 0 && silent < HOUR)
+                account.excess > faded || (account.uploaded >= SMALL_CREDIT && silent < HOUR)
             });
         }
         self.accounts.len() < MOST_CALLERS
@@ -350,6 +354,20 @@ mod tests {
         advance(HOUR).await;
         assert_eq!(copied(&limits, "late", 10 * MIB), Ok(()));
         assert_eq!(accounts(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_uploads_keep_nobody_out_of_the_table() {
+        let limits = limits(10 * MIB);
+        limits.uploaded(named("large"), 50 * MIB);
+        for number in 0..MOST_CALLERS {
+            limits.uploaded(named(&number.to_string()), 100);
+        }
+        advance(CLEANING).await;
+        limits.uploaded(named("late"), 50 * MIB);
+        for name in ["large", "late"] {
+            assert_eq!(copied(&limits, name, 60 * MIB), Ok(()), "{name}");
+        }
     }
 
     #[test]
