@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use windlass_store::{LedgerError, VaultError};
+use windlass_store::{LedgerError, Superseded, VaultError};
 
 use crate::audit;
 use crate::error::Error;
@@ -107,10 +107,17 @@ impl Lifecycle {
         }
     }
 
-    /// Stops the server if an error of the vault is a fault.
+    /// Stops the server if an error of the vault is a fault. Tells an operator of media that is there and
+    /// cannot be used, such as media that everybody can change.
     pub(crate) fn examine_vault(&self, error: &VaultError) {
-        if let VaultError::Fault(cause) = error {
-            self.fail("vault", cause);
+        match error {
+            VaultError::Fault(cause) => self.fail("vault", cause),
+            // A client that connects again takes over from itself.
+            VaultError::Unreadable { cause, .. } if cause.is::<Superseded>() => {}
+            VaultError::Unreadable { id, cause } => {
+                tracing::warn!(media = %id, error = %cause, "media cannot be used");
+            }
+            VaultError::Missing(_) | VaultError::Damaged { .. } | VaultError::NoSpace { .. } => {}
         }
     }
 
