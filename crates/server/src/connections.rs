@@ -74,6 +74,13 @@ const BRIEF_FULL_PAUSE: Duration = Duration::from_millis(25);
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+// It must not delay the end of a server: some clients read nothing until they send the next
+// request.
+/// Maximum time in which the client of an idle HTTP/2 connection may acknowledge that the
+/// connection
+/// ends, while the server stops. Until then its next request may be on the way.
+const GOODBYE: Duration = Duration::from_millis(25);
+
 /// A service that connections can be served by: it is cloned for each request and always replies.
 ///
 /// Implemented by each type that fits, such as [`UploadService`](crate::UploadService) inside layers
@@ -486,6 +493,9 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
                     ended = &mut connection => break ended,
                     () = shutdown.cancelled() => {
                         graceful(connection.as_mut());
+                        if streams.as_ref().is_some_and(Streams::are_idle) {
+                            break tokio::time::timeout(GOODBYE, connection).await.unwrap_or(Ok(()));
+                        }
                         // Without a timeout of its own: `drain` limits the wait.
                         break connection.await;
                     }

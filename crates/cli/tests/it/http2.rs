@@ -116,3 +116,17 @@ fn a_connection_on_which_every_stream_stands_still_is_closed() {
     assert!(peer.is_closed());
     exchange(server.address(), &farm::list("")).expect(200);
 }
+
+#[test]
+fn idle_connection_does_not_delay_the_end_of_the_server() {
+    // With a drain that the test does not outlive.
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/long_drain.toml");
+    let mut server = own(&["--config", config]);
+    let mut used = Http2Peer::connect(server.address(), 1000);
+    let stream = used.get("/healthz");
+    assert_eq!(used.reply(stream).body, b"ok\n");
+    let silent = Http2Peer::connect(server.address(), 0);
+    // Neither of them reads what the server says at the end.
+    assert!(server.terminate().success(), "{}", server.stderr());
+    drop((used, silent));
+}

@@ -166,6 +166,12 @@ impl Streams {
         builder
     }
 
+    /// Returns whether no request is being answered.
+    pub(super) fn are_idle(&self) -> bool {
+        let activity = lock(&self.activity);
+        activity.working == 0 && activity.replying == 0
+    }
+
     /// Resolves when the server gives the connection up; with [`GivenUp::Crowded`] once.
     pub(super) async fn given_up(&self) -> GivenUp {
         tokio::select! {

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::eviction::Progress;
 use super::pace::Pace;
@@ -110,6 +111,9 @@ const SHUTDOWN_LINGER: Duration = Duration::from_millis(500);
 /// Otherwise a client that is still sending when its request is refused would get a TCP reset, which
 /// can discard the reply before the client has read it.
 ///
+/// An idle stream does not wait for its client while the server stops: since the stop nothing was
+/// received or sent, so that no reply can be lost.
+///
 /// Writing to a client that takes nothing fails with [`TimedOut`](io::ErrorKind::TimedOut).
 pub(super) struct LingeringStream<S> {
     inner: S,
@@ -117,11 +121,40 @@ pub(super) struct LingeringStream<S> {
     shutdown: CancellationToken,
     pace: Pace,
     progress: Arc<Progress>,
+    /// Whether bytes were received or sent since the server began to stop.
+    is_busy: bool,
     // Timers are boxed: most connections never need one, and a `Sleep` is large.
     /// Runs while a write makes no progress.
     stalled: Option<Pin<Box<Sleep>>>,
     /// Runs while the stream closes.
-    closing: Option<Pin<Box<Sleep>>>,
+    closing: Option<Pin<Box<Closing>>>,
+}
+
+pin_project! {
+    /// The time that a closing stream has left. It becomes shorter when the server stops.
+    struct Closing {
+        #[pin]
+        ends: Sleep,
+        // `None` once the server stops.
+        #[pin]
+        stop: Option<WaitForCancellationFutureOwned>,
+    }
+}
+
+impl Closing {
+    fn poll_end(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        if let Some(stop) = this.stop.as_mut().as_pin_mut()
+            && stop.poll(cx).is_ready()
+        {
+            this.stop.set(None);
+            let soon = Instant::now() + SHUTDOWN_LINGER;
+            if soon < this.ends.deadline() {
+                this.ends.as_mut().reset(soon);
+            }
+        }
+        this.ends.poll(cx)
+    }
 }
 
 /// How long a connection waits for its client.
@@ -141,6 +174,7 @@ impl<S> LingeringStream<S> {
             shutdown,
             pace: Pace::default(),
             progress: Arc::default(),
+            is_busy: false,
             stalled: None,
             closing: None,
         }
@@ -156,10 +190,10 @@ impl<S> LingeringStream<S> {
     }
 
     fn deadline(&self) -> Instant {
-        let limit = if self.shutdown.is_cancelled() {
-            self.timeouts.linger.min(SHUTDOWN_LINGER)
-        } else {
-            self.timeouts.linger
+        let limit = match (self.shutdown.is_cancelled(), self.is_busy) {
+            (true, false) => Duration::ZERO,
+            (true, true) => self.timeouts.linger.min(SHUTDOWN_LINGER),
+            (false, _) => self.timeouts.linger,
         };
         Instant::now() + limit
     }
@@ -209,9 +243,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for LingeringStream<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
+        let (before, stops) = (buf.filled().len(), self.shutdown.is_cancelled());
         let read = Pin::new(&mut self.inner).poll_read(cx, buf);
-        self.progress.record_moved(buf.filled().len() - before);
+        let received = buf.filled().len() - before;
+        self.progress.record_moved(received);
+        self.is_busy |= stops && received > 0;
         read
     }
 }
@@ -222,7 +258,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        // Asked before: a client may have the last reply, and end the server, before this thread
+        // goes on.
+        let stops = self.shutdown.is_cancelled();
         let written = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.is_busy |= stops && written.is_ready();
         self.watch_write(cx, written)
     }
 
@@ -231,7 +271,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // Asked before: a client may have the last reply, and end the server, before this thread
+        // goes on.
+        let stops = self.shutdown.is_cancelled();
         let written = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.is_busy |= stops && written.is_ready();
         self.watch_write(cx, written)
     }
 
@@ -251,23 +295,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
             ready!(self.watch(cx, shut))?;
             // One deadline for all bytes: a client that sends on and on must not keep the
             // connection.
-            let deadline = self.deadline();
-            self.closing = Some(Box::pin(tokio::time::sleep_until(deadline)));
+            let closing = Closing {
+                ends: tokio::time::sleep_until(self.deadline()),
+                stop: (!self.shutdown.is_cancelled())
+                    .then(|| self.shutdown.clone().cancelled_owned()),
+            };
+            self.closing = Some(Box::pin(closing));
         }
         let this = &mut *self;
-        let timeouts = this.closing.as_mut().expect("set above");
+        let closing = this.closing.as_mut().expect("set above");
         let mut scratch = [0; 16 * 1024];
         // Tokio's cooperative budget makes the socket return `Pending` now and then, so that this
         // loop yields although a fast client always has bytes.
         loop {
-            if timeouts.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Ok(()));
-            }
+            // Read first: bytes that are not read when the socket is closed are a reset for the
+            // client.
             let mut buf = ReadBuf::new(&mut scratch);
-            match ready!(Pin::new(&mut this.inner).poll_read(cx, &mut buf)) {
-                Ok(()) if !buf.filled().is_empty() => {}
+            match Pin::new(&mut this.inner).poll_read(cx, &mut buf) {
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {}
                 // The end, or an error that concerns nobody any more: the reply has been written.
-                Ok(()) | Err(_) => return Poll::Ready(Ok(())),
+                Poll::Ready(_) => return Poll::Ready(Ok(())),
+                Poll::Pending => {
+                    ready!(closing.as_mut().poll_end(cx));
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            if closing.as_mut().poll_end(cx).is_ready() {
+                return Poll::Ready(Ok(()));
             }
         }
     }
@@ -275,7 +329,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
     use super::super::pace::Rate;
     use super::*;
@@ -330,6 +384,47 @@ mod tests {
         let begun = Instant::now();
         server.shutdown().await.unwrap();
         assert_eq!(begun.elapsed().as_secs(), 60);
+    }
+
+    /// Returns how long a stream lingers that has carried a request and its reply, then the stop of
+    /// the server, and then what `since` does.
+    async fn linger_after_stop(
+        since: impl AsyncFnOnce(&mut LingeringStream<DuplexStream>),
+    ) -> Duration {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let shutdown = CancellationToken::new();
+        let mut server = LingeringStream::new(server, TIMEOUTS, shutdown.clone());
+        client.write_all(b"request").await.unwrap();
+        server.read_exact(&mut [0; 7]).await.unwrap();
+        server.write_all(b"reply").await.unwrap();
+        shutdown.cancel();
+        since(&mut server).await;
+        let begun = Instant::now();
+        server.shutdown().await.unwrap();
+        begun.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_stream_of_a_stopping_server_does_not_linger() {
+        let lingered = linger_after_stop(async |_| {}).await;
+        assert_eq!(lingered, Duration::ZERO);
+        let write =
+            async |server: &mut LingeringStream<_>| server.write_all(b"last").await.unwrap();
+        assert_eq!(linger_after_stop(write).await, SHUTDOWN_LINGER);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn closing_stream_lingers_no_longer_than_a_stopping_server() {
+        let (_client, server) = tokio::io::duplex(1024);
+        let shutdown = CancellationToken::new();
+        let mut server = LingeringStream::new(server, TIMEOUTS, shutdown.clone());
+        let begun = Instant::now();
+        let stop = async {
+            tokio::time::sleep(TIMEOUTS.linger / 2).await;
+            shutdown.cancel();
+        };
+        tokio::join!(stop, async { server.shutdown().await.unwrap() });
+        assert_eq!(begun.elapsed(), TIMEOUTS.linger / 2 + SHUTDOWN_LINGER);
     }
 
     #[tokio::test(start_paused = true)]
