@@ -51,8 +51,12 @@ pub enum BackupEvent {
 pub struct BackedUp {
     /// Number of sessions.
     pub sessions: u64,
-    /// Number of resources.
+    /// Number of resources, without rows that the server keeps for itself: those of collections
+    /// whose
+    /// names begin with a dot, such as indexes.
     pub resources: u64,
+    /// Number of rows of resources, with those of the server.
+    pub rows: u64,
     /// Number of references to media in the vault. Media that two resources share counts twice.
     pub media: u64,
     /// Number of bytes of those media.
@@ -238,7 +242,8 @@ impl Backup<'_> {
             Ok(())
         })?;
         self.counts.sessions = ledger.count_rows("sessions")?;
-        self.counts.resources = ledger.count_rows("resources")?;
+        self.counts.resources = ledger.count_resources()?;
+        self.counts.rows = ledger.count_rows("resources")?;
         Ok(())
     }
 

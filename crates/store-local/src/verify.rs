@@ -91,8 +91,12 @@ pub struct Verified {
     pub with_server: bool,
     /// Number of sessions whose rows were read.
     pub sessions: u64,
-    /// Number of resources whose rows were read.
+    /// Number of resources whose rows were read, without rows that the server keeps for itself:
+    /// those of
+    /// collections whose names begin with a dot, such as indexes.
     pub resources: u64,
+    /// Number of rows of resources that were read, with those of the server.
+    pub rows: u64,
     /// Number of media whose bytes were read.
     pub media: u64,
     /// Number of those bytes.
@@ -406,7 +410,10 @@ impl Verifier<'_> {
     }
 
     fn check_resource(&mut self, _row: i64, resource: &ResourceRow) -> Result<(), VerifyError> {
-        self.counts.resources += 1;
+        self.counts.rows += 1;
+        if !resource.collection.starts_with('.') {
+            self.counts.resources += 1;
+        }
         let Some((media, length, digests)) = resource.media else {
             return Ok(());
         };

@@ -117,7 +117,7 @@ fn backup_counts(done: &BackedUp) -> String {
     format!(
         "{}, {}, {} media with {}; {} copied, {} old media deleted",
         count(done.sessions, "session"),
-        count(done.resources, "resource"),
+        resources(done.resources, done.rows),
         done.media,
         output::size(done.bytes),
         output::size(done.copied),
@@ -131,6 +131,7 @@ fn backup_summary(done: &BackedUp) -> Value {
         "event": "backed_up",
         "sessions": done.sessions,
         "resources": done.resources,
+        "rows": done.rows,
         "media": done.media,
         "bytes": done.bytes,
         "copied": done.copied,
@@ -284,6 +285,7 @@ fn verify_summary(verified: &Verified) -> Value {
         "beside_server": verified.with_server,
         "sessions": verified.sessions,
         "resources": verified.resources,
+        "rows": verified.rows,
         "media": verified.media,
         "bytes": verified.bytes,
         "files": verified.files,
@@ -299,11 +301,21 @@ fn verify_counts(verified: &Verified) -> String {
     format!(
         "{}, {}, {} media with {}, {}",
         count(verified.sessions, "session"),
-        count(verified.resources, "resource"),
+        resources(verified.resources, verified.rows),
         verified.media,
         output::size(verified.bytes),
         count(verified.files, "file")
     )
+}
+
+/// `4 resources`, or `4 resources (47 rows)` where the server keeps rows of its own, such as
+/// indexes.
+fn resources(resources: u64, rows: u64) -> String {
+    let resources_text = count(resources, "resource");
+    if rows == resources {
+        return resources_text;
+    }
+    format!("{resources_text} ({})", count(rows, "row"))
 }
 
 /// `1 file`, `2 files`.

@@ -154,6 +154,14 @@ impl LedgerReader {
         Ok(rows.cast_unsigned())
     }
 
+    /// Returns the number of resources without rows of the server, whose collections begin with a
+    /// dot.
+    pub(crate) fn count_resources(&self) -> rusqlite::Result<u64> {
+        let count = "SELECT count(*) FROM resources WHERE substr(collection, 1, 1) <> '.'";
+        let rows: i64 = self.connection.query_row(count, [], |row| row.get(0))?;
+        Ok(rows.cast_unsigned())
+    }
+
     /// Returns the batch of sessions after a rowid.
     pub(crate) fn sessions(&self, after: i64) -> rusqlite::Result<RowBatch<SessionRow>> {
         let sql = "SELECT rowid, id, state, epoch, offset, total, crc32c, media, place,

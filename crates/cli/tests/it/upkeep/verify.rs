@@ -9,10 +9,11 @@ use windlass_testkit::checker::{Google, Load, Workload};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
+use windlass_testkit::raw::{Request, exchange};
 use windlass_testkit::session::{CHUNK_GRANULARITY, Session};
 
 use super::{assert_sound, run};
-use crate::server::{own, program};
+use crate::server::{own, program, scratch};
 
 /// Media for the vault.
 const LARGE: Media = Media::new(1, 3 * CHUNK_GRANULARITY + 5);
@@ -111,6 +112,45 @@ fn a_store_is_sound_while_clients_upload_and_whenever_its_server_is_killed() {
         server.start_again();
     }
     assert!(workload.figures().uploads > 0, "{}", workload.figures());
+}
+
+/// An API that keeps an index for each field of `filter_by`.
+const ALBUM: &str = r#"
+name = "album"
+version = "v1"
+[collections.photos]
+schema = { title = "string", stars = "integer" }
+filter_by = ["title", "stars"]
+"#;
+
+#[test]
+fn resources_are_counted_without_the_rows_of_their_indexes() {
+    let directory = tempfile::tempdir_in(scratch()).expect("it is writable");
+    let description = directory.path().join("album.toml");
+    fs::write(&description, ALBUM).expect("it is ours");
+    let mut server = own(&["--api", description.to_str().expect("UTF-8")]);
+    for title in ["a cow", "a goat"] {
+        let photo = format!(r#"{{"title":"{title}","stars":3}}"#);
+        let insert = Request::new("POST", "/album/v1/photos")
+            .header("Content-Type", "application/json")
+            .body(photo);
+        exchange(server.address(), &insert).expect(201);
+    }
+    server.terminate();
+    let verified = run("verify", &server.data(), &["--json"]).summary();
+    assert_eq!(verified["resources"], 2, "{verified}");
+    let rows = verified["rows"].as_u64().expect("a number");
+    assert!(rows > 2, "{verified}");
+    let copy = directory.path().join("copy");
+    let copy = copy.to_str().expect("UTF-8");
+    let backed_up = run("backup", &server.data(), &["--json", copy]).summary();
+    assert_eq!(backed_up["resources"], 2, "{backed_up}");
+    assert_eq!(backed_up["rows"], rows, "{backed_up}");
+    let text = run("verify", &server.data(), &[]).stdout;
+    assert!(
+        text.contains(&format!("2 resources ({rows} rows)")),
+        "{text}"
+    );
 }
 
 #[test]
