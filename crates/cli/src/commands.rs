@@ -18,6 +18,7 @@ use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use thiserror::Error as ThisError;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -342,6 +343,9 @@ fn ignore_file_size_signal() -> io::Result<()> {
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }
 
+/// Time after a signal in which further ones count as the same.
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
+
 /// A receiver of SIGTERM and SIGINT.
 #[derive(Debug)]
 struct Signals {
@@ -370,8 +374,23 @@ impl Signals {
         }
     }
 
-    /// Ends the process at the next signal.
+    /// Takes a signal that has come already. Returns whether there was one.
+    async fn has_come(&mut self) -> bool {
+        tokio::select! {
+            biased;
+            () = self.next() => true,
+            () = std::future::ready(()) => false,
+        }
+    }
+
+    /// Ends the process at the next signal, after one that has come now. Signals of the next half
+    /// second are the same one: `timeout` of coreutils, for example, sends it to the process and
+    /// then
+    /// to its group.
     async fn end_process(mut self, code: exit::Code) {
+        tokio::time::sleep(SAME_SIGNAL).await;
+        // Those that came meanwhile. On a busy machine this may be later than they say.
+        while self.has_come().await {}
         self.next().await;
         output::warning("stopped immediately by a second signal", None);
         exit::at_once(code);

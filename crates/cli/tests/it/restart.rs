@@ -3,6 +3,7 @@
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
+use windlass_testkit::raw::RawPeer;
 use windlass_testkit::session::{CHUNK_GRANULARITY, Session, content_range};
 use windlass_testkit::wait;
 
@@ -101,6 +102,52 @@ fn request_that_ends_during_the_drain_is_answered() {
     assert_eq!(reply.committed(), CHUNK);
     assert!(peer.is_closed());
     assert!(server.wait_for_end().success(), "{}", server.stderr());
+}
+
+/// A server that has been asked to end while a request is answered, and the request's connection.
+fn draining() -> (ServerProcess, Session, RawPeer) {
+    let server = own(&["--config", LONG_DRAIN]);
+    let session = farm::begin(server.address(), "drained");
+    let mut peer = session.peer();
+    let request = session
+        .ranged("bytes 0-262143/*")
+        .header("Expect", "100-continue");
+    peer.send(request.header("Content-Length", CHUNK).head_bytes());
+    assert_eq!(peer.head().unwrap().status, 100);
+    server.ask_to_end();
+    (server, session, peer)
+}
+
+const LONG_DRAIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/long_drain.toml");
+
+/// `timeout` of coreutils sends a signal to the process and then to its group.
+#[test]
+fn two_signals_at_once_are_one() {
+    let (mut server, _session, mut peer) = draining();
+    server.ask_to_end();
+    wait::until("it drains", || server.stderr().contains("draining"));
+    peer.send(MEDIA.bytes(0..CHUNK));
+    assert_eq!(peer.reply().committed(), CHUNK);
+    assert!(server.wait_for_end().success(), "{}", server.stderr());
+    assert!(
+        !server.stderr().contains("second signal"),
+        "{}",
+        server.stderr()
+    );
+}
+
+#[test]
+fn signal_that_comes_later_stops_the_server_at_once() {
+    let (mut server, _session, peer) = draining();
+    // Signals of the first half second are ignored, and nothing shows when that is over.
+    wait::until("it has ended", || {
+        server.ask_to_end();
+        server
+            .stderr()
+            .contains("stopped immediately by a second signal")
+    });
+    assert_eq!(server.wait_for_end().code(), Some(1));
+    drop(peer);
 }
 
 #[test]
