@@ -63,7 +63,7 @@ pub struct Download {
 }
 
 /// A snapshot of a download's progress.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DownloadProgress {
     /// Number of bytes received, including those of earlier runs that are continued.
@@ -73,6 +73,8 @@ pub struct DownloadProgress {
     /// Length of the wait that begins now, after an attempt that failed; `None` while bytes are
     /// received.
     pub waiting: Option<Duration>,
+    /// Why the attempt failed, in a few words, while it waits.
+    pub cause: Option<String>,
 }
 
 /// The result of a download.
@@ -169,6 +171,8 @@ impl Download {
             transport,
             token,
             can_refresh: token.is_some(),
+            // An earlier run has reached it.
+            is_known_host: partial.received() > 0,
             partial,
             continues: false,
             waited: Duration::ZERO,
@@ -202,6 +206,8 @@ struct Run<'run> {
     partial: Partial,
     /// Whether the attempt continues where the earlier one ended.
     continues: bool,
+    /// Whether the name of the server is known to exist: something was reached by it.
+    is_known_host: bool,
     /// How long it has waited since the last progress: for the server, and between attempts.
     waited: Duration,
     progress: &'run (dyn Fn(DownloadProgress) + Send + Sync),
@@ -230,6 +236,10 @@ impl Run<'_> {
             let (error, retry_after) = match self.attempt().await {
                 Ok(()) => return Ok(()),
                 Err(AttemptError::Permanent(error)) => return Err(error),
+                // A wrong name stays wrong. A name that was right may be unknown for a while.
+                Err(AttemptError::Transient { error, .. }) if !self.knows_host(&error) => {
+                    return Err(error);
+                }
                 Err(AttemptError::Transient { error, retry_after }) => (error, retry_after),
             };
             let received = self.partial.received();
@@ -251,7 +261,7 @@ impl Run<'_> {
                 _ => return Err(error),
             };
             tracing::debug!(%error, "the download broke");
-            self.report(Some(wait));
+            self.report(Some((wait, &error)));
             sleep(wait).await;
             self.waited += wait;
         }
@@ -407,11 +417,22 @@ impl Run<'_> {
         }
     }
 
-    fn report(&self, waiting: Option<Duration>) {
+    /// Returns whether something was reached by the name of the server, also if this was the error.
+    fn knows_host(&mut self, error: &DownloadError) -> bool {
+        let is_unknown = matches!(
+            error.transport_error(),
+            Some(TransportError::UnknownHost { .. })
+        );
+        self.is_known_host = self.is_known_host || !is_unknown;
+        self.is_known_host
+    }
+
+    fn report(&self, waiting: Option<(Duration, &DownloadError)>) {
         (self.progress)(DownloadProgress {
             received: self.partial.received(),
             total: self.partial.total(),
-            waiting,
+            waiting: waiting.map(|(wait, _)| wait),
+            cause: waiting.map(|(_, error)| error.summary()),
         });
     }
 }
@@ -576,6 +597,22 @@ pub enum DownloadError {
 }
 
 impl DownloadError {
+    /// Returns the error of the transport that it holds.
+    pub(crate) fn transport_error(&self) -> Option<&TransportError> {
+        match self {
+            Self::Connection(error) => error.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// Says in a few words what has failed.
+    fn summary(&self) -> String {
+        match self.transport_error() {
+            Some(error) => error.summary(),
+            None => self.to_string(),
+        }
+    }
+
     fn connection(error: TransportError) -> Self {
         Self::Connection(error.into())
     }

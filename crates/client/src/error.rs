@@ -138,18 +138,20 @@ impl ErrorCause {
     fn transport_error(&self) -> Option<&TransportError> {
         match self {
             Self::Transport(error) => Some(error),
-            Self::Download(DownloadError::Connection(error)) => error.downcast_ref(),
+            Self::Download(error) => error.transport_error(),
             _ => None,
         }
     }
 
-    /// Returns whether each connection will fail in the same way: the server's certificate is invalid,
-    /// the server has refused the client's, or it does not speak TLS.
+    /// Returns whether each connection will fail in the same way: no host has the name, the
+    /// server's
+    /// certificate is invalid, the server has refused the client's, or it does not speak TLS.
     fn is_permanent(&self) -> bool {
         matches!(
             self.transport_error(),
             Some(
-                TransportError::Untrusted { .. }
+                TransportError::UnknownHost { .. }
+                    | TransportError::Untrusted { .. }
                     | TransportError::NotTls { .. }
                     | TransportError::CertificateRefused { .. }
             )
@@ -175,6 +177,7 @@ impl ErrorCause {
             Self::Journal(_) => Kind::Journal,
             Self::Token(_) => Kind::Token,
             Self::Upload { failure, .. } => kind_of_failure(failure),
+            Self::Transport(TransportError::TransferCoding { .. }) => Kind::Protocol,
             Self::Transport(_) => Kind::Connection,
             Self::Timeout(_) => Kind::Timeout,
             Self::SessionUri(_) | Self::Downgrade | Self::OtherOrigin { .. } => Kind::Protocol,
@@ -213,6 +216,7 @@ fn kind_of_download(error: &DownloadError) -> Kind {
         | DownloadError::File { .. } => Kind::Target,
         DownloadError::InUse { .. } => Kind::Busy,
         DownloadError::Token(_) => Kind::Token,
+        DownloadError::Connection(_) if is_transfer_coding(error) => Kind::Protocol,
         DownloadError::Connection(_) | DownloadError::NotTheMedia { .. } => Kind::Connection,
         DownloadError::Refused(_) if error.is_transient() => Kind::Unavailable,
         DownloadError::Refused(_) => Kind::Refused,
@@ -225,6 +229,13 @@ fn kind_of_download(error: &DownloadError) -> Kind {
             Kind::Mismatch
         }
     }
+}
+
+fn is_transfer_coding(error: &DownloadError) -> bool {
+    matches!(
+        error.transport_error(),
+        Some(TransportError::TransferCoding { .. })
+    )
 }
 
 impl Error {
@@ -289,7 +300,8 @@ impl Error {
     }
 
     /// Returns whether the same call may succeed later, without a change of arguments, files or
-    /// tokens. `false` for an invalid certificate, for one of the client that is missing or refused, and
+    /// tokens. `false` for a host that does not exist, for an invalid certificate, for one of the
+    /// client that is missing or refused, and
     /// for a server that does not speak TLS.
     pub fn is_retryable(&self) -> bool {
         match self.kind() {
@@ -316,6 +328,27 @@ impl Error {
     pub fn is_not_tls(&self) -> bool {
         let error = self.0.cause.transport_error();
         matches!(error, Some(TransportError::NotTls { .. }))
+    }
+
+    /// Returns whether the server's certificate is not trusted.
+    pub fn is_untrusted(&self) -> bool {
+        let error = self.0.cause.transport_error();
+        matches!(error, Some(TransportError::Untrusted { .. }))
+    }
+
+    /// Returns whether no host has the name in the URL, and none was reached by it before.
+    pub fn is_unknown_host(&self) -> bool {
+        let error = self.0.cause.transport_error();
+        matches!(error, Some(TransportError::UnknownHost { .. }))
+    }
+
+    /// Returns the message of the server's reply that caused the error, if any.
+    pub fn server_message(&self) -> Option<&str> {
+        match &self.0.cause {
+            ErrorCause::Upload { failure, .. } => failure.error_reply()?.message.as_deref(),
+            ErrorCause::Download(DownloadError::Refused(reply)) => reply.message.as_deref(),
+            _ => None,
+        }
     }
 
     /// Returns whether a token was not sent because the connection would not be encrypted; see
@@ -387,15 +420,17 @@ mod tests {
         };
         let refused = TransportError::CertificateRefused {
             host: "farm".to_owned(),
-            source: "certificate required".into(),
+        };
+        let unknown = TransportError::UnknownHost {
+            host: "farm".to_owned(),
         };
         let not_tls = TransportError::NotTls {
             host: "farm".to_owned(),
-            source: "corrupt message".into(),
         };
         let download = DownloadError::Connection(untrusted().into());
         for error in [
             Error::new(untrusted()),
+            Error::new(unknown),
             Error::new(not_tls),
             Error::new(refused),
             Error::new(download),

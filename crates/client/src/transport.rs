@@ -100,6 +100,12 @@ pub enum TransportError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// No host has the name in the URL. Nothing was sent.
+    #[error("cannot connect to {host}: no such host")]
+    UnknownHost {
+        /// Host and port.
+        host: String,
+    },
     /// The server's certificate is invalid: for instance it has expired, is for another host, or is
     /// from an unknown authority. No request was sent. A retry does not help, and
     /// [`Error::is_retryable`](crate::Error::is_retryable) returns `false`.
@@ -116,9 +122,6 @@ pub enum TransportError {
     NotTls {
         /// Host and port.
         host: String,
-        /// Cause of the error.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The server demands a certificate of the client, or refuses the one that it got. No request was
     /// carried out. A retry does not help.
@@ -126,9 +129,6 @@ pub enum TransportError {
     CertificateRefused {
         /// Host and port.
         host: String,
-        /// Cause of the error.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The connection broke.
     #[error("the connection to {host} broke")]
@@ -159,6 +159,13 @@ pub enum TransportError {
     /// be read.
     #[error("the media cannot be read")]
     Media(#[source] io::Error),
+    /// The reply has a transfer coding that was not asked for, such as `gzip`. Its body is not
+    /// read, because it is not decoded.
+    #[error("the reply of {host} has a transfer coding that was not asked for")]
+    TransferCoding {
+        /// Host and port.
+        host: String,
+    },
     /// The body of the reply exceeds the maximum size.
     #[error("the reply of {host} exceeds the limit of {limit} bytes")]
     ReplyTooLong {
@@ -167,6 +174,40 @@ pub enum TransportError {
         /// The maximum size in bytes.
         limit: u64,
     },
+}
+
+impl TransportError {
+    /// Says in a few words why there is no reply, without the host: `cannot connect: connection
+    /// refused`.
+    pub(crate) fn summary(&self) -> String {
+        match self {
+            Self::UnknownHost { .. } => "cannot connect: no such host".to_owned(),
+            Self::Connect { source, .. } => format!("cannot connect: {}", root_cause(&**source)),
+            Self::Broken { source, .. } => {
+                format!("the connection broke: {}", root_cause(&**source))
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Returns what the last of the causes of an error says, as a part of a sentence.
+fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    let text = cause.to_string();
+    let text = text
+        .strip_prefix("failed to lookup address information: ")
+        .unwrap_or(&text);
+    let text = match text.find(" (os error ") {
+        Some(end) => &text[..end],
+        None => text,
+    };
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_ascii_lowercase());
+    first.into_iter().chain(chars).collect()
 }
 
 /// Sends HTTP requests. An implementation does not follow redirections and does not retry.
@@ -304,8 +345,9 @@ pub struct Timeouts {
     /// bytes of a reply's body. Default: 60 s.
     ///
     /// A body is given to the connection in slices of at most 64 KiB, so by default a connection
-    /// counts as stalled only below about 1 KiB per second. The same holds for the body of a reply: 64 KiB, or its
-    /// end, must arrive within this time. On Linux, a connection is also closed if the peer
+    /// counts as stalled only below about 1 KiB per second. The same holds for the media of a
+    /// download: 64 KiB, or
+    /// its end, must arrive within this time. On Linux, a connection is also closed if the peer
     /// acknowledges no data for this time.
     pub idle: Duration,
     /// Limit from the last byte of the request to the beginning of its reply, and from there to its end. The

@@ -264,7 +264,8 @@ impl<E: Into<DownloadError>> From<E> for AttemptError {
 impl From<TransportError> for AttemptError {
     fn from(error: TransportError) -> Self {
         match error {
-            TransportError::Connect { .. }
+            TransportError::UnknownHost { .. }
+            | TransportError::Connect { .. }
             | TransportError::Broken { .. }
             | TransportError::Silent { .. }
             | TransportError::Slow { .. } => Self::transient(DownloadError::connection(error)),
@@ -273,6 +274,7 @@ impl From<TransportError> for AttemptError {
             | TransportError::NotTls { .. }
             | TransportError::CertificateRefused { .. }
             | TransportError::Media(_)
+            | TransportError::TransferCoding { .. }
             | TransportError::ReplyTooLong { .. } => {
                 Self::Permanent(DownloadError::connection(error))
             }

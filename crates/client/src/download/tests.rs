@@ -214,6 +214,21 @@ async fn attempts_with_next_to_nothing_are_no_progress() {
     assert_starts(&server, starts);
 }
 
+#[tokio::test(start_paused = true)]
+async fn attempts_below_the_least_rate_are_no_progress() {
+    // More than 64 KiB each, but only a minute or two later: less than 1 KiB a second.
+    let dir = DownloadDir::new();
+    let server = Server::new(media()).failing(vec![Fault::DripsAfter(70_000); 20]);
+    let error = dir.run(&server).await.unwrap_err();
+    assert!(matches!(error, DownloadError::Connection(_)), "{error:?}");
+    assert_eq!(server.log().len(), 6);
+    // As many bytes at once are progress.
+    let dir = DownloadDir::new();
+    let server = Server::new(media()).failing(vec![Fault::BreaksAfter(70_000); 20]);
+    dir.run(&server).await.unwrap();
+    dir.assert_complete(&media());
+}
+
 #[tokio::test]
 async fn another_run_continues_the_same_media() {
     let dir = DownloadDir::new();
@@ -405,6 +420,7 @@ async fn retry_after_is_honoured_and_progress_is_reported() {
         received: 1500,
         total: Some(1500),
         waiting: None,
+        cause: None,
     };
     assert_eq!(told.last(), Some(&progress));
 

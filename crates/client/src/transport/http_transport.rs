@@ -10,8 +10,6 @@
 //! Without TLS they are written to the socket by vectored writes, so no byte is copied before the
 //! kernel does. With TLS they are encrypted into records.
 
-use std::error::Error as StdError;
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,14 +17,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue};
 use rustls::client::{Resumption, WantsClientCert};
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
-use rustls::{
-    AlertDescription, ClientConfig, ConfigBuilder, InvalidMessage, RootCertStore, WantsVerifier,
-};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use rustls_platform_verifier::Verifier;
 use tokio::time::{Instant, timeout};
 use url::Url;
@@ -38,9 +34,15 @@ use super::{
 use crate::identity::ClientIdentity;
 use crate::origin::is_loopback;
 use body::{OutgoingBody, RequestProgress, StopOnDrop};
+use failure::{
+    certificate_error, find_tls_error, is_certificate_refused, is_not_tls, is_unknown_host,
+    timed_out,
+};
 use pace::Pace;
 
 mod body;
+mod certificate;
+mod failure;
 mod pace;
 
 /// Time after which an idle connection is closed. Many servers close theirs after 60 s or more, and
@@ -196,13 +198,26 @@ impl HttpTransport {
 impl Transport for HttpTransport {
     async fn send(&self, request: Request) -> Result<Reply, TransportError> {
         let connections = Arc::clone(self.connections_for(&request));
-        let incoming = self.open(request).await?;
+        let incoming = self.exchange(request, None).await?;
         let (host, limit) = (incoming.host.clone(), connections.timeouts.reply);
         let collected = timeout(limit, incoming.collect()).await;
         collected.unwrap_or_else(|_| Err(connections.classify(ExchangeError::Slow(limit), host)))
     }
 
-    async fn open(&self, mut request: Request) -> Result<Incoming, TransportError> {
+    async fn open(&self, request: Request) -> Result<Incoming, TransportError> {
+        self.exchange(request, Some(Pace::default())).await
+    }
+}
+
+impl HttpTransport {
+    /// Sends a request and returns when the head of the reply has arrived. Its body must keep a
+    /// pace
+    /// if it is media; the caller limits the time of any other.
+    async fn exchange(
+        &self,
+        mut request: Request,
+        pace: Option<Pace>,
+    ) -> Result<Incoming, TransportError> {
         self.add_headers(&mut request);
         let connections = self.connections_for(&request);
         let host = host_and_port(&request.url);
@@ -216,6 +231,9 @@ impl Transport for HttpTransport {
             silent_for = progress.silence() => Err(ExchangeError::Silent(silent_for)),
         };
         match (outcome, progress.take_stream_error()) {
+            (Ok(response), _) if has_transfer_coding(response.headers()) => {
+                Err(TransportError::TransferCoding { host })
+            }
             (Ok(response), _) => Ok(Incoming {
                 status: response.status(),
                 headers: response.headers().clone(),
@@ -224,7 +242,7 @@ impl Transport for HttpTransport {
                     connections: Arc::clone(connections),
                     host,
                     response,
-                    pace: Pace::default(),
+                    pace,
                     _guard: guard,
                 }),
             }),
@@ -288,20 +306,28 @@ impl Connections {
         if connected && timed_out(&error) {
             return self.silent(host, self.timeouts.idle);
         }
-        let is_certificate_error = is_certificate_error(&error);
-        let is_refused = is_certificate_refused(&error);
-        let is_not_tls = is_not_tls(&error);
-        let source = error.without_url().into();
-        if is_refused {
-            return TransportError::CertificateRefused { host, source };
+        if is_certificate_refused(&error) {
+            return TransportError::CertificateRefused { host };
         }
-        if is_not_tls {
-            return TransportError::NotTls { host, source };
+        if is_not_tls(&error) {
+            return TransportError::NotTls { host };
         }
-        match (is_certificate_error, connected) {
-            (true, _) => TransportError::Untrusted { host, source },
-            (false, true) => TransportError::Broken { host, source },
-            (false, false) => TransportError::Connect { host, source },
+        if let Some(problem) = certificate_error(&error) {
+            let source = problem.into();
+            return TransportError::Untrusted { host, source };
+        }
+        if !connected && is_unknown_host(&error) {
+            return TransportError::UnknownHost { host };
+        }
+        // The texts of the TLS library are the names of its types.
+        let source = match find_tls_error(&error, &|error| Some(certificate::tls_problem(error))) {
+            Some(problem) => problem.into(),
+            None => error.without_url().into(),
+        };
+        if connected {
+            TransportError::Broken { host, source }
+        } else {
+            TransportError::Connect { host, source }
         }
     }
 
@@ -317,7 +343,8 @@ struct BodyReader {
     connections: Arc<Connections>,
     host: String,
     response: reqwest::Response,
-    pace: Pace,
+    /// The pace that media must keep; `None` for other bodies.
+    pace: Option<Pace>,
     /// Stops the body of the request when this reader is dropped.
     _guard: StopOnDrop,
 }
@@ -326,15 +353,17 @@ impl BodyReader {
     async fn next(&mut self) -> Result<Option<Bytes>, TransportError> {
         let idle = self.connections.timeouts.idle;
         let began = Instant::now();
-        let left = self.pace.left(idle);
+        let left = self.pace.as_ref().map_or(idle, |pace| pace.left(idle));
         let failure = match timeout(left, self.response.chunk()).await {
             Ok(Ok(piece)) => {
                 let len = piece.as_ref().map_or(0, Bytes::len);
-                self.pace.arrived(len, began.elapsed());
+                if let Some(pace) = &mut self.pace {
+                    pace.arrived(len, began.elapsed());
+                }
                 return Ok(piece);
             }
             Ok(Err(error)) => ExchangeError::Http(error),
-            Err(_) if self.pace.has_begun() => ExchangeError::Slow(idle),
+            Err(_) if self.pace.as_ref().is_some_and(Pace::has_begun) => ExchangeError::Slow(idle),
             Err(_) => ExchangeError::Silent(idle),
         };
         Err(self.connections.classify(failure, self.host.clone()))
@@ -399,74 +428,21 @@ fn outgoing(request: Request, progress: &Arc<RequestProgress>) -> reqwest::Reque
     outgoing
 }
 
-/// Returns whether an error means that the server's certificate is invalid.
-fn is_certificate_error(error: &(dyn StdError + 'static)) -> bool {
-    has_tls_error(error, |error| {
-        matches!(error, rustls::Error::InvalidCertificate(_))
-    })
-}
-
-/// Returns whether an error means that the server replied without TLS: what it sent does not begin as
-/// TLS records do.
-fn is_not_tls(error: &(dyn StdError + 'static)) -> bool {
-    let not_tls = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);
-    has_tls_error(error, |error| *error == not_tls)
-}
-
-/// Returns whether an error, or one of its causes, is an error of TLS that is wanted.
-fn has_tls_error(
-    error: &(dyn StdError + 'static),
-    is_wanted: impl Fn(&rustls::Error) -> bool + Copy,
-) -> bool {
-    if let Some(error) = error.downcast_ref::<rustls::Error>() {
-        return is_wanted(error);
+/// Returns whether the body of a reply has a transfer coding besides `chunked`. This client asks
+/// for
+/// none, and the HTTP library does not decode any: what it returns would not be what was meant.
+fn has_transfer_coding(headers: &HeaderMap) -> bool {
+    let fields = headers.get_all(TRANSFER_ENCODING).iter();
+    let codings: Vec<_> = fields
+        .flat_map(|field| field.as_bytes().split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|coding| !coding.is_empty())
+        .collect();
+    match codings[..] {
+        [] => false,
+        [only] => !only.eq_ignore_ascii_case(b"chunked"),
+        _ => true,
     }
-    // `io::Error::source` skips the error inside and returns the source of that error, so the error
-    // inside is examined separately.
-    let inside = error.downcast_ref().and_then(io::Error::get_ref);
-    inside.is_some_and(|inside| has_tls_error(inside, is_wanted))
-        || error
-            .source()
-            .is_some_and(|source| has_tls_error(source, is_wanted))
-}
-
-/// The alerts by which a server refuses a client's certificate, or demands one (RFC 8446, section 6.2).
-const REFUSALS: [AlertDescription; 8] = [
-    AlertDescription::AccessDenied,
-    AlertDescription::BadCertificate,
-    AlertDescription::CertificateExpired,
-    AlertDescription::CertificateRequired,
-    AlertDescription::CertificateRevoked,
-    AlertDescription::CertificateUnknown,
-    AlertDescription::UnknownCA,
-    AlertDescription::UnsupportedCertificate,
-];
-
-/// Returns whether an error means that the server refuses the client's certificate, or demands one.
-///
-/// In TLS 1.3 the alert arrives after the handshake, when HTTP reads from the connection. The texts are
-/// compared, because `h2` keeps nothing else of an error of the connection.
-fn is_certificate_refused(error: &(dyn StdError + 'static)) -> bool {
-    let text = error.to_string();
-    let says = |alert: &AlertDescription| {
-        text.ends_with(&rustls::Error::AlertReceived(*alert).to_string())
-    };
-    REFUSALS.iter().any(says) || error.source().is_some_and(is_certificate_refused)
-}
-
-/// Returns whether the operating system closed the connection because the peer acknowledged no data
-/// for too long (`TCP_USER_TIMEOUT`).
-fn timed_out(error: &reqwest::Error) -> bool {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<io::Error>()
-            && error.kind() == io::ErrorKind::TimedOut
-        {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
 }
 
 /// Returns a TLS configuration that trusts the system's root certificates and some more. On Linux,

@@ -195,6 +195,34 @@ async fn broken_connection_error_hides_the_query() {
     }
 }
 
+#[tokio::test]
+async fn transfer_coding_that_was_not_asked_for_is_refused() {
+    for (field, is_refused) in [
+        ("chunked", false),
+        ("Chunked", false),
+        ("gzip, chunked", true),
+        ("gzip\r\nTransfer-Encoding: chunked", true),
+        ("chunked, chunked", true),
+        ("deflate", true),
+    ] {
+        let (listener, url) = listen().await;
+        let peer = async {
+            let mut stream = accept(&listener).await;
+            read_head(&mut stream).await;
+            let reply = format!(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: {field}\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+            );
+            write(&mut stream, reply).await;
+        };
+        let reply = send_and(&transport(long_timeouts()), put(&url, Body::Empty), peer).await;
+        match reply {
+            Ok(reply) => assert!(!is_refused && reply.body == "hello", "{field}"),
+            Err(TransportError::TransferCoding { .. }) => assert!(is_refused, "{field}"),
+            Err(error) => panic!("{field}: {error:?}"),
+        }
+    }
+}
+
 #[test]
 fn debug_output_of_replies_hides_the_session() {
     let mut headers = HeaderMap::new();

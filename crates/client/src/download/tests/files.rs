@@ -382,6 +382,7 @@ async fn first_write_error_is_reported() {
             can_refresh: false,
             partial: Partial::into_file(&dir.target(), &url(), unwritable()),
             continues: false,
+            is_known_host: false,
             waited: Duration::ZERO,
             progress: &|_| {},
         };

@@ -58,7 +58,7 @@ async fn drip(listener: &TcpListener, head: &str) {
 }
 
 #[tokio::test]
-async fn reply_that_stops_halfway_is_too_slow() {
+async fn reply_that_stops_halfway_is_silent() {
     let (listener, url) = listen().await;
     let timeouts = Timeouts {
         idle: SHORT,
@@ -70,7 +70,7 @@ async fn reply_that_stops_halfway_is_too_slow() {
         write(&mut stream, reply).await;
         stream
     };
-    assert_slow(send_and(&transport(timeouts), put(&url, Body::Empty), peer).await);
+    assert_silent(send_and(&transport(timeouts), put(&url, Body::Empty), peer).await);
 }
 
 #[tokio::test]
@@ -89,14 +89,38 @@ async fn head_that_drips_is_silent() {
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
 
 #[tokio::test]
-async fn body_that_drips_is_too_slow() {
+async fn media_that_drips_is_too_slow() {
     let (listener, url) = listen().await;
     let timeouts = Timeouts {
         idle: SHORT,
         ..long_timeouts()
     };
-    let peer = drip(&listener, HEAD);
-    assert_slow(send_and(&transport(timeouts), put(&url, media(5)), peer).await);
+    let transport = transport(timeouts);
+    let receive = async { transport.open(put(&url, media(5))).await?.collect().await };
+    let exchange = async { tokio::join!(receive, drip(&listener, HEAD)).0 };
+    assert_slow(timeout(LONG, exchange).await.expect("the exchange ends"));
+}
+
+/// The body of a reply to an upload has the time of a reply, not that of 64 KiB of media.
+#[tokio::test]
+async fn reply_that_drips_may_take_longer_than_media() {
+    let (listener, url) = listen().await;
+    let idle = SHORT * 8;
+    let timeouts = Timeouts {
+        idle,
+        ..long_timeouts()
+    };
+    let peer = async {
+        let mut stream = say_nothing(&listener).await;
+        write(&mut stream, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n").await;
+        for _ in 0..10 {
+            tokio::time::sleep(idle / 8).await;
+            write(&mut stream, "x").await;
+        }
+        stream
+    };
+    let reply = send_and(&transport(timeouts), put(&url, media(5)), peer).await;
+    assert_eq!(reply.unwrap().body, "x".repeat(10));
 }
 
 #[tokio::test]
