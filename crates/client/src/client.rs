@@ -297,8 +297,10 @@ fn lock_newest(journal: &Journal, found: Vec<Record>) -> Result<Option<LockedRec
     Ok(None)
 }
 
-/// Returns the upload type: the one set by the caller, else the one in the URL, else one that
-/// depends on the size of the media. Refuses metadata for a type that does not send it.
+/// Returns the upload type: the one set by the caller, else the one in the URL, else resumable for
+/// a
+/// file of a [run](Upload::one_of_several), else one that depends on the size of the media. Refuses
+/// metadata for a type that does not send it.
 async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<UploadType, Error> {
     let parameters = Parameters::parse(upload.url.query()).map_err(ErrorCause::from)?;
     let requested = upload
@@ -308,6 +310,9 @@ async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<Upload
         Some(UploadType::Resumable) => return Ok(UploadType::Resumable),
         Some(UploadType::Media) if upload.metadata.is_some() => {
             return Err(ErrorCause::MetadataNotSent.into());
+        }
+        None if upload.one_of_several && upload.journal.is_some() && media.has_identity() => {
+            return Ok(UploadType::Resumable);
         }
         _ => {}
     }

@@ -16,6 +16,11 @@
 //! mzxw6ytb.upload.new      The next version of the record or the progress, before the rename.
 //! ```
 //!
+//! ```text
+//! qp7hd2an.upload.finished  The finished uploads of runs to one URL that have not ended whole; see
+//!                           the module `finished`.
+//! ```
+//!
 //! An upload exists as long as its record does. The record is created last and removed first, both
 //! under the lock. Files without a record that a killed process leaves behind are removed by the next
 //! [`Journal::open`].
@@ -49,10 +54,12 @@ use crate::{InvalidSessionUri, SessionUri};
 use files::{Files, Lock, Role};
 
 mod files;
+mod finished;
 mod record;
 #[cfg(test)]
 mod tests;
 
+pub use finished::{FinishedUpload, FinishedUploads};
 pub use record::{Entry, InvalidRecordId, NewRecord, Record, RecordId, UploadKey};
 
 /// A directory with records of unfinished uploads.
@@ -328,6 +335,12 @@ impl LockedRecord {
         &self.record
     }
 
+    /// Returns the journal to which the record belongs.
+    pub(crate) fn journal(&self) -> Journal {
+        let (directory, user) = self.files.of_journal();
+        Journal { directory, user }
+    }
+
     /// Records the number of committed bytes. It is written, without a sync, at most once per second, and
     /// once more when the upload fails. The number is for display only, because an upload that continues
     /// queries the server.
@@ -363,6 +376,13 @@ impl LockedRecord {
         self.files.write_durably(&self.record)?;
         // The file of the record has no field for `updated`; the file of the progress has.
         self.write_progress()
+    }
+
+    /// Removes the record of an upload that is recorded as finished. A power failure may bring it
+    /// back,
+    /// but the finished upload counts more. [`Journal::forget_finished`] syncs the directory.
+    pub(crate) fn finish_recorded(self) -> Result<(), JournalError> {
+        self.files.remove_without_sync(self.lock)
     }
 
     /// Removes the record durably, because the upload is finished or cannot be continued.
@@ -450,6 +470,20 @@ pub enum JournalError {
         /// The id.
         id: RecordId,
     },
+    /// The record of an upload would be too long, because of its metadata.
+    #[error("the record of the upload would exceed {max} bytes: its metadata is too long")]
+    RecordTooLong {
+        /// Maximum length in bytes.
+        max: u64,
+    },
+    /// The file of the finished uploads to one URL cannot be used.
+    #[error("{} cannot be used: {damage}", path.display())]
+    DamagedFinished {
+        /// Path of the file.
+        path: PathBuf,
+        /// Why it cannot be used.
+        damage: Damage,
+    },
     /// The record cannot be used.
     #[error("{} cannot be used: {damage}", path.display())]
     Damaged {
@@ -492,6 +526,15 @@ pub enum Damage {
         /// The supported version.
         known: u64,
     },
+    /// The file is longer than any that is written, or one of its lines is.
+    #[error("it is too long: it or a line of it exceeds {max} bytes")]
+    TooLong {
+        /// Maximum length in bytes.
+        max: u64,
+    },
+    /// The file of finished uploads has the name of another URL's.
+    #[error("it belongs to another upload URL")]
+    OtherTarget,
     /// The session URI is not valid.
     #[error("{0}")]
     Session(InvalidSessionUri),

@@ -61,8 +61,8 @@ pub use download::{Download, DownloadError, DownloadProgress, Downloaded};
 pub use error::{Error, Kind};
 pub use identity::{ClientIdentity, InvalidIdentity};
 pub use journal::{
-    Damage, Entry, InvalidRecordId, Journal, JournalError, LockedRecord, NewRecord, Record,
-    RecordId, UploadKey,
+    Damage, Entry, FinishedUpload, FinishedUploads, InvalidRecordId, Journal, JournalError,
+    LockedRecord, NewRecord, Record, RecordId, UploadKey,
 };
 pub use progress::{Progress, RateLimit, State};
 pub use session_uri::{InvalidSessionUri, SessionUri};

@@ -33,6 +33,9 @@ pub struct Progress {
     pub rate: u64,
     /// State of the upload.
     pub state: State,
+    /// Why the last request got no reply, in a few words, while the upload [waits](State::Waiting)
+    /// because of that.
+    pub broken: Option<String>,
     /// Id of the upload's record in the journal, once it has one.
     pub upload: Option<RecordId>,
 }

@@ -244,6 +244,11 @@ impl Media {
         }
     }
 
+    /// Returns whether the media is a regular file, which has an [identity](Self::identity).
+    pub(crate) fn has_identity(&self) -> bool {
+        matches!(self.0, Inner::File(_))
+    }
+
     /// Returns the identity of a regular file, by which it is recognised later; `None` for other
     /// media.
     pub(crate) async fn identity(&self) -> Result<Option<SourceIdentity>, SourceError> {

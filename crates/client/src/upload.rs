@@ -80,6 +80,7 @@ pub struct Upload {
     pub(crate) timeout: Option<Duration>,
     pub(crate) journal: Option<Journal>,
     pub(crate) ignore_journal: bool,
+    pub(crate) one_of_several: bool,
     pub(crate) on_progress: Option<ProgressCallback>,
 }
 
@@ -119,6 +120,7 @@ impl Upload {
             timeout: None,
             journal: None,
             ignore_journal: false,
+            one_of_several: false,
             on_progress: None,
         })
     }
@@ -171,6 +173,7 @@ impl Upload {
                 Chunking::Adaptive => None,
                 Chunking::Fixed(size) => Some(size.bytes()),
             },
+            of_run: self.one_of_several,
         }
     }
 
@@ -353,6 +356,24 @@ impl Upload {
         }
     }
 
+    /// Records in the [journal](Self::journal) when the upload of a regular file is finished, until
+    /// [`Journal::forget_finished`] forgets it. A run of several uploads that is stopped and
+    /// started
+    /// again finds there which of them are [finished](Journal::finished_at).
+    ///
+    /// Small files are then also uploaded in a session by default, whose record is written before
+    /// the media is sent: after a kill nobody knows whether the media of a single request has
+    /// arrived. So a small file takes two requests.
+    ///
+    /// Has no effect without a journal.
+    #[must_use]
+    pub fn one_of_several(self) -> Self {
+        Self {
+            one_of_several: true,
+            ..self
+        }
+    }
+
     /// Sets a callback for the progress. It is called before each request, read, wait and check, with
     /// its [`State`](crate::State), and ten times per second while a request is being sent or its
     /// reply is awaited. So the change from `Sending` to `Finishing` is noticed up to a tenth of a
@@ -381,6 +402,17 @@ pub struct Uploaded {
     pub verified: Verified,
     /// Number of times that the server lost the session and the upload restarted in a new one.
     pub restarts: u32,
+}
+
+/// Returns the `id` of a resource, or else its `name`.
+pub(crate) fn resource_id(resource: &Value) -> Option<String> {
+    ["id", "name"]
+        .into_iter()
+        .find_map(|field| match &resource[field] {
+            Value::String(id) => Some(id.clone()),
+            Value::Number(id) => Some(id.to_string()),
+            _ => None,
+        })
 }
 
 impl Uploaded {

@@ -24,7 +24,7 @@ use crate::session_uri::SessionUri;
 use crate::source::{Media, SourceError};
 use crate::token::TransportAndToken;
 use crate::transport::{Reply, TransportError};
-use crate::upload::{Upload, Uploaded};
+use crate::upload::{Upload, Uploaded, resource_id};
 use crate::{now, random};
 
 mod requests;
@@ -81,6 +81,8 @@ pub(crate) struct UploadDriver<'a> {
     boundary: String,
     /// The transport error of the last request, if that request got no reply.
     last_error: Option<TransportError>,
+    /// Whether the name of the server is known to exist: something was reached by it.
+    is_known_host: bool,
     /// The reply that finished the upload.
     final_reply: Option<Reply>,
 }
@@ -109,6 +111,7 @@ impl<'a> UploadDriver<'a> {
             checksum: RunningChecksum::default(),
             boundary: requests::boundary(),
             last_error: None,
+            is_known_host: false,
             final_reply: None,
         }
     }
@@ -126,6 +129,8 @@ impl<'a> UploadDriver<'a> {
             committed: locked.record().committed,
             session: Some(locked.record().session.clone()),
             locked: Some(locked),
+            // An earlier process has started the session.
+            is_known_host: true,
             ..Self::start(transport, upload, UploadType::Resumable, media)
         }
     }
@@ -134,7 +139,15 @@ impl<'a> UploadDriver<'a> {
     pub(crate) async fn run(mut self, deadline: Deadline) -> Result<Uploaded, Error> {
         match deadline.limit(self.run_actions()).await {
             Ok(uploaded) => {
-                self.remove_record();
+                match self.record_finished(&uploaded).await {
+                    Ok(false) => self.remove_record(LockedRecord::finish),
+                    Ok(true) => self.remove_record(LockedRecord::finish_recorded),
+                    // Its record stays: a later run asks the server, and learns that it is
+                    // finished.
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot record that an upload is finished")
+                    }
+                }
                 Ok(uploaded)
             }
             Err(error) if error.keeps_session() => {
@@ -143,7 +156,7 @@ impl<'a> UploadDriver<'a> {
                 Err(error.with_resume_info(self.session.clone(), record_id))
             }
             Err(error) => {
-                self.remove_record();
+                self.remove_record(LockedRecord::finish);
                 Err(error)
             }
         }
@@ -162,10 +175,35 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
+    /// Records that the upload of a run is finished, before the record of its session is removed.
+    /// A process that is killed in between leaves both, and never neither. Returns whether it is a
+    /// part of a
+    /// run, and so recorded.
+    async fn record_finished(&self, uploaded: &Uploaded) -> Result<bool, Error> {
+        let record = self.locked.as_ref().map(LockedRecord::record);
+        let of_record = self.locked.as_ref().map(LockedRecord::journal);
+        let Some(journal) = of_record.or_else(|| self.upload.journal.clone()) else {
+            return Ok(false);
+        };
+        if !self.upload.one_of_several && !record.is_some_and(|record| record.of_run) {
+            return Ok(false);
+        }
+        let (key, source) = match record {
+            Some(record) => (record.key(), record.source.clone()),
+            None => match self.media.identity().await? {
+                Some(source) => (self.upload.key(&source), source),
+                None => return Ok(false),
+            },
+        };
+        let id = uploaded.resource.as_ref().and_then(resource_id);
+        journal.add_finished(&key, source, id)?;
+        Ok(true)
+    }
+
     /// Removes the record of an upload that is finished or cannot be continued.
-    fn remove_record(&mut self) {
+    fn remove_record(&mut self, remove: fn(LockedRecord) -> Result<(), JournalError>) {
         if let Some(locked) = self.locked.take()
-            && let Err(error) = locked.finish()
+            && let Err(error) = remove(locked)
         {
             tracing::warn!(%error, "cannot remove the record of an ended upload from the journal");
         }
@@ -229,7 +267,11 @@ impl<'a> UploadDriver<'a> {
         if self.counter.sent() < self.end_of(&request) {
             self.transfer.cut_short();
         }
+        let is_unknown_host = matches!(outcome, Err(TransportError::UnknownHost { .. }));
+        self.is_known_host = self.is_known_host || !is_unknown_host;
         match outcome {
+            // A wrong name stays wrong. A name that was right may be unknown for a while.
+            Err(unknown) if !self.is_known_host => Err(unknown.into()),
             Ok(reply) => self.replied(&url, reply).await,
             Err(TransportError::Media(error)) => {
                 self.media.check_unchanged().await?;
@@ -240,6 +282,7 @@ impl<'a> UploadDriver<'a> {
                 | TransportError::NotTls { .. }
                 | TransportError::CertificateRefused { .. }
                 // The server has answered, and would answer the same again.
+                | TransportError::TransferCoding { .. }
                 | TransportError::ReplyTooLong { .. }),
             ) => Err(fatal.into()),
             Err(last_error) => {
@@ -418,6 +461,10 @@ impl<'a> UploadDriver<'a> {
             sent: self.counter.sent().max(self.committed),
             total: self.transfer.total(),
             rate: self.rate_meter.bytes_per_second(),
+            broken: match state {
+                State::Waiting(_) => self.last_error.as_ref().map(TransportError::summary),
+                _ => None,
+            },
             state,
             upload: self.record_id(),
         });

@@ -11,7 +11,9 @@ use crate::{Entry, Journal, Kind, State};
 
 mod origins;
 mod progress;
+mod run;
 mod script;
+mod unknown_host;
 
 use script::{Answer, Script, committed, finished, replies, started};
 

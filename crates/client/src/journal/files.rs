@@ -122,7 +122,7 @@ fn make_directories_durably(directory: &Path) -> io::Result<()> {
     sync_directory(parent)
 }
 
-fn sync_directory(directory: &Path) -> io::Result<()> {
+pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
@@ -159,6 +159,11 @@ impl Files {
             user,
             directory: directory.to_owned(),
         }
+    }
+
+    /// Returns the journal's directory, and the id of the user to whom it belongs.
+    pub(super) fn of_journal(&self) -> (PathBuf, u32) {
+        (self.directory.clone(), self.user)
     }
 
     /// Takes the lock; `None` if another process, or another [`Lock`] of this process, has it.
@@ -215,20 +220,25 @@ impl Files {
 
     /// Reads the record without the progress: its number of committed bytes is zero.
     pub(super) fn read_record(&self) -> Result<Record, Damage> {
-        let mut file = open_to_read(&self.record).map_err(Damage::Unreadable)?;
+        let file = open_to_read(&self.record).map_err(Damage::Unreadable)?;
         let owner = file.metadata().map_err(Damage::Unreadable)?.uid();
         if owner != self.user {
             return Err(Damage::OwnedByAnother { owner });
         }
         let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(Damage::Unreadable)?;
+        let mut bounded = file.take(MAX_RECORD + 1);
+        bounded.read_to_end(&mut text).map_err(Damage::Unreadable)?;
+        if text.len() as u64 > MAX_RECORD {
+            return Err(Damage::TooLong { max: MAX_RECORD });
+        }
         decode_record(self.id.clone(), &text)
     }
 
     /// Reads the progress into the record. Ignores a missing or damaged file.
     pub(super) fn read_progress(&self, record: &mut Record) {
         let mut text = Vec::new();
-        let read = open_to_read(&self.progress).and_then(|mut file| file.read_to_end(&mut text));
+        let read = open_to_read(&self.progress)
+            .and_then(|file| file.take(MAX_PROGRESS).read_to_end(&mut text));
         if read.is_ok() {
             decode_progress(record, &text);
         }
@@ -251,7 +261,11 @@ impl Files {
 
     /// Replaces the record atomically and durably.
     pub(super) fn write_durably(&self, record: &Record) -> Result<(), JournalError> {
-        self.write_new(&encode_record(record))
+        let text = encode_record(record);
+        if text.len() as u64 > MAX_RECORD {
+            return Err(JournalError::RecordTooLong { max: MAX_RECORD });
+        }
+        self.write_new(&text)
             .and_then(|file| file.sync_all())
             .and_then(|()| fs::rename(&self.new, &self.record))
             .and_then(|()| sync_directory(&self.directory))
@@ -275,6 +289,12 @@ impl Files {
         remove(&self.progress)
     }
 
+    /// Removes all files, the record first and the lock last. A power failure may bring them back.
+    pub(super) fn remove_without_sync(&self, lock: Lock) -> Result<(), JournalError> {
+        remove(&self.record)?;
+        self.remove_others(lock)
+    }
+
     /// Removes all files, the record first and the lock last. The removal of the record is durable.
     pub(super) fn remove_all(&self, lock: Lock) -> Result<(), JournalError> {
         remove(&self.record)?;
@@ -285,6 +305,10 @@ impl Files {
             directory: self.directory.clone(),
             source,
         })?;
+        self.remove_others(lock)
+    }
+
+    fn remove_others(&self, lock: Lock) -> Result<(), JournalError> {
         remove(&self.progress)?;
         remove(&self.new)?;
         remove(&self.lock)?;
@@ -303,7 +327,7 @@ impl Files {
 }
 
 /// Opens a file of the journal. No file of the journal is a link.
-fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
+pub(super) fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
     open_file(options, path)?
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
 }
@@ -331,7 +355,7 @@ fn is_leftover(path: &Path, user: u32) -> io::Result<bool> {
 }
 
 /// Returns whether an open file still is the file of this path.
-fn has_name(file: &File, path: &Path) -> io::Result<bool> {
+pub(super) fn has_name(file: &File, path: &Path) -> io::Result<bool> {
     let named = match path.metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         metadata => metadata?,
@@ -340,7 +364,7 @@ fn has_name(file: &File, path: &Path) -> io::Result<bool> {
     Ok((named.dev(), named.ino()) == (opened.dev(), opened.ino()))
 }
 
-fn remove(path: &Path) -> Result<(), JournalError> {
+pub(super) fn remove(path: &Path) -> Result<(), JournalError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(JournalError::Remove {
             path: path.to_owned(),
@@ -349,6 +373,14 @@ fn remove(path: &Path) -> Result<(), JournalError> {
         _ => Ok(()),
     }
 }
+
+/// Maximum length of a record in bytes. Metadata, the only long part of it, has at most a megabyte
+/// at
+/// a server, which indentation makes longer.
+const MAX_RECORD: u64 = 4 << 20;
+
+/// Maximum length of the progress in bytes: it is two numbers.
+const MAX_PROGRESS: u64 = 1 << 10;
 
 /// The version of the records that are written and read.
 const VERSION: u64 = 1;
@@ -370,6 +402,9 @@ struct StoredRecord {
     total: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     chunk_size: Option<u64>,
+    /// A windlass that does not know this field forgets the upload when it is finished.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    of_run: bool,
     /// Seconds since 1970.
     started: u64,
 }
@@ -386,8 +421,8 @@ struct StoredProgress {
 
 /// The field that is read before the rest of a record.
 #[derive(Deserialize)]
-struct Versioned {
-    version: u64,
+pub(super) struct Versioned {
+    pub(super) version: u64,
 }
 
 /// The first bytes of the JSON of a record, and of the progress.
@@ -415,6 +450,7 @@ fn encode_record(record: &Record) -> Vec<u8> {
         source: record.source.clone(),
         total: record.total,
         chunk_size: record.chunk_size,
+        of_run: record.of_run,
         started: seconds(record.started),
     };
     let mut text = serde_json::to_vec_pretty(&stored).expect("all its keys are text");
@@ -444,6 +480,7 @@ fn decode_record(id: RecordId, text: &[u8]) -> Result<Record, Damage> {
         total: stored.total,
         committed: 0,
         chunk_size: stored.chunk_size,
+        of_run: stored.of_run,
         started,
         updated: started,
     })
@@ -468,7 +505,7 @@ fn decode_progress(record: &mut Record, text: &[u8]) {
 
 /// Converts an error of serde without its message, which may quote secret content.
 #[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
-fn not_a_record(error: serde_json::Error) -> Damage {
+pub(super) fn not_a_record(error: serde_json::Error) -> Damage {
     Damage::Format {
         line: error.line(),
         column: error.column(),
@@ -482,13 +519,13 @@ fn session(text: &str, url: &str) -> Result<SessionUri, Damage> {
     Ok(session.issued_for(&url))
 }
 
-fn seconds(time: SystemTime) -> u64 {
+pub(super) fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs()
 }
 
-fn time(seconds: u64) -> SystemTime {
+pub(super) fn time(seconds: u64) -> SystemTime {
     UNIX_EPOCH
         .checked_add(Duration::from_secs(seconds))
         .unwrap_or(UNIX_EPOCH)

@@ -1,12 +1,13 @@
 //! Records of unfinished uploads and their ids.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::SystemTime;
 
 use serde_json::Value;
 use url::Url;
+use windlass_proto::digest::{Md5Sha256Hasher, Sha256, Wanted};
 
 use super::{Damage, JournalError};
 use crate::session_uri::Redacted;
@@ -40,6 +41,10 @@ pub struct Record {
     pub committed: u64,
     /// Size of chunks in bytes, if the caller set a fixed one.
     pub chunk_size: Option<u64>,
+    /// Whether the upload is one of several of a [run](crate::Upload::one_of_several): it is
+    /// recorded when
+    /// it is finished.
+    pub of_run: bool,
     /// When the upload began, in whole seconds.
     pub started: SystemTime,
     /// When the progress or the session last changed, in whole seconds.
@@ -65,6 +70,8 @@ pub struct NewRecord {
     pub total: u64,
     /// See [`Record::chunk_size`].
     pub chunk_size: Option<u64>,
+    /// See [`Record::of_run`].
+    pub of_run: bool,
 }
 
 /// An entry of a journal.
@@ -116,6 +123,27 @@ impl UploadKey {
         }
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(super) fn http_method(&self) -> &str {
+        &self.http_method
+    }
+
+    /// Returns a digest of content type and metadata. The order of the metadata's fields is
+    /// irrelevant.
+    pub(super) fn digest(&self) -> Sha256 {
+        let mut metadata = self.metadata.clone().unwrap_or_default();
+        metadata.sort_all_objects();
+        let content_type = self.content_type.as_deref().unwrap_or_default();
+        digest(&[content_type, &metadata.to_string()])
+    }
+
     /// Returns whether a record has this key.
     pub(super) fn matches(&self, record: &Record) -> bool {
         self.path == record.source.path()
@@ -139,6 +167,7 @@ impl Record {
             total: new.total,
             committed: 0,
             chunk_size: new.chunk_size,
+            of_run: new.of_run,
             started: now,
             updated: now,
         }
@@ -200,6 +229,20 @@ impl fmt::Debug for UploadKey {
     }
 }
 
+/// Returns the SHA-256 of some texts and their lengths.
+pub(super) fn digest(texts: &[&str]) -> Sha256 {
+    let mut hasher = Md5Sha256Hasher::new(Wanted {
+        md5: false,
+        sha256: true,
+    });
+    for text in texts {
+        hasher.update(&(text.len() as u64).to_be_bytes());
+        hasher.update(text.as_bytes());
+    }
+    let (_, sha256) = hasher.finish();
+    sha256.expect("it is wanted")
+}
+
 fn without_secrets(url: &str) -> String {
     Url::parse(url).map_or_else(|_| "..".to_owned(), |url| Redacted(&url).to_string())
 }
@@ -236,7 +279,16 @@ impl RecordId {
     pub(super) fn random() -> Result<Self, JournalError> {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).map_err(JournalError::Random)?;
-        Ok(Self(bytes.map(|byte| Digit(byte % 32))))
+        Ok(Self::of_bytes(bytes))
+    }
+
+    /// Returns the id that a digest stands for.
+    pub(super) fn of_digest(Sha256(digest): Sha256) -> Self {
+        Self::of_bytes(std::array::from_fn(|index| digest[index]))
+    }
+
+    fn of_bytes(bytes: [u8; 8]) -> Self {
+        Self(bytes.map(|byte| Digit(byte % 32)))
     }
 }
 

@@ -8,6 +8,7 @@ use super::*;
 use crate::{SessionUri, SourceIdentity};
 
 mod find;
+mod finished;
 mod killed;
 mod lock;
 mod privacy;
@@ -40,6 +41,7 @@ fn new_record() -> NewRecord {
         source: source("/home/jane/llama.jpg"),
         total: 1000,
         chunk_size: None,
+        of_run: false,
     }
 }
 

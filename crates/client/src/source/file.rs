@@ -278,6 +278,13 @@ impl SourceIdentity {
         self.ends_crc32c
     }
 
+    /// Returns whether the file is still there with the same size and modification time. Blocks the
+    /// thread for a `stat` call.
+    pub(crate) fn is_still_there(&self) -> bool {
+        let metadata = self.path.metadata();
+        metadata.is_ok_and(|now| self.file.difference(&FileState::from(&now)).is_none())
+    }
+
     /// Returns how the file with the identity `now` differs from the one with this identity; `None`
     /// if an upload may continue with it.
     ///

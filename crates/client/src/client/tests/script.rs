@@ -22,6 +22,8 @@ pub(super) enum Answer {
     RepliesEarly(u16),
     /// Reads the body and breaks the connection before the reply.
     Breaks,
+    /// The name of the server is unknown.
+    UnknownHost,
     /// Never replies.
     Hangs,
 }
@@ -162,6 +164,7 @@ impl Transport for Script {
                 host: "h".into(),
                 source: "it broke".into(),
             }),
+            Answer::UnknownHost => Err(TransportError::UnknownHost { host: "h".into() }),
             Answer::Hangs => std::future::pending().await,
         }
     }
