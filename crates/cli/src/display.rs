@@ -17,8 +17,8 @@ mod total;
 mod view;
 
 pub(crate) use view::{Activity, Direction, View, Waiting};
-pub(crate) use view::{Downloaded, Event, Failed, Uploaded};
-pub(crate) use view::{bytes_of, checked, checked_by, committed};
+pub(crate) use view::{Downloaded, Event, Failed, Skipped, Uploaded};
+pub(crate) use view::{bytes_of, checked, checked_by, committed, elided};
 
 use crate::args::VerbosityArgs;
 use crate::output::{self, percent};
@@ -422,9 +422,6 @@ impl ReportThrottle {
     }
 }
 
-/// The assumed width of a terminal that does not report one.
-const USUAL_COLUMNS: usize = 80;
-
 /// All bars of a command.
 #[derive(Debug)]
 struct ProgressBars {
@@ -521,11 +518,9 @@ impl Bar {
     }
 }
 
-/// Returns the width of the terminal in columns.
-fn columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stderr());
-    let columns = size.map_or(0, |size| usize::from(size.ws_col));
-    if columns == 0 { USUAL_COLUMNS } else { columns }
+/// Returns the width of the terminal of standard error in columns.
+pub(crate) fn columns() -> usize {
+    output::columns_of(std::io::stderr())
 }
 
 /// The interval at which a wait is counted down.

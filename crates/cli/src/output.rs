@@ -13,13 +13,19 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::fmt::{Display, Write as _};
 use std::io::{self, ErrorKind, IsTerminal, Write as _};
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::time::Duration;
+
+use clap::builder::styling::AnsiColor;
 
 use crate::settings::LogFilter;
 use log::LogWriter;
 
 mod log;
+
+/// The width of a terminal that does not state it.
+const USUAL_COLUMNS: usize = 80;
 
 /// The first error of writing data.
 static LOST: OnceLock<io::Error> = OnceLock::new();
@@ -84,7 +90,7 @@ pub(crate) fn after_interrupt() {
 /// Prints what a function makes, which may use the terminal's colours if it is told so. Texts from outside
 /// must be escaped in it.
 pub(crate) fn styled(make: impl FnOnce(bool) -> String) {
-    let colours = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colours = has_colours(&io::stdout());
     remember(print(format!("{}\n", make(colours))).or_else(unless_gone));
 }
 
@@ -100,7 +106,7 @@ pub(crate) fn warning(warning: impl Display, hint: Option<&str>) {
 
 /// Starts to write the log to standard error.
 pub(crate) fn log_to_stderr(filter: &LogFilter) {
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colours = has_colours(&io::stderr());
     tracing_subscriber::fmt()
         .with_env_filter(filter.env_filter())
         .with_writer(LogWriter::new(std::io::stderr()))
@@ -111,10 +117,47 @@ pub(crate) fn log_to_stderr(filter: &LogFilter) {
 fn message(word: &str, what: impl Display, hint: Option<&str>) {
     let what = what.to_string();
     let mut stderr = std::io::stderr().lock();
-    writeln!(stderr, "{word}: {}", escaped(&what)).ok();
+    let coloured = has_colours(&stderr);
+    writeln!(stderr, "{} {}", marked(word, coloured), escaped(&what)).ok();
     if let Some(hint) = hint {
-        writeln!(stderr, "hint: {}", escaped(hint)).ok();
+        writeln!(stderr, "{} {}", marked("hint", coloured), escaped(hint)).ok();
     }
+}
+
+/// Returns the first word of a message with a colon, in its colour where there are colours.
+fn marked(word: &str, coloured: bool) -> String {
+    let colour = match word {
+        "error" => AnsiColor::Red,
+        "warning" => AnsiColor::Yellow,
+        _ => AnsiColor::Cyan,
+    };
+    if coloured {
+        let style = colour.on_default().bold();
+        format!("{style}{word}:{style:#}")
+    } else {
+        format!("{word}:")
+    }
+}
+
+/// Whether to write colours: to a terminal that has some, unless the user wants none
+/// (<https://no-color.org>).
+fn has_colours(to: &impl IsTerminal) -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    to.is_terminal() && !is_set("NO_COLOR") && !is_dumb
+}
+
+/// Returns the width of the terminal of standard output in columns; `None` if it is none.
+pub(crate) fn stdout_columns() -> Option<usize> {
+    let stdout = io::stdout();
+    stdout.is_terminal().then(|| columns_of(stdout))
+}
+
+/// Returns the width of a terminal in columns.
+pub(crate) fn columns_of(terminal: impl AsFd) -> usize {
+    let size = rustix::termios::tcgetwinsize(terminal);
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 { USUAL_COLUMNS } else { columns }
 }
 
 fn print(data: impl AsRef<[u8]>) -> io::Result<()> {

@@ -3,20 +3,22 @@
 //! `cargo test -p windlass --features heavy --test heavy`
 #![cfg(feature = "heavy")]
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 use windlass_testkit::farm;
 use windlass_testkit::fault_proxy::{Exchange, FaultProxy};
 use windlass_testkit::media::{self, Media};
 use windlass_testkit::process::{Launch, ServerProcess, peak_memory};
-use windlass_testkit::raw::RawPeer;
+use windlass_testkit::raw::{RawPeer, exchange};
 use windlass_testkit::session::{Session, content_range};
 use windlass_testkit::wait;
 
@@ -274,4 +276,84 @@ fn data_requests(exchanges: &[Exchange]) -> impl Iterator<Item = &Exchange> {
     exchanges
         .iter()
         .filter(|exchange| exchange.first_byte().is_some())
+}
+
+/// Half of the files of a run are small, and half are too large for a single request.
+fn media_of_run(file: u64) -> Media {
+    let small = file.is_multiple_of(2);
+    Media::new(
+        10_000 + file,
+        if small {
+            1 + file * 317
+        } else {
+            5 * MIB + file
+        },
+    )
+}
+
+#[test]
+fn five_hundred_files_of_a_run_that_is_stopped_are_there_once() {
+    const FILES: u64 = 500;
+    let server = server();
+    let directory = TempDir::with_prefix_in("run-", env!("CARGO_TARGET_TMPDIR"))
+        .expect("the scratch directory is writable");
+    let files = directory.path().join("many");
+    fs::create_dir(&files).expect("the directory is ours");
+    for file in 0..FILES {
+        let path = files.join(format!("{file}.bin"));
+        fs::write(path, media_of_run(file).whole()).expect("there is room");
+    }
+    let start = || {
+        Command::new(env!("CARGO_BIN_EXE_windlass"))
+            .args(["upload", "--recursive", "--json", "--metadata"])
+            .arg(r#"{"name":"{stem}"}"#)
+            .arg("--journal")
+            .arg(directory.path().join("journal"))
+            .arg(&files)
+            .arg(format!("{}{}", server.url(), farm::UPLOADS))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the client can be started")
+    };
+    for stop in 0..15 {
+        let mut client = start();
+        let stdout = client.stdout.take().expect("it is piped");
+        let mut events = BufReader::new(stdout).lines().map_while(Result::ok);
+        let uploaded = events
+            .by_ref()
+            .filter(|line| line.contains(r#""event":"uploaded""#));
+        assert_eq!(uploaded.take(20).count(), 20, "stop {stop} comes too late");
+        let signal = if stop % 3 == 2 {
+            Signal::KILL
+        } else {
+            Signal::INT
+        };
+        kill_process(Pid::from_child(&client), signal).expect("it runs");
+        assert!(events.count() < 2000, "it ends");
+        client.wait().expect("it can be waited for");
+    }
+    let last = start().wait_with_output().expect("it can be waited for");
+    assert!(last.status.success(), "{}", last.status);
+
+    let list = exchange(server.address(), &farm::list(""))
+        .expect(200)
+        .json();
+    let resources = list["items"].as_array().expect("a list");
+    let mut there = BTreeSet::new();
+    for resource in resources {
+        let file = resource["name"].as_str().and_then(|name| name.parse().ok());
+        let (file, id) = (
+            file.expect("a number"),
+            resource["id"].as_str().expect("an id"),
+        );
+        assert!(there.insert(file), "{file} is there twice");
+        let media = media_of_run(file);
+        let reply = exchange(server.address(), &farm::download(id)).expect(200);
+        media
+            .compare(0..media.len(), &reply.body[..])
+            .expect("the same bytes");
+    }
+    assert!(there.into_iter().eq(0..FILES));
 }

@@ -123,8 +123,8 @@ pub(crate) struct JournalArgs {
 pub(crate) struct VerbosityArgs {
     /// Print events on standard output, one JSON object per line
     ///
-    /// `progress` at each change of state and at most once a second, then `uploaded`, `downloaded`
-    /// or `failed`. docs/cli.md describes the fields.
+    /// `progress` at each change of state and at most once a second, then `uploaded`, `skipped`,
+    /// `downloaded` or `failed`. docs/cli.md describes the fields.
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -140,8 +140,12 @@ pub(crate) struct VerbosityArgs {
 /// URL is the URL of an upload method (.../upload/...). The resource that the server creates is
 /// printed as JSON. Media of up to 5 MiB is sent in one request. Larger media is sent in a
 /// resumable session, which survives broken connections, overload, lost replies and the end of this
-/// process: it is recorded in a journal, and the same command, run again, continues the upload. The
-/// size and checksums (CRC32C, MD5) that the server reports are compared with the sent media.
+/// process: it is recorded in a journal, and the same command, run again, continues the upload.
+/// With
+/// several files small ones are sent in sessions as well, and files that are uploaded are recorded
+/// until all are: the same command, run again, skips them. The size and checksums (CRC32C, MD5)
+/// that
+/// the server reports are compared with the sent media.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "windlass upload [OPTIONS] <SOURCE>... <URL>",
@@ -170,7 +174,7 @@ pub(crate) struct UploadArgs {
     /// The upload type [default: by size]
     ///
     /// By default, media of up to 5 MiB is sent in one request, as multipart if there is metadata,
-    /// and larger media in a resumable session.
+    /// and larger media, or each of several files, in a resumable session.
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) upload_type: Option<TypeArg>,
 
@@ -313,7 +317,7 @@ fn wrong(kind: ErrorKind, message: impl Display) -> clap::Error {
 #[command(next_help_heading = "Unfinished uploads")]
 pub(crate) struct ExistingUploadArgs {
     /// Keep no record: an upload that is unfinished when this process ends is lost
-    #[arg(long, conflicts_with_all = ["journal", "resume", "restart"])]
+    #[arg(long, conflicts_with_all = ["journal", "resume", "restart", "again"])]
     pub(crate) no_journal: bool,
 
     /// Continue an unfinished upload of the same file without asking
@@ -325,6 +329,13 @@ pub(crate) struct ExistingUploadArgs {
     /// Cancel an unfinished upload of the same file and start again
     #[arg(long, conflicts_with = "resume")]
     pub(crate) restart: bool,
+
+    /// Upload also the files that an earlier run of several files has uploaded before it was
+    /// stopped
+    ///
+    /// By default these files are skipped, until a run has uploaded all of its files.
+    #[arg(long)]
+    pub(crate) again: bool,
 }
 
 /// An upload type on the command line.
@@ -423,13 +434,25 @@ Examples:
 /// List unfinished uploads.
 ///
 /// Lists the records of the local journal without asking any server. `windlass status` asks the
-/// servers.
+/// servers. Files of runs that were stopped, which are uploaded already, are listed by --finished.
 #[derive(Debug, clap::Args)]
 #[command(after_help = UPLOADS_EXAMPLES, after_long_help = format!("{UPLOADS_EXAMPLES}\n\n{}", exit::CODES))]
 pub(crate) struct UploadsArgs {
     /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// List the files that runs of several files have uploaded before they were stopped
+    ///
+    /// The same command, run again, skips these files. They are forgotten when it has uploaded all
+    /// of
+    /// its files.
+    #[arg(long)]
+    pub(crate) finished: bool,
+
+    /// Forget which files are uploaded: the same command, run again, uploads all of its files
+    #[arg(long, conflicts_with_all = ["json", "finished"])]
+    pub(crate) forget_finished: bool,
 
     #[command(flatten)]
     pub(crate) journal: JournalArgs,

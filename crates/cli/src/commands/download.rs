@@ -229,7 +229,7 @@ impl RateMeter {
                 Some(delay) => Activity::Waiting(Waiting {
                     delay,
                     tries: None,
-                    cause: "the connection broke".to_owned(),
+                    cause: progress.cause.unwrap_or_default(),
                 }),
             },
             upload: None,

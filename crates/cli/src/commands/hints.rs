@@ -39,9 +39,14 @@ impl Task {
     }
 }
 
-/// Returns the exit code of a transfer that failed with this error.
+/// Returns the exit code of a transfer that failed with this error. Where each connection fails in
+/// the
+/// same way, for instance because of a certificate, another try does not help.
 pub(super) fn exit_code(error: &Error) -> Code {
-    code_of(error.kind())
+    match error.kind() {
+        Kind::Connection if !error.is_retryable() => Code::Failure,
+        kind => code_of(kind),
+    }
 }
 
 fn code_of(kind: Kind) -> Code {
@@ -78,9 +83,13 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// What to do where one side does not trust the certificate of the other.
-const CERTIFICATES: &str = "--client-cert has the client's own certificate; SSL_CERT_FILE names the \
-                            authorities that servers' certificates must come from";
+/// What to do where the client does not trust the certificate of the server.
+const AUTHORITIES: &str =
+    "SSL_CERT_FILE names a file with the authorities that servers' certificates must come from";
+
+// What to do where the server does not trust the client.
+const CLIENT_CERTIFICATE: &str =
+    "--client-cert names the client's own certificate; the server says which authorities it trusts";
 
 /// Returns a hint for the user.
 pub(super) fn hint(error: &Error, context: HintContext) -> Option<String> {
@@ -98,14 +107,21 @@ pub(super) fn hint(error: &Error, context: HintContext) -> Option<String> {
             "if you trust that server with the media: --session-origin {origin}"
         ));
     }
+    if error.is_unknown_host() {
+        return Some("check the host in the URL".to_owned());
+    }
+    if error.is_untrusted() {
+        return Some(AUTHORITIES.to_owned());
+    }
     if error.kind() == Kind::Connection && !error.is_retryable() {
-        return Some(CERTIFICATES.to_owned());
+        return Some(CLIENT_CERTIFICATE.to_owned());
     }
     let status = error.status().map(|status| status.as_u16());
     let failed = Failure {
         kind: error.kind(),
         status,
         reason: error.reason(),
+        has_no_space: status == Some(507) || error.server_message().is_some_and(says_no_space),
     };
     failed.hint(context)
 }
@@ -116,6 +132,14 @@ struct Failure<'a> {
     kind: Kind,
     status: Option<u16>,
     reason: Option<&'a str>,
+    /// Whether the server says that its disk is full.
+    has_no_space: bool,
+}
+
+/// Whether a server's message is that of a full disk. The reason of such a reply is that of all
+/// overload.
+fn says_no_space(message: &str) -> bool {
+    message.to_ascii_lowercase().contains("no space")
 }
 
 impl Failure<'_> {
@@ -157,6 +181,12 @@ impl Failure<'_> {
                 "the received media was discarded; the same command, run again, downloads it again"
             }
             Kind::Mismatch => "do not trust the resource: delete it, and upload again",
+            Kind::Unavailable if self.has_no_space && context.resume_command.is_none() => {
+                "the server's operator has to make room on its disk; then run the command again"
+            }
+            Kind::Unavailable if self.has_no_space => {
+                "the server's operator has to make room on its disk"
+            }
             Kind::Connection | Kind::Unavailable | Kind::Timeout if context.task == Task::Ask => {
                 "is the server running, and its address right?"
             }
@@ -236,6 +266,12 @@ pub(super) fn journal_hint(error: &JournalError) -> Option<&'static str> {
         JournalError::NotFound { .. } => Some("`windlass uploads` lists the unfinished uploads"),
         JournalError::Damaged { .. } => {
             Some("`windlass cancel ID --forget` removes a damaged record")
+        }
+        JournalError::DamagedFinished { .. } => Some(
+            "`windlass uploads --forget-finished` forgets which files are uploaded, and --no-journal does not ask",
+        ),
+        JournalError::RecordTooLong { .. } => {
+            Some("shorten the metadata, or upload with --no-journal")
         }
         JournalError::Directory { .. } | JournalError::Write { .. } => Some(
             "choose another directory with --journal, or upload without a journal with --no-journal",
@@ -355,6 +391,7 @@ mod tests {
             kind,
             status: None,
             reason: None,
+            has_no_space: false,
         };
         let context = HintContext {
             task,
@@ -375,6 +412,28 @@ mod tests {
             hint(Kind::Connection, upload),
             "`windlass resume x` carries on"
         );
+    }
+
+    #[test]
+    fn full_disk_has_a_hint_of_its_own() {
+        for (message, expected) in [
+            (
+                "the server's disk has no space for this request",
+                "make room",
+            ),
+            ("try again later", "is the server running"),
+        ] {
+            let failure = Failure {
+                kind: Kind::Unavailable,
+                status: Some(503),
+                reason: Some("backendError"),
+                has_no_space: says_no_space(message),
+            };
+            let hint = failure
+                .hint(context(true))
+                .expect("there is something to do");
+            assert!(hint.contains(expected), "{hint}");
+        }
     }
 
     #[test]

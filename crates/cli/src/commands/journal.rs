@@ -2,6 +2,7 @@
 //! or sessions: `windlass uploads` lists the uploads, `windlass status` asks the server for their
 //! state, and `windlass cancel` cancels one.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -15,6 +16,8 @@ use crate::display::{self, Display};
 use crate::exit::Code;
 use crate::output;
 use crate::settings::{JOURNAL_VARIABLE, client_variable};
+
+mod finished;
 
 /// Opens the journal that the flag names, else the variable, else the default one.
 pub(super) fn open(args: &JournalArgs) -> Result<Journal, Error> {
@@ -168,6 +171,16 @@ fn relative_to_cwd(path: &Path) -> String {
 /// Lists the uploads in the journal.
 pub(super) fn run_uploads(args: &UploadsArgs) -> Result<Code, Error> {
     let journal = open(&args.journal)?;
+    if args.forget_finished {
+        journal.forget_all_finished()?;
+        output::note("no finished upload is recorded any more");
+        return Ok(Code::Success);
+    }
+    let finished = finished::all(&journal)?;
+    if args.finished {
+        finished.list(args.json);
+        return Ok(Code::Success);
+    }
     let found = unfinished(&journal)?;
     found.warn(|what, hint| output::warning(what, hint));
     let records = &found.records;
@@ -175,30 +188,75 @@ pub(super) fn run_uploads(args: &UploadsArgs) -> Result<Code, Error> {
         for record in records {
             output::json(row(record));
         }
-    } else if found.is_empty() {
+        return Ok(Code::Success);
+    }
+    if found.is_empty() {
         output::note("there is no unfinished upload");
     } else if !records.is_empty() {
-        output::data(table(records));
+        output::data(table(records, output::stdout_columns()));
     }
+    finished.mention();
     Ok(Code::Success)
 }
 
-/// Returns the table of uploads for people. URLs are shown without their queries, which may contain
-/// keys.
-pub(super) fn table(records: &[Record]) -> String {
-    let head = ["ID", "COMMITTED", "", "AGE", "FILE", "URL"].map(str::to_owned);
-    let rows = records.iter().map(|record| {
+/// Returns the table of uploads for people, with a part for each URL. URLs are shown without their
+/// queries, which may contain keys. Paths are shortened to fit into a terminal of so many columns.
+pub(super) fn table(records: &[Record], columns: Option<usize>) -> String {
+    let head = ["ID", "COMMITTED", "", "AGE", "FILE"].map(str::to_owned);
+    let row = |record: &Record| {
         [
             record.id.to_string(),
             display::bytes_of(record.committed, Some(record.total)),
             format!("{} %", output::percent(record.committed, record.total)),
             age(record),
-            output::escaped(&source_of(record)).into_owned(),
-            output::escaped(&place(&record.url)).into_owned(),
+            source_of(record),
         ]
-    });
-    aligned(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
+    };
+    by_url(
+        records,
+        |record| &record.url,
+        |records| {
+            let rows = records.iter().map(|record| row(record));
+            let rows: Vec<_> = std::iter::once(head.clone()).chain(rows).collect();
+            fitted(rows, columns)
+        },
+    )
 }
+
+/// Returns a table for each URL below a line with the URL. The URLs are in the order of their first
+/// item.
+fn by_url<T>(items: &[T], url: impl Fn(&T) -> &str, table: impl Fn(&[&T]) -> String) -> String {
+    let mut parts = Vec::<(String, Vec<&T>)>::new();
+    for item in items {
+        let place = place(url(item));
+        match parts.iter_mut().find(|(of, _)| *of == place) {
+            Some((_, part)) => part.push(item),
+            None => parts.push((place, vec![item])),
+        }
+    }
+    let parts = parts.iter().map(|(place, part)| {
+        let place = output::escaped(place);
+        format!("to {place}\n{}", table(part))
+    });
+    parts.collect::<Vec<_>>().join("\n\n")
+}
+
+/// Aligns the columns of a table. Shortens the last cell of each row, which is a path, so that the
+/// row
+/// fits.
+fn fitted<const N: usize>(mut rows: Vec<[String; N]>, columns: Option<usize>) -> String {
+    let widths = widths(&rows);
+    let others: usize = widths[..N - 1].iter().map(|width| width + 2).sum();
+    // A path that is hardly there says nothing.
+    let room = columns.map(|columns| columns.saturating_sub(others).max(LEAST_PATH));
+    for row in &mut rows {
+        row[N - 1] = display::elided(&row[N - 1], room.unwrap_or(usize::MAX));
+    }
+    aligned(&rows)
+}
+
+/// The least width of a path in a table.
+const LEAST_PATH: usize = 12;
 
 /// Returns an upload as JSON.
 pub(super) fn row(record: &Record) -> Value {
@@ -240,10 +298,15 @@ fn age(record: &Record) -> String {
         .unwrap_or_default()
 }
 
+/// Returns the width of the widest cell of each column.
+fn widths<const N: usize>(rows: &[[String; N]]) -> Vec<usize> {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    (0..N).map(|column| width(column).unwrap_or(0)).collect()
+}
+
 /// Aligns columns by their widest cell.
 pub(super) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<_> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
+    let widths = widths(rows);
     let lines = rows.iter().map(|row| {
         let cells = row.iter().zip(&widths);
         let cells = cells.map(|(cell, width)| format!("{cell:width$}"));
@@ -431,7 +494,8 @@ fn only(journal: &Journal) -> Result<Option<Target>, Error> {
 /// Prints the uploads among which the user has to choose.
 pub(super) fn list(found: &Unfinished) {
     found.warn(|what, hint| output::warning(what, hint));
-    for line in table(&found.records).lines() {
+    let columns = std::io::stderr().is_terminal().then(display::columns);
+    for line in table(&found.records, columns).lines() {
         output::note(line);
     }
 }
@@ -491,6 +555,33 @@ mod tests {
         for (url, shown) in cases {
             assert_eq!(place(url), shown);
         }
+    }
+
+    #[test]
+    fn tables_fit_into_the_terminal_and_have_a_part_for_each_url() {
+        let uploads = [("http://x/a?key=1", "a.jpg"), ("http://x/b", "b.jpg")];
+        let uploads = [
+            uploads[0],
+            uploads[1],
+            ("http://x/a", "herd/of/many/cows.jpg"),
+        ];
+        let table = |columns| {
+            by_url(
+                &uploads,
+                |(url, _)| url,
+                |of_url| {
+                    let rows = of_url
+                        .iter()
+                        .map(|(_, path)| ["id".to_owned(), (*path).to_owned()]);
+                    fitted(rows.collect(), columns)
+                },
+            )
+        };
+        let whole =
+            "to http://x/a\nid  a.jpg\nid  herd/of/many/cows.jpg\n\nto http://x/b\nid  b.jpg";
+        assert_eq!(table(None), whole);
+        let cut = whole.replace("herd/of/many/cows.jpg", "..ny/cows.jpg");
+        assert_eq!(table(Some(17)), cut);
     }
 
     #[test]

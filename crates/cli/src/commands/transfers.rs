@@ -45,6 +45,8 @@ type Committed = HashMap<RecordId, u64>;
 struct Tally {
     all: usize,
     uploaded: usize,
+    /// Uploaded by an earlier run.
+    skipped: usize,
     failed: usize,
 }
 
@@ -63,13 +65,17 @@ impl fmt::Display for Tally {
         let Self {
             all,
             uploaded,
+            skipped,
             failed,
         } = self;
         write!(f, "{uploaded} of {all} uploaded")?;
+        if *skipped > 0 {
+            write!(f, ", {skipped} skipped")?;
+        }
         if *failed > 0 {
             write!(f, ", {failed} failed")?;
         }
-        match all - uploaded - failed {
+        match all - uploaded - skipped - failed {
             0 => Ok(()),
             stopped => write!(f, ", {stopped} stopped"),
         }
@@ -90,18 +96,22 @@ pub(super) struct Transfers {
 }
 
 impl Transfers {
-    /// Runs all jobs, as many at once as `concurrency` allows, and sums up several. Returns the exit code of the worst.
+    /// Runs all jobs, as many at once as `concurrency` allows, and sums up several, together with
+    /// the
+    /// sources that are `skipped`. Returns the exit code of the worst.
     pub(super) async fn run(
         &self,
         jobs: Vec<Job>,
+        skipped: usize,
         concurrency: Concurrency,
         signals: Signals,
     ) -> Code {
         let mut tally = Tally {
-            all: jobs.len(),
+            all: jobs.len() + skipped,
+            skipped,
             ..Tally::default()
         };
-        if tally.all > 1 {
+        if jobs.len() > 1 {
             let handles = jobs.iter().map(|job| &job.handle);
             self.display.begin_total(handles);
         }
@@ -253,9 +263,14 @@ impl Transfers {
                     .map(|command| format!("`{command}` carries on"));
                 (stopped_at(committed, view.total), hint)
             }
+            // Its session was not recorded yet, and media is sent only afterwards.
+            (Some(view), None) if self.journal.is_some() && view.sent == 0 => (
+                "stopped before it began".to_owned(),
+                Some("the same command, run again, uploads it".to_owned()),
+            ),
             (Some(_), None) => (
                 "stopped; this upload cannot be continued".to_owned(),
-                Some("only resumable uploads of files with a journal can be continued".to_owned()),
+                Some("the same command, run again, uploads it from its beginning".to_owned()),
             ),
         };
         handle.fail(&Failed {
@@ -341,15 +356,17 @@ mod tests {
 
     #[test]
     fn tally_names_what_has_failed_and_what_was_stopped() {
-        for (all, uploaded, failed, expected) in [
-            (2, 2, 0, "2 of 2 uploaded"),
-            (20, 18, 2, "18 of 20 uploaded, 2 failed"),
-            (20, 3, 1, "3 of 20 uploaded, 1 failed, 16 stopped"),
-            (2, 1, 0, "1 of 2 uploaded, 1 stopped"),
+        for (all, uploaded, skipped, failed, expected) in [
+            (2, 2, 0, 0, "2 of 2 uploaded"),
+            (20, 18, 0, 2, "18 of 20 uploaded, 2 failed"),
+            (20, 3, 0, 1, "3 of 20 uploaded, 1 failed, 16 stopped"),
+            (2, 1, 0, 0, "1 of 2 uploaded, 1 stopped"),
+            (40, 23, 17, 0, "23 of 40 uploaded, 17 skipped"),
         ] {
             let tally = Tally {
                 all,
                 uploaded,
+                skipped,
                 failed,
             };
             assert_eq!(tally.to_string(), expected);

@@ -93,7 +93,13 @@ impl From<&Progress> for View {
             total: progress.total,
             rate: progress.rate,
             left: progress.time_left(),
-            activity: Activity::from(&progress.state),
+            activity: match (Activity::from(&progress.state), &progress.broken) {
+                (Activity::Waiting(wait), Some(broken)) => Activity::Waiting(Waiting {
+                    cause: broken.clone(),
+                    ..wait
+                }),
+                (activity, _) => activity,
+            },
             upload: progress.upload.clone(),
         }
     }
@@ -284,7 +290,7 @@ fn beginning(text: &str, width: usize) -> String {
 }
 
 /// A name that fits: its end, which tells more than its beginning, is kept.
-fn elided(name: &str, width: usize) -> String {
+pub(crate) fn elided(name: &str, width: usize) -> String {
     let name = escaped(name);
     if name.width() <= width {
         return name.into_owned();
@@ -303,6 +309,8 @@ pub(crate) enum Event<'a> {
     },
     /// A finished upload.
     Uploaded(Uploaded<'a>),
+    /// An upload that an earlier command has finished.
+    Skipped(Skipped<'a>),
     /// A finished download.
     Downloaded(Downloaded<'a>),
     /// A failed transfer.
@@ -318,6 +326,14 @@ pub(crate) struct Uploaded<'a> {
     pub(crate) verified: Verified,
     pub(crate) restarts: u32,
     pub(crate) resource: Option<&'a Value>,
+}
+
+/// Media is up already.
+#[derive(Debug)]
+pub(crate) struct Skipped<'a> {
+    pub(crate) source: &'a str,
+    pub(crate) size: u64,
+    pub(crate) resource_id: Option<&'a str>,
 }
 
 /// Media has come.
@@ -349,6 +365,7 @@ impl Event<'_> {
         let value = match self {
             Self::Progress { source, view } => progress(source, view),
             Self::Uploaded(uploaded) => uploaded.to_json(),
+            Self::Skipped(skipped) => skipped.to_json(),
             Self::Downloaded(downloaded) => downloaded.to_json(),
             Self::Failed(failed) => failed.to_json(),
         };
@@ -390,6 +407,17 @@ impl Uploaded<'_> {
             "verified": verified(self.verified),
             "restarts": self.restarts,
             "resource": self.resource,
+        })
+    }
+}
+
+impl Skipped<'_> {
+    fn to_json(&self) -> Value {
+        json!({
+            "event": "skipped",
+            "source": self.source,
+            "size": self.size,
+            "resource_id": self.resource_id,
         })
     }
 }

@@ -12,5 +12,6 @@ mod print;
 mod refusals;
 pub(crate) mod run;
 mod several;
+mod stopped_run;
 mod terminal;
 mod upload;

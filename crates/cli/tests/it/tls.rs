@@ -158,6 +158,35 @@ fn the_client_uploads_and_downloads_over_https() {
 }
 
 #[test]
+fn certificate_that_is_not_trusted_ends_a_command_at_once_in_words() {
+    let safe = Safe::new(&[]);
+    let other = Authority::new(scratch());
+    let client_dir = TempDir::new_in(scratch()).expect("the scratch directory is writable");
+    std::fs::write(client_dir.path().join("cow.png"), "a cow").expect("a file");
+    let upload = format!("{}{UPLOADS}", safe.server.url());
+    let wrong_name = upload.replace("127.0.0.1", "localhost");
+    let known = safe.authority.root();
+    for (url, roots, expected) in [
+        (&upload, other.root(), "an authority that is not known here"),
+        (&wrong_name, known, "for another name: 127.0.0.1"),
+    ] {
+        let output = Command::new(program())
+            .args(["upload", "cow.png", url, "--no-journal"])
+            .env("SSL_CERT_FILE", roots)
+            .env_remove("SSL_CERT_DIR")
+            .current_dir(client_dir.path())
+            .stdin(Stdio::null())
+            .output()
+            .expect("the command can be run");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
+        assert!(stderr.contains("hint: SSL_CERT_FILE names"), "{stderr}");
+        assert!(!stderr.contains("invalid peer certificate"), "{stderr}");
+    }
+}
+
+#[test]
 fn a_client_that_still_sends_sees_the_reply_and_a_clean_end() {
     let safe = Safe::new(&[]);
     let mut peer = safe.connect();

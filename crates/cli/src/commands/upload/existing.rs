@@ -1,4 +1,5 @@
-//! Earlier, unfinished uploads of the files that are to be uploaded.
+//! Earlier uploads of the files that are to be uploaded: unfinished ones, which are continued, and
+//! finished ones of runs that have not ended whole, which are skipped.
 
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
@@ -7,17 +8,35 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use windlass_client::{
-    Client, Journal, JournalError, LockedRecord, Record, RecordId, SourceIdentity, Upload,
-    UploadKey,
+    Client, FinishedUpload, FinishedUploads, HttpMethod, Journal, JournalError, LockedRecord,
+    Record, RecordId, SourceIdentity, Upload, UploadKey,
 };
 
 use super::super::{Error, journal};
+use super::{is_one_request, is_run};
 use crate::args::UploadArgs;
 use crate::display::{self, Display};
 use crate::output;
 
 /// Time limit for the cancellation of an upload that starts again.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What earlier commands have done about a file.
+#[derive(Debug)]
+pub(super) enum Earlier {
+    Nothing,
+    /// Its upload has begun and is unfinished; oldest first.
+    Unfinished(Vec<Record>),
+    /// The same, and the file has changed since.
+    Changed(Vec<Record>),
+    /// A run that has not ended whole has uploaded it.
+    Finished {
+        upload: FinishedUpload,
+        /// Records of its session, which a process has left that was killed at the end of the
+        /// upload.
+        stale: Vec<Record>,
+    },
+}
 
 /// The decision about a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +45,10 @@ pub(super) enum Choice {
     Begin,
     /// Continue this upload.
     Resume(RecordId),
-    /// Do nothing.
+    /// Do nothing, because the user wants that.
     Leave,
+    /// Do nothing, because the file is uploaded.
+    Skip,
 }
 
 /// The answer to the question.
@@ -38,19 +59,23 @@ enum Answer {
     Leave,
 }
 
-/// Looks for earlier, unfinished uploads of the same file to the same URL, and asks the user. The
-/// journal is read once for all sources.
+/// Looks for earlier uploads of the same file to the same URL, and asks the user about those that
+/// are
+/// unfinished. The journal is read once for all sources.
 pub(super) struct ExistingUploads {
     /// The records of the journal by the path of the file, oldest first.
     records: HashMap<PathBuf, Vec<Record>>,
+    /// The finished uploads of runs that have not ended whole, by the path of the file.
+    finished: HashMap<PathBuf, FinishedUploads>,
     client: Client,
     journal: Journal,
     display: Display,
     policy: Policy,
+    is_run: bool,
 }
 
 /// The choice on the command line.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Policy {
     Ask,
     Resume,
@@ -73,12 +98,27 @@ impl ExistingUploads {
             _ if is_terminal && !args.verbosity.quiet => Policy::Ask,
             _ => Policy::Resume,
         };
+        let is_run = is_run(args);
+        let finished = if is_run && !args.existing.again {
+            let method = HttpMethod::from(args.method).as_str();
+            journal.finished_at(args.positional.url.as_str(), method)?
+        } else {
+            FinishedUploads::default()
+        };
+        // A single request cannot continue a session.
+        let records = if is_one_request(args) {
+            HashMap::new()
+        } else {
+            by_path(found.records)
+        };
         Ok(Self {
-            records: by_path(found.records),
+            records,
+            finished: finished.by_path(),
             client,
             journal,
             display,
             policy,
+            is_run,
         })
     }
 
@@ -87,49 +127,127 @@ impl ExistingUploads {
         &self.journal
     }
 
-    /// Decides what to do about a file.
-    pub(super) async fn choose(
+    /// Looks for earlier uploads of a file, and adds its key to `keys`.
+    pub(super) async fn look_up(
         &self,
         upload: &Upload,
         path: &Path,
-    ) -> Result<Choice, windlass_client::Error> {
+        keys: &mut Vec<UploadKey>,
+    ) -> Earlier {
         // A source without an identity, or one that cannot be read, has no earlier upload.
         let Ok(now) = SourceIdentity::of(path).await else {
-            return Ok(Choice::Begin);
+            return Earlier::Nothing;
         };
-        let found = self.find(&upload.key(&now), now.path());
-        let Some(record) = found.last() else {
-            return Ok(Choice::Begin);
-        };
-        let resume = Choice::Resume(record.id.clone());
-        match self.policy {
-            Policy::Restart => self.discard(&found).await,
-            // The client reports it with more detail.
-            _ if record.source.difference(&now).is_some() => Ok(resume),
-            Policy::Resume => {
-                self.display.note(&format!(
-                    "{}: carrying on; {}",
-                    path.display(),
-                    so_far(record)
-                ));
-                Ok(resume)
-            }
-            Policy::Ask => match ask(path, record).await {
-                Answer::Resume => Ok(resume),
-                Answer::Restart => self.discard(&found).await,
-                Answer::Leave => Ok(Choice::Leave),
+        let key = upload.key(&now);
+        let records = self.find(&key, now.path());
+        let finished = self.finished.get(now.path());
+        let finished = finished.and_then(|finished| finished.find(&key, &now));
+        keys.push(key);
+        match (finished, records.last()) {
+            (Some(upload), _) => Earlier::Finished {
+                upload: upload.clone(),
+                stale: records.into_iter().filter(|record| record.of_run).collect(),
             },
+            (None, None) => Earlier::Nothing,
+            (None, Some(last)) if last.source.difference(&now).is_some() => {
+                Earlier::Changed(records)
+            }
+            (None, Some(_)) => Earlier::Unfinished(records),
+        }
+    }
+
+    /// Decides what to do about each source. `None` is a source that is no file. Asks once for all
+    /// of them.
+    pub(super) async fn choose(
+        &self,
+        sources: Vec<Option<(&Path, &Earlier)>>,
+    ) -> Vec<Result<Choice, windlass_client::Error>> {
+        let unfinished = sources.iter().flatten();
+        let unfinished = unfinished.filter_map(|(path, earlier)| match earlier {
+            Earlier::Unfinished(records) => records.last().map(|record| (*path, record)),
+            _ => None,
+        });
+        let unfinished: Vec<_> = unfinished.collect();
+        let answer = match self.policy {
+            Policy::Restart => Answer::Restart,
+            Policy::Ask if !unfinished.is_empty() => ask(&unfinished).await,
+            Policy::Ask | Policy::Resume => Answer::Resume,
+        };
+        let mut choices = Vec::with_capacity(sources.len());
+        for source in sources {
+            choices.push(match source {
+                Some((path, earlier)) => self.choose_one(path, earlier, answer).await,
+                None => Ok(Choice::Begin),
+            });
+        }
+        choices
+    }
+
+    async fn choose_one(
+        &self,
+        path: &Path,
+        earlier: &Earlier,
+        answer: Answer,
+    ) -> Result<Choice, windlass_client::Error> {
+        let (records, has_changed) = match earlier {
+            Earlier::Nothing => return Ok(Choice::Begin),
+            Earlier::Finished { stale, .. } => {
+                self.forget(stale)?;
+                return Ok(Choice::Skip);
+            }
+            Earlier::Changed(records) => (records, true),
+            Earlier::Unfinished(records) => (records, false),
+        };
+        let Some(last) = records.last() else {
+            return Ok(Choice::Begin);
+        };
+        let path = path.display();
+        match answer {
+            Answer::Restart => self.discard(records).await,
+            // A run uploads each file as it is now.
+            _ if has_changed && self.is_run => {
+                self.display.note(&format!(
+                    "{path}: starting again; it has changed since its upload began"
+                ));
+                self.discard(records).await
+            }
+            // The client reports it with more detail.
+            _ if has_changed => Ok(Choice::Resume(last.id.clone())),
+            Answer::Leave => Ok(Choice::Leave),
+            Answer::Resume => {
+                if self.policy == Policy::Resume {
+                    let so_far = so_far(last);
+                    self.display.note(&format!("{path}: carrying on; {so_far}"));
+                }
+                Ok(Choice::Resume(last.id.clone()))
+            }
         }
     }
 
     /// Returns the earlier uploads of the same file to the same URL, oldest first.
-    fn find(&self, key: &UploadKey, path: &Path) -> Vec<&Record> {
+    fn find(&self, key: &UploadKey, path: &Path) -> Vec<Record> {
         let of_file = self.records.get(path).into_iter().flatten();
-        of_file.filter(|record| record.key() == *key).collect()
+        of_file
+            .filter(|record| record.key() == *key)
+            .cloned()
+            .collect()
+    }
+
+    /// Removes the records of sessions that are finished.
+    fn forget(&self, stale: &[Record]) -> Result<(), JournalError> {
+        for record in stale {
+            match hold(&self.journal, &record.id) {
+                Ok(Some(held)) => held.finish()?,
+                // Another process is about to remove it.
+                Ok(None) | Err(JournalError::InUse { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Cancels earlier uploads. Errors are ignored: a session that is not cancelled expires.
-    async fn discard(&self, found: &[&Record]) -> Result<Choice, windlass_client::Error> {
+    async fn discard(&self, found: &[Record]) -> Result<Choice, windlass_client::Error> {
         for record in found {
             let Some(held) = hold(&self.journal, &record.id)? else {
                 continue;
@@ -153,12 +271,13 @@ fn by_path(records: Vec<Record>) -> HashMap<PathBuf, Vec<Record>> {
     by_path
 }
 
-async fn ask(path: &Path, record: &Record) -> Answer {
-    let question = format!(
-        "{}: {}. Carry on? [Y/n, r to restart]",
-        path.display(),
-        so_far(record)
-    );
+/// Asks about the unfinished uploads, once for all of them.
+async fn ask(unfinished: &[(&Path, &Record)]) -> Answer {
+    let what = match unfinished {
+        [(path, record)] => format!("{}: {}", path.display(), so_far(record)),
+        several => so_far_of_all(several),
+    };
+    let question = format!("{what}. Carry on? [Y/n, r to restart]");
     loop {
         output::ask(&question);
         let answer = tokio::task::spawn_blocking(read_line).await;
@@ -178,6 +297,25 @@ fn so_far(record: &Record) -> String {
     match record.started.elapsed() {
         Ok(ago) => format!("{much}, begun {} ago", output::age(ago)),
         Err(_) => much,
+    }
+}
+
+/// `3 uploads are unfinished: 512 MiB of 1 GiB committed, the first begun 5 min ago`.
+fn so_far_of_all(unfinished: &[(&Path, &Record)]) -> String {
+    let sum = |bytes: fn(&Record) -> u64| {
+        let all = unfinished.iter().map(|(_, record)| bytes(record));
+        all.fold(0, u64::saturating_add)
+    };
+    let (committed, total) = (sum(|record| record.committed), sum(|record| record.total));
+    let what = format!(
+        "{} uploads are unfinished: {}",
+        unfinished.len(),
+        display::committed(committed, Some(total))
+    );
+    let first = unfinished.iter().map(|(_, record)| record.started).min();
+    match first.and_then(|first| first.elapsed().ok()) {
+        Some(ago) => format!("{what}, the first begun {} ago", output::age(ago)),
+        None => what,
     }
 }
 
@@ -233,6 +371,7 @@ mod tests {
             metadata: None,
             total: source.size(),
             chunk_size: None,
+            of_run: false,
             source,
         };
         let id = journal
@@ -251,11 +390,14 @@ mod tests {
         let existing = existing.expect("the journal can be read");
         std::fs::remove_dir_all(desk.path().join("journal")).expect("it is ours");
         let upload = Upload::new(url.parse().expect("a URL")).expect("it is of the web");
-        let found = existing.choose(&upload, &file).await;
-        assert_eq!(found.expect("nothing is read"), Choice::Resume(id));
+        let found = existing.look_up(&upload, &file, &mut Vec::new()).await;
+        let choices = existing.choose(vec![Some((&file, &found)), None]).await;
+        let [of_file, of_stdin] = choices.try_into().expect("one for each");
+        assert_eq!(of_file.expect("nothing is read"), Choice::Resume(id));
+        assert_eq!(of_stdin.expect("nothing is read"), Choice::Begin);
         let other = upload.content_type("image/jpeg").expect("a type");
-        let found = existing.choose(&other, &file).await;
-        assert_eq!(found.expect("nothing is read"), Choice::Begin);
+        let found = existing.look_up(&other, &file, &mut Vec::new()).await;
+        assert!(matches!(found, Earlier::Nothing), "{found:?}");
     }
 
     #[test]

@@ -206,10 +206,43 @@ fn https_url_of_a_port_without_tls_ends_at_once_with_a_hint() {
     let secure = uploads(farm()).replace("http://", "https://");
     let download = ["download", &secure, "-o", "copy.jpg"];
     for words in [&["upload", "cow.jpg", &secure][..], &download] {
-        let ran = client_dir.run(words).expect(4);
-        ran.says("does not speak TLS");
+        let ran = client_dir.run(words).expect(1);
+        ran.says("does not speak TLS\n");
         ran.says("hint: use an http:// URL");
         assert!(!ran.stderr.contains("waiting"), "{}", ran.stderr);
         assert!(!ran.stderr.contains("given up"), "{}", ran.stderr);
     }
+}
+
+#[test]
+fn host_that_does_not_exist_ends_a_command_at_once() {
+    // No resolver is asked for it: a label is too long.
+    let client_dir = client_dir();
+    let host = "x".repeat(64);
+    let url = format!("http://{host}.example/upload/farm/v1/animals");
+    for words in [
+        &["upload", "cow.jpg", &url][..],
+        &["download", &url, "-o", "copy.jpg"],
+    ] {
+        let ran = client_dir.run(words).expect(1);
+        ran.says("no such host\nhint: check the host in the URL");
+        assert!(!ran.stderr.contains("waiting"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn wait_says_why_there_is_no_connection() {
+    let client_dir = client_dir();
+    let url = "http://127.0.0.1:1/upload/farm/v1/animals";
+    let words = ["upload", "cow.jpg", url, "--timeout", "100ms"];
+    let ran = client_dir.run(&words).expect(4);
+    ran.says("attempt 2 of 6: cannot connect: connection refused");
+    let ran = client_dir
+        .run(&[&words[..], &["--json"]].concat())
+        .expect(4);
+    let mut waits = ran.events("progress").into_iter();
+    let wait = waits
+        .find(|event| event["state"] == "waiting")
+        .expect("it waits");
+    assert_eq!(wait["wait"]["cause"], "cannot connect: connection refused");
 }

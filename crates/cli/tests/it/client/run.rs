@@ -78,6 +78,8 @@ impl ClientDir {
             .env_remove("WINDLASS_JOURNAL")
             .env_remove("COLUMNS")
             .env_remove("CLICOLOR_FORCE")
+            .env_remove("TERM")
+            .env("NO_COLOR", "1")
             .env("XDG_STATE_HOME", self.path("state"))
             .stdin(Stdio::null());
         command

@@ -198,6 +198,79 @@ fn interrupted_question_ends_its_line() {
     asked.end(4);
 }
 
+/// Two uploads that have begun, and the command.
+fn two_that_have_begun(client_dir: &ClientDir) -> [String; 6] {
+    client_dir.media("film.mp4", Media::new(85, 6 * MIB));
+    client_dir.media("song.mp3", Media::new(86, 1000));
+    let proxy = FaultProxy::start(farm());
+    proxy.set_plan(Plan::new(|request| {
+        request.is_session.then_some(Fault::Replace {
+            status: 503,
+            body: "busy",
+        })
+    }));
+    let url = uploads(proxy.address());
+    let words = ["upload", "film.mp4", "song.mp3", &url, "--retries", "0"];
+    client_dir.run(&words).expect(4);
+    assert_eq!(client_dir.unfinished().len(), 2);
+    words.map(str::to_owned)
+}
+
+#[test]
+fn question_is_asked_once_for_several_files() {
+    let client_dir = ClientDir::new();
+    let words = two_that_have_begun(&client_dir);
+    let words: Vec<_> = words.iter().map(|word| &**word).collect();
+    let mut asked = OnTerminal::start(command(&client_dir, &words));
+    asked.until("2 uploads are unfinished: 0 B of 6 MiB committed, the first begun ");
+    asked.type_in("n\n");
+    let screen = asked.end(4);
+    assert_eq!(screen.matches("Carry on?").count(), 1, "{screen}");
+    assert_eq!(client_dir.unfinished().len(), 2);
+}
+
+#[test]
+fn table_of_uploads_fits_into_the_terminal() {
+    let client_dir = ClientDir::new();
+    two_that_have_begun(&client_dir);
+    // The table of this command goes to standard error.
+    let screen = OnTerminal::start(command(&client_dir, &["resume"])).end(2);
+    let table = screen
+        .lines()
+        .take_while(|line| !line.starts_with("error:"));
+    for line in table {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    assert!(screen.contains("film.mp4"), "{screen}");
+}
+
+#[test]
+fn messages_have_colours_on_a_terminal_unless_the_user_wants_none() {
+    let client_dir = ClientDir::new();
+    let words = ["resume", "22222222"];
+    for (no_color, term, has_colours) in [
+        (None, None, true),
+        (Some(""), Some("xterm"), true),
+        (Some("1"), Some("xterm"), false),
+        (None, Some("dumb"), false),
+    ] {
+        let mut command = command(&client_dir, &words);
+        for (name, value) in [("NO_COLOR", no_color), ("TERM", term)] {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let screen = OnTerminal::start(command).end(2);
+        assert_eq!(screen.contains("\u{1b}["), has_colours, "{screen:?}");
+        assert!(screen.contains("no unfinished upload"), "{screen}");
+    }
+    // Nothing but a terminal gets colours.
+    let mut piped = client_dir.command(&words);
+    let ran = super::run::Ran::of(piped.env_remove("NO_COLOR")).expect(2);
+    assert!(!ran.stderr.contains('\u{1b}'), "{}", ran.stderr);
+}
+
 #[test]
 fn media_from_the_keyboard_is_asked_for() {
     let client_dir = ClientDir::new();
