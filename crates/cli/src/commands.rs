@@ -385,8 +385,7 @@ impl Signals {
 
     /// Ends the process at the next signal, after one that has come now. Signals of the next half
     /// second are the same one: `timeout` of coreutils, for example, sends it to the process and
-    /// then
-    /// to its group.
+    /// then to its group.
     async fn end_process(mut self, code: exit::Code) {
         tokio::time::sleep(SAME_SIGNAL).await;
         // Those that came meanwhile. On a busy machine this may be later than they say.

@@ -298,9 +298,8 @@ fn lock_newest(journal: &Journal, found: Vec<Record>) -> Result<Option<LockedRec
 }
 
 /// Returns the upload type: the one set by the caller, else the one in the URL, else resumable for
-/// a
-/// file of a [run](Upload::one_of_several), else one that depends on the size of the media. Refuses
-/// metadata for a type that does not send it.
+/// a file of a [run](Upload::one_of_several), else one that depends on the size of the media.
+/// Refuses metadata for a type that does not send it.
 async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<UploadType, Error> {
     let parameters = Parameters::parse(upload.url.query()).map_err(ErrorCause::from)?;
     let requested = upload

@@ -144,8 +144,8 @@ impl ErrorCause {
     }
 
     /// Returns whether each connection will fail in the same way: no host has the name, the
-    /// server's
-    /// certificate is invalid, the server has refused the client's, or it does not speak TLS.
+    /// server's certificate is invalid, the server has refused the client's, or it does not speak
+    /// TLS.
     fn is_permanent(&self) -> bool {
         matches!(
             self.transport_error(),
@@ -301,8 +301,7 @@ impl Error {
 
     /// Returns whether the same call may succeed later, without a change of arguments, files or
     /// tokens. `false` for a host that does not exist, for an invalid certificate, for one of the
-    /// client that is missing or refused, and
-    /// for a server that does not speak TLS.
+    /// client that is missing or refused, and for a server that does not speak TLS.
     pub fn is_retryable(&self) -> bool {
         match self.kind() {
             Kind::Connection if self.0.cause.is_permanent() => false,

@@ -379,8 +379,7 @@ impl LockedRecord {
     }
 
     /// Removes the record of an upload that is recorded as finished. A power failure may bring it
-    /// back,
-    /// but the finished upload counts more. [`Journal::forget_finished`] syncs the directory.
+    /// back, but the finished upload counts more. [`Journal::forget_finished`] syncs the directory.
     pub(crate) fn finish_recorded(self) -> Result<(), JournalError> {
         self.files.remove_without_sync(self.lock)
     }

@@ -346,9 +346,8 @@ pub struct Timeouts {
     ///
     /// A body is given to the connection in slices of at most 64 KiB, so by default a connection
     /// counts as stalled only below about 1 KiB per second. The same holds for the media of a
-    /// download: 64 KiB, or
-    /// its end, must arrive within this time. On Linux, a connection is also closed if the peer
-    /// acknowledges no data for this time.
+    /// download: 64 KiB, or its end, must arrive within this time. On Linux, a connection is also
+    /// closed if the peer acknowledges no data for this time.
     pub idle: Duration,
     /// Limit from the last byte of the request to the beginning of its reply, and from there to its end. The
     /// media of a download is not limited by it. Default: 120 s.

@@ -358,8 +358,7 @@ impl Upload {
 
     /// Records in the [journal](Self::journal) when the upload of a regular file is finished, until
     /// [`Journal::forget_finished`] forgets it. A run of several uploads that is stopped and
-    /// started
-    /// again finds there which of them are [finished](Journal::finished_at).
+    /// started again finds there which of them are [finished](Journal::finished_at).
     ///
     /// Small files are then also uploaded in a session by default, whose record is written before
     /// the media is sent: after a kill nobody knows whether the media of a single request has

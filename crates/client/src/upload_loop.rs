@@ -175,10 +175,9 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
-    /// Records that the upload of a run is finished, before the record of its session is removed.
-    /// A process that is killed in between leaves both, and never neither. Returns whether it is a
-    /// part of a
-    /// run, and so recorded.
+    /// Records that the upload of a run is finished, before the record of its session is removed. A
+    /// process that is killed in between leaves both, and never neither. Returns whether it is a
+    /// part of a run, and so recorded.
     async fn record_finished(&self, uploaded: &Uploaded) -> Result<bool, Error> {
         let record = self.locked.as_ref().map(LockedRecord::record);
         let of_record = self.locked.as_ref().map(LockedRecord::journal);

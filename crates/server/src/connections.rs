@@ -77,8 +77,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 // It must not delay the end of a server: some clients read nothing until they send the next
 // request.
 /// Maximum time in which the client of an idle HTTP/2 connection may acknowledge that the
-/// connection
-/// ends, while the server stops. Until then its next request may be on the way.
+/// connection ends, while the server stops. Until then its next request may be on the way.
 const GOODBYE: Duration = Duration::from_millis(25);
 
 /// A service that connections can be served by: it is cloned for each request and always replies.

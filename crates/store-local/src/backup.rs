@@ -52,8 +52,7 @@ pub struct BackedUp {
     /// Number of sessions.
     pub sessions: u64,
     /// Number of resources, without rows that the server keeps for itself: those of collections
-    /// whose
-    /// names begin with a dot, such as indexes.
+    /// whose names begin with a dot, such as indexes.
     pub resources: u64,
     /// Number of rows of resources, with those of the server.
     pub rows: u64,

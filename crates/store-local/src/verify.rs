@@ -92,8 +92,7 @@ pub struct Verified {
     /// Number of sessions whose rows were read.
     pub sessions: u64,
     /// Number of resources whose rows were read, without rows that the server keeps for itself:
-    /// those of
-    /// collections whose names begin with a dot, such as indexes.
+    /// those of collections whose names begin with a dot, such as indexes.
     pub resources: u64,
     /// Number of rows of resources that were read, with those of the server.
     pub rows: u64,

@@ -141,11 +141,9 @@ pub(crate) struct VerbosityArgs {
 /// printed as JSON. Media of up to 5 MiB is sent in one request. Larger media is sent in a
 /// resumable session, which survives broken connections, overload, lost replies and the end of this
 /// process: it is recorded in a journal, and the same command, run again, continues the upload.
-/// With
-/// several files small ones are sent in sessions as well, and files that are uploaded are recorded
-/// until all are: the same command, run again, skips them. The size and checksums (CRC32C, MD5)
-/// that
-/// the server reports are compared with the sent media.
+/// With several files small ones are sent in sessions as well, and files that are uploaded are
+/// recorded until all are: the same command, run again, skips them. The size and checksums (CRC32C,
+/// MD5) that the server reports are compared with the sent media.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "windlass upload [OPTIONS] <SOURCE>... <URL>",
@@ -445,8 +443,7 @@ pub(crate) struct UploadsArgs {
     /// List the files that runs of several files have uploaded before they were stopped
     ///
     /// The same command, run again, skips these files. They are forgotten when it has uploaded all
-    /// of
-    /// its files.
+    /// of its files.
     #[arg(long)]
     pub(crate) finished: bool,
 

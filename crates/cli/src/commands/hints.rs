@@ -40,8 +40,7 @@ impl Task {
 }
 
 /// Returns the exit code of a transfer that failed with this error. Where each connection fails in
-/// the
-/// same way, for instance because of a certificate, another try does not help.
+/// the same way, for instance because of a certificate, another try does not help.
 pub(super) fn exit_code(error: &Error) -> Code {
     match error.kind() {
         Kind::Connection if !error.is_retryable() => Code::Failure,

@@ -242,8 +242,7 @@ fn by_url<T>(items: &[T], url: impl Fn(&T) -> &str, table: impl Fn(&[&T]) -> Str
 }
 
 /// Aligns the columns of a table. Shortens the last cell of each row, which is a path, so that the
-/// row
-/// fits.
+/// row fits.
 fn fitted<const N: usize>(mut rows: Vec<[String; N]>, columns: Option<usize>) -> String {
     let widths = widths(&rows);
     let others: usize = widths[..N - 1].iter().map(|width| width + 2).sum();

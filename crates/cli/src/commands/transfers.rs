@@ -97,8 +97,7 @@ pub(super) struct Transfers {
 
 impl Transfers {
     /// Runs all jobs, as many at once as `concurrency` allows, and sums up several, together with
-    /// the
-    /// sources that are `skipped`. Returns the exit code of the worst.
+    /// the sources that are `skipped`. Returns the exit code of the worst.
     pub(super) async fn run(
         &self,
         jobs: Vec<Job>,

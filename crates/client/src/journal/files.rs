@@ -375,8 +375,7 @@ pub(super) fn remove(path: &Path) -> Result<(), JournalError> {
 }
 
 /// Maximum length of a record in bytes. Metadata, the only long part of it, has at most a megabyte
-/// at
-/// a server, which indentation makes longer.
+/// at a server, which indentation makes longer.
 const MAX_RECORD: u64 = 4 << 20;
 
 /// Maximum length of the progress in bytes: it is two numbers.

@@ -7,10 +7,9 @@
 //! All finished uploads to one URL with one HTTP method are in the file `ID.upload.finished` of the
 //! journal. The id is made of the URL and the method. Its first line is the [header](StoredTarget),
 //! and each further line is an upload. Lines are appended and synced one by one, under a lock of
-//! the
-//! file. A line without an end is left by a killed process and is ignored, and cut off before the
-//! next one is appended. Uploads are forgotten by an atomic replacement of the whole file, so that
-//! either all uploads of a run are forgotten or none.
+//! the file. A line without an end is left by a killed process and is ignored, and cut off before
+//! the next one is appended. Uploads are forgotten by an atomic replacement of the whole file, so
+//! that either all uploads of a run are forgotten or none.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, Permissions};

@@ -42,8 +42,7 @@ pub struct Record {
     /// Size of chunks in bytes, if the caller set a fixed one.
     pub chunk_size: Option<u64>,
     /// Whether the upload is one of several of a [run](crate::Upload::one_of_several): it is
-    /// recorded when
-    /// it is finished.
+    /// recorded when it is finished.
     pub of_run: bool,
     /// When the upload began, in whole seconds.
     pub started: SystemTime,

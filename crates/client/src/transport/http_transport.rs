@@ -211,8 +211,7 @@ impl Transport for HttpTransport {
 
 impl HttpTransport {
     /// Sends a request and returns when the head of the reply has arrived. Its body must keep a
-    /// pace
-    /// if it is media; the caller limits the time of any other.
+    /// pace if it is media; the caller limits the time of any other.
     async fn exchange(
         &self,
         mut request: Request,
@@ -429,8 +428,7 @@ fn outgoing(request: Request, progress: &Arc<RequestProgress>) -> reqwest::Reque
 }
 
 /// Returns whether the body of a reply has a transfer coding besides `chunked`. This client asks
-/// for
-/// none, and the HTTP library does not decode any: what it returns would not be what was meant.
+/// for none, and the HTTP library does not decode any: what it returns would not be what was meant.
 fn has_transfer_coding(headers: &HeaderMap) -> bool {
     let fields = headers.get_all(TRANSFER_ENCODING).iter();
     let codings: Vec<_> = fields

@@ -60,8 +60,7 @@ enum Answer {
 }
 
 /// Looks for earlier uploads of the same file to the same URL, and asks the user about those that
-/// are
-/// unfinished. The journal is read once for all sources.
+/// are unfinished. The journal is read once for all sources.
 pub(super) struct ExistingUploads {
     /// The records of the journal by the path of the file, oldest first.
     records: HashMap<PathBuf, Vec<Record>>,

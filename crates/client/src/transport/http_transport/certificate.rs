@@ -8,8 +8,7 @@ use rustls::CertificateError;
 const MAX_NAMES: usize = 5;
 
 /// Says what is wrong with a server's certificate, for users: the errors of the TLS library are the
-/// names of
-/// its types.
+/// names of its types.
 pub(super) fn problem(error: &CertificateError) -> String {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {

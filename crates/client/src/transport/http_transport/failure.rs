@@ -8,8 +8,7 @@ use rustls::{AlertDescription, InvalidMessage};
 use super::certificate;
 
 /// What resolvers say of a name that does not exist: glibc, musl, and the systems of BSD. Whatever
-/// else
-/// they say, such as "Temporary failure in name resolution", may be different later.
+/// else they say, such as "Temporary failure in name resolution", may be different later.
 const UNKNOWN_HOST: [&str; 5] = [
     "Name or service not known",
     "No address associated with hostname",
@@ -19,8 +18,7 @@ const UNKNOWN_HOST: [&str; 5] = [
 ];
 
 /// Returns whether an error means that no host has the name. The standard library has no other sign
-/// of it
-/// than the text of the resolver.
+/// of it than the text of the resolver.
 pub(super) fn is_unknown_host(error: &(dyn StdError + 'static)) -> bool {
     let text = error.to_string();
     let reason = text.strip_prefix("failed to lookup address information: ");
@@ -76,8 +74,7 @@ const REFUSALS: [AlertDescription; 8] = [
 /// Returns whether an error means that the server refuses the client's certificate, or demands one.
 ///
 /// In TLS 1.3 the alert arrives after the handshake, when HTTP reads from the connection. The texts
-/// are
-/// compared, because `h2` keeps nothing else of an error of the connection.
+/// are compared, because `h2` keeps nothing else of an error of the connection.
 pub(super) fn is_certificate_refused(error: &(dyn StdError + 'static)) -> bool {
     let text = error.to_string();
     let says = |alert: &AlertDescription| {
