@@ -167,7 +167,12 @@ fn certificate_that_is_not_trusted_ends_a_command_at_once_in_words() {
     let wrong_name = upload.replace("127.0.0.1", "localhost");
     let known = safe.authority.root();
     for (url, roots, expected) in [
-        (&upload, other.root(), "an authority that is not known here"),
+        // Another authority of the same name.
+        (
+            &upload,
+            other.root(),
+            "not signed by the authority of that name",
+        ),
         (&wrong_name, known, "for another name: 127.0.0.1"),
     ] {
         let output = Command::new(program())

@@ -78,7 +78,7 @@ impl ClientDir {
             .env_remove("WINDLASS_JOURNAL")
             .env_remove("COLUMNS")
             .env_remove("CLICOLOR_FORCE")
-            .env_remove("TERM")
+            .env("TERM", "xterm")
             .env("NO_COLOR", "1")
             .env("XDG_STATE_HOME", self.path("state"))
             .stdin(Stdio::null());

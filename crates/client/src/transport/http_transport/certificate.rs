@@ -24,7 +24,8 @@ pub(super) fn problem(error: &CertificateError) -> String {
         }
         CertificateError::Revoked => "its certificate is revoked".to_owned(),
         CertificateError::BadSignature => {
-            "its certificate does not have the signature of its authority".to_owned()
+            "its certificate is not signed by the authority of that name that is known here"
+                .to_owned()
         }
         CertificateError::BadEncoding => "its certificate is damaged".to_owned(),
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
@@ -108,7 +109,6 @@ mod tests {
 
     #[derive(Debug, thiserror::Error)]
     #[error("{self:?}")]
-    #[expect(dead_code, reason = "each stands for an error of the verifier")]
     enum OfVerifier {
         CaUsedAsEndEntity,
         MalformedExtensions,
