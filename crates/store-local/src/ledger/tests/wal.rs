@@ -1,5 +1,8 @@
 //! The write-ahead log: its length, its end after a crash, and the readers that open it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 
 #[tokio::test]
@@ -56,8 +59,11 @@ async fn change_without_space_is_repeated_after_a_complete_checkpoint() {
     let path = test.dir.path().join("ledger.sqlite");
     let len = move || path.metadata().unwrap().len();
     let before = len();
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&attempts);
     // It finds space once a checkpoint has written to the database.
     let work = move |connection: &rusqlite::Connection| {
+        counted.fetch_add(1, Ordering::Relaxed);
         if len() > before {
             return Ok(());
         }
@@ -66,6 +72,7 @@ async fn change_without_space_is_repeated_after_a_complete_checkpoint() {
         Err(rusqlite::Error::SqliteFailure(full, None))
     };
     test.do_any(work).await.unwrap();
+    assert_eq!(attempts.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
