@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::capacity::{Capacity, LimitedResource};
     use crate::config::Limits;
-    use crate::handler::StoreHandles;
+    use crate::handler::{SettledCollections, StoreHandles};
     use crate::namespace;
 
     const LINES: &str = "([^\n]*\n?){0,100}";
@@ -222,6 +222,7 @@ mod tests {
             media_reads: capacity.media_reads.clone(),
             pattern_checks: capacity.pattern_checks.clone(),
             timeout: capacity.timeout,
+            settled: SettledCollections::new([]),
         };
         let lookup = StoreReader::new(&store_handles, &namespace::ROOT);
         let usage = || {
