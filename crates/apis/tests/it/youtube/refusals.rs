@@ -242,3 +242,16 @@ async fn tags_count_with_their_commas_and_marks() {
         assert_eq!(made.status, expected, "{lengths:?}");
     }
 }
+
+#[tokio::test]
+async fn refusal_of_a_field_has_the_domain_of_the_service() {
+    let youtube = youtube();
+    let refused = with_snippet(&youtube, json!({"title": ""})).await.json();
+    let detail = &refused["error"]["errors"][0];
+    assert_eq!(detail["domain"], "youtube.video");
+    assert_eq!(detail["locationType"], "other");
+    let listed = youtube.call("GET", VIDEOS).await.json();
+    let detail = &listed["error"]["errors"][0];
+    assert_eq!(detail["domain"], "global");
+    assert_eq!(detail["locationType"], "parameter");
+}
