@@ -177,10 +177,12 @@ impl ErrorCause {
             Self::Journal(_) => Kind::Journal,
             Self::Token(_) => Kind::Token,
             Self::Upload { failure, .. } => kind_of_failure(failure),
-            Self::Transport(TransportError::TransferCoding { .. }) => Kind::Protocol,
+            Self::Transport(TransportError::TransferCoding { .. })
+            | Self::SessionUri(_)
+            | Self::Downgrade
+            | Self::OtherOrigin { .. } => Kind::Protocol,
             Self::Transport(_) => Kind::Connection,
             Self::Timeout(_) => Kind::Timeout,
-            Self::SessionUri(_) | Self::Downgrade | Self::OtherOrigin { .. } => Kind::Protocol,
             Self::Mismatch(_) => Kind::Mismatch,
             Self::Download(error) => kind_of_download(error),
         }

@@ -145,7 +145,7 @@ impl<'a> UploadDriver<'a> {
                     // Its record stays: a later run asks the server, and learns that it is
                     // finished.
                     Err(error) => {
-                        tracing::warn!(%error, "cannot record that an upload is finished")
+                        tracing::warn!(%error, "cannot record that an upload is finished");
                     }
                 }
                 Ok(uploaded)

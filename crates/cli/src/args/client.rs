@@ -310,9 +310,13 @@ fn wrong(kind: ErrorKind, message: impl Display) -> clap::Error {
     clap::Error::raw(kind, message).format(&mut command)
 }
 
-/// Handling of unfinished uploads of the same file.
+/// Handling of unfinished and finished uploads of the same file.
 #[derive(Debug, Clone, Copy, clap::Args)]
 #[command(next_help_heading = "Unfinished uploads")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag on the command line"
+)]
 pub(crate) struct ExistingUploadArgs {
     /// Keep no record: an upload that is unfinished when this process ends is lost
     #[arg(long, conflicts_with_all = ["journal", "resume", "restart", "again"])]

@@ -356,7 +356,8 @@ impl<'a> Target<'a> {
                 owner: metadata.uid(),
             }));
         }
-        if metadata.mode() & 0o077 == 0 {
+        let others_mode = metadata.mode() & 0o077;
+        if others_mode == 0 {
             return Ok(());
         }
         file.set_permissions(Permissions::from_mode(0o600))
@@ -459,19 +460,20 @@ fn read(path: &Path, user: u32) -> Result<Option<FinishedUploads>, Damage> {
     let mut number = 1;
     while let Some(line) = lines.next_line()? {
         number += 1;
-        match serde_json::from_slice::<StoredUpload>(&line) {
-            Ok(stored) => found.uploads.push(FinishedUpload {
-                source: stored.source,
-                resource_id: stored.resource,
-                finished: time(stored.finished),
-                key: stored.key,
-            }),
+        let Ok(stored) = serde_json::from_slice::<StoredUpload>(&line) else {
             // Without its record a file is uploaded again. The other records are as good as before.
-            Err(_) => tracing::warn!(
+            tracing::warn!(
                 "line {number} of {} is damaged: its file counts as not uploaded",
                 path.display()
-            ),
-        }
+            );
+            continue;
+        };
+        found.uploads.push(FinishedUpload {
+            source: stored.source,
+            resource_id: stored.resource,
+            finished: time(stored.finished),
+            key: stored.key,
+        });
     }
     Ok(Some(found))
 }

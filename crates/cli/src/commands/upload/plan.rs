@@ -45,7 +45,7 @@ pub(super) struct Planned {
 /// A source, and what is known of it before its upload begins.
 enum Candidate {
     Stdin,
-    File(FileToUpload),
+    File(Box<FileToUpload>),
 }
 
 struct FileToUpload {
@@ -132,7 +132,7 @@ impl Plan {
                     planned.skipped += 1;
                     self.skip(&file);
                 }
-                (Candidate::File(file), choice) => planned.jobs.push(self.job(file, choice)),
+                (Candidate::File(file), choice) => planned.jobs.push(self.job(*file, choice)),
             }
         }
         if planned.skipped > 0 {
@@ -169,7 +169,7 @@ impl Plan {
             };
             for file in files {
                 let file = self.file_to_upload(&file, &mut planned.keys).await?;
-                candidates.push(Candidate::File(file));
+                candidates.push(Candidate::File(Box::new(file)));
             }
         }
         Ok(candidates)

@@ -227,7 +227,7 @@ fn finished_files_are_skipped_until_a_run_ends_whole() {
 #[test]
 fn other_urls_and_changed_files_are_no_finished_uploads() {
     let stopped = Stopped::new();
-    let mut other = Vec::from_iter(stopped.words.iter().map(|word| &**word));
+    let mut other: Vec<_> = stopped.words.iter().map(|word| &**word).collect();
     let url = format!("{}?prettyPrint=false", stopped.words[3]);
     other[3] = &url;
     stopped.herd.client_dir.run(&other).expect(0);
