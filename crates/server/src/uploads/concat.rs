@@ -207,13 +207,13 @@ impl<'a> Concat<'a> {
         let mut reservation = self.server.quotas.reservation(principal);
         let ledger = &*self.server.stores.ledger;
         reservation.cover(ledger, wanted.length()).await?;
-        let copied = match &wanted.sources[..] {
+        let length = match &wanted.sources[..] {
             // The new resource has the same media.
             [_] => 0,
             _ => wanted.length(),
         };
-        let copies = &self.server.copies;
-        let copy = copies.charge(|| self.start_request.caller(), copied)?;
+        let caller = || self.start_request.caller();
+        let copy = self.server.copies.charge(caller, length)?;
         let (at, small_bytes) = match &wanted.sources[..] {
             [only] => (only.at, None),
             all if wanted.length() <= small_media_limit => {
