@@ -428,14 +428,14 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
             StatusCode::METHOD_NOT_ALLOWED,
             "methodNotAllowed",
         )),
-        Error::NotAForm { .. } => other(bad("badRequest").header("Content-Type")),
         Error::WrongUrlForUpload { parameter } => other(match parameter {
             Some(parameter) => bad("wrongUrlForUpload").parameter(*parameter),
             None => bad("wrongUrlForUpload").header("Content-Type"),
         }),
         Error::NotUpload { .. } => other(bad("notUpload")),
         Error::NotDownload { .. } => other(bad("invalidAltValue").parameter("alt")),
-        Error::MediaType { .. }
+        Error::NotAForm { .. }
+        | Error::MediaType { .. }
         | Error::MalformedMediaType { .. }
         | Error::LinkMediaType { .. } => other(bad("badRequest").header("Content-Type")),
         Error::LinkMediaSize { limit } => {

@@ -227,7 +227,7 @@ mod tests {
     #[tokio::test]
     async fn form_counts_to_the_memory_of_heads() {
         let capacity = Capacity::new(&Limits::default());
-        let held = || {
+        let in_use = || {
             let usage = capacity.usage().into_iter();
             let of_heads = usage.filter(|it| it.resource == LimitedResource::Metadata);
             of_heads.map(|it| it.used).sum::<u64>()
@@ -238,11 +238,11 @@ mod tests {
         let limits = Limits::default();
         let mut body = RequestBody::new(body, head.version, &head.headers, &limits);
         body.count(capacity.metadata.permit(), 1_000).unwrap();
-        let before = held();
+        let before = in_use();
         append_to_query(&mut head, &mut body, 20_000).await.unwrap();
-        assert!(held() >= before + 9_000, "{} and {before}", held());
+        assert!(in_use() >= before + 9_000, "{} and {before}", in_use());
         body.forget_head();
-        assert_eq!(held(), 0);
+        assert_eq!(in_use(), 0);
     }
 
     #[tokio::test]

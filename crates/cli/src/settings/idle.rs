@@ -14,6 +14,7 @@ use super::{Merged, Origin, Settings};
 
 /// What decides about an effect and is not in the settings themselves.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Surroundings {
     /// Whether any credentials lead to a principal.
     pub(crate) has_principals: bool,

@@ -202,8 +202,10 @@ mod tests {
     #[test]
     fn connections_of_a_trusted_proxy_have_no_limit_on_resets() {
         let is_limited = |trust_forwarded, most| {
-            let mut settings = Settings::default();
-            settings.trust_forwarded = trust_forwarded;
+            let mut settings = Settings {
+                trust_forwarded,
+                ..Settings::default()
+            };
             settings.limits.resets_per_address = most;
             ResetLimit::of(&settings, &CallerMetrics::default()).is_some()
         };

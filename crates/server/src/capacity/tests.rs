@@ -136,9 +136,9 @@ async fn free_place_wakes_a_waiter_of_each_importance() {
             // One more than it leaves to others.
             all.truncate(15 - importance.leaves() as usize);
         };
-        let ((place, waited), ()) = tokio::join!(waiter, end);
+        let ((place, delay), ()) = tokio::join!(waiter, end);
         assert!(place.is_ok(), "{importance:?}");
-        assert_eq!(waited, Duration::ZERO, "{importance:?}");
+        assert_eq!(delay, Duration::ZERO, "{importance:?}");
     }
 }
 

@@ -432,10 +432,10 @@ async fn holes_of_earlier_releases_are_mended_once() {
     };
     ledger.apply(changes).await.expect("it can be changed");
 
-    let list = query("", "title", 10);
-    let (items, count) = pages(&album, &list).await;
+    let by_title = query("", "title", 10);
+    let (items, count) = pages(&album, &by_title).await;
     assert_eq!((items.len(), count), (6, 2), "one page builds the index");
-    let (items, count) = pages(&album, &list).await;
+    let (items, count) = pages(&album, &by_title).await;
     assert_eq!((items.len(), count), (6, 1));
 }
 
