@@ -3,6 +3,7 @@
 //! What strangers can make it write is bounded: long paths are cut, and of many refusals in ten seconds only
 //! the first are written, and how many were not.
 
+use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -173,7 +174,7 @@ fn escaped(json: &str) -> String {
     for character in json.chars() {
         if is_unsafe(character) {
             // All of them are in the basic plane, which takes one unit of UTF-16.
-            text.push_str(&format!("\\u{:04x}", u32::from(character)));
+            write!(text, "\\u{:04x}", u32::from(character)).expect("a string takes all of it");
         } else {
             text.push(character);
         }
