@@ -113,7 +113,7 @@ fn draining() -> (ServerProcess, Session, RawPeer) {
         .ranged("bytes 0-262143/*")
         .header("Expect", "100-continue");
     peer.send(request.header("Content-Length", CHUNK).head_bytes());
-    assert_eq!(peer.head().unwrap().status, 100);
+    assert_eq!(peer.head().expect("an interim reply").status, 100);
     server.ask_to_end();
     (server, session, peer)
 }
