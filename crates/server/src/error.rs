@@ -20,10 +20,9 @@ use windlass_store::{LedgerError, MediaId, VaultError};
 
 use crate::auth::AccessError;
 use crate::capacity::Full;
-use crate::handler::{Refusal, RefusalKind, Rejection};
+use crate::handler::{Input, Refusal, RefusalKind, RefusedAs, Rejection};
 use crate::host::Host;
 use crate::partial_response::{FieldMaskError, NoSuchField};
-use crate::refused_inputs::{Input, RefusedAs};
 
 /// Why a request failed. Clients read the message.
 #[derive(Debug, thiserror::Error)]

@@ -10,6 +10,7 @@
 
 mod concatenation;
 mod delivery;
+mod input;
 mod refusal;
 mod reply_memory;
 mod settled;
@@ -34,7 +35,6 @@ use crate::config::Limits;
 use crate::context::Principal;
 use crate::namespace::Namespace;
 use crate::precondition::{ETag, Validators, Verdict, evaluate};
-use crate::refused_inputs::{Input, RefusedAs};
 
 pub use crate::identifiers::{first_version, new_secret};
 pub use concatenation::Concatenation;
@@ -43,6 +43,7 @@ pub use delivery::{
     Outcome, with_causes,
 };
 pub(crate) use delivery::{MAX_TOPIC, is_topic, topic_of};
+pub use input::{Input, RefusedAs};
 pub use refusal::{Refusal, RefusalKind};
 pub use reply_memory::{ReplyMemoryPermit, SearchedRows};
 pub(crate) use settled::SettledCollections;

@@ -164,13 +164,14 @@ pub use cors::{AllowedOrigin, CorsPolicy, CredentialsForAll, NotAnOrigin};
 pub use default_handler::{
     DefaultHandler, Fit, StoredResources, patched_fields, unanswered_methods,
 };
+pub use handler::{Input, RefusedAs};
 pub use host::{AllowedHost, Host, NotAHost};
 pub use identifiers::{Clock, SystemClock};
 pub use link_terms::{LinkPurpose, LinkTerms};
 pub use metrics::{METRICS_CONNECTIONS, MetricsService, serve_metrics};
 pub use on_uploaded::{UploadCallback, UploadedResource};
 pub use outbox::TopicCounts;
-pub use refused_inputs::{Input, RefusedAs, RefusedInput, RefusedInputs};
+pub use refused_inputs::{RefusedInput, RefusedInputs};
 pub use registry::{Conflict, Registry, ServedApi};
 pub use reply::ReplyBody;
 pub use server::{BuildError, Ended, Server, ServerBuilder, StorageFailed, Stores};

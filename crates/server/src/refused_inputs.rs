@@ -5,40 +5,12 @@
 //! before its handler sees it.
 
 use std::collections::HashMap;
-use std::fmt;
 
 use http::HeaderMap;
 use windlass_discovery::Method;
 use windlass_proto::parameters::Parameters;
 
-use crate::handler::Rejection;
-
-/// A part of a request that is neither its path nor its body.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Input {
-    /// A parameter of the query, by its name.
-    Parameter(String),
-    /// A header, by its name in lower case.
-    Header(String),
-}
-
-impl fmt::Display for Input {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Parameter(name) => write!(f, "parameter {name}"),
-            Self::Header(name) => write!(f, "header {name}"),
-        }
-    }
-}
-
-/// The status of a refusal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RefusedAs {
-    /// The input is wrong at this method: 400.
-    Invalid,
-    /// The service carries out the input, and this server does not: 501.
-    NotImplemented,
-}
+use crate::handler::{Input, RefusedAs, Rejection};
 
 /// An input that a call must not have.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -47,6 +47,7 @@ const ALWAYS: &[&str] = &[
     "limits.metadata_memory",
     "limits.reply_memory",
     "limits.connections",
+    "limits.copies_per_hour",
     "limits.requests_per_address",
     "limits.min_rate",
     "limits.requests",
