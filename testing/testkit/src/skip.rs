@@ -2,18 +2,53 @@
 //!
 //! A test that returns early passes, and its output is captured: nobody sees that a rule went
 //! untested. So each says what is missing by [`skipped`], which fails where `WINDLASS_NO_SKIP` is
-//! set.
+//! set. Where it may be skipped, `.ci/run` lists it.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
 
 /// The variable of the environment that forbids to skip.
 pub const NO_SKIP: &str = "WINDLASS_NO_SKIP";
 
+/// The variable that names a list of what is skipped, for `.ci/run`. A server would warn of a variable
+/// that begins with its own prefix.
+const LIST: &str = "SKIPPED_LIST";
+
 /// Says that a test is skipped because the machine lacks something.
 ///
 /// # Panics
-/// If `WINDLASS_NO_SKIP` is set to something.
+/// If `WINDLASS_NO_SKIP` is set to something, or the list cannot be written.
 #[track_caller]
 pub fn skipped(lacks: &str) {
     let forbidden = std::env::var_os(NO_SKIP).is_some_and(|value| !value.is_empty());
     assert!(!forbidden, "{lacks}, and {NO_SKIP} is set");
-    eprintln!("SKIPPED: {lacks}");
+    let line = format!("SKIPPED: {lacks}\n");
+    eprint!("{line}");
+    if let Some(list) = std::env::var_os(LIST) {
+        append(Path::new(&list), &line);
+    }
+}
+
+fn append(list: &Path, line: &str) {
+    let file = File::options().append(true).create(true).open(list);
+    let mut file = file.expect("the list can be opened");
+    // One write, so that lines of several tests do not mix.
+    file.write_all(line.as_bytes())
+        .expect("the list can be written");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_tests_that_are_skipped_are_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let list = folder.path().join("list");
+        append(&list, "SKIPPED: one\n");
+        append(&list, "SKIPPED: two\n");
+        let text = std::fs::read_to_string(list).expect("it is there");
+        assert_eq!(text, "SKIPPED: one\nSKIPPED: two\n");
+    }
 }
