@@ -255,9 +255,9 @@ async fn page(call: &Call<'_>, collection: &str, prefix: &str) -> Result<Page, R
     for resource in &resources {
         call.reply_memory.hold_row(&resource.body)?;
     }
-    let last = resources.last().filter(|_| more);
+    let continued = resources.last().filter(|_| more);
     Ok(Page {
-        next: last.map(|last| page_token::write(&list, [last.id.clone()])),
+        next: continued.map(|last| page_token::write(&list, [last.id.clone()])),
         resources,
     })
 }

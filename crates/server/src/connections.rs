@@ -445,8 +445,8 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         });
         Some(if is_http2 {
             let resets = self.admission.resets.clone();
-            let pace = Pace::new(self.rate(), self.metrics.clone());
-            let streams = Streams::new(limits, &self.tasks, resets, place, pace);
+            let reply_pace = Pace::new(self.rate(), self.metrics.clone());
+            let streams = Streams::new(limits, &self.tasks, resets, place, reply_pace);
             let connection = streams
                 .builder(limits)
                 .serve_connection(TokioIo::new(stream), service);

@@ -65,13 +65,14 @@ impl FromIterator<RefusedInput> for RefusedInputs {
                     let of_name = inputs.parameters.entry(name.clone()).or_default();
                     of_name.push(refused);
                 }
-                Input::Header(name) => match name.strip_suffix('*') {
-                    Some(prefix) => inputs.header_prefixes.push((prefix.to_owned(), refused)),
-                    None => {
+                Input::Header(name) => {
+                    if let Some(prefix) = name.strip_suffix('*') {
+                        inputs.header_prefixes.push((prefix.to_owned(), refused));
+                    } else {
                         let of_name = inputs.headers.entry(name.clone()).or_default();
                         of_name.push(refused);
                     }
-                },
+                }
             }
         }
         inputs

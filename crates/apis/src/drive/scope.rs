@@ -79,7 +79,6 @@ fn check_corpora(call: &Call<'_>) -> Result<(), Rejection> {
 
 fn check_corpus(call: &Call<'_>, parameter: &'static str, corpus: &str) -> Result<(), Rejection> {
     match corpus {
-        "user" => Ok(()),
         "domain" => {
             let problem = "this server has no domains whose files are shared; use user";
             Err(not_implemented(problem).at_parameter(parameter).into())
@@ -92,7 +91,7 @@ fn check_corpus(call: &Call<'_>, parameter: &'static str, corpus: &str) -> Resul
             let problem = "a list of one shared drive needs its id in driveId";
             Err(forbidden("teamDriveIdRequiresTeamDriveCorpora", problem))
         }
-        "allDrives" | "allTeamDrives" => Ok(()),
+        "user" | "allDrives" | "allTeamDrives" => Ok(()),
         other => {
             let problem = format!("{other:?} is none of user, domain, drive and allDrives");
             Err(invalid_value(parameter, problem))

@@ -66,10 +66,13 @@ fn head_with_more_than_100_fields_is_answered_431() {
         let stream = peer.request("GET", "/healthz", &headers, true);
         assert_eq!(peer.reply(stream).status, status, "{fields} over HTTP/2");
 
-        let lines: String = names.iter().map(|name| format!("{name}: x\r\n")).collect();
-        let mut peer = RawPeer::connect(server.address());
         // hyper counts `Host`, too.
-        let lines = lines.trim_start_matches("x-0: x\r\n");
+        let lines: Vec<_> = names[1..]
+            .iter()
+            .map(|name| format!("{name}: x\r\n"))
+            .collect();
+        let lines = lines.concat();
+        let mut peer = RawPeer::connect(server.address());
         let head = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n");
         peer.try_send(head).ok();
         assert_eq!(peer.reply().status, status, "{fields} over HTTP/1");

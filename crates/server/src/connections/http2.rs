@@ -122,7 +122,7 @@ impl Streams {
         tasks: &TaskTracker,
         resets: Option<AddressResets>,
         place: Place,
-        pace: Pace,
+        reply_pace: Pace,
     ) -> Self {
         let activity = Activity {
             working: 0,
@@ -142,7 +142,7 @@ impl Streams {
             resets,
             shut_out: CancellationToken::new(),
             place,
-            pace,
+            pace: reply_pace,
             crowded: Arc::default(),
         }
     }
