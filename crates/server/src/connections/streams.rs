@@ -506,7 +506,7 @@ mod tests {
             let mut server = lingering(server).watched(pace, Arc::default());
             let begun = Instant::now();
             let writing = tokio::spawn(async move {
-                let written = server.write_all(&[0; 256 * 1024]).await;
+                let written = server.write_all(&vec![0; 256 * 1024]).await;
                 (written, begun.elapsed())
             });
             let reading = async {

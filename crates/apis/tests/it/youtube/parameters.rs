@@ -57,7 +57,7 @@ async fn parameters_of_videos_have_an_effect() {
     let (one, two) = (made.field("id"), video(&youtube).await);
     for id in [&one, &two] {
         let listed = list(&youtube, "videos", &format!("id={id}")).await;
-        assert_eq!(ids(&listed), [id.clone()]);
+        assert_eq!(ids(&listed), [id.as_str()]);
     }
     for (hl, title) in [("de", "Lama"), ("fr", "Llama"), ("", "Llama")] {
         let listed = list(&youtube, "videos", &format!("id={one}&hl={hl}")).await;
@@ -97,7 +97,8 @@ async fn parameters_of_tracks_and_images_have_an_effect() {
     assert_eq!(ids(&list(&youtube, "captions", &of(&two)).await), [""; 0]);
     assert_eq!(ids(&list(&youtube, "captions", &of(&one)).await).len(), 2);
     let by_id = format!("{}&id={en}", of(&one));
-    assert_eq!(ids(&list(&youtube, "captions", &by_id).await), [en.clone()]);
+    let listed = list(&youtube, "captions", &by_id).await;
+    assert_eq!(ids(&listed), [en.as_str()]);
     youtube
         .call("DELETE", &format!("/youtube/v3/captions?id={en}"))
         .await;

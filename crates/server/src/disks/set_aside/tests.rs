@@ -1,10 +1,6 @@
 use super::super::tests::{MB, disks};
 use super::*;
 
-fn caller(name: &str) -> Option<Caller> {
-    Some(Caller::Principal(name.to_owned()))
-}
-
 /// Disks with this much room above the soft limit, on one disk or on two.
 fn with_room(room: u64, is_shared: bool) -> Arc<Disks> {
     let free = room + 256 * MB;
@@ -12,7 +8,8 @@ fn with_room(room: u64, is_shared: bool) -> Arc<Disks> {
 }
 
 fn space_of(disks: &Arc<Disks>, name: &str) -> MediaSpace {
-    MediaSpace::new(Arc::clone(disks), caller(name))
+    let caller = Caller::Principal(name.to_owned());
+    MediaSpace::new(Arc::clone(disks), Some(caller))
 }
 
 /// Sets bytes aside for a new upload; `None` if they do not fit.
