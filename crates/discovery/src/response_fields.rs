@@ -13,7 +13,7 @@
 //! let reply = ResponseFields::of(&farm, list);
 //! let animals = reply.named("items").expect("lists have items");
 //! assert!(animals.named("name").is_some());
-//! assert!(animals.named("wings").is_none());
+//! assert!(reply.named("wings").is_none());
 //! let labels = animals.named("labels").expect("it is in the schema");
 //! assert!(labels.named("any name").is_some());
 //! # Ok::<(), windlass_discovery::Error>(())
