@@ -178,6 +178,7 @@ def mutants_in(found, lines):
         # A mutant may break what is elsewhere, as the head of a `match`; the hints then name it.
         for part in (error, *error["children"]):
             broken |= mutants_at(part["spans"], lines)
+        broken = broken or next_mutant(error["spans"], lines)
         if not broken:
             sys.exit(f"no mutant is where this error is:\n{error['rendered']}")
     return broken
@@ -190,6 +191,18 @@ def mutants_at(spans, lines):
         for number, (first, last) in lines.get(span["file_name"], {}).items()
         if first <= span["line_end"] and span["line_start"] <= last
     }
+
+
+def next_mutant(spans, lines):
+    """The first mutant below an error: one that removes an arm breaks the head of its `match`."""
+    below = [
+        (first, number)
+        for span in spans
+        if span["is_primary"]
+        for number, (first, _) in lines.get(span["file_name"], {}).items()
+        if first > span["line_end"]
+    ]
+    return {number for _, number in sorted(below)[:1]}
 
 
 def fate(number, mutant, tests, patience):
