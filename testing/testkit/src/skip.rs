@@ -20,6 +20,10 @@ const LIST: &str = "SKIPPED_LIST";
 /// # Panics
 /// If `WINDLASS_NO_SKIP` is set to something, or the list cannot be written.
 #[track_caller]
+#[expect(
+    clippy::print_stderr,
+    reason = "a person who runs the test alone sees why it was skipped"
+)]
 pub fn skipped(lacks: &str) {
     let forbidden = std::env::var_os(NO_SKIP).is_some_and(|value| !value.is_empty());
     assert!(!forbidden, "{lacks}, and {NO_SKIP} is set");
