@@ -6,7 +6,8 @@
 //!
 //! A length is only a claim, so it is set aside only while a request brings the bytes, and for the
 //! seconds in which the next chunk is expected. What one caller has claimed counts against other
-//! callers up to a [part](SHARE) of the room: a caller cannot keep others out by claims alone.
+//! callers up to a [part](SHARE) of the room, and what all of them have claimed up to a
+//! [larger one](SHARE_OF_OTHERS): neither one caller nor many keep others out by claims alone.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +19,9 @@ use crate::shares::Caller;
 
 /// The part of the room, as a divisor, up to which the claims of one caller count against others.
 const SHARE: u64 = 4;
+
+/// The part of the room, as a divisor, up to which the claims of all other callers count together.
+const SHARE_OF_OTHERS: u64 = 2;
 
 /// The free space that has to be left beside media that is set aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,14 +61,10 @@ impl Table {
         if self.total <= share {
             return self.total;
         }
-        let claims = self.callers.iter().map(|(who, bytes)| {
-            if who == caller {
-                *bytes
-            } else {
-                (*bytes).min(share)
-            }
-        });
-        claims.sum()
+        let own = self.callers.get(caller).copied().unwrap_or(0);
+        let others = self.callers.iter().filter(|(who, _)| *who != caller);
+        let others: u128 = others.map(|(_, bytes)| (*bytes).min(share)).sum();
+        own + others.min(u128::from(room / SHARE_OF_OTHERS))
     }
 
     /// Replaces a claim of a caller by another one.

@@ -94,6 +94,27 @@ fn claims_of_one_caller_leave_room_to_others() {
 }
 
 #[test]
+fn claims_of_many_callers_leave_half_of_the_room() {
+    let disks = with_room(400 * MB, true);
+    let claims: Vec<_> = ["a", "b", "c", "d", "e", "f"]
+        .iter()
+        .filter_map(|name| begin(&disks, name, 100 * MB))
+        .collect();
+    assert_eq!(claims.len(), 6);
+    let other = begin(&disks, "other", 200 * MB).expect("half of the room is left");
+    assert!(
+        begin(&disks, "other", MB).is_none(),
+        "its own count in full"
+    );
+    let chunked = begin(&disks, "chunked", 0).expect("it begins");
+    chunked
+        .admit_write(1 << 20)
+        .expect("half of the room is left");
+    drop((claims, other, chunked));
+    assert_eq!(disks.set_aside(), 0);
+}
+
+#[test]
 fn media_of_unknown_length_leaves_what_is_set_aside() {
     let disks = with_room(100 * MB, true);
     let declared = begin(&disks, "alice", 100 * MB).unwrap();
