@@ -5,6 +5,7 @@ mod http2;
 mod pace;
 mod place;
 pub(crate) mod proxy_protocol;
+mod stop;
 mod streams;
 mod tls;
 
@@ -73,12 +74,6 @@ const BRIEF_FULL_PAUSE: Duration = Duration::from_millis(25);
 // `accept` fails mostly because no file descriptor is left, and would fail again at once.
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-// It must not delay the end of a server: some clients read nothing until they send the next
-// request.
-/// Maximum time in which the client of an idle HTTP/2 connection may acknowledge that the
-/// connection ends, while the server stops. Until then its next request may be on the way.
-const GOODBYE: Duration = Duration::from_millis(25);
 
 /// A service that connections can be served by: it is cloned for each request and always replies.
 ///
@@ -492,11 +487,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
                     ended = &mut connection => break ended,
                     () = shutdown.cancelled() => {
                         graceful(connection.as_mut());
-                        if streams.as_ref().is_some_and(Streams::are_idle) {
-                            break tokio::time::timeout(GOODBYE, connection).await.unwrap_or(Ok(()));
-                        }
-                        // Without a timeout of its own: `drain` limits the wait.
-                        break connection.await;
+                        break stop::ended(connection, streams.as_ref()).await;
                     }
                     reason = given_up => match reason {
                         // Its requests may go on.

@@ -12,7 +12,7 @@ use windlass_server::config::Limits;
 use windlass_server::{Accept, Accepted, Listener, METRICS_CONNECTIONS, serve_metrics};
 
 /// Hands out the ends of streams that clients have opened.
-struct Queue(Mutex<mpsc::UnboundedReceiver<DuplexStream>>);
+pub(crate) struct Queue(pub(crate) Mutex<mpsc::UnboundedReceiver<DuplexStream>>);
 
 impl Accept for Queue {
     type Stream = DuplexStream;

@@ -32,6 +32,7 @@ mod quotas;
 mod relations;
 mod rotten;
 mod slow_bodies;
+mod stops;
 mod swept;
 mod syncs;
 mod warm;
