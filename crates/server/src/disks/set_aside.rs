@@ -113,8 +113,9 @@ impl MediaSpace {
         let mut table = self.disks.set_aside.lock();
         let before = self.left();
         let others = table.against(&self.caller, room);
-        // The bytes set aside before are among those of the caller, which count in full.
-        if others + u128::from(bytes) > u128::from(room) + u128::from(before) {
+        // The bytes set aside before are among those of the caller, which count in full. Nothing to
+        // set aside fits always: media that needs no room in the vault is not refused for others'.
+        if bytes > 0 && others + u128::from(bytes) > u128::from(room) + u128::from(before) {
             return Err(Error::NoSpace);
         }
         table.change(&self.caller, before, bytes);

@@ -45,7 +45,9 @@ pub(crate) async fn start(
     {
         return Err(start_request.name_link_limit(SessionError::TooLarge { limit }));
     }
-    if let Some(declared) = declared {
+    // Shorter media is kept in the ledger.
+    let in_vault = |bytes: &u64| *bytes > server.small_media_limit() as u64;
+    if let Some(declared) = declared.filter(in_vault) {
         // Set aside by the first request that brings bytes: the client may never send them.
         let space = server.stores.media_space(start_request.caller());
         space.set_aside(declared, Leaving::Soft)?;

@@ -15,7 +15,7 @@ use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 
-use crate::world::{Peer as _, World};
+use crate::world::{Peer as _, SMALL_MEDIA, World};
 
 /// Media of one upload; ten of it fit.
 const MEDIA: Media = Media::new(7, 300_000);
@@ -172,6 +172,20 @@ async fn session_whose_declared_length_does_not_fit_is_not_started() {
     for _ in 0..3 {
         world.start(Some(ROOM)).await.expect("none has sent bytes");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn media_of_the_ledger_begins_where_all_is_set_aside() {
+    let world = World::with_room(memory(), ROOM, 0).await;
+    let session = world.start(Some(ROOM - 50_000)).await.expect("it fits");
+    // The session waits for its next chunk, and the room has become less than its claim.
+    let range = format!("bytes 0-1249999/{}", ROOM - 50_000);
+    let first = world.put(&session, &range, vec![0; 1_250_000]).await;
+    assert_eq!(first.status, 308);
+    let small = usize::try_from(SMALL_MEDIA).expect("it is short");
+    world.start(Some(SMALL_MEDIA)).await.expect("it begins");
+    let reply = world.send("POST", SIMPLE, &[], vec![1; small]).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -75,6 +75,16 @@ fn claim_can_be_replaced_by_a_smaller_or_larger_one() {
 }
 
 #[test]
+fn nothing_can_be_set_aside_where_all_is_claimed() {
+    let disks = with_room(100 * MB, true);
+    let claim = space_of(&disks, "alice");
+    claim.set_aside(200 * MB, Leaving::Hard).unwrap();
+    assert!(begin(&disks, "alice", 1).is_none());
+    assert!(begin(&disks, "alice", 0).is_some());
+    claim.set_aside(0, Leaving::Soft).expect("it is given up");
+}
+
+#[test]
 fn claims_of_one_caller_leave_room_to_others() {
     let disks = with_room(400 * MB, true);
     let claims: Vec<_> = (0..4)
