@@ -1,6 +1,8 @@
 //! Hints: the exit code, the name and the advice for an error of the client, and the command that
 //! continues an upload.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use windlass_client::{Damage, Error, JournalError, Kind, RecordId};
@@ -19,6 +21,41 @@ pub(super) struct HintContext {
     pub(super) resume_command: Option<String>,
     /// Whether the source is a directory.
     pub(super) is_directory: bool,
+    /// How the command is run again.
+    pub(super) rerun: Rerun,
+}
+
+/// How a command must be run again, so that it uploads the rest alone. Follows "run".
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Rerun {
+    /// As it is.
+    #[default]
+    Same,
+    /// Without `--again`, which uploads all files once more.
+    WithoutAgain,
+    /// For the files that are left: nothing records which are uploaded.
+    FilesLeft,
+}
+
+impl Rerun {
+    /// For the flags of this upload.
+    pub(super) fn of(is_run: bool, has_journal: bool, again: bool) -> Self {
+        match (is_run, has_journal, again) {
+            (true, true, true) => Self::WithoutAgain,
+            (true, false, _) => Self::FilesLeft,
+            _ => Self::Same,
+        }
+    }
+}
+
+impl fmt::Display for Rerun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Same => "again",
+            Self::WithoutAgain => "again without --again",
+            Self::FilesLeft => "again for the files that are left",
+        })
+    }
 }
 
 /// The task of a command.
@@ -143,7 +180,7 @@ fn says_no_space(message: &str) -> bool {
 
 impl Failure<'_> {
     fn hint(self, context: HintContext) -> Option<String> {
-        let hint = self.what_to_do(&context).map(str::to_owned);
+        let hint = self.what_to_do(&context).map(Cow::into_owned);
         let resume_command = context
             .resume_command
             .filter(|_| self.can_be_carried_on())
@@ -159,9 +196,10 @@ impl Failure<'_> {
         self.kind != Kind::SourceChanged
     }
 
-    fn what_to_do(self, context: &HintContext) -> Option<&'static str> {
+    fn what_to_do(self, context: &HintContext) -> Option<Cow<'static, str>> {
+        let rerun = context.rerun;
         let hint = match self.kind {
-            Kind::Refused | Kind::Protocol => return refused(self.status?, self.reason, context),
+            Kind::Refused | Kind::Protocol => refused(self.status?, self.reason, context)?,
             Kind::SourceChanged => "`windlass upload` with --restart uploads the file as it is now",
             Kind::Source if context.is_directory => "--recursive uploads the files in a directory",
             Kind::Source => "the file must exist, and this user must be allowed to read it",
@@ -169,7 +207,9 @@ impl Failure<'_> {
             Kind::Token => {
                 "--token says where a token comes from: env:NAME, file:PATH, cmd:COMMAND, google or literal:TOKEN"
             }
-            Kind::Cancelled => "the same command, run again, starts a new upload",
+            Kind::Cancelled => {
+                return Some(format!("the same command, run {rerun}, starts a new upload").into());
+            }
             Kind::Target => {
                 "-o FILE writes to another file; --overwrite replaces a file that exists"
             }
@@ -181,7 +221,8 @@ impl Failure<'_> {
             }
             Kind::Mismatch => "do not trust the resource: delete it, and upload again",
             Kind::Unavailable if self.has_no_space && context.resume_command.is_none() => {
-                "the server's operator has to make room on its disk; then run the command again"
+                let operator = "the server's operator has to make room on its disk";
+                return Some(format!("{operator}; then run the command {rerun}").into());
             }
             Kind::Unavailable if self.has_no_space => {
                 "the server's operator has to make room on its disk"
@@ -192,11 +233,13 @@ impl Failure<'_> {
             Kind::Connection | Kind::Unavailable | Kind::Timeout
                 if context.resume_command.is_none() =>
             {
-                "is the server running, and its address right? Run the command again, or raise --retries or --timeout"
+                let question = "is the server running, and its address right?";
+                let raise = "or raise --retries or --timeout";
+                return Some(format!("{question} Run the command {rerun}, {raise}").into());
             }
             _ => return None,
         };
-        Some(hint)
+        Some(hint.into())
     }
 }
 
@@ -396,7 +439,7 @@ mod tests {
             task,
             has_token: false,
             resume_command: Some("windlass resume x".to_owned()),
-            is_directory: false,
+            ..HintContext::default()
         };
         failure.hint(context).expect("there is something to do")
     }

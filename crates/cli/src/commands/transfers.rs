@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use windlass_client::{Client, Error, Journal, RecordId, SessionUri, Status, Upload, Uploaded};
 
 use super::Signals;
-use super::hints::{self, HintContext, ResumeCommand, Task};
+use super::hints::{self, HintContext, Rerun, ResumeCommand, Task};
 use crate::display::{self, Display, Event, Failed, ProgressHandle, View};
 use crate::exit::Code;
 use crate::output;
@@ -93,6 +93,8 @@ pub(super) struct Transfers {
     pub(super) has_token: bool,
     /// Whether results are printed with their sources, because there may be several.
     pub(super) names_sources: bool,
+    /// How the command is run again for what is left.
+    pub(super) rerun: Rerun,
 }
 
 impl Transfers {
@@ -212,6 +214,7 @@ impl Transfers {
                 has_token: self.has_token,
                 resume_command: upload.as_ref().and_then(|id| self.resume_command(id)),
                 is_directory: Path::new(handle.source()).is_dir(),
+                rerun: self.rerun,
             },
         );
         handle.fail(&Failed {
@@ -249,11 +252,10 @@ impl Transfers {
 
     fn interrupted(&self, handle: &ProgressHandle, committed: &Committed) {
         let upload = handle.upload();
+        let it = if self.names_sources { "the rest" } else { "it" };
+        let uploads_it = format!("the same command, run {}, uploads {it}", self.rerun);
         let (message, hint) = match (handle.last(), &upload) {
-            (None, _) => (
-                "stopped before it began".to_owned(),
-                Some("the same command, run again, uploads it".to_owned()),
-            ),
+            (None, _) => ("stopped before it began".to_owned(), Some(uploads_it)),
             (Some(view), Some(id)) => {
                 let committed = committed.get(id).copied();
                 let committed = committed.or((view.committed > 0).then_some(view.committed));
@@ -263,13 +265,15 @@ impl Transfers {
                 (stopped_at(committed, view.total), hint)
             }
             // Its session was not recorded yet, and media is sent only afterwards.
-            (Some(view), None) if self.journal.is_some() && view.sent == 0 => (
-                "stopped before it began".to_owned(),
-                Some("the same command, run again, uploads it".to_owned()),
-            ),
+            (Some(view), None) if self.journal.is_some() && view.sent == 0 => {
+                ("stopped before it began".to_owned(), Some(uploads_it))
+            }
             (Some(_), None) => (
                 "stopped; this upload cannot be continued".to_owned(),
-                Some("the same command, run again, uploads it from its beginning".to_owned()),
+                Some(format!(
+                    "the same command, run {}, uploads it from its beginning",
+                    self.rerun
+                )),
             ),
         };
         handle.fail(&Failed {

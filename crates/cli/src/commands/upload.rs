@@ -5,7 +5,7 @@ use std::path::Path;
 use url::Url;
 use windlass_client::{Journal, RateLimit, Record, Upload, UploadType};
 
-use super::hints::ResumeCommand;
+use super::hints::{Rerun, ResumeCommand};
 use super::journal::Unfinished;
 use super::transfers::{Concurrency, Job, Transfers, Work, with_progress};
 use super::{Error, Signals, journal};
@@ -50,9 +50,11 @@ pub(super) async fn run_upload(args: UploadArgs) -> Result<Code, Error> {
         }
         planned = plan.jobs(&args) => planned?,
     };
+    let rerun = Rerun::of(is_run(&args), journal.is_some(), args.existing.again);
     let transfers = Transfers {
         client,
         display,
+        rerun,
         journal: journal.map(|journal| {
             let command = ResumeCommand::new(
                 &args.journal,
@@ -165,6 +167,7 @@ pub(super) async fn run_resume(args: ResumeArgs) -> Result<Code, Error> {
         to_upload_url: true,
         has_token,
         names_sources: found.records.len() > 1 || args.all,
+        rerun: Rerun::default(),
     };
     let limit = args.transfer.max_rate.map(|rate| RateLimit::new(rate.0));
     let jobs = found

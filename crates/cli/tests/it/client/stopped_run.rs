@@ -271,6 +271,37 @@ fn finished_files_are_uploaded_again_on_request() {
 }
 
 #[test]
+fn hint_of_a_stopped_run_with_again_uploads_no_file_twice() {
+    let stopped = Stopped::new();
+    stopped.proxy.set_plan(stall_after(2));
+    let words = stopped.words.iter().map(|word| &**word);
+    let words: Vec<_> = words.chain(["--again", "--concurrency", "3"]).collect();
+    let mut running = stopped.herd.client_dir.start(&words);
+    for _ in 0..2 {
+        running.until(|event| event["event"] == "uploaded");
+    }
+    running.signal(Signal::INT);
+    let ran = running.end().expect(4);
+    ran.says("hint: the same command, run again without --again, uploads ");
+    stopped.proxy.set_plan(Plan::none());
+    stopped.run(&[]).expect(0).says(", 2 skipped");
+    assert_eq!(stopped.count(), 6 + 12);
+}
+
+#[test]
+fn run_without_a_journal_names_the_files_that_are_left() {
+    let stopped = Stopped::new();
+    stopped.proxy.set_plan(Plan::always(Fault::Replace {
+        status: 503,
+        body: "busy",
+    }));
+    let ran = stopped.run(&["--no-journal", "--retries", "0"]).expect(4);
+    ran.says("Run the command again for the files that are left, or ");
+    let ran = stopped.run(&["--again", "--retries", "0"]).expect(4);
+    ran.says("Run the command again without --again, or ");
+}
+
+#[test]
 fn resumed_uploads_of_a_run_are_skipped_by_it() {
     let stopped = Stopped::new();
     let resumed = stopped.herd.client_dir.run(&["resume", "--all"]).expect(0);
