@@ -206,7 +206,7 @@ struct Run<'run> {
     partial: Partial,
     /// Whether the attempt continues where the earlier one ended.
     continues: bool,
-    /// Whether the name of the server is known to exist: something was reached by it.
+    /// Whether the server's address is known to be right: something was reached there.
     is_known_host: bool,
     /// How long it has waited since the last progress: for the server, and between attempts.
     waited: Duration,
@@ -236,7 +236,8 @@ impl Run<'_> {
             let (error, retry_after) = match self.attempt().await {
                 Ok(()) => return Ok(()),
                 Err(AttemptError::Permanent(error)) => return Err(error),
-                // A wrong name stays wrong. A name that was right may be unknown for a while.
+                // A wrong name or port stays wrong. A name that was right may be unknown for a
+                // while, and something else may reply while a server or a proxy restarts.
                 Err(AttemptError::Transient { error, .. }) if !self.knows_host(&error) => {
                     return Err(error);
                 }
@@ -417,11 +418,11 @@ impl Run<'_> {
         }
     }
 
-    /// Returns whether something was reached by the name of the server, also if this was the error.
+    /// Returns whether something was reached at the server's address, also if this was the error.
     fn knows_host(&mut self, error: &DownloadError) -> bool {
         let is_unknown = matches!(
             error.transport_error(),
-            Some(TransportError::UnknownHost { .. })
+            Some(TransportError::UnknownHost { .. } | TransportError::NotHttp { .. })
         );
         self.is_known_host = self.is_known_host || !is_unknown;
         self.is_known_host

@@ -145,7 +145,7 @@ impl ErrorCause {
 
     /// Returns whether each connection will fail in the same way: no host has the name, the
     /// server's certificate is invalid, the server has refused the client's, or it does not speak
-    /// TLS.
+    /// TLS or HTTP.
     fn is_permanent(&self) -> bool {
         matches!(
             self.transport_error(),
@@ -153,6 +153,7 @@ impl ErrorCause {
                 TransportError::UnknownHost { .. }
                     | TransportError::Untrusted { .. }
                     | TransportError::NotTls { .. }
+                    | TransportError::NotHttp { .. }
                     | TransportError::CertificateRefused { .. }
             )
         )
@@ -303,7 +304,7 @@ impl Error {
 
     /// Returns whether the same call may succeed later, without a change of arguments, files or
     /// tokens. `false` for a host that does not exist, for an invalid certificate, for one of the
-    /// client that is missing or refused, and for a server that does not speak TLS.
+    /// client that is missing or refused, and for a server that does not speak TLS or HTTP.
     pub fn is_retryable(&self) -> bool {
         match self.kind() {
             Kind::Connection if self.0.cause.is_permanent() => false,
@@ -329,6 +330,12 @@ impl Error {
     pub fn is_not_tls(&self) -> bool {
         let error = self.0.cause.transport_error();
         matches!(error, Some(TransportError::NotTls { .. }))
+    }
+
+    /// Returns whether what the server replied is no HTTP.
+    pub fn is_not_http(&self) -> bool {
+        let error = self.0.cause.transport_error();
+        matches!(error, Some(TransportError::NotHttp { .. }))
     }
 
     /// Returns whether the server's certificate is not trusted.
@@ -428,11 +435,15 @@ mod tests {
         let not_tls = TransportError::NotTls {
             host: "farm".to_owned(),
         };
+        let not_http = TransportError::NotHttp {
+            host: "farm".to_owned(),
+        };
         let download = DownloadError::Connection(untrusted().into());
         for error in [
             Error::new(untrusted()),
             Error::new(unknown),
             Error::new(not_tls),
+            Error::new(not_http),
             Error::new(refused),
             Error::new(download),
         ] {

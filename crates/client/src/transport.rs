@@ -123,6 +123,13 @@ pub enum TransportError {
         /// Host and port.
         host: String,
     },
+    /// What the server replies is no HTTP, for instance because it expects TLS. Where nothing was
+    /// reached at its address before, a retry does not help.
+    #[error("{host} does not speak HTTP")]
+    NotHttp {
+        /// Host and port.
+        host: String,
+    },
     /// The server demands a certificate of the client, or refuses the one that it got. No request was
     /// carried out. A retry does not help.
     #[error("{host} demands a client certificate, or refuses the one that it got")]

@@ -81,7 +81,7 @@ pub(crate) struct UploadDriver<'a> {
     boundary: String,
     /// The transport error of the last request, if that request got no reply.
     last_error: Option<TransportError>,
-    /// Whether the name of the server is known to exist: something was reached by it.
+    /// Whether the server's address is known to be right: something was reached there.
     is_known_host: bool,
     /// The reply that finished the upload.
     final_reply: Option<Reply>,
@@ -266,10 +266,14 @@ impl<'a> UploadDriver<'a> {
         if self.counter.sent() < self.end_of(&request) {
             self.transfer.cut_short();
         }
-        let is_unknown_host = matches!(outcome, Err(TransportError::UnknownHost { .. }));
+        let is_unknown_host = matches!(
+            outcome,
+            Err(TransportError::UnknownHost { .. } | TransportError::NotHttp { .. })
+        );
         self.is_known_host = self.is_known_host || !is_unknown_host;
         match outcome {
-            // A wrong name stays wrong. A name that was right may be unknown for a while.
+            // A wrong name or port stays wrong. A name that was right may be unknown for a while,
+            // and something else may reply while a server or a proxy restarts.
             Err(unknown) if !self.is_known_host => Err(unknown.into()),
             Ok(reply) => self.replied(&url, reply).await,
             Err(TransportError::Media(error)) => {

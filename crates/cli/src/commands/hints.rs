@@ -132,6 +132,9 @@ pub(super) fn hint(error: &Error, context: HintContext) -> Option<String> {
     if error.is_not_tls() {
         return Some("use an http:// URL, or the port at which the server speaks TLS".to_owned());
     }
+    if error.is_not_http() {
+        return Some("use an https:// URL, or the port at which the server speaks HTTP".to_owned());
+    }
     if error.is_token_withheld() {
         return Some(
             "use an https:// URL; with --allow-plain-http everybody on the way can read the token"

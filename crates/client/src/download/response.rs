@@ -267,6 +267,7 @@ impl From<TransportError> for AttemptError {
             TransportError::UnknownHost { .. }
             | TransportError::Connect { .. }
             | TransportError::Broken { .. }
+            | TransportError::NotHttp { .. }
             | TransportError::Silent { .. }
             | TransportError::Slow { .. } => Self::transient(DownloadError::connection(error)),
             TransportError::SetUp(_)

@@ -35,8 +35,8 @@ use crate::identity::ClientIdentity;
 use crate::origin::is_loopback;
 use body::{OutgoingBody, RequestProgress, StopOnDrop};
 use failure::{
-    certificate_error, find_tls_error, is_certificate_refused, is_not_tls, is_unknown_host,
-    timed_out,
+    certificate_error, find_tls_error, is_certificate_refused, is_not_http, is_not_tls,
+    is_unknown_host, timed_out,
 };
 use pace::Pace;
 
@@ -310,6 +310,9 @@ impl Connections {
         }
         if is_not_tls(&error) {
             return TransportError::NotTls { host };
+        }
+        if is_not_http(&error) {
+            return TransportError::NotHttp { host };
         }
         if let Some(problem) = certificate_error(&error) {
             let source = problem.into();

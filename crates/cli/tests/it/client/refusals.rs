@@ -2,9 +2,10 @@
 
 use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
 use windlass_testkit::media::Media;
+use windlass_testkit::tls::Authority;
 
 use super::run::{ClientDir, uploads};
-use crate::server::farm;
+use crate::server::{farm, own, scratch};
 
 const MEDIA: Media = Media::new(5, 3000);
 
@@ -209,6 +210,26 @@ fn https_url_of_a_port_without_tls_ends_at_once_with_a_hint() {
         let ran = client_dir.run(words).expect(1);
         ran.says("does not speak TLS\n");
         ran.says("hint: use an http:// URL");
+        assert!(!ran.stderr.contains("waiting"), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("given up"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn http_url_of_a_port_with_tls_ends_at_once_with_a_hint() {
+    let client_dir = client_dir();
+    let authority = Authority::new(scratch());
+    let flags = authority.flags();
+    let server = own(&flags.iter().map(String::as_str).collect::<Vec<_>>());
+    let url = uploads(server.address());
+    let session = format!("{url}?upload_id=none");
+    for words in [
+        &["upload", "cow.jpg", &url][..],
+        &["download", &url, "-o", "copy.jpg"],
+        &["status", &session],
+    ] {
+        let ran = client_dir.run(words).expect(1);
+        ran.says("does not speak HTTP\nhint: use an https:// URL");
         assert!(!ran.stderr.contains("waiting"), "{}", ran.stderr);
         assert!(!ran.stderr.contains("given up"), "{}", ran.stderr);
     }

@@ -1,4 +1,5 @@
-//! What the errors of the HTTP library mean: whether there is no such host, no TLS, or no trust.
+//! What the errors of the HTTP library mean: whether there is no such host, no TLS, no HTTP, or no
+//! trust.
 
 use std::error::Error as StdError;
 use std::io;
@@ -35,11 +36,19 @@ pub(super) fn certificate_error(error: &(dyn StdError + 'static)) -> Option<Stri
 }
 
 /// Returns whether an error means that the server replied without TLS: what it sent does not begin
-/// as
-/// TLS records do.
+/// as TLS records do.
 pub(super) fn is_not_tls(error: &(dyn StdError + 'static)) -> bool {
     let not_tls = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);
     find_tls_error(error, &|error| (*error == not_tls).then_some(())).is_some()
+}
+
+/// What `hyper` says of a reply that does not begin with a version of HTTP. It tells its parse
+/// errors apart by their texts alone.
+const NOT_HTTP: &str = "invalid HTTP version parsed";
+
+/// Returns whether an error means that what the server sent does not begin as replies of HTTP do.
+pub(super) fn is_not_http(error: &(dyn StdError + 'static)) -> bool {
+    error.to_string() == NOT_HTTP || error.source().is_some_and(is_not_http)
 }
 
 /// Returns what `of` finds in an error of TLS that is the error or one of its causes.

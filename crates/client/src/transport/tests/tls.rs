@@ -102,6 +102,26 @@ async fn http_1_is_used_where_the_server_offers_it() {
     assert_eq!(reply.unwrap().status, StatusCode::OK);
 }
 
+#[tokio::test]
+async fn reply_that_is_no_http_is_told_from_a_broken_connection() {
+    // An alert of TLS, and what a server of SSH says.
+    for reply in [
+        &b"\x15\x03\x03\0\x02\x02\x32"[..],
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+    ] {
+        let (listener, url) = listen().await;
+        let peer = async {
+            let mut stream = accept(&listener).await;
+            read_head(&mut stream).await;
+            write(&mut stream, reply).await;
+            stream
+        };
+        let error = send_and(&transport(long_timeouts()), put(&url, Body::Empty), peer).await;
+        let error = error.unwrap_err();
+        assert!(matches!(error, TransportError::NotHttp { .. }), "{error:?}");
+    }
+}
+
 async fn reply_with_the_length(
     request: http::Request<Incoming>,
 ) -> Result<http::Response<Full<Bytes>>, Infallible> {
