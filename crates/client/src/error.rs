@@ -416,6 +416,22 @@ impl std::error::Error for Error {
     }
 }
 
+/// Shows an error and all of its causes, for a log: the last one often says what to do, for
+/// instance to make room on a disk.
+pub(crate) struct WithCauses<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
+
+impl fmt::Display for WithCauses<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut error = self.0;
+        while let Some(cause) = error.source() {
+            write!(f, ": {cause}")?;
+            error = cause;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -450,6 +466,16 @@ mod tests {
             assert_eq!(error.kind(), Kind::Connection, "{error:?}");
             assert!(!error.is_retryable(), "{error:?}");
         }
+    }
+
+    #[test]
+    fn log_shows_why_a_file_cannot_be_written() {
+        let error = Error::new(JournalError::Write {
+            path: "/state/x".into(),
+            source: std::io::ErrorKind::StorageFull.into(),
+        });
+        let shown = WithCauses(&error).to_string();
+        assert_eq!(shown, "cannot write /state/x: no storage space");
     }
 
     #[test]

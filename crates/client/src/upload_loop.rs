@@ -17,7 +17,7 @@ use windlass_proto::upload_type::UploadType;
 use crate::checksum::{
     RunningChecksum, StatedProperties, Verified, compare, media_crc32c, media_md5,
 };
-use crate::error::{Error, ErrorCause};
+use crate::error::{Error, ErrorCause, WithCauses};
 use crate::journal::{JournalError, LockedRecord, RecordId};
 use crate::progress::{ByteCounter, Progress, RateMeter, State};
 use crate::session_uri::SessionUri;
@@ -145,6 +145,7 @@ impl<'a> UploadDriver<'a> {
                     // Its record stays: a later run asks the server, and learns that it is
                     // finished.
                     Err(error) => {
+                        let error = WithCauses(&error);
                         tracing::warn!(%error, "cannot record that an upload is finished");
                     }
                 }
@@ -204,6 +205,7 @@ impl<'a> UploadDriver<'a> {
         if let Some(locked) = self.locked.take()
             && let Err(error) = remove(locked)
         {
+            let error = WithCauses(&error);
             tracing::warn!(%error, "cannot remove the record of an ended upload from the journal");
         }
     }
@@ -475,6 +477,7 @@ impl<'a> UploadDriver<'a> {
 }
 
 fn warn_progress_not_written(error: &JournalError) {
+    let error = WithCauses(error);
     tracing::warn!(%error, "cannot write the progress to the journal");
 }
 

@@ -2,8 +2,9 @@
 //! continues an upload.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::error::Error as StdError;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use windlass_client::{Damage, Error, JournalError, Kind, RecordId};
 
@@ -127,6 +128,10 @@ const AUTHORITIES: &str =
 const CLIENT_CERTIFICATE: &str =
     "--client-cert names the client's own certificate; the server says which authorities it trusts";
 
+/// What to do where a record cannot be written.
+const JOURNAL_DISK_FULL: &str =
+    "make room on the disk of the journal, or choose another directory with --journal";
+
 /// Returns a hint for the user.
 pub(super) fn hint(error: &Error, context: HintContext) -> Option<String> {
     if error.is_not_tls() {
@@ -158,6 +163,7 @@ pub(super) fn hint(error: &Error, context: HintContext) -> Option<String> {
     let status = error.status().map(|status| status.as_u16());
     let failed = Failure {
         kind: error.kind(),
+        is_own_disk_full: is_disk_full(error),
         status,
         reason: error.reason(),
         has_no_space: status == Some(507) || error.server_message().is_some_and(says_no_space),
@@ -173,6 +179,18 @@ struct Failure<'a> {
     reason: Option<&'a str>,
     /// Whether the server says that its disk is full.
     has_no_space: bool,
+    /// Whether a disk of this machine is full.
+    is_own_disk_full: bool,
+}
+
+/// Returns whether an error is one of a full disk of this machine, or of a quota that is used up.
+fn is_disk_full(error: &(dyn StdError + 'static)) -> bool {
+    let kind = error.downcast_ref().map(io::Error::kind);
+    let is_full = kind.is_some_and(|kind| {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(kind, QuotaExceeded | StorageFull)
+    });
+    is_full || error.source().is_some_and(is_disk_full)
 }
 
 /// Whether a server's message is that of a full disk. The reason of such a reply is that of all
@@ -206,6 +224,11 @@ impl Failure<'_> {
             Kind::SourceChanged => "`windlass upload` with --restart uploads the file as it is now",
             Kind::Source if context.is_directory => "--recursive uploads the files in a directory",
             Kind::Source => "the file must exist, and this user must be allowed to read it",
+            Kind::Target if self.is_own_disk_full => {
+                "make room on the disk of the file; \
+                 the same command, run again, goes on with what is there"
+            }
+            Kind::Journal if self.is_own_disk_full => JOURNAL_DISK_FULL,
             Kind::Busy => "wait for the other windlass process, or stop it",
             Kind::Token => {
                 "--token says where a token comes from: env:NAME, file:PATH, cmd:COMMAND, google or literal:TOKEN"
@@ -299,6 +322,7 @@ fn refused(status: u16, reason: Option<&str>, context: &HintContext) -> Option<&
 /// Returns a hint about an error of the journal.
 pub(super) fn journal_hint(error: &JournalError) -> Option<&'static str> {
     match error {
+        error if is_disk_full(error) => Some(JOURNAL_DISK_FULL),
         JournalError::WritableByOthers { .. } => Some(
             "remove the write permission of other users (chmod go-w), or choose another directory with --journal",
         ),
@@ -395,6 +419,7 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use windlass_client::DownloadError;
 
     use super::*;
     use crate::args::{Args, Command};
@@ -437,6 +462,7 @@ mod tests {
             status: None,
             reason: None,
             has_no_space: false,
+            is_own_disk_full: false,
         };
         let context = HintContext {
             task,
@@ -473,11 +499,43 @@ mod tests {
                 status: Some(503),
                 reason: Some("backendError"),
                 has_no_space: says_no_space(message),
+                is_own_disk_full: false,
             };
             let hint = failure
                 .hint(context(true))
                 .expect("there is something to do");
             assert!(hint.contains(expected), "{hint}");
+        }
+    }
+
+    #[test]
+    fn full_disk_of_the_client_has_a_hint_in_each_place() {
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            let path = || PathBuf::from("film.mp4");
+            let of_journal = || JournalError::Write {
+                path: path(),
+                source: kind.into(),
+            };
+            let of_target = DownloadError::File {
+                path: path(),
+                source: kind.into(),
+            };
+            let hint = |error: Error, task| {
+                let context = HintContext {
+                    task,
+                    ..HintContext::default()
+                };
+                super::hint(&error, context).expect("there is something to do")
+            };
+            let download = hint(of_target.into(), Task::Download);
+            assert!(download.starts_with("make room on the disk"), "{download}");
+            assert!(
+                download.ends_with("goes on with what is there"),
+                "{download}"
+            );
+            let upload = hint(of_journal().into(), context(true).task);
+            assert_eq!(upload, JOURNAL_DISK_FULL);
+            assert_eq!(journal_hint(&of_journal()), Some(JOURNAL_DISK_FULL));
         }
     }
 
