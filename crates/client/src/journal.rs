@@ -59,7 +59,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-pub use finished::{FinishedUpload, FinishedUploads};
+pub use finished::{FinishedUpload, FinishedUploads, RunId};
 pub use record::{Entry, InvalidRecordId, NewRecord, Record, RecordId, UploadKey};
 
 /// A directory with records of unfinished uploads.

@@ -62,7 +62,7 @@ pub use error::{Error, Kind};
 pub use identity::{ClientIdentity, InvalidIdentity};
 pub use journal::{
     Damage, Entry, FinishedUpload, FinishedUploads, InvalidRecordId, Journal, JournalError,
-    LockedRecord, NewRecord, Record, RecordId, UploadKey,
+    LockedRecord, NewRecord, Record, RecordId, RunId, UploadKey,
 };
 pub use progress::{Progress, RateLimit, State};
 pub use session_uri::{InvalidSessionUri, SessionUri};

@@ -13,7 +13,7 @@ use windlass_proto::upload_type::UploadType;
 
 use crate::checksum::Verified;
 use crate::error::{Error, ErrorCause};
-use crate::journal::{Journal, NewRecord, Record, UploadKey};
+use crate::journal::{Journal, NewRecord, Record, RunId, UploadKey};
 use crate::origin;
 use crate::progress::{Progress, ProgressCallback, RateLimit};
 use crate::session_uri::{Redacted, SessionUri};
@@ -81,6 +81,7 @@ pub struct Upload {
     pub(crate) journal: Option<Journal>,
     pub(crate) ignore_journal: bool,
     pub(crate) one_of_several: bool,
+    pub(crate) run: Option<RunId>,
     pub(crate) on_progress: Option<ProgressCallback>,
 }
 
@@ -121,6 +122,7 @@ impl Upload {
             journal: None,
             ignore_journal: false,
             one_of_several: false,
+            run: None,
             on_progress: None,
         })
     }
@@ -370,6 +372,16 @@ impl Upload {
         Self {
             one_of_several: true,
             ..self
+        }
+    }
+
+    /// The same as [`one_of_several`](Self::one_of_several), and records the run.
+    /// [`Journal::forget_finished_run`] then tells a run from a larger one that was stopped.
+    #[must_use]
+    pub fn of_run(self, run: RunId) -> Self {
+        Self {
+            run: Some(run),
+            ..self.one_of_several()
         }
     }
 

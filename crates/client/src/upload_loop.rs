@@ -196,7 +196,7 @@ impl<'a> UploadDriver<'a> {
             },
         };
         let id = uploaded.resource.as_ref().and_then(resource_id);
-        journal.add_finished(&key, source, id)?;
+        journal.add_finished(&key, source, id, self.upload.run)?;
         Ok(true)
     }
 

@@ -75,7 +75,7 @@ pub(super) async fn run_upload(args: UploadArgs) -> Result<Code, Error> {
         .max(planned.code);
     // Results that could not be printed are not known to anybody: the run has not ended whole.
     if code == Code::Success && output::lost().is_none() {
-        plan.forget_finished(&planned.keys)?;
+        plan.end_run(&planned.keys)?;
     }
     Ok(code)
 }

@@ -2,7 +2,8 @@
 //!
 //! A run uploads several sources to one URL. Its finished uploads are recorded, so that the same
 //! run, stopped and started again, does not upload them twice. They are forgotten when a run with
-//! their sources ends whole.
+//! their sources ends whole. A run that has only a part of these sources forgets none: the larger
+//! run, started again, needs them.
 //!
 //! All finished uploads to one URL with one HTTP method are in the file `ID.upload.finished` of the
 //! journal. The id is made of the URL and the method. Its first line is the [header](StoredTarget),
@@ -11,7 +12,7 @@
 //! the next one is appended. Uploads are forgotten by an atomic replacement of the whole file, so
 //! that either all uploads of a run are forgotten or none.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -25,6 +26,22 @@ use super::files::{Versioned, has_name, not_a_record, open, seconds, sync_direct
 use super::{Damage, Journal, JournalError, RecordId, UploadKey, now};
 use crate::SourceIdentity;
 
+/// A run of several uploads. A run that is stopped and started again is the same run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunId(u64);
+
+impl RunId {
+    /// Returns the id of a new run.
+    ///
+    /// # Errors
+    ///
+    /// The operating system provides no random numbers.
+    pub fn random() -> Result<Self, JournalError> {
+        Ok(Self(getrandom::u64().map_err(JournalError::Random)?))
+    }
+}
+
 /// An upload that was finished.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -35,6 +52,8 @@ pub struct FinishedUpload {
     pub resource_id: Option<String>,
     /// When the upload was finished, in whole seconds.
     pub finished: SystemTime,
+    /// The run that it is a part of, if that is [known](crate::Upload::of_run).
+    pub run: Option<RunId>,
     /// Digest of the parts of the key that are not in the file's header and not in the source.
     key: Sha256,
 }
@@ -86,6 +105,8 @@ struct StoredUpload {
     resource: Option<String>,
     /// Seconds since 1970.
     finished: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run: Option<RunId>,
 }
 
 impl FinishedUploads {
@@ -94,7 +115,7 @@ impl FinishedUploads {
     pub fn find(&self, key: &UploadKey, now: &SourceIdentity) -> Option<&FinishedUpload> {
         let digest = key.digest();
         let has_key =
-            |upload: &&FinishedUpload| upload.source.path() == key.path() && upload.key == digest;
+            |upload: &FinishedUpload| upload.source.path() == key.path() && upload.key == digest;
         // The newest decides.
         let found = self.uploads.iter().rev().find(has_key)?;
         found.source.difference(now).is_none().then_some(found)
@@ -159,6 +180,29 @@ impl Journal {
     ///
     /// A file cannot be read or replaced. All of its uploads are then still recorded.
     pub fn forget_finished(&self, keys: &[UploadKey]) -> Result<(), JournalError> {
+        self.forget(keys, |_, _| false)
+    }
+
+    /// Forgets the finished uploads with these keys at the end of a run, as
+    /// [`forget_finished`](Self::forget_finished) does, but for those of a larger run: it has
+    /// finished uploads of other files as well, so it was stopped and may be started again.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read or replaced. All of its uploads are then still recorded.
+    pub fn forget_finished_run(&self, keys: &[UploadKey]) -> Result<(), JournalError> {
+        self.forget(keys, |upload, larger| {
+            upload.run.is_some_and(|run| larger.contains(&run))
+        })
+    }
+
+    /// Forgets the finished uploads with these keys, unless `keeps` one. That gets the runs that
+    /// have finished uploads with other keys.
+    fn forget(
+        &self,
+        keys: &[UploadKey],
+        keeps: impl Fn(&FinishedUpload, &HashSet<RunId>) -> bool,
+    ) -> Result<(), JournalError> {
         let mut by_target = HashMap::<_, Vec<_>>::new();
         for key in keys {
             let of_target = by_target.entry((key.url(), key.http_method()));
@@ -169,10 +213,15 @@ impl Journal {
             for key in keys {
                 digests.entry(key.path()).or_default().push(key.digest());
             }
-            Target::new(self, url, http_method).retain(|upload| {
-                let path = upload.source.path();
-                let is_named = digests.get(path).is_some_and(|of| of.contains(&upload.key));
-                !is_named && upload.source.is_still_there()
+            let is_named = |upload: &FinishedUpload| {
+                let of_path = digests.get(upload.source.path());
+                of_path.is_some_and(|of_path| of_path.contains(&upload.key))
+            };
+            Target::new(self, url, http_method).retain(|uploads| {
+                uploads.retain(|upload| is_named(upload) || upload.source.is_still_there());
+                let others = uploads.iter().filter(|upload| !is_named(upload));
+                let larger: HashSet<_> = others.filter_map(|upload| upload.run).collect();
+                uploads.retain(|upload| !is_named(upload) || keeps(upload, &larger));
             })?;
         }
         Ok(())
@@ -199,9 +248,11 @@ impl Journal {
         key: &UploadKey,
         source: SourceIdentity,
         resource_id: Option<String>,
+        run: Option<RunId>,
     ) -> Result<(), JournalError> {
         let upload = FinishedUpload {
             source,
+            run,
             resource_id: resource_id.filter(|id| id.len() <= MAX_RESOURCE_ID),
             finished: now(),
             key: key.digest(),
@@ -292,14 +343,15 @@ impl<'a> Target<'a> {
         write().map_err(|source| self.cannot_write(source))
     }
 
-    /// Keeps only some uploads. Removes the file if none is left.
-    fn retain(&self, keep: impl Fn(&FinishedUpload) -> bool) -> Result<(), JournalError> {
+    /// Keeps only the uploads that `forget` leaves. Removes the file if none is left.
+    fn retain(&self, forget: impl FnOnce(&mut Vec<FinishedUpload>)) -> Result<(), JournalError> {
         let Some(_locked) = self.lock(false)? else {
             return Ok(());
         };
-        let found = self.read()?;
-        let kept: Vec<_> = found.uploads.iter().filter(|upload| keep(upload)).collect();
-        if kept.len() == found.uploads.len() && !kept.is_empty() {
+        let mut kept = self.read()?.uploads;
+        let found = kept.len();
+        forget(&mut kept);
+        if kept.len() == found && !kept.is_empty() {
             return Ok(());
         }
         let new = self
@@ -310,7 +362,7 @@ impl<'a> Target<'a> {
             fs::remove_file(&self.path)
         } else {
             let mut text = self.header();
-            text.extend(kept.into_iter().flat_map(line));
+            text.extend(kept.iter().flat_map(line));
             replace(&new, &self.path, &text)
         };
         replaced
@@ -419,6 +471,7 @@ fn line(upload: &FinishedUpload) -> Vec<u8> {
         key: upload.key,
         resource: upload.resource_id.clone(),
         finished: seconds(upload.finished),
+        run: upload.run,
     };
     let mut text = serde_json::to_vec(&stored).expect("its keys are text");
     text.push(b'\n');
@@ -472,6 +525,7 @@ fn read(path: &Path, user: u32) -> Result<Option<FinishedUploads>, Damage> {
             source: stored.source,
             resource_id: stored.resource,
             finished: time(stored.finished),
+            run: stored.run,
             key: stored.key,
         });
     }

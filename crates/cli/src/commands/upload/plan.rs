@@ -5,7 +5,9 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use tokio::io::AsyncReadExt as _;
-use windlass_client::{Chunking, Client, Journal, RateLimit, Source, Upload, UploadKey};
+use windlass_client::{
+    Chunking, Client, Journal, JournalError, RateLimit, RunId, Source, Upload, UploadKey,
+};
 
 use super::super::transfers::{Job, Work, with_progress};
 use super::super::{Error, with_retries, with_session_origins};
@@ -122,6 +124,7 @@ impl Plan {
             Some(existing) => existing.choose(earlier.collect()).await,
             None => candidates.iter().map(|_| Ok(Choice::Begin)).collect(),
         };
+        let run = run_of(&candidates, &choices)?;
         for (candidate, choice) in candidates.into_iter().zip(choices) {
             match (candidate, choice) {
                 (Candidate::Stdin, _) => planned.jobs.push(self.job_of_stdin()),
@@ -132,7 +135,12 @@ impl Plan {
                     planned.skipped += 1;
                     self.skip(&file);
                 }
-                (Candidate::File(file), choice) => planned.jobs.push(self.job(*file, choice)),
+                (Candidate::File(mut file), choice) => {
+                    if is_run(args) {
+                        file.upload = file.upload.of_run(run);
+                    }
+                    planned.jobs.push(self.job(*file, choice));
+                }
             }
         }
         if planned.skipped > 0 {
@@ -141,10 +149,19 @@ impl Plan {
         Ok(planned)
     }
 
-    /// Forgets the finished uploads with these keys: the next command is a new upload.
-    pub(super) fn forget_finished(&self, keys: &[UploadKey]) -> Result<(), Error> {
+    /// Forgets the finished uploads with these keys, for `--again`.
+    fn forget_finished(&self, keys: &[UploadKey]) -> Result<(), Error> {
         match &self.existing {
             Some(existing) => Ok(existing.journal().forget_finished(keys)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Forgets the finished uploads of a run that has ended whole, unless it is a part of a larger
+    /// one: the next command is a new upload.
+    pub(super) fn end_run(&self, keys: &[UploadKey]) -> Result<(), Error> {
+        match &self.existing {
+            Some(existing) => Ok(existing.journal().forget_finished_run(keys)?),
             None => Ok(()),
         }
     }
@@ -332,6 +349,23 @@ impl Plan {
         });
         Job { handle, work }
     }
+}
+
+/// Returns the run of these sources. One that skips files goes on with the run that has uploaded
+/// them, so that the whole of it counts as one.
+fn run_of(
+    candidates: &[Candidate],
+    choices: &[Result<Choice, windlass_client::Error>],
+) -> Result<RunId, JournalError> {
+    let skipped = candidates.iter().zip(choices);
+    let mut earlier = skipped.filter_map(|(candidate, choice)| match (candidate, choice) {
+        (Candidate::File(file), Ok(Choice::Skip)) => match &file.earlier {
+            Earlier::Finished { upload, .. } => upload.run,
+            _ => None,
+        },
+        _ => None,
+    });
+    earlier.next_back().map_or_else(RunId::random, Ok)
 }
 
 /// Sets the window of a source that can be read only once.

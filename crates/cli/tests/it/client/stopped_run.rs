@@ -289,6 +289,26 @@ fn hint_of_a_stopped_run_with_again_uploads_no_file_twice() {
 }
 
 #[test]
+fn run_of_a_part_leaves_the_records_to_the_larger_run() {
+    let stopped = Stopped::new();
+    // The last of them has begun, the others are finished.
+    let words = stopped.words.iter().map(|word| &**word);
+    let mut part: Vec<_> = words.filter(|word| *word != "-r").collect();
+    part.splice(1..2, ["herd/00.bin", "herd/02.bin", "herd/01.bin"]);
+    part[5] = "-m{\"name\":\"{name}\"}";
+    let client_dir = &stopped.herd.client_dir;
+    client_dir
+        .run(&part)
+        .expect(0)
+        .says("1 of 3 uploaded, 2 skipped");
+    stopped
+        .run(&[])
+        .expect(0)
+        .says("5 of 12 uploaded, 7 skipped");
+    stopped.herd.assert_each_is_there_once();
+}
+
+#[test]
 fn run_without_a_journal_names_the_files_that_are_left() {
     let stopped = Stopped::new();
     stopped.proxy.set_plan(Plan::always(Fault::Replace {

@@ -21,7 +21,7 @@ fn key_at(url: &str, source: &SourceIdentity) -> UploadKey {
 
 fn add(journal: &Journal, key: &UploadKey, source: &SourceIdentity) {
     let id = Some("17".to_owned());
-    journal.add_finished(key, source.clone(), id).unwrap();
+    journal.add_finished(key, source.clone(), id, None).unwrap();
 }
 
 /// Returns the number of the finished uploads to `URL`.
@@ -111,6 +111,32 @@ async fn finished_uploads_are_forgotten_by_key_and_without_a_file() {
 }
 
 #[tokio::test]
+async fn run_does_not_forget_what_a_larger_run_has_finished() {
+    let (directory, journal) = journal();
+    let [larger, other] = [RunId::random().unwrap(), RunId::random().unwrap()];
+    let mut sources = Vec::new();
+    for (name, run) in [("a", larger), ("b", larger), ("c", other)] {
+        let source = file(&directory, name, name.as_bytes()).await;
+        let added = journal.add_finished(&key(&source), source.clone(), None, Some(run));
+        added.unwrap();
+        sources.push(source);
+    }
+    let [a, b, c] = [0, 1, 2].map(|index| key(&sources[index]));
+    journal.forget_finished_run(&[a.clone(), c]).unwrap();
+    assert_eq!(count(&journal), 2, "the run of c has ended whole");
+    journal.forget_finished_run(&[a.clone(), b]).unwrap();
+    assert_eq!(count(&journal), 0, "all of the larger run is named");
+    // A file that is gone is not awaited.
+    for source in &sources[..2] {
+        let added = journal.add_finished(&key(source), source.clone(), None, Some(larger));
+        added.unwrap();
+    }
+    fs::remove_file(sources[1].path()).unwrap();
+    journal.forget_finished_run(&[a]).unwrap();
+    assert_eq!(count(&journal), 0);
+}
+
+#[tokio::test]
 async fn line_that_a_kill_has_torn_does_not_hide_others() {
     let (directory, journal) = journal();
     let first = file(&directory, "first", b"1").await;
@@ -195,7 +221,7 @@ async fn file_of_finished_uploads_is_readable_by_its_owner_alone() {
     };
     let error = another.finished_at(URL, "POST").unwrap_err();
     assert!(error.to_string().contains("another user"), "{error}");
-    let added = another.add_finished(&key(&source), source.clone(), None);
+    let added = another.add_finished(&key(&source), source.clone(), None, None);
     assert!(added.unwrap_err().to_string().contains("another user"));
 }
 
