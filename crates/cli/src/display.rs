@@ -5,6 +5,7 @@
 //! text is built from a [`View`] by functions without a terminal or a clock, in [`view`].
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io::IsTerminal as _;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -35,6 +36,8 @@ struct DisplayInner {
     events: bool,
     /// Whether only errors are printed on standard error.
     quiet: bool,
+    /// The hints about failed transfers that were printed.
+    hints: Mutex<HashSet<String>>,
 }
 
 /// What is shown on standard error.
@@ -62,6 +65,7 @@ impl Display {
             verbosity,
             events: asked.json,
             quiet: asked.quiet,
+            hints: Mutex::default(),
         }))
     }
 
@@ -120,6 +124,14 @@ impl Display {
     /// Prints an error.
     pub(crate) fn error(&self, what: &str, hint: Option<&str>) {
         self.aside(|| output::failure(what, hint));
+    }
+
+    /// Prints what failed. A hint that was printed for another transfer is not repeated: many
+    /// files may fail in the same way.
+    fn failure(&self, what: &str, hint: Option<&str>) {
+        let hints = &self.0.hints;
+        let mut hints = hints.lock().unwrap_or_else(PoisonError::into_inner);
+        self.error(what, hint.filter(|hint| hints.insert((*hint).to_owned())));
     }
 
     /// Stops drawing progress: the process is about to end.
@@ -241,7 +253,7 @@ impl ProgressHandle {
             Some(name) => Cow::Owned(format!("{name}: {}", failed.message)),
             None => Cow::Borrowed(failed.message),
         };
-        self.0.display.error(&message, failed.hint);
+        self.0.display.failure(&message, failed.hint);
     }
 
     /// Prints the final event and removes the bar.

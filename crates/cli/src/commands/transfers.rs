@@ -238,7 +238,9 @@ impl Transfers {
     /// Reports for each upload the committed bytes and the command that continues it.
     async fn stopped(&self, handles: impl Iterator<Item = &ProgressHandle>) -> Code {
         self.display.leave();
-        let handles: Vec<_> = handles.collect();
+        let mut handles: Vec<_> = handles.collect();
+        // First the uploads with hints of their own. The others share one.
+        handles.sort_by_key(|handle| handle.upload().is_none());
         let committed = self.committed(&handles).await;
         for handle in &handles {
             self.interrupted(handle, &committed);

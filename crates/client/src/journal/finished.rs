@@ -113,12 +113,23 @@ impl FinishedUploads {
     /// Returns the finished upload with this key of a file that is now `now`; `None` also if the
     /// file has changed since.
     pub fn find(&self, key: &UploadKey, now: &SourceIdentity) -> Option<&FinishedUpload> {
+        Some(&self.uploads[self.position(key, now)?])
+    }
+
+    /// Removes the finished upload that [`find`](Self::find) finds, and returns it. A file that was
+    /// uploaded twice is then found once more.
+    pub fn take(&mut self, key: &UploadKey, now: &SourceIdentity) -> Option<FinishedUpload> {
+        Some(self.uploads.remove(self.position(key, now)?))
+    }
+
+    fn position(&self, key: &UploadKey, now: &SourceIdentity) -> Option<usize> {
         let digest = key.digest();
         let has_key =
             |upload: &FinishedUpload| upload.source.path() == key.path() && upload.key == digest;
         // The newest decides.
-        let found = self.uploads.iter().rev().find(has_key)?;
-        found.source.difference(now).is_none().then_some(found)
+        let found = self.uploads.iter().rposition(has_key)?;
+        let source = &self.uploads[found].source;
+        source.difference(now).is_none().then_some(found)
     }
 
     /// Returns the finished uploads by the path of their file.

@@ -25,14 +25,17 @@ impl Finished {
     /// Says that there are some, and how to see them.
     pub(super) fn mention(&self) {
         let count: usize = self.0.iter().map(|of_url| of_url.uploads.len()).sum();
-        let what = match count {
-            0 => return,
-            1 => "1 file is uploaded and will be skipped".to_owned(),
-            count => format!("{count} files are uploaded and will be skipped"),
-        };
-        output::note(format_args!(
-            "{what} when its command runs again; `windlass uploads --finished` lists it"
-        ));
+        match count {
+            0 => {}
+            1 => output::note(
+                "1 file is uploaded and will be skipped when its command runs again; \
+                 `windlass uploads --finished` lists it",
+            ),
+            count => output::note(format_args!(
+                "{count} files are uploaded and will be skipped when their command runs again; \
+                 `windlass uploads --finished` lists them"
+            )),
+        }
     }
 
     /// Prints all of them.

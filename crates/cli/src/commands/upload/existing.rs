@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -64,8 +65,9 @@ enum Answer {
 pub(super) struct ExistingUploads {
     /// The records of the journal by the path of the file, oldest first.
     records: HashMap<PathBuf, Vec<Record>>,
-    /// The finished uploads of runs that have not ended whole, by the path of the file.
-    finished: HashMap<PathBuf, FinishedUploads>,
+    /// The finished uploads of runs that have not ended whole, by the path of the file. Each counts
+    /// for one source: a command may name a file twice.
+    finished: Mutex<HashMap<PathBuf, FinishedUploads>>,
     client: Client,
     journal: Journal,
     display: Display,
@@ -112,7 +114,7 @@ impl ExistingUploads {
         };
         Ok(Self {
             records,
-            finished: finished.by_path(),
+            finished: Mutex::new(finished.by_path()),
             client,
             journal,
             display,
@@ -139,12 +141,11 @@ impl ExistingUploads {
         };
         let key = upload.key(&now);
         let records = self.find(&key, now.path());
-        let finished = self.finished.get(now.path());
-        let finished = finished.and_then(|finished| finished.find(&key, &now));
+        let finished = self.take_finished(&key, &now);
         keys.push(key);
         match (finished, records.last()) {
             (Some(upload), _) => Earlier::Finished {
-                upload: upload.clone(),
+                upload,
                 stale: records.into_iter().filter(|record| record.of_run).collect(),
             },
             (None, None) => Earlier::Nothing,
@@ -153,6 +154,11 @@ impl ExistingUploads {
             }
             (None, Some(_)) => Earlier::Unfinished(records),
         }
+    }
+
+    fn take_finished(&self, key: &UploadKey, now: &SourceIdentity) -> Option<FinishedUpload> {
+        let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
+        finished.get_mut(now.path())?.take(key, now)
     }
 
     /// Decides what to do about each source. `None` is a source that is no file. Asks once for all

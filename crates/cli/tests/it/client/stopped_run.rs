@@ -289,6 +289,49 @@ fn hint_of_a_stopped_run_with_again_uploads_no_file_twice() {
 }
 
 #[test]
+fn hint_that_many_files_share_is_printed_once() {
+    let herd = Herd::new();
+    let proxy = FaultProxy::start(herd.server.address());
+    proxy.set_plan(stall_after(0));
+    let mut words = herd.words(&["--concurrency", "1"]);
+    words[3] = uploads(proxy.address());
+    let words: Vec<_> = words.iter().map(|word| &**word).collect();
+    let mut running = herd.client_dir.start(&words);
+    running.until(|event| event["state"] == "sending");
+    running.signal(Signal::INT);
+    let ran = running.end().expect(4);
+    let not_begun = ran.stderr.matches("stopped before it began").count();
+    assert!(not_begun > 1, "{}", ran.stderr);
+    let hint = "the same command, run again, uploads the rest";
+    assert_eq!(ran.stderr.matches(hint).count(), 1, "{}", ran.stderr);
+    // Each event has it.
+    let events = ran.events("failed").into_iter();
+    assert_eq!(
+        events.filter(|event| event["hint"] == hint).count(),
+        not_begun
+    );
+}
+
+#[test]
+fn file_that_is_named_twice_is_uploaded_twice() {
+    let herd = Herd::new();
+    let proxy = FaultProxy::start(herd.server.address());
+    proxy.set_plan(stall_after(1));
+    let url = uploads(proxy.address());
+    let words = ["upload", "herd/01.bin", "herd/01.bin", &url];
+    let mut running = herd
+        .client_dir
+        .start(&[&words[..], &["--concurrency", "1"]].concat());
+    running.until(|event| event["event"] == "uploaded");
+    running.kill9();
+    proxy.set_plan(Plan::none());
+    let ran = herd.client_dir.run(&words).expect(0);
+    ran.says("1 of 2 uploaded, 1 skipped");
+    assert_eq!(herd.resources().len(), 2);
+    herd.assert_nothing_is_recorded();
+}
+
+#[test]
 fn run_of_a_part_leaves_the_records_to_the_larger_run() {
     let stopped = Stopped::new();
     // The last of them has begun, the others are finished.
@@ -338,7 +381,8 @@ fn finished_uploads_are_listed_and_can_be_forgotten() {
     let stopped = Stopped::new();
     let client_dir = &stopped.herd.client_dir;
     let ran = client_dir.run(&["uploads"]).expect(0);
-    ran.says("6 files are uploaded and will be skipped");
+    ran.says("6 files are uploaded and will be skipped when their command runs again; ");
+    ran.says("--finished` lists them");
     assert!(
         ran.stdout.lines().all(|line| line.chars().count() <= 80),
         "{}",
