@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use windlass_proto::parameters::QueryError;
-use windlass_proto::transfer::{Failure, InvalidChunkSize};
+use windlass_proto::transfer::{Cause, Failure, InvalidChunkSize};
 
 use crate::checksum::Mismatch;
 use crate::download::DownloadError;
@@ -109,7 +109,7 @@ pub(crate) enum ErrorCause {
     Journal(#[from] JournalError),
     #[error(transparent)]
     Token(#[from] TokenError),
-    #[error("{failure}")]
+    #[error("{}", shown_before(.failure, .last_error.as_ref()))]
     Upload {
         failure: Failure,
         /// The transport error of the last request, if that request got no reply.
@@ -132,6 +132,18 @@ pub(crate) enum ErrorCause {
     Mismatch(#[from] Mismatch),
     #[error(transparent)]
     Download(#[from] DownloadError),
+}
+
+/// Describes a failure in front of the error of its last request, which says better how the
+/// connection broke, or that there was none.
+fn shown_before(failure: &Failure, last_error: Option<&TransportError>) -> String {
+    let text = failure.to_string();
+    match failure {
+        Failure::GaveUp { cause, .. } if *cause == Cause::Broken && last_error.is_some() => {
+            text.replacen(&format!(": {cause}"), "", 1)
+        }
+        _ => text,
+    }
 }
 
 impl ErrorCause {
