@@ -166,7 +166,8 @@ impl Batch {
     fn request_of(&self, server: &ServerState, call: &Call) -> (Parts, Option<Error>) {
         let (mut head, ()) = Request::new(()).into_parts();
         head.method = call.http_method.clone();
-        head.headers = headers_of(&self.head.headers, call);
+        let is_refused = |name: &HeaderName| server.registry.refuses_header(name);
+        head.headers = headers_of(&self.head.headers, call, is_refused);
         head.extensions = self.head.extensions.clone();
         head.extensions.insert(InBatch);
         let id = RequestId::new(format!("{}.{}", self.id, self.begun));
@@ -227,11 +228,16 @@ fn target_of(batch: &Parts, base_url: &Uri, target: &Uri) -> Result<Uri, Error> 
     Uri::from_parts(parts).map_err(|_| no_such())
 }
 
-/// Returns the headers of a call: its own, and those of the batch.
-fn headers_of(batch: &HeaderMap, call: &Call) -> HeaderMap {
+/// Returns the headers of a call: its own, and those of the batch. A header that an API refuses is taken,
+/// so that the call is refused.
+fn headers_of(
+    batch: &HeaderMap,
+    call: &Call,
+    is_refused: impl Fn(&HeaderName) -> bool,
+) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in &call.headers {
-        if is_own(name) {
+        if is_own(name) || (is_refused(name) && !is_of_proxy(name)) {
             headers.append(name.clone(), value.clone());
         }
     }
@@ -256,7 +262,15 @@ fn is_own(name: &HeaderName) -> bool {
         "authorization",
         "x-http-method-override",
     ];
-    single.contains(&name) || name.starts_with("content-") || name.starts_with("if-")
+    let prefixes = ["content-", "if-", "x-goog-if-"];
+    single.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether Google's proxies set the header, to name the principal. An API may refuse all of `x-goog-*`.
+fn is_of_proxy(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    let prefixes = ["x-goog-authenticated-", "x-goog-iap-", "x-forwarded-"];
+    name == HOST || name == "forwarded" || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Whether a header of the batch is one of its calls, too.

@@ -101,6 +101,12 @@ impl RefusedInputs {
         Ok(())
     }
 
+    /// Whether a method refuses the header of this name, with some value.
+    pub(crate) fn names_header(&self, name: &str) -> bool {
+        let mut prefixes = self.header_prefixes.iter();
+        self.headers.contains_key(name) || prefixes.any(|(prefix, _)| name.starts_with(&**prefix))
+    }
+
     /// As [`RefusedInputs::check`], for a request whose query is not that of the method, as one to
     /// a session.
     pub(crate) fn check_headers(

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use http::Method as HttpMethod;
+use http::{HeaderName, Method as HttpMethod};
 use serde_json::{Value, json};
 use windlass_discovery::{Api, Digest, Found, Method, MethodTable, openapi};
 use windlass_proto::digest::Wanted;
@@ -251,6 +251,12 @@ impl Registry {
         let methods = self.served().flat_map(|served| served.api.methods());
         let without = methods.filter(|method| method.scopes.is_empty());
         without.map(|method| method.id.as_str())
+    }
+
+    /// Whether a method of an API refuses this header.
+    pub(crate) fn refuses_header(&self, name: &HeaderName) -> bool {
+        self.served()
+            .any(|served| served.refused.names_header(name.as_str()))
     }
 
     /// Returns whether an API of this name is served.

@@ -1,6 +1,7 @@
 //! Cloud Storage.
 
 mod access_controls;
+mod batches;
 mod buckets;
 mod compose;
 mod copies;

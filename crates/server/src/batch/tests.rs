@@ -37,7 +37,7 @@ fn headers_of_the_batch_hold_for_each_call_unless_it_has_its_own() {
         ("expect", "100-continue"),
         ("x-http-method-override", "GET"),
     ]);
-    let plain = headers_of(&batch, &call("/a", &[]));
+    let plain = headers_of(&batch, &call("/a", &[]), |_| false);
     let expected = map(&[
         ("host", "farm.test"),
         ("authorization", "Bearer batch"),
@@ -50,10 +50,11 @@ fn headers_of_the_batch_hold_for_each_call_unless_it_has_its_own() {
     let own = [
         ("authorization", "Bearer call"),
         ("if-match", "\"call\""),
+        ("x-goog-if-generation-match", "7"),
         ("content-type", "application/json"),
         ("x-http-method-override", "PATCH"),
     ];
-    let headers = headers_of(&batch, &call("/a", &own));
+    let headers = headers_of(&batch, &call("/a", &own), |_| false);
     for (name, value) in own {
         assert_eq!(headers.get_all(name).iter().collect::<Vec<_>>(), [value]);
     }
@@ -69,8 +70,27 @@ fn header_that_a_proxy_may_set_is_not_taken_from_a_call() {
         ("transfer-encoding", "chunked"),
         ("content-length", "7"),
     ];
-    let headers = headers_of(&map(&[("host", "farm.test")]), &call("/a", &own));
+    let batch = map(&[("host", "farm.test")]);
     let expected = map(&[("host", "farm.test"), ("content-length", "2")]);
+    // Not even where an API refuses all headers of a kind.
+    for is_refused in [
+        |_: &HeaderName| false,
+        |name: &HeaderName| {
+            ["x-goog-", "x-forwarded-"]
+                .iter()
+                .any(|it| name.as_str().starts_with(it))
+        },
+    ] {
+        assert_eq!(headers_of(&batch, &call("/a", &own), is_refused), expected);
+    }
+}
+
+#[test]
+fn header_that_an_api_refuses_is_taken_from_a_call() {
+    let own = [("x-goog-encryption-key", "k"), ("x-farm", "1")];
+    let is_refused = |name: &HeaderName| name == "x-goog-encryption-key";
+    let headers = headers_of(&map(&[]), &call("/a", &own), is_refused);
+    let expected = map(&[("x-goog-encryption-key", "k"), ("content-length", "2")]);
     assert_eq!(headers, expected);
 }
 
