@@ -347,6 +347,11 @@ impl WithBackends {
 
     async fn ask_backend(&self, call: &Call<'_>, url: &str) -> Result<Answer, Rejection> {
         let target = Target::of(call).await?;
+        // Before the service does its work.
+        match &target {
+            Some(target) => call.check_conditions(&target.etag())?,
+            None => call.check_conditions_without_tag()?,
+        }
         let reply = self.backends.call(url, call, target.as_ref()).await?;
         let mut answer = match target {
             Some(target) => target.changed(call, &reply.fields).await?,

@@ -72,6 +72,12 @@ pub(crate) enum Error {
         /// The parameter by which the request asks for an upload, if it is not its body alone.
         parameter: Option<&'static str>,
     },
+    /// A parameter of uploads was sent to a method that takes no media.
+    #[error("this method takes no media; send it without the parameter {parameter}")]
+    ParameterOfUploads {
+        /// The parameter.
+        parameter: &'static str,
+    },
     /// The method of an upload takes no media.
     #[error(
         "method {method} takes no media; call it without /upload before its path, and without the headers of an upload"
@@ -431,6 +437,7 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
             Some(parameter) => bad("wrongUrlForUpload").parameter(*parameter),
             None => bad("wrongUrlForUpload").header("Content-Type"),
         }),
+        Error::ParameterOfUploads { parameter } => other(bad("notUpload").parameter(*parameter)),
         Error::NotUpload { .. } => other(bad("notUpload")),
         Error::NotDownload { .. } => other(bad("invalidAltValue").parameter("alt")),
         Error::NotAForm { .. }

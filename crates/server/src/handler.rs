@@ -18,9 +18,11 @@ mod stores;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use serde_json::{Map, Value};
 use windlass_discovery::{Api, Method, PathParameters};
@@ -268,7 +270,8 @@ impl Call<'_> {
     }
 
     /// Checks the request's conditions (`If-Match`, `If-None-Match`) against the current entity tag of
-    /// the resource, quotes included.
+    /// the resource, quotes included. Where a handler does not ask, the resource has no tag, and the
+    /// server refuses a call with an `If-Match` other than `*`.
     ///
     /// # Errors
     /// [`Rejection::ConditionNotMet`] or [`Rejection::NotModified`].
@@ -283,6 +286,15 @@ impl Call<'_> {
     /// [`Rejection::ConditionNotMet`].
     pub fn check_conditions_of_new(&self) -> Result<(), Rejection> {
         self.conditions.check(None)
+    }
+
+    /// Checks the request's conditions for what has no entity tag, as the server does after a call whose
+    /// handler has asked for none. For a handler that does something before it returns.
+    ///
+    /// # Errors
+    /// [`Rejection::ConditionNotMet`].
+    pub(crate) fn check_conditions_without_tag(&self) -> Result<(), Rejection> {
+        self.conditions.check_unasked()
     }
 
     /// Returns the value of a condition that an API states in a header of its own, in lower case and
@@ -402,7 +414,17 @@ pub(crate) async fn run(
     media: Option<Uploaded>,
 ) -> Result<Answer, Rejection> {
     let new_media = media.as_ref().map(|uploaded| uploaded.media.at);
+    let are_asked = AtomicBool::new(false);
+    let conditions = Conditions {
+        are_asked: Some(&are_asked),
+        ..call.conditions
+    };
+    let call = &Call {
+        conditions,
+        ..*call
+    };
     let mut answer = handler.run(call, media).await?;
+    call.conditions.check_unasked()?;
     answer.set_owner(handler, call.principal, new_media);
     answer.qualify(call.lookup.namespace());
     Ok(answer)
@@ -421,6 +443,8 @@ pub struct Embedded {
 #[derive(Clone, Copy, Default)]
 pub struct Conditions<'a> {
     head: Option<(&'a http::Method, &'a http::HeaderMap)>,
+    /// Whether the handler has compared `If-Match` and the like with something.
+    are_asked: Option<&'a AtomicBool>,
     /// Whether `If-Match` and the like are about media, with which the download compares them.
     are_of_media: bool,
 }
@@ -430,6 +454,7 @@ impl<'a> Conditions<'a> {
     pub(crate) fn of(http_method: &'a http::Method, headers: &'a http::HeaderMap) -> Self {
         Self {
             head: Some((http_method, headers)),
+            are_asked: None,
             are_of_media: false,
         }
     }
@@ -445,6 +470,9 @@ impl<'a> Conditions<'a> {
     /// Checks the conditions against the entity tag of a resource, quotes included; `None` if there is
     /// no such resource.
     fn check(&self, etag: Option<&str>) -> Result<(), Rejection> {
+        if let Some(are_asked) = self.are_asked {
+            are_asked.store(true, Ordering::Relaxed);
+        }
         let Some((http_method, headers)) = self.head.filter(|_| !self.are_of_media) else {
             return Ok(());
         };
@@ -458,6 +486,27 @@ impl<'a> Conditions<'a> {
             Verdict::NotModified => Err(Rejection::NotModified),
             Verdict::Failed => Err(Rejection::ConditionNotMet),
         }
+    }
+
+    /// Checks the conditions of a call whose handler has not asked for them: what it is about has no
+    /// entity tag. It is there, so that `*` is it, and no tag is.
+    fn check_unasked(&self) -> Result<(), Rejection> {
+        let Some((http_method, headers)) = self.head.filter(|_| !self.are_of_media) else {
+            return Ok(());
+        };
+        if self.are_asked.is_some_and(|it| it.load(Ordering::Relaxed)) {
+            return Ok(());
+        }
+        let is_any = |value: &http::HeaderValue| value.as_bytes().trim_ascii() == b"*";
+        let any_of = |name| headers.get_all(name).iter().any(is_any);
+        // A POST makes something that is not there yet.
+        let changes =
+            [HttpMethod::PUT, HttpMethod::PATCH, HttpMethod::DELETE].contains(http_method);
+        let is_other = headers.contains_key(IF_MATCH) && !any_of(IF_MATCH);
+        if is_other || (changes && any_of(IF_NONE_MATCH)) {
+            return Err(Rejection::ConditionNotMet);
+        }
+        Ok(())
     }
 
     fn own(&self, name: &str) -> Result<Option<&'a str>, Rejection> {

@@ -465,20 +465,19 @@ async fn read_metadata(
     })
 }
 
-/// Refuses a call of a method with media that asks for an upload, by its parameters or by its body.
+/// Refuses a call that asks for an upload by its parameters, and one of a method with media by its body.
 ///
 /// JSON on the plain path would be carried out as a change of the metadata, and the media would be
 /// lost.
 fn check_is_no_upload(head: &CallHead<'_>) -> Result<(), Error> {
-    if head.method.method.upload.is_none() {
-        return Ok(());
-    }
+    let takes_media = head.method.method.upload.is_some();
     let mut of_uploads = OF_UPLOADS.into_iter();
     let parameter = of_uploads.find(|name| head.query.first(name).is_some());
-    if parameter.is_some() || head.headers.get(CONTENT_TYPE).is_some_and(is_media) {
-        return Err(Error::WrongUrlForUpload { parameter });
+    match parameter {
+        Some(parameter) if !takes_media => Err(Error::ParameterOfUploads { parameter }),
+        None if !takes_media || !head.headers.get(CONTENT_TYPE).is_some_and(is_media) => Ok(()),
+        _ => Err(Error::WrongUrlForUpload { parameter }),
     }
-    Ok(())
 }
 
 /// Reads the whole body. A body over the usual limit takes permits of a second pool as it arrives,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, ORIGIN};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode};
 use percent_encoding::percent_decode_str;
 use windlass_discovery::{Access as ApiAccess, Found, Method, PathParameters, Target};
 use windlass_proto::command::{
@@ -45,6 +45,7 @@ use crate::uploads::session;
 use crate::uploads::sessions::{SessionReply, SessionTarget};
 use crate::uploads::single_request;
 use crate::uploads::start_request::UploadHead;
+use crate::uploads::start_request::conditions;
 use parameters::{check_names, check_parameters, check_repeated_method};
 
 /// The route of a request.
@@ -183,6 +184,7 @@ async fn route_upload(
             principal: request.principal.cloned(),
             origin: headers.get(ORIGIN).cloned(),
             client: request.client,
+            conditions: conditions(headers),
         };
         Ok(Routing::Session(SessionCall { target, call }))
     };
@@ -518,10 +520,13 @@ impl Routed<'_> {
     fn check_session_headers(&self) -> Result<(), Rejection> {
         let (path, headers) = (self.head.uri.path(), &self.head.headers);
         // Most chunks come without one, and need no search for their method.
-        if !headers
-            .keys()
-            .any(|name| name.as_str().starts_with("x-goog-"))
-        {
+        let may_be_refused = |name: &HeaderName| {
+            let prefixes = ["x-goog-", "x-amz-"];
+            prefixes
+                .iter()
+                .any(|prefix| name.as_str().starts_with(prefix))
+        };
+        if !headers.keys().any(may_be_refused) {
             return Ok(());
         }
         for http_method in [HttpMethod::POST, HttpMethod::PUT, HttpMethod::PATCH] {

@@ -1,5 +1,6 @@
 //! The APIs that come with Windlass, served by the whole server in one process over memory.
 
+mod conditions;
 mod dfareporting;
 mod documented_refusals;
 mod drive;

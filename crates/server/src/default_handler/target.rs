@@ -6,7 +6,7 @@ use windlass_discovery::{Method, Schema};
 use windlass_store::Resource;
 
 use super::enforcement::{check_immutable, check_required};
-use super::fields::{changed_bytes, fields_of, is_server_field, patched};
+use super::fields::{changed_bytes, etag, fields_of, is_server_field, patched};
 use super::operation::{CallContext, named_resource};
 use super::response_shape::ResponseShape;
 use super::schema_validation::{Purpose, SchemaValidation};
@@ -20,6 +20,11 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// Returns the entity tag of the resource, quotes included.
+    pub(crate) fn etag(&self) -> String {
+        etag(self.resource.version)
+    }
+
     /// Returns the resource that the path of the call names; `None` if it names a collection.
     ///
     /// # Errors

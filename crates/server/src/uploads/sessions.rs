@@ -15,7 +15,7 @@ use windlass_store::{
 use super::finish::FinalReply;
 use super::session_cache::{CachedSession, SessionCache};
 use super::sink::VaultMedia;
-use super::start_request::StartRequest;
+use super::start_request::{StartRequest, StatedConditions};
 use crate::auth::{AccessError, Authorize, SessionInfo};
 use crate::body::RequestBody;
 use crate::capacity::Capacity;
@@ -62,6 +62,8 @@ pub(crate) struct SessionTarget {
     pub(crate) origin: Option<HeaderValue>,
     /// The address of the client, if it is known.
     pub(crate) client: Option<IpAddr>,
+    /// The conditions that the request states.
+    pub(crate) conditions: StatedConditions,
 }
 
 /// The reply to a request to a session.
@@ -97,7 +99,9 @@ impl Sessions {
         request: &SessionRequest,
     ) -> bool {
         let session = &cached.session;
-        self.exists_for(session, &cached.start_request, target)
+        // A cached start request may lack its conditions.
+        target.conditions.is_empty()
+            && self.exists_for(session, &cached.start_request, target)
             && self
                 .check_principal(session, &cached.start_request, target)
                 .is_ok()
@@ -319,6 +323,7 @@ impl Sessions {
         if !self.is_of_origin(&start_request, target) {
             return Err(Error::OtherOrigin);
         }
+        start_request.check_conditions(&target.conditions)?;
         Ok((session, start_request))
     }
 

@@ -21,6 +21,7 @@ use crate::callers::caller;
 use crate::context::Principal;
 use crate::cors::LONGEST_ORIGIN;
 use crate::error::{BodyError, Error};
+use crate::handler::Rejection;
 use crate::host::Host;
 use crate::link_terms::LinkTerms;
 use crate::partial_response::FieldMask;
@@ -86,7 +87,7 @@ pub(crate) struct StartRequest {
     #[serde(rename = "expected")]
     pub(crate) expected_digests: ExpectedDigests,
     /// Conditional headers, such as `If-Match`, by name.
-    conditions: Vec<(String, String)>,
+    conditions: StatedConditions,
     /// Name of the file, if the request states one.
     // Versions without it wrote rows without this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,6 +110,9 @@ pub(crate) struct StartRequest {
     #[serde(skip)]
     are_details_dropped: bool,
 }
+
+/// Conditional headers with their values.
+pub(crate) type StatedConditions = Vec<(String, String)>;
 
 /// What the headers begin with in which APIs state conditions of their own.
 const CONDITION_PREFIX: &str = "x-goog-if-";
@@ -311,6 +315,21 @@ impl StartRequest {
         (http_method, headers.collect())
     }
 
+    /// Refuses conditions of a request to the session that its start does not have: those of the start are
+    /// the ones that are checked.
+    pub(crate) fn check_conditions(&self, stated: &StatedConditions) -> Result<(), Rejection> {
+        let mut others = stated.iter().filter(|it| !self.conditions.contains(it));
+        match others.next() {
+            None => Ok(()),
+            Some((name, _)) => Err(Rejection::InvalidHeader {
+                header: name.clone(),
+                problem:
+                    "is not a condition of the request that started the upload; state it there"
+                        .to_owned(),
+            }),
+        }
+    }
+
     /// Returns the start request of a session for the page whose origin the headers state.
     #[must_use]
     pub(crate) fn for_origin(self, headers: &HeaderMap) -> Self {
@@ -423,7 +442,7 @@ impl StartRequest {
 /// Returns the conditional headers with their values, by name. Bytes that are not UTF-8 are replaced,
 /// as the evaluation of conditions does as well. That is harmless, because no tag of this server has such
 /// bytes. A value is never left out, because the upload would then be unconditional.
-fn conditions(headers: &HeaderMap) -> Vec<(String, String)> {
+pub(crate) fn conditions(headers: &HeaderMap) -> StatedConditions {
     let names = [
         IF_MATCH,
         IF_NONE_MATCH,
