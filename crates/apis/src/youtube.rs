@@ -183,6 +183,18 @@ const CAPTIONS: &str = "youtube/captions";
 /// Maximum number of tracks of a video.
 const MOST_TRACKS: usize = 1000;
 
+/// Parts of a video that the service has, and this server has not.
+const NOT_SERVED_PARTS: [&str; 8] = [
+    "ageGating",
+    "liveStreamingDetails",
+    "monetizationDetails",
+    "player",
+    "projectDetails",
+    "statistics",
+    "suggestions",
+    "topicDetails",
+];
+
 /// The parts of a resource that a call names.
 #[derive(Debug)]
 struct Parts<'a>(Vec<&'a str>);
@@ -191,6 +203,14 @@ impl<'a> Parts<'a> {
     /// Reads the parts of the query. Each must be a field of the schema.
     fn of(call: &Call<'a>, schema: &str) -> Result<Self, Rejection> {
         let parts: Vec<_> = listed(call, "part").collect();
+        let is_required = call.method.parameter("part").is_some_and(|it| it.required);
+        if is_required && parts.is_empty() {
+            return Err(refusals::no_part());
+        }
+        let is_not_served = |part: &&&str| schema == "Video" && NOT_SERVED_PARTS.contains(*part);
+        if let Some(part) = parts.iter().find(is_not_served) {
+            return Err(refusals::part_not_served(part));
+        }
         let schema = call.api.schema(schema);
         let is_known = |part: &&str| schema.is_none_or(|schema| schema.property(part).is_some());
         match parts.iter().find(|part| !is_known(part)) {

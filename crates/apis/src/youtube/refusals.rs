@@ -22,6 +22,20 @@ pub(super) fn unknown_part(part: &str) -> Rejection {
         .into()
 }
 
+/// Refuses a part that the service has, and this server has not.
+pub(super) fn part_not_served(part: &str) -> Rejection {
+    let message = format!("the part {part} is not supported: this server keeps no such data");
+    let refusal = Refusal::new(RefusalKind::NotImplemented, "notImplemented", message);
+    refusal.at_parameter("part").into()
+}
+
+/// Refuses a `part` that names none.
+pub(super) fn no_part() -> Rejection {
+    let message = "part is empty; name the parts of the resource, with commas between them";
+    let refusal = Refusal::new(RefusalKind::Invalid, "required", message);
+    refusal.at_parameter("part").into()
+}
+
 /// Refuses a page token.
 pub(super) fn page_token() -> Rejection {
     let message = "The request specifies an invalid page token: it is none of this list";

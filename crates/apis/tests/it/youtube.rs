@@ -82,6 +82,30 @@ async fn a_video_shows_the_parts_that_are_named_and_no_others() {
 }
 
 #[tokio::test]
+async fn part_that_the_service_alone_has_is_not_implemented() {
+    let youtube = youtube();
+    let list = async |query: &str| youtube.call("GET", &format!("{VIDEOS}?id=x&{query}")).await;
+    for part in [
+        "ageGating",
+        "liveStreamingDetails",
+        "monetizationDetails",
+        "player",
+        "projectDetails",
+        "statistics",
+        "suggestions",
+        "topicDetails",
+    ] {
+        let refused = list(&format!("part=snippet,{part}")).await;
+        let message = refused.refusal(501, "notImplemented");
+        assert!(message.contains(part), "{message}");
+        // The mask names fields of the service; none is there.
+        let masked = list(&format!("part=snippet&fields=items({part})")).await;
+        assert_eq!(masked.status, 200, "{part}");
+    }
+    list("part=").await.refusal(400, "required");
+}
+
+#[tokio::test]
 async fn invalid_parts_and_fields_are_refused_before_media_is_received() {
     let youtube = youtube();
     let uri = |part: &str| format!("{VIDEOS}?{part}");
@@ -94,6 +118,12 @@ async fn invalid_parts_and_fields_are_refused_before_media_is_received() {
     start("part=feathers", json!({}))
         .await
         .refusal(400, "unknownPart");
+    for part in ["part=", "part=,"] {
+        start(part, json!({})).await.refusal(400, "required");
+    }
+    start("part=snippet,player", json!({}))
+        .await
+        .refusal(501, "notImplemented");
     let table = [
         (json!({"snippet": []}), "invalid"),
         (json!({"snippet": {"title": ""}}), "invalidTitle"),
