@@ -123,7 +123,9 @@ impl<'q> Reader<'q> {
     pub(super) fn term(self, operator: &'static str, text: &Text) -> Result<Term, QueryError> {
         let value = &*text.value;
         let folded = value.to_lowercase();
-        if operator == "has" && NOT_SUPPORTED.contains(&&*folded) {
+        // The header Delivered-To is not among the words of a message.
+        let is_delivery = operator == "deliveredto";
+        if is_delivery || (operator == "has" && NOT_SUPPORTED.contains(&&*folded)) {
             return Err(QueryError::Unsupported {
                 operator,
                 value: folded,
@@ -146,7 +148,7 @@ impl<'q> Reader<'q> {
         };
         match operator {
             "from" => person(&[Field::From]),
-            "to" | "deliveredto" => person(&[Field::To, Field::Cc, Field::Bcc]),
+            "to" => person(&[Field::To, Field::Cc, Field::Bcc]),
             "cc" => person(&[Field::Cc]),
             "bcc" => person(&[Field::Bcc]),
             "subject" => words(&[Field::Subject], value),

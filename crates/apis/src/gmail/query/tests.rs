@@ -83,7 +83,6 @@ fn operators_match_their_field() {
         "to:me",
         "TO:Me",
         "-from:me",
-        "deliveredto:me",
         "{from:me to:me}",
         "to:(me OR zoe)",
         "has:nouserlabels OR has:userlabels",
