@@ -75,8 +75,28 @@ pub(super) fn own_fields(metadata: &Fields) -> Result<Fields, Rejection> {
             own.insert(name.to_owned(), shape.read(name, value)?);
         }
     }
+    check_restrictions(&own)?;
     check_length(&own)?;
     Ok(own)
+}
+
+/// Refuses a restriction of the content: nothing here would keep a file from being changed.
+fn check_restrictions(own: &Fields) -> Result<(), Rejection> {
+    let restrictions = own.get("contentRestrictions").and_then(Value::as_array);
+    let asks = |restriction: &Value| {
+        let is_set = |name| {
+            let value = restriction.get(name).unwrap_or(&Value::Null);
+            !matches!(value, Value::Null | Value::Bool(false))
+        };
+        ["readOnly", "ownerRestricted"].into_iter().any(is_set)
+    };
+    if restrictions.into_iter().flatten().any(asks) {
+        let problem =
+            "contentRestrictions is not supported: the file could be changed all the same";
+        let refusal = refusals::not_implemented(problem);
+        return Err(refusal.at_field("contentRestrictions").into());
+    }
+    Ok(())
 }
 
 /// Returns the fields after a change: named fields are set, nulls clear, and properties are merged

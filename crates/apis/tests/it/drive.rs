@@ -283,6 +283,32 @@ async fn an_update_changes_what_it_names_and_the_media_if_there_is_new_one() {
 }
 
 #[tokio::test]
+async fn restriction_of_the_content_is_refused() {
+    let drive = drive();
+    let id = file(&drive, &json!({"name": "llama"})).await;
+    for restriction in [
+        json!({"readOnly": true}),
+        json!({"readOnly": true, "reason": "done"}),
+        json!({"readOnly": "true"}),
+        json!({"readOnly": false, "ownerRestricted": true}),
+    ] {
+        let fields = json!({"contentRestrictions": [restriction]});
+        let refused = patch(&drive, &id, "", &fields).await;
+        refused.refusal(501, "notImplemented");
+        let refused = drive.json("POST", FILES, &fields).await;
+        refused.refusal(501, "notImplemented");
+    }
+    for harmless in [json!([]), json!([{"readOnly": false}]), Value::Null] {
+        let fields = json!({"contentRestrictions": harmless});
+        assert_eq!(
+            patch(&drive, &id, "", &fields).await.status,
+            200,
+            "{fields}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn fields_of_the_wrong_shape_are_refused_by_name() {
     let drive = drive();
     let table = [
