@@ -10,7 +10,9 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use windlass_discovery::{Api, Method};
-use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
+use windlass_server::handler::{
+    Answer, ApiHandler, Call, Refusal, RefusalKind, Rejection, Uploaded,
+};
 use windlass_server::{AccessError, ServedApi, patched_fields};
 use windlass_store::{Resource, ResourceChange};
 
@@ -58,6 +60,7 @@ impl ApiHandler for FirebaseStorage {
         check_bucket(call)?;
         let name = name_of_upload(call)?;
         written_fields(call)?;
+        check_tokens(call, None)?;
         replaced(call, &collection(call), name).await.map(drop)
     }
 
@@ -169,6 +172,20 @@ fn written_fields(call: &Call<'_>) -> Result<Fields, Rejection> {
     Ok(fields)
 }
 
+/// Refuses other tokens than the one that the object has, which clients may send back.
+fn check_tokens(call: &Call<'_>, own: Option<&str>) -> Result<(), Rejection> {
+    match call.metadata.get("downloadTokens") {
+        None => Ok(()),
+        Some(Value::String(stated)) if Some(&**stated) == own => Ok(()),
+        Some(_) => {
+            let problem = "downloadTokens is not supported: an object has one token, which cannot be \
+                           changed";
+            let refusal = Refusal::new(RefusalKind::NotImplemented, "notImplemented", problem);
+            Err(refusal.at_field("downloadTokens").into())
+        }
+    }
+}
+
 /// What is wrong with a field that a download shows in a header. Null removes it.
 fn fault_of_header(value: &Value) -> Option<&'static str> {
     match value {
@@ -273,7 +290,9 @@ fn token(call: &Call<'_>) -> String {
 async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
     let old = named(call).await?;
     call.check_conditions(&etag(&old))?;
-    let mut fields = patched_fields(fields_of(&old), written_fields(call)?);
+    let mut fields = fields_of(&old);
+    check_tokens(call, text(&fields, "downloadTokens"))?;
+    fields = patched_fields(fields, written_fields(call)?);
     fields.remove("contentType");
     let content_type = call.metadata.get("contentType");
     let content_type = content_type.map(|it| it.as_str().unwrap_or_default().to_owned());

@@ -383,3 +383,27 @@ async fn replaced_object_belongs_to_the_principal_who_replaced_it() {
         }
     }
 }
+
+#[tokio::test]
+async fn token_of_an_object_cannot_be_chosen() {
+    let firebase = firebase();
+    let uri = format!("{OBJECTS}?name=cow");
+    let made = resumable(&firebase, &uri, &json!({}), b"moo")
+        .await
+        .resource();
+    let token = &made["downloadTokens"];
+    let object = format!("{OBJECTS}/cow");
+    for other in [json!("t"), json!(null), json!("")] {
+        let fields = json!({"downloadTokens": other});
+        let refused = firebase.json("PATCH", &object, &fields).await;
+        refused.refusal(501, "notImplemented");
+        let started = resumable(&firebase, &uri, &fields, b"MOO").await;
+        started.refusal(501, "notImplemented");
+    }
+    let same = json!({"downloadTokens": token, "contentType": "text/html"});
+    let kept = firebase.json("PATCH", &object, &same).await.resource();
+    assert_eq!(
+        (&kept["downloadTokens"], &kept["contentType"]),
+        (token, &json!("text/html"))
+    );
+}
