@@ -80,7 +80,7 @@ const NOT_SERVED: NotServed = NotServed::new(&[
     ("GET POST", "storage/v1/b/{b}/folders", "storage.folders"),
     ("*", "storage/v1/b/{b}/folders/{+rest}", "storage.folders"),
     (
-        "GET POST",
+        "POST",
         "storage/v1/b/{b}/managedFolders",
         "storage.managedFolders",
     ),
@@ -173,6 +173,7 @@ impl ApiHandler for StorageKind {
             "storage.buckets.list" => buckets::list(call).await,
             "storage.buckets.patch" => buckets::patch(call).await,
             "storage.buckets.update" => buckets::update(call).await,
+            "storage.managedFolders.list" => buckets::managed_folders(call).await,
             "storage.objects.compose" => compose::compose(call, media).await,
             "storage.objects.copy" => objects::copy(call).await,
             "storage.objects.delete" => objects::delete(call).await,
@@ -335,7 +336,7 @@ impl Preconditions {
             not_generation,
             metageneration,
             not_metageneration,
-        ] = names.map(|name| number(name, value(name)));
+        ] = names.map(|name| condition(name, value(name)));
         Ok(Self {
             generation: Condition {
                 equal: generation?,
@@ -403,9 +404,9 @@ fn one_of(by_query: Option<i64>, by_header: Option<i64>) -> Result<Option<i64>, 
     }
 }
 
-/// As [`number`], of a header.
+/// As [`number`], of a header. An empty one does not switch the condition off.
 fn header_number(name: &str, text: Option<&str>) -> Result<Option<i64>, Rejection> {
-    number(name, text).map_err(|_| Rejection::InvalidHeader {
+    condition(name, text).map_err(|_| Rejection::InvalidHeader {
         header: name.to_owned(),
         problem: "must be a number of 64 bits".to_owned(),
     })
@@ -413,7 +414,11 @@ fn header_number(name: &str, text: Option<&str>) -> Result<Option<i64>, Rejectio
 
 /// Returns the value of a parameter that is a number of 64 bits, if it has one.
 fn number(name: &str, text: Option<&str>) -> Result<Option<i64>, Rejection> {
-    let text = text.filter(|text| !text.is_empty());
+    condition(name, text.filter(|text| !text.is_empty()))
+}
+
+/// As [`number`], of a precondition. An empty one does not switch it off.
+fn condition(name: &str, text: Option<&str>) -> Result<Option<i64>, Rejection> {
     let number = text.map(str::parse::<i64>).transpose();
     number.map_err(|_| Rejection::InvalidParameter {
         parameter: name.to_owned(),
@@ -506,6 +511,7 @@ mod tests {
     fn non_numeric_precondition_is_refused() {
         for query in [
             "ifGenerationMatch=x",
+            "ifGenerationMatch=",
             "ifGenerationNotMatch=9223372036854775808",
         ] {
             assert!(on_target(query).is_err(), "{query}");

@@ -9,7 +9,7 @@ use super::bucket::{Bucket, Lists};
 use super::object::{Change, Object, UpdateMode};
 use super::objects::{existing, value};
 use super::projection::{self, At};
-use super::{Access, Preconditions};
+use super::{Access, Preconditions, Versions};
 
 /// Whether the method is one of these.
 pub(super) fn has(method: &str) -> bool {
@@ -22,7 +22,11 @@ pub(super) async fn run(call: &Call<'_>) -> Result<Answer, Rejection> {
     let Some((lists, verb)) = id.and_then(|id| id.split_once('.')) else {
         return Err(call.not_implemented());
     };
-    let list = List::find(call, lists).await?;
+    let access = match verb {
+        "list" | "get" => Access::Read,
+        _ => Access::Write,
+    };
+    let list = List::find(call, lists, access).await?;
     match verb {
         "list" => list.show_all(call),
         "get" => Ok(Answer::of(list.show(&list.named(call)?, call))),
@@ -54,23 +58,32 @@ enum List {
 }
 
 impl List {
-    /// Returns the list that the path names.
-    async fn find(call: &Call<'_>, lists: &str) -> Result<Self, Rejection> {
+    /// Returns the list that the path names, after the preconditions of the call are checked. They are
+    /// those of the bucket or object that has the list.
+    async fn find(call: &Call<'_>, lists: &str, access: Access) -> Result<Self, Rejection> {
         let bucket = Bucket::find(call, value(call, "bucket").unwrap_or_default()).await?;
         bucket.check_has_lists()?;
-        match lists {
+        let list = match lists {
             "objectAccessControls" => {
                 let name = value(call, "object").unwrap_or_default();
                 let object = existing(call, bucket.name(), name, "generation").await?;
-                Ok(Self::Object(object))
+                Self::Object(object)
             }
-            "bucketAccessControls" => Ok(Self::Bucket(bucket)),
-            "defaultObjectAccessControls" => {
-                let conditions = Preconditions::on_target(call)?;
-                conditions.check(Some(bucket.versions()), Access::Read)?;
-                Ok(Self::NewObjects(bucket))
-            }
-            _ => Err(call.not_implemented()),
+            "bucketAccessControls" => Self::Bucket(bucket),
+            "defaultObjectAccessControls" => Self::NewObjects(bucket),
+            _ => return Err(call.not_implemented()),
+        };
+        let (versions, etag) = list.versions();
+        Preconditions::on_target(call)?.check(Some(versions), access)?;
+        call.check_conditions(&etag)?;
+        Ok(list)
+    }
+
+    /// Returns the versions and the entity tag of what has the list.
+    fn versions(&self) -> (Versions, String) {
+        match self {
+            Self::Bucket(bucket) | Self::NewObjects(bucket) => (bucket.versions(), bucket.etag()),
+            Self::Object(object) => (object.versions(), object.etag()),
         }
     }
 

@@ -35,15 +35,33 @@ const OUTPUT: [&str; 16] = [
 ];
 
 /// Fields that ask for a guarantee which this server does not give. They are refused, not ignored.
-const PROMISES: [&str; 7] = [
+const PROMISES: [&str; 11] = [
     "billing.requesterPays",
     "defaultEventBasedHold",
+    "encryption.customerManagedEncryptionEnforcementConfig.restrictionMode",
+    "encryption.customerSuppliedEncryptionEnforcementConfig.restrictionMode",
     "encryption.defaultKmsKeyName",
+    "encryption.googleManagedEncryptionEnforcementConfig.restrictionMode",
     "hierarchicalNamespace.enabled",
     "ipFilter.mode",
     "objectRetention.mode",
     "softDeletePolicy.retentionDurationSeconds",
+    "versioning.enabled",
 ];
+
+/// Fields that protect a bucket, or would. A value of another type would be shown, and protect nothing.
+const BOOLEANS: [&str; 3] = [
+    "iamConfiguration.bucketPolicyOnly.enabled",
+    "iamConfiguration.uniformBucketLevelAccess.enabled",
+    "versioning.enabled",
+];
+
+/// The field that takes from lists what they make public, and its values.
+const PREVENTION: &str = "iamConfiguration.publicAccessPrevention";
+const PREVENTIONS: [&str; 3] = ["enforced", "inherited", "unspecified"];
+
+/// Where a bucket is that states no location.
+const LOCATION: &str = "US";
 
 /// Maximum number of bytes of a bucket's fields, written as JSON.
 const LARGEST: usize = 16 * 1024;
@@ -256,7 +274,7 @@ impl Bucket {
         set("etag", self.etag());
         set("timeCreated", rfc3339(self.resource.created));
         set("updated", rfc3339(self.resource.updated));
-        set("location", "US".to_owned());
+        set("location", LOCATION.to_owned());
         set("locationType", "multi-region".to_owned());
         set("storageClass", "STANDARD".to_owned());
         shown.extend(self.record.fields.clone());
@@ -378,24 +396,82 @@ pub(super) fn parse_fields(metadata: &Map<String, Value>) -> Result<Fields, Reje
     if let Some(Value::String(location)) = fields.get_mut("location") {
         location.make_ascii_uppercase();
     }
-    if let Some(path) = PROMISES.into_iter().find(|path| asks(metadata, path)) {
-        return Err(Rejection::invalid_field(
-            path,
-            "is not supported by this server",
-        ));
+    check_protection(&fields)?;
+    for path in PROMISES {
+        if asks(value_at(&fields, path)?) {
+            return Err(Rejection::invalid_field(
+                path,
+                "is not supported by this server",
+            ));
+        }
     }
     check_field(&fields)?;
     Ok(fields)
 }
 
-/// Whether a field asks for something: it is there, and does not switch off what it is about.
-fn asks(fields: &Fields, path: &str) -> bool {
+/// Returns the fields of a bucket after a change. It stays where it is: the service moves none.
+///
+/// # Errors
+/// If the bucket would be elsewhere.
+pub(super) fn changed_fields(bucket: &Bucket, mut fields: Fields) -> Result<Fields, Rejection> {
+    let old = bucket.fields().get("location");
+    let location = old.and_then(Value::as_str).unwrap_or(LOCATION);
+    let stated = fields.get("location").and_then(Value::as_str);
+    if stated.is_some_and(|stated| stated != location) {
+        return Err(Rejection::invalid_field(
+            "location",
+            format!("cannot be changed, and is {location}; make another bucket"),
+        ));
+    }
+    if let Some(old) = old {
+        fields.entry("location").or_insert_with(|| old.clone());
+    }
+    Ok(fields)
+}
+
+/// Returns the value of a field inside of others, if it is there.
+///
+/// # Errors
+/// If one of the others is no object: what it asks for cannot be told.
+fn value_at<'a>(fields: &'a Fields, path: &str) -> Result<Option<&'a Value>, Rejection> {
     let mut names = path.split('.');
-    let first = names.next().and_then(|name| fields.get(name));
-    let value = first.and_then(|first| names.try_fold(first, |value, name| value.get(name)));
+    let mut value = names.next().and_then(|name| fields.get(name));
+    let mut end = path.find('.');
+    for name in names {
+        value = match value {
+            None | Some(Value::Null) => return Ok(None),
+            Some(Value::Object(fields)) => fields.get(name),
+            Some(_) => {
+                let outer = &path[..end.unwrap_or(path.len())];
+                return Err(Rejection::invalid_field(outer, "must be an object"));
+            }
+        };
+        end = end.map(|end| end + 1 + name.len());
+    }
+    Ok(value.filter(|value| !value.is_null()))
+}
+
+/// Refuses fields about the protection of a bucket which have another form than that which protects.
+fn check_protection(fields: &Fields) -> Result<(), Rejection> {
+    for path in BOOLEANS {
+        if value_at(fields, path)?.is_some_and(|value| !value.is_boolean()) {
+            return Err(Rejection::invalid_field(path, "must be true or false"));
+        }
+    }
+    let prevention = value_at(fields, PREVENTION)?;
+    let is_known = |value: &Value| value.as_str().is_some_and(|it| PREVENTIONS.contains(&it));
+    if prevention.is_some_and(|value| !is_known(value)) {
+        let problem = "must be enforced, inherited or unspecified";
+        return Err(Rejection::invalid_field(PREVENTION, problem));
+    }
+    Ok(())
+}
+
+/// Whether a field asks for something: it is there, and does not switch off what it is about.
+fn asks(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null | Value::Bool(false)) => false,
-        Some(Value::String(text)) => !matches!(&**text, "" | "0" | "Disabled"),
+        Some(Value::String(text)) => !matches!(&**text, "" | "0" | "Disabled" | "NotRestricted"),
         Some(Value::Number(number)) => number.as_f64() != Some(0.0),
         Some(_) => true,
     }
@@ -403,13 +479,6 @@ fn asks(fields: &Fields, path: &str) -> bool {
 
 /// Refuses fields that are too large, or that ask for a guarantee which this server does not give.
 pub(super) fn check_field(fields: &Fields) -> Result<(), Rejection> {
-    let versioning = fields.get("versioning").and_then(|it| it.get("enabled"));
-    if versioning == Some(&Value::Bool(true)) {
-        return Err(Rejection::invalid_field(
-            "versioning",
-            "is not supported by this server",
-        ));
-    }
     if fields
         .get("retentionPolicy")
         .is_some_and(|it| !it.is_null())
@@ -502,6 +571,12 @@ mod tests {
             json!({"ipFilter": {"mode": "Enabled"}}),
             json!({"objectRetention": {"mode": "Enabled"}}),
             json!({"softDeletePolicy": {"retentionDurationSeconds": "604800"}}),
+            json!({"encryption": {"customerManagedEncryptionEnforcementConfig":
+                {"restrictionMode": "FullyRestricted"}}}),
+            json!({"encryption": {"googleManagedEncryptionEnforcementConfig":
+                {"restrictionMode": "FullyRestricted"}}}),
+            json!({"billing": true}),
+            json!({"encryption": "AES256"}),
             json!({"location": 1}),
             json!({"labels": {"a": "x".repeat(17 * 1024)}}),
         ] {
@@ -513,6 +588,54 @@ mod tests {
             json!({"encryption": {"defaultKmsKeyName": ""}, "ipFilter": {"mode": "Disabled"}}),
             json!({"softDeletePolicy": {"retentionDurationSeconds": "0"}, "billing": null}),
             json!({"softDeletePolicy": {"retentionDurationSeconds": 0}}),
+            json!({"encryption": {"customerManagedEncryptionEnforcementConfig":
+                {"restrictionMode": "NotRestricted"}}}),
+        ] {
+            assert!(parsed(&metadata).is_ok(), "{metadata}");
+        }
+    }
+
+    #[test]
+    fn protection_in_a_form_that_does_not_protect_is_refused() {
+        let iam = |name: &str, value: Value| json!({"iamConfiguration": {name: value}});
+        let uniform = "uniformBucketLevelAccess";
+        let prevention = "publicAccessPrevention";
+        for (metadata, field) in [
+            (iam(uniform, json!({"enabled": "true"})), "enabled"),
+            (iam(uniform, json!({"enabled": 1})), "enabled"),
+            (iam(uniform, json!(true)), uniform),
+            (
+                iam("bucketPolicyOnly", json!({"enabled": "true"})),
+                "enabled",
+            ),
+            (iam(prevention, json!("Enforced")), prevention),
+            (iam(prevention, json!("")), prevention),
+            (iam(prevention, json!(true)), prevention),
+            (json!({"iamConfiguration": "x"}), "iamConfiguration"),
+            (json!({"iamConfiguration": []}), "iamConfiguration"),
+            (
+                json!({"versioning": {"enabled": "true"}}),
+                "versioning.enabled",
+            ),
+            (json!({"versioning": {"enabled": 1}}), "versioning.enabled"),
+            (json!({"versioning": true}), "versioning"),
+        ] {
+            let refusal = parsed(&metadata).expect_err(&metadata.to_string());
+            assert!(refusal.to_string().contains(field), "{metadata}: {refusal}");
+        }
+        for metadata in [
+            json!({"iamConfiguration": null}),
+            json!({"iamConfiguration": {}}),
+            iam(
+                uniform,
+                json!({"enabled": true, "lockedTime": "2026-11-28T00:00:00Z"}),
+            ),
+            iam(uniform, Value::Null),
+            iam(prevention, json!("enforced")),
+            iam(prevention, json!("inherited")),
+            iam(prevention, Value::Null),
+            json!({"versioning": {}}),
+            json!({"versioning": null}),
         ] {
             assert!(parsed(&metadata).is_ok(), "{metadata}");
         }

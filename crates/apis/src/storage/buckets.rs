@@ -22,6 +22,7 @@ pub(super) async fn insert(call: &Call<'_>) -> Result<Answer, Rejection> {
     let fields = patched_fields(Map::new(), bucket::parse_fields(call.metadata)?);
     let lists = lists(call, Lists::default(), &fields)?;
     let bucket = Bucket::make(call, name, fields, lists)?;
+    call.check_conditions_of_new()?;
     if call
         .lookup
         .resource(COLLECTION, bucket.name())
@@ -64,6 +65,14 @@ pub(super) async fn layout(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer::of(body))
 }
 
+/// `managedFolders.list`: a bucket has none. `gcloud storage rm -r` asks before it deletes a bucket.
+pub(super) async fn managed_folders(call: &Call<'_>) -> Result<Answer, Rejection> {
+    Bucket::find(call, call.path.value("bucket").unwrap_or_default()).await?;
+    let mut body = Map::new();
+    body.insert("kind".into(), "storage#managedFolders".into());
+    Ok(Answer::of(body))
+}
+
 /// `buckets.patch`.
 pub(super) async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
     let bucket = find(call, Access::Write).await?;
@@ -72,6 +81,7 @@ pub(super) async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
         bucket.fields().clone(),
         bucket::parse_fields(call.metadata)?,
     );
+    let fields = bucket::changed_fields(&bucket, fields)?;
     bucket::check_field(&fields)?;
     change(call, bucket, fields)
 }
@@ -80,6 +90,7 @@ pub(super) async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
 pub(super) async fn update(call: &Call<'_>) -> Result<Answer, Rejection> {
     let bucket = find(call, Access::Write).await?;
     let fields = patched_fields(Map::new(), bucket::parse_fields(call.metadata)?);
+    let fields = bucket::changed_fields(&bucket, fields)?;
     change(call, bucket, fields)
 }
 

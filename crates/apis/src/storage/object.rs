@@ -423,7 +423,8 @@ const KEPT: [&str; 7] = [
 ];
 
 /// Fields that ask for a guarantee which this server does not give. They are refused, not ignored.
-const NOT_SERVED: [&str; 5] = [
+const NOT_SERVED: [&str; 6] = [
+    "contexts",
     "customerEncryption",
     "eventBasedHold",
     "kmsKeyName",
@@ -501,8 +502,11 @@ impl Change {
     }
 }
 
-/// Returns whether the value of a field is set: not null, false or an empty text.
+/// Returns whether the value of a field is set: not null, false, an empty text or an empty object.
 fn asks(value: Option<&Value>) -> bool {
+    if value.and_then(Value::as_object).is_some_and(Map::is_empty) {
+        return false;
+    }
     !matches!(value, None | Some(Value::Null | Value::Bool(false)))
         && value.and_then(Value::as_str) != Some("")
 }
@@ -644,6 +648,7 @@ mod tests {
             json!({"metadata": {"a": 1}}),
             json!({"metadata": {"a": "x".repeat(8192)}}),
             json!({"temporaryHold": true}),
+            json!({"contexts": {"custom": {"a": {"value": "b"}}}}),
             json!({"retention": {"mode": "Locked"}}),
             json!({"kmsKeyName": "projects/p"}),
         ] {
@@ -653,7 +658,9 @@ mod tests {
 
     #[test]
     fn unset_hold_is_accepted() {
-        let metadata = json!({"temporaryHold": false, "kmsKeyName": "", "retention": null});
+        let metadata = json!({
+            "temporaryHold": false, "kmsKeyName": "", "retention": null, "contexts": {},
+        });
         assert!(change(&metadata).unwrap().is_empty());
     }
 }

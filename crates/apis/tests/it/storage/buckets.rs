@@ -234,3 +234,74 @@ async fn a_published_document_is_given_the_kind_and_what_has_no_meaning_here_is_
         .await
         .refusal(501, "notImplemented");
 }
+
+#[tokio::test]
+async fn bucket_stays_where_it_is() {
+    let storage = Storage::new().await;
+    for moved in [json!({"location": "EU"}), json!({"location": "us-east1"})] {
+        for http_method in ["PATCH", "PUT"] {
+            let refused = storage.json(http_method, BUCKET, &moved).await;
+            let message = refused.refusal(400, "invalid");
+            assert!(message.contains("location"), "{message}");
+        }
+    }
+    let uri = "/storage/v1/b?project=farm";
+    let shed = json!({"name": "shed", "location": "eu"});
+    storage.json("POST", uri, &shed).await.resource();
+    for same in [
+        json!({}),
+        json!({"location": null}),
+        json!({"location": "eu"}),
+    ] {
+        for http_method in ["PATCH", "PUT"] {
+            let kept = storage.json(http_method, "/storage/v1/b/shed", &same).await;
+            assert_eq!(kept.resource()["location"], "EU", "{http_method} {same}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn bucket_has_no_managed_folders() {
+    let storage = Storage::new().await;
+    let list = storage
+        .call("GET", &format!("{BUCKET}/managedFolders"))
+        .await;
+    assert_eq!(list.resource(), json!({"kind": "storage#managedFolders"}));
+    let none = storage
+        .call("GET", "/storage/v1/b/none/managedFolders")
+        .await;
+    none.refusal(404, "notFound");
+    let made = json!({"name": "hay/"});
+    let uri = format!("{BUCKET}/managedFolders");
+    storage
+        .json("POST", &uri, &made)
+        .await
+        .refusal(501, "notImplemented");
+    let uri = format!("{BUCKET}/managedFolders/hay");
+    storage
+        .call("DELETE", &uri)
+        .await
+        .refusal(501, "notImplemented");
+}
+
+#[tokio::test]
+async fn protection_in_a_form_that_does_not_protect_is_refused() {
+    let storage = Storage::new().await;
+    for iam in [
+        json!({"uniformBucketLevelAccess": {"enabled": "true"}}),
+        json!({"publicAccessPrevention": "Enforced"}),
+        json!("x"),
+    ] {
+        let fields = json!({"iamConfiguration": iam});
+        storage
+            .json("PATCH", BUCKET, &fields)
+            .await
+            .refusal(400, "invalid");
+        storage
+            .json("PUT", BUCKET, &fields)
+            .await
+            .refusal(400, "invalid");
+    }
+    let shown = storage.call("GET", BUCKET).await.resource();
+    assert_eq!(shown.get("iamConfiguration"), None);
+}

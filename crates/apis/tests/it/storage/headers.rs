@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{OBJECTS, Storage, UPLOAD};
+use super::{BUCKET, OBJECTS, Storage, UPLOAD};
 use crate::world::{ORIGIN, Peer as _};
 
 const COW: &str = "/storage/v1/b/barn/o/cow";
@@ -59,6 +59,97 @@ async fn conditions_in_headers_decide_at_every_path() {
 }
 
 #[tokio::test]
+async fn condition_in_a_header_decides_on_lists_too() {
+    for (name, value, read, write) in CONDITIONS {
+        let storage = Storage::new().await;
+        let cow = storage.put("cow", b"moo").await;
+        let is_generation = name.starts_with("x-goog-if-generation");
+        let value = value.replace("THIS", cow["generation"].as_str().expect("it is shown"));
+        let condition = [("content-type", "application/json"), (name, value.as_str())];
+        let entry = r#"{"entity": "allUsers", "role": "READER"}"#;
+        for of in [COW, BUCKET] {
+            // A bucket has no generations.
+            if is_generation && of == BUCKET {
+                continue;
+            }
+            for list in ["acl", "defaultObjectAcl"] {
+                if of == COW && list == "defaultObjectAcl" {
+                    continue;
+                }
+                let uri = format!("{of}/{list}");
+                let got = storage.send("GET", &uri, &condition[1..], "").await;
+                assert_eq!(got.status, read, "{uri} {condition:?}");
+                if of == BUCKET && list == "defaultObjectAcl" && write == 200 {
+                    // The list before has changed the bucket.
+                    continue;
+                }
+                let made = storage.send("POST", &uri, &condition, entry).await;
+                assert_eq!(made.status, write, "{uri} {condition:?}");
+                let entries = storage.call("GET", &uri).await.resource().to_string();
+                assert_eq!(
+                    entries.contains("allUsers"),
+                    write == 200,
+                    "{uri} {condition:?}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn entity_tag_of_what_has_a_list_decides() {
+    let storage = Storage::new().await;
+    storage.put("cow", b"moo").await;
+    let headers = [
+        ("content-type", "application/json"),
+        ("if-match", "\"other\""),
+    ];
+    let entry = r#"{"entity": "allUsers", "role": "READER"}"#;
+    for list in [
+        format!("{COW}/acl"),
+        format!("{BUCKET}/acl"),
+        format!("{BUCKET}/defaultObjectAcl"),
+    ] {
+        let made = storage.send("POST", &list, &headers, entry).await;
+        made.refusal(412, "conditionNotMet");
+        let shown = storage.call("GET", &list).await.resource();
+        assert!(!shown.to_string().contains("allUsers"), "{list}");
+        let etag = shown["items"][0]["etag"]
+            .as_str()
+            .expect("it is shown")
+            .to_owned();
+        let headers = [headers[0], ("if-match", etag.as_str())];
+        let made = storage.send("POST", &list, &headers, entry).await;
+        assert_eq!(made.status, 200, "{list}");
+    }
+}
+
+#[tokio::test]
+async fn condition_on_a_collection_is_refused() {
+    let storage = Storage::new().await;
+    for name in [
+        "x-goog-if-generation-match",
+        "x-goog-if-metageneration-match",
+        "x-goog-if-metageneration-not-match",
+    ] {
+        let headers = [("content-type", "application/json"), (name, "1")];
+        let uri = "/storage/v1/b?project=farm";
+        let made = storage
+            .send("POST", uri, &headers, r#"{"name": "shed"}"#)
+            .await;
+        made.refusal(400, "invalidParameter");
+        for uri in [uri, OBJECTS] {
+            let list = storage.send("GET", uri, &headers[1..], "").await;
+            list.refusal(400, "invalidParameter");
+        }
+    }
+    storage
+        .call("GET", "/storage/v1/b/shed")
+        .await
+        .refusal(404, "notFound");
+}
+
+#[tokio::test]
 async fn condition_in_a_header_is_asked_at_the_end_too() {
     let storage = Storage::new().await;
     let uri = format!("{UPLOAD}?uploadType=resumable&name=cow");
@@ -74,12 +165,40 @@ async fn condition_in_a_header_is_asked_at_the_end_too() {
 }
 
 #[tokio::test]
+async fn condition_of_a_chunk_is_that_of_the_start() {
+    let storage = Storage::new().await;
+    storage.put("cow", b"moo").await;
+    let uri = format!("{UPLOAD}?uploadType=resumable&name=cow");
+    let there = ("x-goog-if-metageneration-match", "1");
+    for start in [&[][..], &[there]] {
+        let started = storage.send("POST", &uri, start, "").await;
+        let session = started.location(ORIGIN).to_owned();
+        for other in [
+            ("x-goog-if-generation-match", "1"),
+            ("x-goog-if-metageneration-match", "77"),
+            ("if-match", "\"other\""),
+            ("if-none-match", "*"),
+        ] {
+            let end = storage.send("PUT", &session, &[other], "MOO").await;
+            end.refusal(400, "invalid");
+            assert_eq!(end.json()["error"]["errors"][0]["location"], other.0);
+        }
+        assert_eq!(storage.media("cow").await, "moo");
+        if !start.is_empty() {
+            let end = storage.send("PUT", &session, start, "MOO").await;
+            assert_eq!(end.status, 200);
+        }
+    }
+}
+
+#[tokio::test]
 async fn malformed_condition_in_a_header_is_refused() {
     let storage = Storage::new().await;
     storage.put("cow", b"moo").await;
     let name = "x-goog-if-generation-match";
     for condition in [
         &[(name, "x")][..],
+        &[(name, "")],
         &[(name, "1"), (name, "1")],
         &[(name, "9223372036854775808")],
     ] {
@@ -87,6 +206,14 @@ async fn malformed_condition_in_a_header_is_refused() {
         reply.refusal(400, "invalid");
         assert_eq!(reply.json()["error"]["errors"][0]["location"], name);
     }
+    let upload = format!("{UPLOAD}?uploadType=media&name=cow");
+    for (uri, headers) in [
+        (upload.clone(), &[(name, "")][..]),
+        (format!("{upload}&ifGenerationMatch="), &[]),
+    ] {
+        assert_eq!(storage.send("POST", &uri, headers, "MOO").await.status, 400);
+    }
+    assert_eq!(storage.media("cow").await, "moo");
     let twice = format!("{COW}?ifGenerationMatch=2");
     let reply = storage.send("GET", &twice, &[(name, "1")], "").await;
     reply.refusal(400, "invalidArgument");
@@ -147,9 +274,15 @@ async fn encryption_key_is_refused_everywhere() {
                 reply.refusal(400, "invalidParameter");
             }
         }
-        let source = [("x-goog-copy-source-encryption-key", "k")];
-        let reply = storage.send(http_method, uri, &source, "").await;
-        assert_eq!(reply.status, 400, "{http_method} {uri}");
+        for name in [
+            "x-goog-copy-source-encryption-key",
+            "x-amz-server-side-encryption",
+            "x-amz-server-side-encryption-customer-key",
+            "x-amz-copy-source-server-side-encryption-customer-key",
+        ] {
+            let reply = storage.send(http_method, uri, &[(name, "k")], "").await;
+            assert_eq!(reply.status, 400, "{http_method} {uri} {name}");
+        }
     }
     storage.object("cow").await.refusal(404, "notFound");
 }
@@ -160,8 +293,11 @@ async fn encryption_key_of_a_chunk_is_refused() {
     let uri = format!("{UPLOAD}?uploadType=resumable&name=cow");
     let start = storage.call("POST", &uri).await;
     let session = start.location(ORIGIN).to_owned();
-    let chunk = storage.send("PUT", &session, &KEY, "moo").await;
-    chunk.refusal(400, "invalidParameter");
+    let amazon = ("x-amz-server-side-encryption-customer-key", "k");
+    for key in [&KEY[..], &[amazon]] {
+        let chunk = storage.send("PUT", &session, key, "moo").await;
+        chunk.refusal(400, "invalidParameter");
+    }
     assert_eq!(storage.send("PUT", &session, &[], "moo").await.status, 200);
 }
 

@@ -380,6 +380,27 @@ fn check_refused(reply: &Reply, name: &str, status: u16) {
 }
 
 #[tokio::test]
+async fn parameter_of_uploads_is_refused_without_media() {
+    let Herd { storage, .. } = Herd::new().await;
+    for parameter in [
+        "uploadType=media",
+        "uploadType=multipart",
+        "upload_protocol=raw",
+    ] {
+        for (http_method, path) in [
+            ("PATCH", "cow"),
+            ("PUT", "cow"),
+            ("POST", "cow/rewriteTo/b/barn/o/calf"),
+            ("POST", "cow/acl"),
+        ] {
+            let uri = format!("{OBJECTS}/{path}?{parameter}");
+            let reply = storage.json(http_method, &uri, &json!({})).await;
+            reply.refusal(400, "notUpload");
+        }
+    }
+}
+
+#[tokio::test]
 async fn parameters_without_an_effect_here_are_refused() {
     let Herd { storage, .. } = Herd::new().await;
     for (http_method, path, name, status) in REFUSED {
@@ -392,7 +413,23 @@ async fn parameters_without_an_effect_here_are_refused() {
         let reply = storage.json("POST", &uri, &json!({})).await;
         check_refused(&reply, "kmsKeyName", 400);
     }
-    check_refused(&storage.call("GET", "/barn/cow?acl").await, "acl", 501);
+    for name in [
+        "acl",
+        "attributes",
+        "cors",
+        "encryption",
+        "tagging",
+        "torrent",
+        "uploads",
+        "versionId",
+    ] {
+        for value in ["", "=1"] {
+            let reply = storage
+                .call("GET", &format!("/barn/cow?{name}{value}"))
+                .await;
+            check_refused(&reply, name, 501);
+        }
+    }
     // What asks for what happens anyway is no refusal.
     for uri in [
         format!("{OBJECTS}?matchGlob=&userProject=farm&versions=false"),
