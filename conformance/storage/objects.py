@@ -173,7 +173,7 @@ def run(report, store):
     def not_served():
         blob = store.put()
         for call in bucket.get_iam_policy, blob.get_iam_policy, lambda: list(bucket.list_notifications()):
-            refused(store.unknown, call)
+            refused(501, call)
 
     report.case("objects are listed", listed)
     report.case("metadata is patched", patched)

@@ -17,10 +17,10 @@ SMALL, LARGE = media(1000), media(3 * MIB + 12_345, seed=2)
 
 
 class Store:
-    """A server with the bucket `barn`. `unknown` is how it refuses what only the published document describes."""
+    """A server with the bucket `barn`."""
 
-    def __init__(self, server, folder, unknown):
-        self.server, self.folder, self.unknown = server, folder, unknown
+    def __init__(self, server, folder):
+        self.server, self.folder = server, folder
         self.numbers = itertools.count()
         self.client = client(server.url)
         self.bucket = self.client.create_bucket("barn")

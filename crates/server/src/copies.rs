@@ -2,9 +2,9 @@
 //! of little input.
 //!
 //! A short request may have the server write many bytes: 32 times the same object, put together,
-//! and the result 32 times again. A caller may have as many bytes copied as it has uploaded, and
-//! [`Limits::copies_per_hour`] beyond. The excess fades with time, as the level of a leaky bucket
-//! does.
+//! and the result 32 times again. A caller may have each uploaded byte copied [`LEVELS`] times, and
+//! [`Limits::copies_per_hour`] bytes beyond. The excess fades with time, as the level of a leaky
+//! bucket does.
 //!
 //! A caller is a principal, or else an address. At most [`MOST_CALLERS`] are remembered; those that
 //! come when the table is full share one account.
@@ -20,6 +20,10 @@ use crate::callers::MOST_CALLERS;
 use crate::config::Limits;
 use crate::error::Error;
 use crate::shares::Caller;
+
+/// How often each uploaded byte may be copied. Clients that upload in parts compose the parts, and
+/// then the composites where there are more than 32 parts.
+const LEVELS: u64 = 2;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -120,7 +124,9 @@ impl CopyLimits {
             .is_none_or(|caller| table.has_room(caller, per_hour));
         if has_account && bytes > 0 {
             let account = table.account(caller.as_ref(), per_hour);
-            account.uploaded = account.uploaded.saturating_add(bytes);
+            account.uploaded = account
+                .uploaded
+                .saturating_add(bytes.saturating_mul(LEVELS));
         }
     }
 
@@ -296,14 +302,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_uploaded_may_be_copied_once() {
+    async fn what_was_uploaded_may_be_copied_twice() {
         let limits = limits(10 * MIB);
         limits.uploaded(named("alice"), 500 * MIB);
+        assert_eq!(copied(&limits, "alice", 500 * MIB), Ok(()));
         assert_eq!(copied(&limits, "alice", 500 * MIB), Ok(()));
         assert_eq!(copied(&limits, "alice", 10 * MIB), Ok(()));
         assert_eq!(copied(&limits, "alice", 1), Err(1));
         limits.uploaded(named("alice"), MIB);
-        assert_eq!(copied(&limits, "alice", MIB), Ok(()));
+        assert_eq!(copied(&limits, "alice", 2 * MIB), Ok(()));
         assert!(copied(&limits, "bob", 11 * MIB).is_err());
     }
 
@@ -324,7 +331,7 @@ mod tests {
         for _ in 0..3 {
             drop(limits.charge(named("alice"), 12 * MIB).unwrap());
         }
-        assert_eq!(copied(&limits, "alice", 15 * MIB), Ok(()));
+        assert_eq!(copied(&limits, "alice", 20 * MIB), Ok(()));
         assert!(copied(&limits, "alice", MIB).is_err());
     }
 

@@ -157,10 +157,12 @@ impl Open {
         let (since, before) = self.since;
         let watched = now.duration_since(since);
         let moved = self.progress.moved.load(Ordering::Relaxed);
-        let rate = (moved - before) / watched.as_secs().max(1);
         if watched >= MEASURED {
+            // What the connection did long ago says nothing about its pace now.
             self.since = (now, moved);
+            return None;
         }
+        let rate = (moved - before) / watched.as_secs().max(1);
         (watched >= WATCHED && rate < SLOW).then_some(rate)
     }
 }

@@ -436,8 +436,11 @@ impl Body for WatchedBody {
             self.sent = None;
             self.stream.make_progress();
             let bytes = self.on_its_way;
-            // An error resets the stream.
-            self.pace.end_wait(bytes)?;
+            let kept_pace = self.pace.end_wait(bytes);
+            // An error resets the stream. A reply that was taken whole, however late, is none.
+            if !(self.rest.is_empty() && self.body.is_end_stream()) {
+                kept_pace?;
+            }
         }
         while self.rest.is_empty() {
             match Pin::new(&mut self.body).poll_frame(cx) {

@@ -21,7 +21,6 @@ use super::start_request::StartRequest;
 use crate::audit::{AuditAction, AuditOutcome};
 use crate::body::RequestBody;
 use crate::context::Principal;
-use crate::disks::Leaving;
 use crate::error::Error;
 use crate::identifiers::{new_upload_id, session_id};
 use crate::metrics::RequestRecord;
@@ -44,13 +43,6 @@ pub(crate) async fn start(
         && declared > limit
     {
         return Err(start_request.name_link_limit(SessionError::TooLarge { limit }));
-    }
-    // Shorter media is kept in the ledger.
-    let in_vault = |bytes: &u64| *bytes > server.small_media_limit() as u64;
-    if let Some(declared) = declared.filter(in_vault) {
-        // Set aside by the first request that brings bytes: the client may never send them.
-        let space = server.stores.media_space(start_request.caller());
-        space.set_aside(declared, Leaving::Soft)?;
     }
     admit(server, &start_request).await?;
     let created = server.clock.now();

@@ -165,13 +165,15 @@ async fn resumable_uploads_at_once_succeed_as_many_as_fit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn session_whose_declared_length_does_not_fit_is_not_started() {
+async fn session_whose_media_does_not_fit_stores_nothing_of_it() {
     let world = World::with_room(memory(), ROOM, 0).await;
-    let refused = world.start(Some(ROOM + 1)).await.unwrap_err();
+    // A start brings no bytes, so it takes no room, whatever it declares.
+    let session = world.start(Some(1 << 40)).await.expect("it begins");
+    let range = format!("bytes 0-1249999/{}", 1_u64 << 40);
+    let refused = world.put(&session, &range, vec![0; 1_250_000]).await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
-    for _ in 0..3 {
-        world.start(Some(ROOM)).await.expect("none has sent bytes");
-    }
+    let other = world.send("POST", SIMPLE, &[], vec![1; 1_250_000]).await;
+    assert_eq!(other.status, 200, "{other:?}");
 }
 
 #[tokio::test(start_paused = true)]
