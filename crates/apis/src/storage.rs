@@ -80,11 +80,6 @@ const NOT_SERVED: NotServed = NotServed::new(&[
     ("GET POST", "storage/v1/b/{b}/folders", "storage.folders"),
     ("*", "storage/v1/b/{b}/folders/{+rest}", "storage.folders"),
     (
-        "POST",
-        "storage/v1/b/{b}/managedFolders",
-        "storage.managedFolders",
-    ),
-    (
         "*",
         "storage/v1/b/{b}/managedFolders/{+rest}",
         "storage.managedFolders",

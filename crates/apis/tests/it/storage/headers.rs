@@ -76,13 +76,13 @@ async fn condition_in_a_header_decides_on_lists_too() {
                 if of == COW && list == "defaultObjectAcl" {
                     continue;
                 }
-                let uri = format!("{of}/{list}");
-                let got = storage.send("GET", &uri, &condition[1..], "").await;
-                assert_eq!(got.status, read, "{uri} {condition:?}");
                 if of == BUCKET && list == "defaultObjectAcl" && write == 200 {
                     // The list before has changed the bucket.
                     continue;
                 }
+                let uri = format!("{of}/{list}");
+                let got = storage.send("GET", &uri, &condition[1..], "").await;
+                assert_eq!(got.status, read, "{uri} {condition:?}");
                 let made = storage.send("POST", &uri, &condition, entry).await;
                 assert_eq!(made.status, write, "{uri} {condition:?}");
                 let entries = storage.call("GET", &uri).await.resource().to_string();

@@ -89,6 +89,14 @@ async fn of_lists(youtube: &World) -> Vec<(&'static str, Reply)> {
     vec![
         ("`part` is left out", list("chart=mostPopular").await),
         (
+            "a `part` that names none",
+            list("part=&chart=mostPopular").await,
+        ),
+        (
+            "`part=statistics`, and each other part of a video that this server does not keep",
+            list("part=statistics&chart=mostPopular").await,
+        ),
+        (
             "an unknown `part`",
             list("part=feathers&chart=mostPopular").await,
         ),
