@@ -98,9 +98,13 @@ fn get(target: &str) -> Request {
 }
 
 fn simple_upload() -> Request {
+    simple_upload_of(&MEDIA.whole())
+}
+
+fn simple_upload_of(media: &[u8]) -> Request {
     Request::new("POST", format!("{UPLOADS}?uploadType=media"))
         .header("Content-Type", "image/jpeg")
-        .body(MEDIA.whole())
+        .body(media)
 }
 
 fn start_of_resumable_upload(metadata: &Value) -> Request {
@@ -139,11 +143,10 @@ fn embed_answers_users_of_the_application_only() {
         get(&with_id),
         get(&format!("{UPLOADS}?uploadType=media&no_upload_id=x")),
         // Short: axum closes the connection without reading what is left of a body.
-        simple_upload().body("photo"),
+        simple_upload_of(b"photo"),
         start_of_resumable_upload(&json!({})),
     ];
-    let of_mallory = simple_upload().header("Authorization", "Bearer mallory-token");
-    refused.push(of_mallory.body("photo"));
+    refused.push(simple_upload_of(b"photo").header("Authorization", "Bearer mallory-token"));
     for request in refused {
         let reply = program.exchange(&request).expect(401);
         let challenge = reply.header("www-authenticate");

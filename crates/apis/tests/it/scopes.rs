@@ -87,7 +87,7 @@ fn narrow_scopes_open_no_more_than_they_say() {
             "devstorage.read_only",
             "get|list|getStorageLayout",
         ),
-        ("drive", "drive.readonly", "get|list"),
+        ("drive", "drive.readonly", "get|list|export"),
         ("drive", "drive.metadata.readonly", "about.get|files.list"),
         ("drive", "drive.appdata", ""),
         ("gmail", "gmail.readonly", "get|list|getProfile"),

@@ -238,6 +238,11 @@ impl<'a> SingleRequestUpload<'a> {
             .uploads
             .take_for(|| server.importance_to(start_request.client, Importance::Start))?;
         admit(server, &start_request).await?;
+        // Before the room that the media takes: media above the limit never fits, wherever there
+        // is room.
+        let max_size = server.sessions.max_size(&start_request)?;
+        let body_filter = BodyFilter::single_request(max_size, length)
+            .map_err(|error| start_request.name_link_limit(error))?;
         let principal = start_request.principal.as_ref();
         let mut reservation = server.quotas.reservation(principal);
         let declared = match length {
@@ -254,10 +259,8 @@ impl<'a> SingleRequestUpload<'a> {
         if let BodyLength::Exact(length) = length {
             sink.announce_length(Some(length));
         }
-        let max_size = server.sessions.max_size(&start_request)?;
         Ok(Self {
-            body_filter: BodyFilter::single_request(max_size, length)
-                .map_err(|error| start_request.name_link_limit(error))?,
+            body_filter,
             sink,
             last_write: Instant::now(),
             server,

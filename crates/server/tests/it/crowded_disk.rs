@@ -168,12 +168,23 @@ async fn resumable_uploads_at_once_succeed_as_many_as_fit() {
 async fn session_whose_media_does_not_fit_stores_nothing_of_it() {
     let world = World::with_room(memory(), ROOM, 0).await;
     // A start brings no bytes, so it takes no room, whatever it declares.
-    let session = world.start(Some(1 << 40)).await.expect("it begins");
-    let range = format!("bytes 0-1249999/{}", 1_u64 << 40);
-    let refused = world.put(&session, &range, vec![0; 1_250_000]).await;
+    let session = world.start(Some(4_000_000)).await.expect("it begins");
+    let range = "bytes 0-1249999/4000000";
+    let refused = world.put(&session, range, vec![0; 1_250_000]).await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
     let other = world.send("POST", SIMPLE, &[], vec![1; 1_250_000]).await;
     assert_eq!(other.status, 200, "{other:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn media_above_its_limit_is_413_wherever_there_is_room() {
+    let world = World::with_room(memory(), ROOM, 0).await;
+    let huge = Upload {
+        length: Some(1 << 50),
+        ..Upload::simple(MEDIA, 0)
+    };
+    let (early, _) = send_all(world, vec![huge], 0).await;
+    assert_eq!(early, [StatusCode::PAYLOAD_TOO_LARGE]);
 }
 
 #[tokio::test(start_paused = true)]
