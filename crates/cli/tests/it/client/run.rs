@@ -76,8 +76,6 @@ impl ClientDir {
             .current_dir(self.0.path())
             .env_remove("WINDLASS_TOKEN")
             .env_remove("WINDLASS_JOURNAL")
-            // It is for tests, and a server would warn of it.
-            .env_remove("WINDLASS_NO_SKIP")
             .env_remove("COLUMNS")
             .env_remove("CLICOLOR_FORCE")
             .env("TERM", "xterm")
