@@ -32,6 +32,7 @@ use windlass_store::{Cause, MediaId, MediaLocation, MediaRef};
 use crate::directory::{
     self, COMPLETE_BACKUP, INCOMPLETE_BACKUP, Identity, LEDGER, NEW_LEDGER, lock_vault,
 };
+use crate::file_lock::FileLock;
 use crate::ledger::{self, LedgerReader, ResourceRow, RowBatch, SessionRow, TableScan};
 use crate::vault::layout;
 use crate::verify::{Expected, Fault, Finding, Subject, check_file};
@@ -436,7 +437,7 @@ fn unreadable(table: &'static str, row: i64, error: rusqlite::Error) -> Finding 
 struct Target {
     dir: PathBuf,
     /// Locks of the directory and of its vault.
-    locks: Vec<File>,
+    locks: Vec<FileLock>,
 }
 
 impl Target {
@@ -452,7 +453,7 @@ impl Target {
         }
         filesystem::make_directories_durably(dir).map_err(io)?;
         refuse_others(dir)?;
-        let lock = filesystem::lock(&dir.join("lock")).map_err(io)?;
+        let lock = FileLock::try_exclusive(&dir.join("lock")).map_err(io)?;
         let lock = lock.ok_or_else(|| OpenError::InUse {
             dir: dir.to_owned(),
         })?;

@@ -15,7 +15,6 @@
 //! that was made after the lock was taken does not reference media whose deletion was checked
 //! before. The operating system releases the lock when its process ends, however it ends.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -23,6 +22,7 @@ use std::sync::{Arc, Mutex};
 use windlass_store::Cause;
 use windlass_store::metrics::StoreMetrics;
 
+use crate::file_lock::FileLock;
 use crate::filesystem::{self, SharedDirectory};
 use crate::reserve::Reserve;
 use crate::sync_health::StopProbe;
@@ -225,11 +225,11 @@ pub(crate) struct StoreShared {
 /// exists.
 #[derive(Debug)]
 pub(crate) struct DirectoryLock {
-    _files: Vec<File>,
+    _files: Vec<FileLock>,
 }
 
 impl DirectoryLock {
-    pub(crate) fn new(files: Vec<File>) -> Self {
+    pub(crate) fn new(files: Vec<FileLock>) -> Self {
         Self { _files: files }
     }
 }
@@ -238,8 +238,8 @@ impl DirectoryLock {
 ///
 /// The lock of the data directory is not enough: links and mounts may lead to one vault from
 /// several data directories, and a store deletes media that it does not know.
-pub(crate) fn lock_vault(vault: &Path) -> Result<File, OpenError> {
-    let lock = filesystem::lock(&identity_path(vault));
+pub(crate) fn lock_vault(vault: &Path) -> Result<FileLock, OpenError> {
+    let lock = FileLock::try_exclusive(&identity_path(vault));
     lock.map_err(|source| OpenError::io(vault, source))?
         .ok_or_else(|| OpenError::InUse {
             dir: vault.to_owned(),
@@ -346,20 +346,20 @@ impl DeletionLock {
             .checking
             .lock()
             .expect("nothing panics while it is held");
-        Ok(filesystem::exists(&self.path)? && filesystem::lock(&self.path)?.is_none())
+        Ok(filesystem::exists(&self.path)? && FileLock::try_exclusive(&self.path)?.is_none())
     }
 }
 
-/// Prevents media of the store in `dir` from being deleted, until the returned file is closed.
+/// Prevents media of the store in `dir` from being deleted, until the returned lock is dropped.
 /// Waits for a running repair. A deletion that is just being checked delays it by a moment.
-pub(crate) fn lock_deletion(dir: &Path) -> io::Result<File> {
-    filesystem::lock_shared(&hold_path(dir))
+pub(crate) fn lock_deletion(dir: &Path) -> io::Result<FileLock> {
+    FileLock::shared(&hold_path(dir))
 }
 
-/// Prevents backups of the store in `dir`, until the returned file is closed. Returns `None` if one
+/// Prevents backups of the store in `dir`, until the returned lock is dropped. Returns `None` if one
 /// is running.
-pub(crate) fn exclude_backups(dir: &Path) -> io::Result<Option<File>> {
-    filesystem::lock(&hold_path(dir))
+pub(crate) fn exclude_backups(dir: &Path) -> io::Result<Option<FileLock>> {
+    FileLock::try_exclusive(&hold_path(dir))
 }
 
 fn hold_path(dir: &Path) -> PathBuf {

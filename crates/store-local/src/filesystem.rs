@@ -8,7 +8,7 @@
 
 mod copy;
 
-use std::fs::{DirBuilder, File, FileType, Metadata, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, FileType, Metadata, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{
     DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt,
@@ -150,23 +150,6 @@ impl NotAFile {
             Some(Self::Device)
         }
     }
-}
-
-/// Locks a file until it is closed. Returns `None` if it is locked already.
-pub(crate) fn lock(path: &Path) -> io::Result<Option<File>> {
-    let file = open_or_create(path)?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(error),
-    }
-}
-
-/// Locks a file together with others until it is closed. Waits for an exclusive lock.
-pub(crate) fn lock_shared(path: &Path) -> io::Result<File> {
-    let file = open_or_create(path)?;
-    file.lock_shared()?;
-    Ok(file)
 }
 
 /// A write that stopped early.

@@ -94,6 +94,7 @@
 
 pub mod backup;
 mod directory;
+mod file_lock;
 mod filesystem;
 mod ledger;
 mod open;
@@ -117,12 +118,7 @@ pub use windlass_store::metrics::StoreMetrics;
 mod test_util {
     //! Helpers of the unit tests.
 
-    use std::fs::File;
-    use std::path::Path;
-
-    use windlass_testkit::wait::{self, PATIENCE};
-
-    use crate::filesystem;
+    use windlass_testkit::wait::PATIENCE;
 
     /// Asks again and again until `ask` returns a value.
     ///
@@ -140,18 +136,5 @@ mod test_util {
         tokio::time::timeout(PATIENCE, poll)
             .await
             .expect("the condition holds in time")
-    }
-
-    /// Takes a lock that this test has released.
-    ///
-    /// A process that another test has forked shares the lock until it executes its program, so the
-    /// lock may be free only a moment later.
-    pub(crate) fn free_lock(path: &Path) -> File {
-        let mut lock = None;
-        wait::until("the lock is free", || {
-            lock = filesystem::lock(path).expect("the lock file can be opened");
-            lock.is_some()
-        });
-        lock.expect("the wait ends when it is free")
     }
 }

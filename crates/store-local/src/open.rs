@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use std::sync::Arc;
 use crate::directory::{
     self, DirectoryLock, Identity, LEDGER, StoreShared, check_identity, identity_path, lock_vault,
 };
+use crate::file_lock::FileLock;
 use crate::filesystem::{self, Safety};
 use crate::ledger::{self, LocalLedger};
 use crate::reserve::{self, Reserve};
@@ -65,7 +65,7 @@ impl LocalStore {
             filesystem::refuse_special(&path).map_err(|source| OpenError::io(&path, source))?;
             check_owner(&path, &options)?;
         }
-        let lock = filesystem::lock(&dir.join("lock")).map_err(io)?;
+        let lock = FileLock::try_exclusive(&dir.join("lock")).map_err(io)?;
         let file = lock.ok_or_else(|| OpenError::InUse {
             dir: dir.to_owned(),
         })?;
@@ -137,7 +137,7 @@ fn stop_probes(
 
 /// Returns the identity of the store, which its vault must have, too, and the lock of the vault. A
 /// new store gets an identity.
-fn identify(ledger: &Path, vault: &Path) -> Result<(Identity, File), OpenError> {
+fn identify(ledger: &Path, vault: &Path) -> Result<(Identity, FileLock), OpenError> {
     let Some(identity) = ledger::identity_in(ledger)? else {
         return identify_new(vault);
     };
@@ -150,7 +150,7 @@ fn identify(ledger: &Path, vault: &Path) -> Result<(Identity, File), OpenError> 
 
 /// Creates the vault of a new store with a new identity. An identity that the vault has is that of
 /// a store whose ledger was never created.
-fn identify_new(vault: &Path) -> Result<(Identity, File), OpenError> {
+fn identify_new(vault: &Path) -> Result<(Identity, FileLock), OpenError> {
     let io = |source| OpenError::io(vault, source);
     filesystem::make_directories_durably(vault).map_err(io)?;
     if !layout::is_empty(vault).map_err(io)? {

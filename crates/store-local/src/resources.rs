@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use crate::OpenError;
+use crate::file_lock::FileLock;
 use crate::ledger::{LedgerReader, StoredResource, TableScan};
 use crate::reserve::{self, Reserve};
 use crate::verify::{VerifyError, existing_ledger};
-use crate::{OpenError, filesystem};
 
 /// Calls `visit` with each resource of the store in `dir`: its collection in the ledger, its id, and its body.
 ///
@@ -21,7 +22,7 @@ pub fn for_each_resource(
 ) -> Result<(), VerifyError> {
     let path = existing_ledger(dir)?;
     // Without a server none may start meanwhile: this process may be the one that replays the WAL.
-    let lock = filesystem::lock(&dir.join("lock"));
+    let lock = FileLock::try_exclusive(&dir.join("lock"));
     let lock = lock.map_err(|source| OpenError::io(dir, source))?;
     let reserve = match &lock {
         Some(_) => Reserve::open_existing(&reserve::path(dir))?,

@@ -16,7 +16,6 @@
 
 mod finding;
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +25,7 @@ use windlass_store::{
 };
 
 use crate::directory::{self, Identity};
+use crate::file_lock::FileLock;
 use crate::ledger::{
     LedgerReader, Repair, ResourceRow, RowBatch, SessionRow, TableScan, is_conversion_error,
 };
@@ -170,7 +170,7 @@ pub fn verify(
     on_event: &mut dyn FnMut(VerifyEvent),
 ) -> Result<Verified, VerifyError> {
     let ledger = existing_ledger(dir)?;
-    let lock = filesystem::lock(&dir.join("lock"));
+    let lock = FileLock::try_exclusive(&dir.join("lock"));
     let lock = lock.map_err(|source| OpenError::io(dir, source))?;
     if options.repair && lock.is_none() {
         let dir = dir.to_owned();
@@ -232,7 +232,7 @@ fn identify(
 }
 
 /// Locks out backups during a repair, because a repair deletes media.
-fn hold_for_repair(dir: &Path, options: VerifyOptions) -> Result<Option<File>, VerifyError> {
+fn hold_for_repair(dir: &Path, options: VerifyOptions) -> Result<Option<FileLock>, VerifyError> {
     if !options.repair {
         return Ok(None);
     }
@@ -256,7 +256,7 @@ struct Verifier<'a> {
     options: VerifyOptions,
     counts: Verified,
     on_event: &'a mut dyn FnMut(VerifyEvent),
-    _locks: [Option<File>; 3],
+    _locks: [Option<FileLock>; 3],
 }
 
 impl Verifier<'_> {

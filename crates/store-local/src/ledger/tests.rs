@@ -15,9 +15,10 @@ use windlass_store::{Progress, ResourceChange, SessionState};
 use windlass_testkit::wait::PATIENCE;
 
 use super::*;
+use crate::file_lock::FileLock;
 use crate::reserve::{Purpose, Reserve};
 use crate::sync_health::StopProbe;
-use crate::test_util::{eventually, free_lock};
+use crate::test_util::eventually;
 
 const IDENTITY: Identity = Identity::from_bytes([7; 16]);
 
@@ -122,7 +123,9 @@ fn open(dir: &TempDir, stop_probes: Arc<[StopProbe]>) -> LocalLedger {
 }
 
 fn try_open(dir: &TempDir, stop_probes: Arc<[StopProbe]>) -> Result<LocalLedger, OpenError> {
-    let lock = free_lock(&dir.path().join("lock"));
+    let lock = FileLock::try_exclusive(&dir.path().join("lock"))
+        .unwrap()
+        .unwrap();
     let lock = Arc::new(DirectoryLock::new(vec![lock]));
     let reserve = Reserve::open(&dir.path().join("reserve")).unwrap();
     let store = StoreShared {

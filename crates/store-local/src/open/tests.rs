@@ -1,7 +1,6 @@
 //! Effects of options that do not show through the public interface.
 
 use super::*;
-use crate::test_util::free_lock;
 
 #[test]
 fn direct_writes_can_be_turned_off() {
@@ -34,10 +33,7 @@ fn a_vault_on_a_file_system_that_loses_bytes_is_refused_unless_the_operator_insi
         let is_vault = dir.ends_with("vault");
         Ok(if is_vault { IN_MEMORY } else { Safety::Safe })
     };
-    let open = |options| {
-        drop(free_lock(&dir.path().join("lock")));
-        LocalStore::open_assessed(dir.path(), options, assess)
-    };
+    let open = |options| LocalStore::open_assessed(dir.path(), options, assess);
     match open(Options::default()) {
         Err(OpenError::UnsafeFilesystem { dir, .. }) => assert_eq!(dir, vault),
         other => panic!("it must be refused: {other:?}"),

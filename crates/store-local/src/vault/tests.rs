@@ -12,7 +12,8 @@ use tempfile::TempDir;
 use windlass_store::READ_LEN;
 
 use super::*;
-use crate::test_util::{eventually, free_lock};
+use crate::file_lock::FileLock;
+use crate::test_util::eventually;
 
 fn open(dir: &TempDir, durability: Durability) -> LocalVault {
     open_with(dir, durability, "lock", false)
@@ -30,7 +31,9 @@ fn open_with(
     lock: &str,
     allow_shared_data: bool,
 ) -> LocalVault {
-    let lock = free_lock(&dir.path().join(lock));
+    let lock = FileLock::try_exclusive(&dir.path().join(lock))
+        .unwrap()
+        .unwrap();
     let root = dir.path().join("vault");
     filesystem::make_directories_durably(&root).unwrap();
     let shared_state = StoreShared {
