@@ -20,7 +20,8 @@ use std::{fmt, io};
 use bytes::BytesMut;
 use futures_util::future::{BoxFuture, Either};
 use futures_util::{FutureExt as _, TryFutureExt as _};
-use http::{Extensions, HeaderValue, Request, Response, StatusCode, Uri};
+use http::header::COOKIE;
+use http::{Extensions, HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -66,8 +67,8 @@ const LONG_BODY: u64 = 8 * 1024;
 /// Pause between two connections that are ended while no place is left.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 
-// A silent connection then has 200 ms for its request, and a hundred that wait before a scrape take
-// less than three seconds.
+// A connection then has 200 ms for its request, or for its end after the reply, and a hundred that
+// wait before a scrape take less than three seconds.
 /// As [`FULL_PAUSE`], of a listener whose connections are for one request each.
 const BRIEF_FULL_PAUSE: Duration = Duration::from_millis(25);
 
@@ -190,7 +191,7 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
                 return permit;
             }
             let is_ended = if self.are_brief {
-                self.open.end_oldest_silent()
+                self.open.end_oldest_idle()
             } else {
                 self.open.end_slowest()
             };
@@ -413,7 +414,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         let service = service_fn(move |mut request: Request<Incoming>| {
             progress.record_request();
             // hyper refuses as many over HTTP/1 by itself.
-            if is_http2 && request.headers().len() > MAX_FIELDS {
+            if is_http2 && count_fields(request.headers()) > MAX_FIELDS {
                 metrics.count(CallerLimit::Head);
                 let refused = reply::empty(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
                 return Either::Left(async { Ok(http2::watch(refused)) });
@@ -691,6 +692,13 @@ impl<A: fmt::Debug> fmt::Debug for Listener<A> {
             .field("scheme", &self.scheme())
             .finish_non_exhaustive()
     }
+}
+
+/// Number of fields of a head over HTTP/2, where a client may send each cookie as a field of its own
+/// (RFC 9113, section 8.2.3).
+fn count_fields(headers: &HeaderMap) -> usize {
+    let cookies = headers.get_all(COOKIE).iter().count();
+    headers.len() - cookies.saturating_sub(1)
 }
 
 /// Adds what is known of the connection to a request.

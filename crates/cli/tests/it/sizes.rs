@@ -81,6 +81,14 @@ fn head_with_more_than_100_fields_is_answered_431() {
 }
 
 #[test]
+fn cookies_are_one_field_over_http_2() {
+    let server = own(&[]);
+    let mut peer = Http2Peer::connect(server.address(), 1024);
+    let stream = peer.request("GET", "/healthz", &[("cookie", "a=b"); 101], true);
+    assert_eq!(peer.reply(stream).status, 200);
+}
+
+#[test]
 fn streams_and_window_of_a_connection_are_those_of_the_settings() {
     let announced = |server: &ServerProcess| {
         let peer = Http2Peer::connect(server.address(), 1024);

@@ -3,7 +3,8 @@
 //! A connection keeps its place for as long as its request lasts, and a client can make a request
 //! last for hours at little cost. Where no place is left, the server therefore ends the slowest
 //! connection of the network that has the most, if that is more than its share. A listener whose
-//! connections are for one request each ends the oldest that has not sent it.
+//! connections are for one request each ends the oldest that waits for its client alone: it has not
+//! sent the request, or has the reply and does not close.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -51,6 +52,8 @@ pub(super) struct Progress {
     /// Bytes that were read and written.
     moved: AtomicU64,
     has_request: AtomicBool,
+    /// Whether its last reply was written, so that it only waits for the client to close.
+    is_closing: AtomicBool,
 }
 
 /// An open connection, until it is dropped.
@@ -71,6 +74,15 @@ impl Progress {
 
     pub(super) fn record_request(&self) {
         self.has_request.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn record_closing(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a request is received or answered.
+    fn is_answering(&self) -> bool {
+        self.has_request.load(Ordering::Relaxed) && !self.is_closing.load(Ordering::Relaxed)
     }
 }
 
@@ -97,12 +109,12 @@ impl OpenConnections {
         }
     }
 
-    /// Ends the oldest connection that has not sent a request. Returns whether there was one.
-    pub(super) fn end_oldest_silent(&self) -> bool {
+    /// Ends the oldest connection that has not sent its request, or has its reply. Returns whether
+    /// there was one.
+    pub(super) fn end_oldest_idle(&self) -> bool {
         let mut table = self.lock();
-        let is_silent =
-            |(_, open): &(&u64, &Open)| !open.progress.has_request.load(Ordering::Relaxed);
-        let oldest = table.connections.iter().find(is_silent);
+        let is_idle = |(_, open): &(&u64, &Open)| !open.progress.is_answering();
+        let oldest = table.connections.iter().find(is_idle);
         let Some(number) = oldest.map(|(number, _)| *number) else {
             return false;
         };
@@ -261,18 +273,18 @@ mod tests {
     }
 
     #[test]
-    fn oldest_connection_without_a_request_ends() {
+    fn oldest_connection_that_waits_for_its_client_ends() {
         let open = OpenConnections::default();
         let entries = [open.enter(), open.enter(), open.enter()];
         entries[0].progress.record_request();
         let ended = || entries.each_ref().map(|entry| entry.end.is_cancelled());
-        assert!(open.end_oldest_silent());
+        assert!(open.end_oldest_idle());
         assert_eq!(ended(), [false, true, false]);
-        assert!(open.end_oldest_silent());
-        assert!(
-            !open.end_oldest_silent(),
-            "the other one has sent a request"
-        );
+        assert!(open.end_oldest_idle());
         assert_eq!(ended(), [false, true, true]);
+        assert!(!open.end_oldest_idle(), "the other one is answered");
+        entries[0].progress.record_closing();
+        assert!(open.end_oldest_idle(), "it has its reply");
+        assert_eq!(ended(), [true, true, true]);
     }
 }

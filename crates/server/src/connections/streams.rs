@@ -290,6 +290,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.closing.is_none() {
+            self.progress.record_closing();
             // Under TLS this writes `close_notify`, which the client has to take as well.
             let shut = Pin::new(&mut self.inner).poll_shutdown(cx);
             ready!(self.watch(cx, shut))?;

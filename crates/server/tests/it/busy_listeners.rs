@@ -27,8 +27,9 @@ impl Accept for Queue {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn silent_connections_do_not_keep_scrapes_out() {
+/// Connects more clients than there are places, each of which sends this and stays, and then scrapes
+/// the metrics.
+async fn scrape_behind(sent: &[u8]) {
     let (open, accepted) = mpsc::unbounded_channel();
     let listener = Listener::plain(Queue(Mutex::new(accepted)));
     let registry = Arc::new(Registry::default());
@@ -41,7 +42,12 @@ async fn silent_connections_do_not_keep_scrapes_out() {
         client
     };
     let begun = Instant::now();
-    let silent: Vec<_> = (0..4 * METRICS_CONNECTIONS).map(|_| connect()).collect();
+    let mut others = Vec::new();
+    for _ in 0..4 * METRICS_CONNECTIONS {
+        let mut client = connect();
+        client.write_all(sent).await.expect("it is open");
+        others.push(client);
+    }
     let mut scrape = connect();
     let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     scrape.write_all(request).await.expect("it is open");
@@ -50,6 +56,17 @@ async fn silent_connections_do_not_keep_scrapes_out() {
     assert!(reply.starts_with("HTTP/1.1 200 OK"), "{reply:?}");
     // On the clock of the test: the limit on silence is ten seconds.
     assert!(begun.elapsed().as_secs() < 2, "{:?}", begun.elapsed());
-    drop(silent);
+    drop(others);
     serving.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_connections_do_not_keep_scrapes_out() {
+    scrape_behind(b"").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_stay_after_their_reply_do_not_keep_scrapes_out() {
+    scrape_behind(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    scrape_behind(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n").await;
 }
