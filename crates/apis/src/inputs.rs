@@ -24,7 +24,10 @@
 //! reason = "is not supported: no deleted object is kept"
 //! ```
 
+use std::sync::Arc;
+
 use serde::Deserialize;
+use windlass_discovery::Method;
 use windlass_server::{Input, RefusedAs, RefusedInput, ServedApi};
 
 /// The inputs of all APIs.
@@ -61,12 +64,35 @@ struct Refusal {
 }
 
 /// Returns the API, which refuses what the table of all APIs and its own table name.
+///
+/// A method's own parameter has the meaning that its description gives it, also where the table of
+/// all APIs refuses the name.
 pub(crate) fn refusing(served: ServedApi, table: Option<&str>) -> ServedApi {
-    let name = served.api.name().to_owned();
-    let tables = [Some(COMMON), table].into_iter().flatten();
-    let refusals = tables.flat_map(|text| read(text).refused);
-    let inputs = refusals.flat_map(|refusal| refusal.into_inputs(&name));
-    served.refusing(inputs)
+    let (name, methods) = (served.api.name(), served.api.methods());
+    let inputs = |table| {
+        let refusals = read(table).refused.into_iter();
+        refusals.flat_map(|refusal| refusal.into_inputs(name))
+    };
+    let of_all = inputs(COMMON).map(|row| except_where_declared(row, methods));
+    let own = table.into_iter().flat_map(inputs);
+    let refused: Vec<_> = of_all.chain(own).collect();
+    served.refusing(refused)
+}
+
+/// Restricts a row for all methods to those that do not declare the parameter.
+fn except_where_declared(row: RefusedInput, methods: &[Arc<Method>]) -> RefusedInput {
+    let Input::Parameter(name) = &row.input else {
+        return row;
+    };
+    let declares = |method: &&Arc<Method>| method.parameter(name).is_some();
+    if !methods.iter().any(|method| declares(&method)) {
+        return row;
+    }
+    let others = methods.iter().filter(|method| !declares(method));
+    RefusedInput {
+        methods: Some(others.map(|method| method.id.clone()).collect()),
+        ..row
+    }
 }
 
 fn read(table: &str) -> Refusals {

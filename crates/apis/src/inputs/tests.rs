@@ -369,3 +369,22 @@ fn refused_inputs_are_those_of_all_apis_and_of_its_own() {
         assert!(refused(table).contains("\"x-goog-fieldmask\""));
     }
 }
+
+#[test]
+fn parameter_that_a_method_declares_is_not_refused_there() {
+    let api = built_in("farm").remove(0);
+    let row = |name: &str| RefusedInput {
+        input: Input::Parameter(name.to_owned()),
+        methods: None,
+        allowed: Vec::new(),
+        also_empty: false,
+        refused_as: RefusedAs::NotImplemented,
+        reason: "is not supported".to_owned(),
+    };
+    let of_lists = except_where_declared(row("pageToken"), api.methods());
+    let methods = of_lists.methods.expect("a method declares it");
+    assert!(methods.contains(&"farm.animals.get".to_owned()));
+    assert!(!methods.contains(&"farm.animals.list".to_owned()));
+    let unknown = except_where_declared(row("callback"), api.methods());
+    assert_eq!(unknown.methods, None);
+}
