@@ -180,12 +180,23 @@ impl RawPeer {
     /// time, `InvalidData` when what came is not HTTP.
     pub fn try_reply(&mut self) -> io::Result<Reply> {
         loop {
-            let mut reply = self.head()?;
+            let reply = self.next_reply()?;
             if reply.status / 100 != 1 {
-                reply.body = self.body(&reply)?;
                 return Ok(reply);
             }
         }
+    }
+
+    /// Reads the next reply, interim replies included.
+    ///
+    /// # Errors
+    /// As [`RawPeer::try_reply`].
+    pub fn next_reply(&mut self) -> io::Result<Reply> {
+        let mut reply = self.head()?;
+        if reply.status / 100 != 1 {
+            reply.body = self.body(&reply)?;
+        }
+        Ok(reply)
     }
 
     /// Reads the final reply to a request: that to a HEAD has no body, whatever its length.

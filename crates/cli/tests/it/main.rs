@@ -4,6 +4,7 @@
 //! then the use of the result; then hostile and unlucky clients. In `client`, the binary is client and
 //! server.
 
+mod admission;
 mod animals;
 mod append;
 mod architecture;
