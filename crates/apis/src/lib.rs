@@ -70,6 +70,7 @@ mod inspect;
 // Cloud Storage uses all of it.
 #[cfg_attr(not(feature = "storage"), allow(dead_code))]
 mod listing;
+#[cfg(any(feature = "gmail", feature = "storage"))]
 mod not_served;
 #[cfg(any(
     feature = "drive",
