@@ -35,7 +35,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::net::TcpListener;
 use tokio::task::block_in_place;
-use windlass_proto::digest::Crc32cHasher;
+use windlass_digest::Crc32cHasher;
 use windlass_server::{Ended, Listener, Registry, Server, Stores};
 use windlass_store::{
     Extent, Listing, MediaId, MediaReader, MediaWriter, READ_LEN, Space, StoredMedia, Timestamp,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::TryStreamExt as _;
 use serde_json::Value;
-use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5, Md5Sha256Hasher, Wanted};
+use windlass_digest::{Crc32c, Crc32cHasher, Md5, Md5Sha256Hasher, Wanted};
 
 use crate::source::{Media, SourceError};
 

@@ -19,8 +19,8 @@ use http::header::{ACCEPT_ENCODING, AUTHORIZATION, IF_RANGE, LOCATION, RANGE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tokio::time::{Instant, sleep};
 use url::Url;
+use windlass_digest::{Crc32c, Md5};
 use windlass_proto::backoff::{Backoff, Schedule};
-use windlass_proto::digest::{Crc32c, Md5};
 use windlass_proto::transfer::ErrorReply;
 
 use crate::progress::RateLimit;

@@ -70,8 +70,8 @@ pub use source::{Change, Source, SourceError, SourceIdentity};
 pub use token::{InvalidTokenSource, TokenError, TokenSource};
 pub use transport::Timeouts;
 pub use upload::{HttpMethod, Upload, Uploaded};
+pub use windlass_digest::Crc32c;
 pub use windlass_proto::backoff::Schedule;
-pub use windlass_proto::digest::Crc32c;
 pub use windlass_proto::transfer::{
     Cause, ChunkSize, Chunking, ErrorReply, Failure, RetryPolicy, Wait, retry_after,
 };

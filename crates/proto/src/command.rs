@@ -3,8 +3,8 @@
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Version};
+use windlass_digest::ExpectedDigests;
 
-use crate::digest::ExpectedDigests;
 use crate::error::ProtocolError;
 use crate::header::X_HTTP_METHOD_OVERRIDE;
 use crate::parameters::UploadId;

@@ -3,8 +3,8 @@
 //! The `Display` texts are sent to clients. The server chooses status and reason.
 
 use http::Method;
+use windlass_digest::{DigestMismatch, ExpectedDigestsError};
 
-use crate::digest::{DigestMismatch, ExpectedDigestsError};
 use crate::metadata::MetadataError;
 use crate::parameters::{InvalidAlt, QueryError};
 use crate::related::RelatedError;

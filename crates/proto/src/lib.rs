@@ -1,4 +1,4 @@
-//! Google's media upload protocol as pure state machines: parsing, decisions and digests, no I/O.
+//! Google's media upload protocol as pure state machines: parsing and decisions, no I/O.
 //!
 //! The crate serves both sides of the protocol. A server decides with it how a session handles a
 //! request:
@@ -36,8 +36,8 @@ pub mod batch;
 pub mod command;
 pub mod content_range;
 pub mod dialect;
-pub mod digest;
 pub mod error;
+pub mod expected_digests;
 pub mod header;
 pub mod metadata;
 pub mod parameters;

@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use http::{Method, StatusCode};
+use windlass_digest::{DigestMismatch, ExpectedDigestsError};
 use windlass_proto::batch::BatchError;
 use windlass_proto::dialect::{Condition, Dialect, Google};
-use windlass_proto::digest::{DigestMismatch, ExpectedDigestsError};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::MetadataError;
 use windlass_proto::parameters::{InvalidAlt, QueryError};

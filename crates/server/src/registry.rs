@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use http::{HeaderName, Method as HttpMethod};
 use serde_json::{Value, json};
+use windlass_digest::Wanted;
 use windlass_discovery::{Api, Digest, Found, Method, MethodTable, openapi};
-use windlass_proto::digest::Wanted;
 use windlass_proto::parameters::Parameters;
 
 use crate::backends::{self, Backends, WithBackends};

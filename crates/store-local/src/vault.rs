@@ -23,7 +23,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
-use windlass_proto::digest::Crc32cHasher;
+use windlass_digest::Crc32cHasher;
 use windlass_store::metrics::StoreMetrics;
 use windlass_store::{
     Cause, Extent, Failpoint, Listing, MediaId, MediaReader, MediaWriter, Part, Space, Vault,

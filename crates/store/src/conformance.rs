@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use windlass_proto::digest::{Crc32c, Crc32cHasher, Digests, Md5, Sha256};
+use windlass_digest::{Crc32c, Crc32cHasher, Digests, Md5, Sha256};
 
 use crate::ledger::{ChangeSet, FinishSession, OffsetCommit, ResourceChange};
 use crate::records::{

@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use bytes::Bytes;
-//! use windlass_proto::digest::Crc32cHasher;
+//! use windlass_digest::Crc32cHasher;
 //! use windlass_store::memory::{MemoryLedger, MemoryVault};
 //! use windlass_store::{
 //!     Ledger, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit, Progress, SessionId,

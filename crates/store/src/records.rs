@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use windlass_proto::digest::{Crc32c, Digests};
+use windlass_digest::{Crc32c, Digests};
 
 /// A point in time, in milliseconds since the Unix epoch.
 ///

@@ -8,16 +8,17 @@ mod tokens;
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates of the workspace that it may depend on.
-const LAYERS: [(&str, &[&str]); 13] = [
-    ("proto", &[]),
+const LAYERS: [(&str, &[&str]); 14] = [
+    ("digest", &[]),
+    ("proto", &["digest"]),
     ("discovery", &[]),
-    ("store", &["proto"]),
-    ("store-local", &["proto", "store"]),
-    ("server", &["discovery", "proto", "store"]),
+    ("store", &["digest"]),
+    ("store-local", &["digest", "store"]),
+    ("server", &["digest", "discovery", "proto", "store"]),
     ("apis", &["discovery", "server", "store"]),
     ("auth", &["discovery", "server", "store"]),
     ("embed", &["discovery", "server", "store-local"]),
-    ("client", &["proto"]),
+    ("client", &["digest", "proto"]),
     (
         "cli",
         &[
@@ -34,8 +35,8 @@ const LAYERS: [(&str, &[&str]); 13] = [
     ("../testing/perf", &["testkit"]),
 ];
 
-/// The crates of the workspace that a manifest names as dependencies. Dev-dependencies do not count.
-fn dependencies(name: &str) -> Vec<String> {
+/// The names under `[dependencies]` in the manifest of a crate. Dev-dependencies do not count.
+fn all_dependencies(name: &str) -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("it is in crates/");
@@ -45,16 +46,18 @@ fn dependencies(name: &str) -> Vec<String> {
         .split_once("\n[dependencies]\n")
         .expect("and dependencies");
     let section = rest.split("\n[").next().unwrap_or_default();
-    let ours = section
-        .lines()
-        .filter_map(|line| line.strip_prefix("windlass-"));
-    ours.map(|line| {
-        line.split(['.', ' ', '='])
-            .next()
-            .unwrap_or_default()
-            .to_owned()
-    })
-    .collect()
+    let names = section.lines().map(|line| {
+        let name = line.split(['.', ' ', '=']).next();
+        name.unwrap_or_default().to_owned()
+    });
+    names.collect()
+}
+
+/// The crates of the workspace among the dependencies of a crate.
+fn dependencies(name: &str) -> Vec<String> {
+    let all = all_dependencies(name).into_iter();
+    all.filter_map(|name| Some(name.strip_prefix("windlass-")?.to_owned()))
+        .collect()
 }
 
 #[test]
@@ -81,8 +84,19 @@ fn proto_depends_on_no_runtime_clock_or_randomness() {
     }
 }
 
+#[test]
+fn digests_and_stores_know_no_http_and_no_json() {
+    for name in ["digest", "store", "store-local"] {
+        for dependency in all_dependencies(name) {
+            let is_absent = !["http", "hyper", "serde_json"].contains(&dependency.as_str());
+            assert!(is_absent, "{name} must not depend on {dependency}");
+        }
+    }
+}
+
 /// The crates of the product. Tools for tests and measurements may be less strict.
-const PRODUCT: [&str; 9] = [
+const PRODUCT: [&str; 10] = [
+    "digest",
     "proto",
     "discovery",
     "store",

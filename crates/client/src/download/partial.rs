@@ -22,7 +22,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use tokio::task::{JoinHandle, spawn_blocking};
 use url::Url;
-use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5, Md5Sha256Hasher, Wanted};
+use windlass_digest::{Crc32c, Crc32cHasher, Md5, Md5Sha256Hasher, Wanted};
 
 use super::response::{MediaHeaders, PartState};
 use super::{DownloadError, Downloaded};

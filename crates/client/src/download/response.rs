@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue};
-use windlass_proto::digest::{Crc32c, ExpectedDigests, Md5};
+use windlass_digest::{Crc32c, ExpectedDigests, Md5};
+use windlass_proto::expected_digests;
 use windlass_proto::transfer::{self, ErrorReply, retry_after};
 
 use super::DownloadError;
@@ -132,8 +133,8 @@ fn stated_digests(headers: &HeaderMap) -> ExpectedDigests {
     if is_transcoded(headers) {
         return ExpectedDigests::default();
     }
-    let hash = ExpectedDigests::from_goog_hash(headers).unwrap_or_default();
-    let content_md5 = ExpectedDigests::from_content_md5(headers).unwrap_or_default();
+    let hash = expected_digests::from_goog_hash(headers).unwrap_or_default();
+    let content_md5 = expected_digests::from_content_md5(headers).unwrap_or_default();
     ExpectedDigests {
         md5: hash.md5.or(content_md5.md5),
         ..hash

@@ -5,7 +5,7 @@ use std::thread::sleep;
 
 use http::StatusCode;
 use tempfile::TempDir;
-use windlass_proto::digest::{Crc32cHasher, Md5, Md5Sha256Hasher, Wanted};
+use windlass_digest::{Crc32cHasher, Md5, Md5Sha256Hasher, Wanted};
 
 use super::*;
 use server::{Fault, Seen, Server};

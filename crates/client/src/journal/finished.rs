@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
-use windlass_proto::digest::Sha256;
+use windlass_digest::Sha256;
 
 use super::files::{Versioned, has_name, not_a_record, open, seconds, sync_directory, time};
 use super::{Damage, Journal, JournalError, RecordId, UploadKey, now};

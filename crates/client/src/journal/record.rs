@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 use url::Url;
-use windlass_proto::digest::{Md5Sha256Hasher, Sha256, Wanted};
+use windlass_digest::{Md5Sha256Hasher, Sha256, Wanted};
 
 use super::{Damage, JournalError};
 use crate::session_uri::Redacted;

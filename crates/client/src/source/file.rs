@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
-use windlass_proto::digest::{Crc32c, Crc32cHasher};
+use windlass_digest::{Crc32c, Crc32cHasher};
 
 use super::{SourceError, positioned};
 

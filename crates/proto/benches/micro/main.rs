@@ -1,6 +1,5 @@
 //! The cost of the protocol without sockets, disks and threads.
 
-mod digests;
 mod heads;
 mod sessions;
 mod splitter;
@@ -9,7 +8,6 @@ use criterion::{criterion_group, criterion_main};
 
 criterion_group!(
     protocol,
-    digests::benchmarks,
     heads::benchmarks,
     sessions::benchmarks,
     splitter::benchmarks

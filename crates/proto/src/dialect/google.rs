@@ -4,6 +4,7 @@ use http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES, LOCATION, PRAGMA, RANGE,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use windlass_digest::{DigestMismatch, ExpectedDigestsError};
 
 use super::head::{Head, UPLOAD_METHODS, allow};
 use super::{Condition, Dialect, Outcome, RequestHead};
@@ -11,8 +12,8 @@ use crate::command::{
     BodyLength, Command, Framing, SessionAction, SessionHead, SessionRequest, StartHead,
 };
 use crate::content_range::{CommittedRange, ContentRange, ContentRangeError};
-use crate::digest::{DigestMismatch, ExpectedDigests, ExpectedDigestsError};
 use crate::error::ProtocolError;
+use crate::expected_digests;
 use crate::header::{
     X_GUPLOADER_NO_308, X_GUPLOADER_UPLOADID, X_HTTP_STATUS_CODE_OVERRIDE, X_UPLOAD_CONTENT_LENGTH,
     X_UPLOAD_CONTENT_TYPE,
@@ -142,7 +143,7 @@ fn start(head: &Head<'_>) -> Result<StartHead, ProtocolError> {
         content_type: head.media_type(&X_UPLOAD_CONTENT_TYPE, "X-Upload-Content-Type")?,
         content_length: head.number(&X_UPLOAD_CONTENT_LENGTH, "X-Upload-Content-Length")?,
         length: head.length().unwrap_or(BodyLength::Exact(0)),
-        expected: ExpectedDigests::from_goog_hash(head.headers)?,
+        expected: expected_digests::from_goog_hash(head.headers)?,
     })
 }
 
@@ -163,7 +164,7 @@ fn session(head: &Head<'_>, upload_id: UploadId) -> Result<SessionHead, Protocol
             body,
         },
         no_308: no_308(head.headers),
-        expected: ExpectedDigests::from_goog_hash(head.headers)?,
+        expected: expected_digests::from_goog_hash(head.headers)?,
     })
 }
 

@@ -5,8 +5,8 @@ use http::{HeaderMap, HeaderName, Method};
 
 use super::RequestHead;
 use crate::command::{BodyLength, ContentCoding, Framing, MultipartHead, SimpleHead};
-use crate::digest::ExpectedDigests;
 use crate::error::ProtocolError;
+use crate::expected_digests;
 use crate::related::{Boundary, RelatedError};
 
 /// The input of all commands.
@@ -28,9 +28,9 @@ impl<'a> Head<'a> {
     /// An upload of media of a type, which is the body.
     pub(super) fn simple(&self, content_type: Option<String>) -> Result<SimpleHead, ProtocolError> {
         let expected = match self.coding {
-            ContentCoding::Identity => ExpectedDigests::from_headers(self.headers)?,
+            ContentCoding::Identity => expected_digests::from_headers(self.headers)?,
             // Content-MD5 covers the coded bytes (RFC 1864), which are not stored.
-            ContentCoding::Gzip => ExpectedDigests::from_goog_hash(self.headers)?,
+            ContentCoding::Gzip => expected_digests::from_goog_hash(self.headers)?,
         };
         Ok(SimpleHead {
             content_type,
@@ -47,7 +47,7 @@ impl<'a> Head<'a> {
         Ok(MultipartHead {
             boundary: Boundary::from_content_type(content_type.as_bytes())?,
             length: self.required_length()?,
-            expected: ExpectedDigests::from_goog_hash(self.headers)?,
+            expected: expected_digests::from_goog_hash(self.headers)?,
         })
     }
 

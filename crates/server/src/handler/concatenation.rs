@@ -1,6 +1,6 @@
 //! Media that is put together from the media of resources.
 
-use windlass_proto::digest::Crc32c;
+use windlass_digest::Crc32c;
 use windlass_store::{Expected, Media, MediaRef};
 
 /// Media to be put together from existing media, one after another.
@@ -41,7 +41,7 @@ impl Concatenation {
 
 #[cfg(test)]
 mod tests {
-    use windlass_proto::digest::{Crc32cHasher, Digests};
+    use windlass_digest::{Crc32cHasher, Digests};
     use windlass_store::{MediaId, MediaLocation, MediaRef};
 
     use super::*;

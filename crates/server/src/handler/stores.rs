@@ -340,7 +340,7 @@ mod tests {
     use super::*;
     use crate::capacity::{Capacity, LimitedResource};
     use crate::config::Limits;
-    use windlass_proto::digest::{Crc32cHasher, Digests};
+    use windlass_digest::{Crc32cHasher, Digests};
     use windlass_store::MediaId;
     use windlass_store::memory::{MemoryLedger, MemoryVault};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use windlass_proto::digest::{ExpectedDigests, Wanted};
+use windlass_digest::{ExpectedDigests, Wanted};
 use windlass_proto::session::{BodyFilter, Ending, Outcome, SessionError};
 use windlass_store::{
     Failpoint, LedgerError, MediaLocation, Progress, Session, SessionState, VaultError,

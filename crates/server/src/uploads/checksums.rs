@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use tokio::task::JoinHandle;
-use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5Sha256Hasher, Wanted};
+use windlass_digest::{Crc32c, Crc32cHasher, Md5Sha256Hasher, Wanted};
 
 /// An offset in the media and the CRC32C of all bytes before it. Both advance as bytes are added.
 #[derive(Debug, Clone, Copy, Default)]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use serde_json::{Map, Value};
-use windlass_proto::digest::{Digests, ExpectedDigests};
+use windlass_digest::{Digests, ExpectedDigests};
 use windlass_store::{
     Failpoint, LedgerError, Media, MediaId, MediaLocation, MediaRef, Part, VaultError,
 };

@@ -6,8 +6,8 @@ use std::mem;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use serde_json::{Map, Value};
+use windlass_digest::Digests;
 use windlass_discovery::{Method, PathParameters};
-use windlass_proto::digest::Digests;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 use windlass_store::{
     ChangeSet, Epoch, Expected, Failpoint, FinishSession, LedgerError, Media, MediaLocation,

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
+use windlass_digest::{ExpectedDigests, Wanted};
 use windlass_proto::command::{BodyLength, MultipartHead, SimpleHead};
-use windlass_proto::digest::{ExpectedDigests, Wanted};
+use windlass_proto::expected_digests;
 use windlass_proto::metadata::{MetadataLimits, parse_metadata};
 use windlass_proto::related::{
     Piece as BodyPiece, RelatedError, RelatedLimits, Splitter, ThirdPart,
@@ -302,7 +303,7 @@ impl<'a> SingleRequestUpload<'a> {
         }
         if let Some(checksums) = splitter.finish()? {
             let limits = self.server.settings.limits.json();
-            let checksums = ExpectedDigests::from_metadata(&parse_metadata(&checksums, limits)?)?;
+            let checksums = expected_digests::from_metadata(&parse_metadata(&checksums, limits)?)?;
             let expected_digests = self.start_request.expected_digests;
             self.start_request.expected_digests = expected_digests.merge(checksums)?;
             // Digests that were not computed during the upload are computed from the stored media.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::task::JoinHandle;
-use windlass_proto::digest::{Digests, Md5Sha256Hasher, Wanted};
+use windlass_digest::{Digests, Md5Sha256Hasher, Wanted};
 use windlass_store::{
     Ledger, MediaId, MediaLocation, MediaRef, MediaWriter, Progress, READ_LEN, Timestamp, Vault,
     VaultError,

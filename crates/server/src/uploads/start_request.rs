@@ -8,9 +8,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use windlass_digest::{ExpectedDigests, Wanted};
 use windlass_discovery::{PathParameters, ResponseFields};
-use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::error::ProtocolError;
+use windlass_proto::expected_digests;
 use windlass_proto::metadata::{MetadataLimits, parse_metadata};
 use windlass_proto::parameters::{Parameters, StandardParameters};
 use windlass_proto::session::SessionError;
@@ -159,7 +160,7 @@ impl UploadHead<'_> {
         }
         self.check_type(&content_type)?;
         check_reply_parameters(self.method, self.query)?;
-        let in_metadata = ExpectedDigests::from_metadata(metadata)?;
+        let in_metadata = expected_digests::from_metadata(metadata)?;
         let ServedMethod {
             served: served_api,
             method,

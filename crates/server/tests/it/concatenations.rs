@@ -227,7 +227,7 @@ async fn media_is_durable_before_the_commit_of_its_resource() {
         );
         let media = watched.media("bound").await;
         assert!(media.body == expected, "{of:?}");
-        let mut hasher = windlass_proto::digest::Crc32cHasher::default();
+        let mut hasher = windlass_digest::Crc32cHasher::default();
         hasher.update(&expected);
         let crc32c = format!("crc32c={}", hasher.value());
         assert_eq!(media.headers["x-goog-hash"], crc32c, "{of:?}");

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, StatusCode};
+use windlass_digest::ExpectedDigests;
 use windlass_discovery::Api;
 use windlass_proto::command::{
     BodyLength, Command, Framing, SessionAction, SessionHead, SessionRequest, StartHead,
 };
 use windlass_proto::dialect::{Condition, Dialect, Outcome, RequestHead};
-use windlass_proto::digest::ExpectedDigests;
 use windlass_proto::error::ProtocolError;
 use windlass_proto::reply::{ErrorReply, ReplyHead};
 use windlass_proto::session::{ChunkRule, Rules, SessionError};

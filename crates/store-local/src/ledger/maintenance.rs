@@ -12,7 +12,7 @@ use std::path::Path;
 
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags, Row, params};
-use windlass_proto::digest::{Crc32c, Digests};
+use windlass_digest::{Crc32c, Digests};
 use windlass_store::{
     EndSession, Epoch, Extent, MediaId, MediaLocation, MediaRef, SessionId, SessionState,
 };

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Error, OptionalExtension, Row, params};
-use windlass_proto::digest::{Crc32c, Digests, Md5, Sha256};
+use windlass_digest::{Crc32c, Digests, Md5, Sha256};
 use windlass_store::{
     Epoch, Extent, Media, MediaId, MediaLocation, MediaRef, Progress, Resource, Session, SessionId,
     SessionState, Timestamp,

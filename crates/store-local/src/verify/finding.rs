@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use windlass_proto::digest::{Crc32c, Crc32cHasher, Digests, Md5Sha256Hasher, Wanted};
+use windlass_digest::{Crc32c, Crc32cHasher, Digests, Md5Sha256Hasher, Wanted};
 use windlass_store::{Cause, Extent, MediaId, SessionId};
 
 use crate::ledger::SessionRow;

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use windlass_proto::digest::{Crc32c, Digests};
+use windlass_digest::{Crc32c, Digests};
 use windlass_store::memory::MemoryLedger;
 use windlass_store::{
     ChangeSet, EndSession, Epoch, Expected, FinishSession, Ledger, LedgerError, Media, MediaId,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use rusqlite::Connection;
 use tempfile::TempDir;
-use windlass_proto::digest::{Crc32c, Crc32cHasher, Digests, Md5Sha256Hasher, Wanted};
+use windlass_digest::{Crc32c, Crc32cHasher, Digests, Md5Sha256Hasher, Wanted};
 use windlass_store::{
     ChangeSet, EndSession, Epoch, Extent, FinishSession, Ledger, Media, MediaId, MediaLocation,
     MediaRef, NewSession, OffsetCommit, Progress, Resource, ResourceChange, SessionId,

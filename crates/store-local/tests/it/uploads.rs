@@ -1,7 +1,7 @@
 //! The ledger and the vault together, as an upload uses them.
 
 use bytes::Bytes;
-use windlass_proto::digest::Crc32cHasher;
+use windlass_digest::Crc32cHasher;
 use windlass_store::{
     Epoch, Extent, Ledger, Listing, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit,
     Progress, READ_LEN, SessionId, SessionState, Sweep, SweepOptions, Timestamp, Vault, VaultError,

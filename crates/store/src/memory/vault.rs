@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use windlass_proto::digest::{Crc32c, Crc32cHasher};
+use windlass_digest::{Crc32c, Crc32cHasher};
 
 use super::SPACE;
 use crate::records::{Extent, MediaId, Timestamp};

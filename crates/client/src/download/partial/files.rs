@@ -14,7 +14,7 @@ use http::HeaderValue;
 use serde::{Deserialize, Serialize};
 use tempfile::{NamedTempFile, TempPath};
 use url::Url;
-use windlass_proto::digest::{Crc32c, Md5, Md5Sha256Hasher, Sha256, Wanted};
+use windlass_digest::{Crc32c, Md5, Md5Sha256Hasher, Sha256, Wanted};
 
 use super::super::response::{MediaHeaders, is_strong};
 use super::super::{DownloadError, with_suffix};

@@ -1,11 +1,11 @@
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderName, Version};
 use proptest::prelude::*;
+use windlass_digest::{Crc32c, ExpectedDigests, ExpectedDigestsError, Md5};
 
 use super::*;
 use crate::command::{ContentCoding, MultipartHead, SimpleHead, effective_method};
 use crate::dialect::head::invalid;
-use crate::digest::{Crc32c, ExpectedDigestsError, Md5};
 use crate::parameters::Parameters;
 use crate::upload_type::UnknownUploadType;
 

@@ -3,10 +3,8 @@
 use std::hint::black_box;
 use std::thread;
 
-use criterion::{BenchmarkId, Criterion, Throughput};
-use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5Sha256Hasher, Wanted};
-
-use crate::noise;
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use windlass_digest::{Crc32c, Crc32cHasher, Md5Sha256Hasher, Wanted};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -24,7 +22,10 @@ const SHA256: Wanted = Wanted {
     sha256: true,
 };
 
-pub(crate) fn benchmarks(criterion: &mut Criterion) {
+criterion_group!(digests, benchmarks);
+criterion_main!(digests);
+
+fn benchmarks(criterion: &mut Criterion) {
     alone(criterion);
     of_an_upload(criterion);
 }
@@ -100,4 +101,16 @@ fn in_parallel(wanted: Wanted, data: &[u8]) -> (u32, Md5Sha256Hasher) {
         let crc32c = in_line(data);
         (crc32c, slow.join().expect("it does not panic"))
     })
+}
+
+/// Returns bytes in which every value occurs, without a pattern.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    words.flatten().take(len).collect()
 }
