@@ -168,7 +168,7 @@ pub use handler::{Input, RefusedAs};
 pub use host::{AllowedHost, Host, NotAHost};
 pub use identifiers::{Clock, SystemClock};
 pub use link_terms::{LinkPurpose, LinkTerms};
-pub use metrics::{METRICS_CONNECTIONS, MetricsService, serve_metrics};
+pub use metrics::{METRICS_CONNECTIONS, MetricsService, StoreMetrics, serve_metrics};
 pub use on_uploaded::{UploadCallback, UploadedResource};
 pub use outbox::TopicCounts;
 pub use refused_inputs::{RefusedInput, RefusedInputs};

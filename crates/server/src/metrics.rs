@@ -13,6 +13,7 @@
 //! own.
 
 mod live;
+mod store;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -51,6 +52,7 @@ use crate::reply::{self, Reply, ReplyBody};
 
 use live::Live;
 pub(crate) use live::Sources;
+pub use store::StoreMetrics;
 
 /// Upper bounds in seconds of the buckets of request durations: from a query to a long upload.
 const SECONDS: [f64; 15] = [

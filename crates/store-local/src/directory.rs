@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use windlass_store::Cause;
-use windlass_store::metrics::StoreMetrics;
+use windlass_store::recorder::{NoRecorder, StoreRecorder};
 
 use crate::file_lock::FileLock;
 use crate::filesystem::{self, SharedDirectory};
@@ -35,7 +35,7 @@ use crate::sync_health::StopProbe;
 /// let scratch = Options::default().durability(Durability::Os);
 /// assert!(!scratch.page_cache);
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
     /// What an acknowledged byte survives. The default is [`Durability::Disk`].
@@ -49,8 +49,20 @@ pub struct Options {
     /// Whether to open a store in a directory that everybody can change, or with files that everybody
     /// can, with a warning instead of an error. The default is `false`.
     pub allow_shared_data: bool,
-    /// The handles that the store records its metrics into. The default is registered nowhere.
-    pub metrics: StoreMetrics,
+    /// What the store does is recorded here, for metrics. The default is [`NoRecorder`].
+    pub recorder: Arc<dyn StoreRecorder>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            durability: Durability::default(),
+            page_cache: false,
+            allow_unsafe_filesystem: false,
+            allow_shared_data: false,
+            recorder: Arc::new(NoRecorder),
+        }
+    }
 }
 
 impl Options {
@@ -82,10 +94,10 @@ impl Options {
         self
     }
 
-    /// Sets [`Options::metrics`].
+    /// Sets [`Options::recorder`].
     #[must_use]
-    pub fn metrics(self, metrics: StoreMetrics) -> Self {
-        Self { metrics, ..self }
+    pub fn recorder(self, recorder: Arc<dyn StoreRecorder>) -> Self {
+        Self { recorder, ..self }
     }
 }
 
@@ -218,7 +230,7 @@ pub(crate) struct StoreShared {
     pub(crate) stop_probes: Arc<[StopProbe]>,
     /// [`Options::allow_shared_data`].
     pub(crate) allow_shared_data: bool,
-    pub(crate) metrics: StoreMetrics,
+    pub(crate) recorder: Arc<dyn StoreRecorder>,
 }
 
 /// The locks on the data directory and on its vault, held as long as the ledger or the vault

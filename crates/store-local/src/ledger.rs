@@ -151,7 +151,7 @@ impl LocalLedger {
             reserve,
             lock,
             stop_probes,
-            metrics,
+            recorder,
             // The files were checked before.
             allow_shared_data: _,
         } = store;
@@ -205,7 +205,7 @@ impl LocalLedger {
             sync_verifier: Arc::clone(&sync_verifier),
         };
         let writer = Committer::new(connection, checkpoint_thread, shared)
-            .and_then(|committer| Writer::start(committer, fail_stop.clone(), metrics))
+            .and_then(|committer| Writer::start(committer, fail_stop.clone(), recorder))
             .map_err(io_error)?;
         let readers = ReaderPool::new(readers, sync_verifier, fail_stop.clone());
         Ok(Self {

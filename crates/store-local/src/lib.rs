@@ -112,7 +112,7 @@ pub use resources::for_each_resource;
 pub use vault::LocalVault;
 #[cfg(feature = "failpoints")]
 pub use windlass_store::failpoint;
-pub use windlass_store::metrics::StoreMetrics;
+pub use windlass_store::recorder::{NoRecorder, StoreRecorder};
 
 #[cfg(test)]
 mod test_util {

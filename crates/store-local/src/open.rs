@@ -96,7 +96,7 @@ impl LocalStore {
             lock,
             stop_probes: stop_probes(dir, &vault_dir, options.durability).map_err(io)?,
             allow_shared_data: options.allow_shared_data,
-            metrics: options.metrics,
+            recorder: options.recorder,
         };
         let vault = LocalVault::new(vault_dir, write_policy, shared_state.clone());
         let ledger = LocalLedger::open(&ledger_path, identity, shared_state)?;

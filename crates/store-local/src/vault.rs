@@ -24,7 +24,7 @@ use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use windlass_digest::Crc32cHasher;
-use windlass_store::metrics::StoreMetrics;
+use windlass_store::recorder::StoreRecorder;
 use windlass_store::{
     Cause, Extent, Failpoint, Listing, MediaId, MediaReader, MediaWriter, Part, Space, Vault,
     VaultError,
@@ -59,7 +59,7 @@ struct Shared {
     fences: Arc<FenceMap>,
     fail_stop: FailStop,
     syncs: AtomicU64,
-    metrics: StoreMetrics,
+    recorder: Arc<dyn StoreRecorder>,
     deletion_lock: DeletionLock,
     /// Whether media that everybody can change is used all the same.
     allow_shared_data: bool,
@@ -79,7 +79,7 @@ impl LocalVault {
             fences: Arc::default(),
             fail_stop: FailStop::default(),
             syncs: AtomicU64::new(0),
-            metrics: shared_state.metrics,
+            recorder: shared_state.recorder,
             allow_shared_data: shared_state.allow_shared_data,
             _lock: shared_state.lock,
         };
@@ -370,9 +370,7 @@ impl Shared {
             .map_err(VaultError::Fault)?;
         let begun = Instant::now();
         sync().map_err(|error| self.fail(error))?;
-        self.metrics
-            .media_sync_duration
-            .observe(begun.elapsed().as_secs_f64());
+        self.recorder.media_synced(begun.elapsed());
         self.syncs.fetch_add(1, Ordering::Relaxed);
         // Again, because a parallel sync may have failed meanwhile: it may have taken the report of
         // an error that concerns these bytes.

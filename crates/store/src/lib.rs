@@ -88,7 +88,7 @@ mod failpoint;
 pub mod fault;
 pub mod ledger;
 pub mod memory;
-pub mod metrics;
+pub mod recorder;
 pub mod records;
 pub mod sweep;
 pub mod vault;

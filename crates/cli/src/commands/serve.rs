@@ -28,11 +28,11 @@ use windlass_auth::DevTokenService;
 use windlass_server::config::Limits;
 use windlass_server::{
     BuildError, CredentialsForAll, Ended, Listener, METRICS_CONNECTIONS, MetricsService, Registry,
-    Server, Stores, serve_metrics,
+    Server, StoreMetrics, Stores, serve_metrics,
 };
 #[cfg(feature = "failpoints")]
 use windlass_store_local::failpoint::{self, Failpoint, UnknownFailpoint};
-use windlass_store_local::{Durability, LocalStore, OpenError, StoreMetrics};
+use windlass_store_local::{Durability, LocalStore, OpenError};
 use zeroize::Zeroizing;
 
 use super::{Signals, ignore_file_size_signal, store};
@@ -237,7 +237,7 @@ async fn serve(
     store_metrics.register(&mut metrics);
     let acme_metrics = AcmeMetrics::default();
     acme_metrics.register(&mut metrics);
-    let store_options = settings.store.clone().metrics(store_metrics);
+    let store_options = settings.store.clone().recorder(Arc::new(store_metrics));
     // Opening blocks this thread, but no other task runs yet.
     let store = LocalStore::open(&settings.data, store_options)?;
     warn_of_dangers(&settings);

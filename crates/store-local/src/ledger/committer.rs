@@ -112,8 +112,8 @@ impl Committer {
     }
 
     /// Returns the length in bytes of the WAL as of the last commit.
-    pub(super) fn wal_len(&self) -> i64 {
-        self.wal.len()
+    pub(super) fn wal_len(&self) -> u64 {
+        self.wal.len().cast_unsigned()
     }
 
     /// Gives out a new lease of a session: raises its epoch and returns the session with the new

@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use windlass_store::metrics::StoreMetrics;
+use windlass_store::recorder::NoRecorder;
 use windlass_store::{Progress, ResourceChange, SessionState};
 use windlass_testkit::wait::PATIENCE;
 
@@ -134,7 +134,7 @@ fn try_open(dir: &TempDir, stop_probes: Arc<[StopProbe]>) -> Result<LocalLedger,
         lock,
         stop_probes,
         allow_shared_data: false,
-        metrics: StoreMetrics::default(),
+        recorder: Arc::new(NoRecorder),
     };
     LocalLedger::open(&dir.path().join("ledger.sqlite"), IDENTITY, store)
 }

@@ -26,9 +26,8 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use windlass_store::metrics::StoreMetrics;
+use windlass_store::recorder::StoreRecorder;
 use windlass_store::{LedgerError, Session, SessionId};
 
 use super::changes::Change;
@@ -82,18 +81,18 @@ impl Writer {
     pub(super) fn start(
         committer: Committer,
         fail_stop: FailStop,
-        metrics: StoreMetrics,
+        recorder: Arc<dyn StoreRecorder>,
     ) -> std::io::Result<Self> {
         // Unbounded, and bounded by the slots instead: a full bounded channel would block the
         // caller's worker thread, while a semaphore suspends its task.
         let (queue, calls) = mpsc::channel();
-        let slots = Arc::new(QueueSlots::new(QUEUE_LEN, metrics.queued_calls.clone()));
+        let slots = Arc::new(QueueSlots::new(QUEUE_LEN, Arc::clone(&recorder)));
         let commits = committer.commits();
         // An earlier process may have left a WAL.
-        metrics.wal_bytes.set(committer.wal_len());
+        recorder.wal_measured(committer.wal_len());
         let thread = WriterThread {
             committer,
-            metrics,
+            recorder,
             commit_delay: CommitDelay::new(Arc::clone(&slots)),
         };
         // Not a task of tokio: a store is opened and dropped without a runtime, too.
@@ -183,7 +182,7 @@ struct WriterPanicked;
 /// The state of the writer thread.
 struct WriterThread {
     committer: Committer,
-    metrics: StoreMetrics,
+    recorder: Arc<dyn StoreRecorder>,
     commit_delay: CommitDelay,
 }
 
@@ -255,7 +254,7 @@ impl WriterThread {
         }
     }
 
-    /// Records the metrics of a round's commit, whose changes the committer began to make at `begun`. If
+    /// Records a round's commit, whose changes the committer began to make at `begun`. If
     /// space was short, several transactions count as one commit. If all changes were refused,
     /// there was no commit, and nothing is recorded.
     fn record(&self, begun: Instant, outcomes: &[Outcome]) {
@@ -263,12 +262,8 @@ impl WriterThread {
         if made == 0 {
             return;
         }
-        let metrics = &self.metrics;
-        let took = begun.elapsed().as_secs_f64();
-        metrics.commit_duration.observe(took);
-        let made = u32::try_from(made).unwrap_or(u32::MAX);
-        metrics.commit_changes.observe(f64::from(made));
-        metrics.wal_bytes.set(self.committer.wal_len());
+        self.recorder.committed(begun.elapsed(), made);
+        self.recorder.wal_measured(self.committer.wal_len());
     }
 }
 
@@ -283,26 +278,25 @@ struct QueueSlots {
     /// Number of queued calls at which a caller wakes the writer from its wait for siblings;
     /// `usize::MAX` while the writer does not wait.
     wanted: AtomicUsize,
-    /// Number of queued calls, as a metric.
-    queued: Gauge,
+    recorder: Arc<dyn StoreRecorder>,
 }
 
 /// An occupied slot of the queue. Dropping it frees the slot.
 struct QueueSlot {
     _permit: OwnedSemaphorePermit,
-    queued: Gauge,
+    recorder: Arc<dyn StoreRecorder>,
 }
 
 impl Drop for QueueSlot {
     fn drop(&mut self) {
-        self.queued.dec();
+        self.recorder.call_dequeued();
     }
 }
 
 impl QueueSlots {
-    fn new(len: usize, queued: Gauge) -> Self {
+    fn new(len: usize, recorder: Arc<dyn StoreRecorder>) -> Self {
         Self {
-            queued,
+            recorder,
             len,
             permits: Arc::new(Semaphore::new(len)),
             wanted: AtomicUsize::new(usize::MAX),
@@ -312,10 +306,10 @@ impl QueueSlots {
     /// Waits for a free slot and occupies it.
     async fn acquire(&self) -> QueueSlot {
         let permit = Arc::clone(&self.permits).acquire_owned().await;
-        self.queued.inc();
+        self.recorder.call_queued();
         QueueSlot {
             _permit: permit.expect("the semaphore is never closed"),
-            queued: self.queued.clone(),
+            recorder: Arc::clone(&self.recorder),
         }
     }
 
@@ -406,6 +400,8 @@ impl CommitDelay {
 
 #[cfg(test)]
 mod tests {
+    use windlass_store::recorder::NoRecorder;
+
     use super::*;
 
     /// Longer than a test waits for a thread.
@@ -415,7 +411,7 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(60);
 
     async fn with(occupied: usize, recent_callers: usize) -> (CommitDelay, Vec<QueueSlot>) {
-        let slots = Arc::new(QueueSlots::new(100, Gauge::default()));
+        let slots = Arc::new(QueueSlots::new(100, Arc::new(NoRecorder)));
         let mut held = Vec::new();
         for _ in 0..occupied {
             held.push(slots.acquire().await);
@@ -451,14 +447,27 @@ mod tests {
         drop((held, sixth));
     }
 
+    #[derive(Debug, Default)]
+    struct Queue(AtomicUsize);
+
+    impl StoreRecorder for Queue {
+        fn call_queued(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn call_dequeued(&self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     #[tokio::test]
-    async fn slots_are_counted_as_queued_calls_until_they_are_dropped() {
-        let queued = Gauge::default();
-        let slots = QueueSlots::new(100, queued.clone());
+    async fn slots_are_recorded_as_queued_calls_until_dropped() {
+        let queue = Arc::new(Queue::default());
+        let slots = QueueSlots::new(100, Arc::clone(&queue) as Arc<_>);
         let held = [slots.acquire().await, slots.acquire().await];
-        assert_eq!(queued.get(), 2);
+        assert_eq!(queue.0.load(Ordering::Relaxed), 2);
         drop(held);
-        assert_eq!(queued.get(), 0);
+        assert_eq!(queue.0.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]

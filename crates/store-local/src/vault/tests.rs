@@ -10,6 +10,7 @@ use rustix::process::{Resource, Rlimit};
 use tempfile::TempDir;
 
 use windlass_store::READ_LEN;
+use windlass_store::recorder::NoRecorder;
 
 use super::*;
 use crate::file_lock::FileLock;
@@ -42,7 +43,7 @@ fn open_with(
         lock: Arc::new(DirectoryLock::new(vec![lock])),
         stop_probes: Arc::new([]),
         allow_shared_data,
-        metrics: StoreMetrics::default(),
+        recorder: Arc::new(NoRecorder),
     };
     LocalVault::new(root, WritePolicy::Direct, shared_state)
 }

@@ -5,9 +5,9 @@
 mod backup;
 mod conformance;
 mod directory;
-mod metrics;
 mod model;
 mod open;
+mod recorder;
 mod sample;
 mod upgrade;
 mod uploads;

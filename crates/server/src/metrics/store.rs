@@ -1,30 +1,12 @@
-//! What a store reports about its work.
-//!
-//! The handles count from the start. A [`Registry`] that they are registered in shows their values:
-//!
-//! ```
-//! use prometheus_client::encoding::text::encode;
-//! use prometheus_client::registry::Registry;
-//! use windlass_store::metrics::StoreMetrics;
-//!
-//! let metrics = StoreMetrics::default();
-//! let mut registry = Registry::default();
-//! metrics.register(&mut registry);
-//!
-//! // The store is opened with a clone of the handles, and records into them:
-//! metrics.queued_calls.inc();
-//!
-//! let mut text = String::new();
-//! encode(&mut text, &registry)?;
-//! assert!(text.contains("\nwindlass_store_queued_calls 1\n"));
-//! # Ok::<(), std::fmt::Error>(())
-//! ```
-//!
-//! There is no global registry: two stores of one process have handles of their own.
+//! What a store does, for Prometheus.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use windlass_store::recorder::StoreRecorder;
 
 /// Upper bounds in seconds of the buckets of durations: from a sync of a fast disk to one of a disk
 /// that hardly answers.
@@ -35,23 +17,39 @@ const SECONDS: [f64; 14] = [
 /// Upper bounds of the buckets of the changes in one commit.
 const CHANGES: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
-/// The handles of a store's metrics. Clones share their values.
+/// The metrics of a store, recorded by the store itself ([`StoreRecorder`]).
 ///
-/// A store records what it can tell: handles that it does not know stay at zero. By default the
-/// handles are registered nowhere; they count all the same.
+/// Clones share their values. The metrics count from the start; a [`Registry`] that they are
+/// registered in shows their values. There is no global registry: two stores of one process have
+/// metrics of their own. What a store cannot tell stays at zero.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use prometheus_client::encoding::text::encode;
+/// use prometheus_client::registry::Registry;
+/// use windlass_server::StoreMetrics;
+/// use windlass_store::recorder::StoreRecorder;
+///
+/// let metrics = StoreMetrics::default();
+/// let mut registry = Registry::default();
+/// metrics.register(&mut registry);
+///
+/// // The store is opened with a clone:
+/// metrics.committed(Duration::from_millis(2), 3);
+///
+/// let mut text = String::new();
+/// encode(&mut text, &registry)?;
+/// assert!(text.contains("\nwindlass_store_commit_changes_sum 3.0\n"));
+/// # Ok::<(), std::fmt::Error>(())
+/// ```
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct StoreMetrics {
-    /// Duration in seconds of each commit of the ledger, its sync included.
-    pub commit_duration: Histogram,
-    /// Number of changes that each commit of the ledger has made durable.
-    pub commit_changes: Histogram,
-    /// Number of calls that wait for the writer of the ledger.
-    pub queued_calls: Gauge,
-    /// Length in bytes of the write-ahead log of the ledger.
-    pub wal_bytes: Gauge,
-    /// Duration in seconds of each sync of media in the vault.
-    pub media_sync_duration: Histogram,
+    commit_duration: Histogram,
+    commit_changes: Histogram,
+    queued_calls: Gauge,
+    wal_bytes: Gauge<u64, AtomicU64>,
+    media_sync_duration: Histogram,
 }
 
 impl Default for StoreMetrics {
@@ -63,6 +61,30 @@ impl Default for StoreMetrics {
             wal_bytes: Gauge::default(),
             media_sync_duration: Histogram::new(SECONDS),
         }
+    }
+}
+
+impl StoreRecorder for StoreMetrics {
+    fn committed(&self, took: Duration, changes: usize) {
+        let changes = u32::try_from(changes).unwrap_or(u32::MAX);
+        self.commit_duration.observe(took.as_secs_f64());
+        self.commit_changes.observe(f64::from(changes));
+    }
+
+    fn call_queued(&self) {
+        self.queued_calls.inc();
+    }
+
+    fn call_dequeued(&self) {
+        self.queued_calls.dec();
+    }
+
+    fn wal_measured(&self, bytes: u64) {
+        self.wal_bytes.set(bytes);
+    }
+
+    fn media_synced(&self, took: Duration) {
+        self.media_sync_duration.observe(took.as_secs_f64());
     }
 }
 
