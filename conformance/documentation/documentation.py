@@ -39,6 +39,7 @@ SERVED = {
     "README.md": "farm",
     "docs/apis.md": "farm",
     "docs/cli.md": "farm",
+    **{f"docs/tasks/{page}.md": "farm" for page in ("client", "embed", "own-api", "production", "test-google")},
     "docs/apis/any.md": "farm",
     "docs/apis/games_configuration.md": "gamesConfiguration",
 }
@@ -238,7 +239,9 @@ def fill(directory):
 
 def main():
     binary, report, ran = sys.argv[1], Report(), 0
-    documents = ["README.md", "docs/apis.md", "docs/cli.md", *sorted(str(it.relative_to(ROOT)) for it in (ROOT / "docs/apis").glob("*.md"))]
+    folders = (ROOT / "docs" / it for it in ("tasks", "apis"))
+    pages = [str(page.relative_to(ROOT)) for folder in folders for page in sorted(folder.glob("*.md"))]
+    documents = ["README.md", "docs/apis.md", "docs/cli.md", *pages]
     for document in map(Document, documents):
         # Beside the program: a temporary file system may be one that the server refuses.
         with tempfile.TemporaryDirectory(prefix="documentation-", dir=pathlib.Path(binary).resolve().parent) as directory:
