@@ -126,7 +126,7 @@ pub enum RulesError {
     NotAHeader,
 }
 
-/// The file of credentials and of the policy, as docs/configuration.md describes it.
+/// The file of credentials and of the policy, as docs/credentials.md describes it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuthFile {

@@ -268,7 +268,7 @@ impl AuthenticationError {
                 ..
             } => Some("write the output of `openssl rand -base64 32` on one line"),
             Self::File { .. } | Self::Rules { .. } => {
-                Some("docs/configuration.md, \"The file of credentials\", has an example")
+                Some("docs/credentials.md has an example")
             }
             Self::PolicyGone { .. } => Some(
                 "write [[allow]] with nothing below it if that is meant, or start the server again",

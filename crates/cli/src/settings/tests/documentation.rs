@@ -40,28 +40,50 @@ fn flags() -> BTreeSet<String> {
         .collect()
 }
 
-/// `| key | flag | variable | default |`, without marks and without the flag's value.
-fn row(cells: [&str; 4]) -> String {
-    cells.join(" | ")
+/// A key of the reference: its heading, a paragraph with type, default and flag, and its effect.
+struct Entry {
+    key: &'static str,
+    facts: String,
+    effect: &'static str,
+}
+
+fn entries() -> impl Iterator<Item = Entry> {
+    let headings = DOCUMENT.split("\n#### `").skip(1);
+    headings.map(|entry| {
+        let (key, rest) = entry.split_once("`\n\n").expect("a key and its text");
+        let (facts, effect) = rest.split_once("\n\n").expect("an effect");
+        Entry {
+            key,
+            facts: facts.replace('\n', " "),
+            effect,
+        }
+    })
+}
+
+impl Entry {
+    /// Returns the code behind a name such as `Default: `.
+    fn fact(&self, name: &str) -> Option<&str> {
+        let (_, rest) = self.facts.split_once(name)?;
+        let (code, _) = rest.strip_prefix('`')?.split_once('`')?;
+        Some(code)
+    }
 }
 
 #[test]
-fn the_tables_list_every_key_with_its_flag_variable_and_default() {
-    let documented = DOCUMENT.replace("\\|", "/").replace('`', "");
-    let rows = documented
-        .lines()
-        .filter(|line| line.contains(" WINDLASS_") && line.starts_with("| "))
-        .map(|line| {
-            let mut cells = line.trim_matches('|').split('|').map(str::trim);
-            let mut cell = || cells.next().unwrap_or_default();
-            let [key, flag, variable, default] = [cell(), cell(), cell(), cell()];
-            row([
-                key,
-                flag.split(' ').next().unwrap_or_default(),
-                variable,
-                default,
-            ])
-        });
+fn the_reference_has_every_key_with_its_flag_and_default() {
+    let documented = entries().map(|entry| {
+        // Without the flag's value.
+        let flag = entry
+            .fact(" Flag: ")
+            .and_then(|flag| flag.split(' ').next());
+        let default = entry.fact(" Default: ");
+        [
+            entry.key,
+            flag.unwrap_or_default(),
+            default.unwrap_or("none"),
+        ]
+        .map(str::to_owned)
+    });
     let defaults = Settings::default();
     let expected = KEYS.iter().map(|key| {
         let flag = key.flag.map(|flag| format!("--{flag}")).unwrap_or_default();
@@ -69,19 +91,31 @@ fn the_tables_list_every_key_with_its_flag_variable_and_default() {
         let default = default.trim_matches(['[', ']', '"']);
         // As a variable lists them.
         let default = default.replace("\", \"", ",");
-        row([key.name, &flag, &key.variable(), &default])
+        [key.name.to_owned(), flag, default]
     });
-    assert_eq!(rows.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    assert_eq!(documented.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
 }
 
 #[test]
-fn every_key_is_explained() {
-    for key in KEYS {
-        assert!(
-            DOCUMENT.contains(&format!("**`{}`**", key.name)),
-            "{}",
-            key.name
-        );
+fn every_key_has_a_type_and_an_effect() {
+    for entry in entries() {
+        assert!(entry.facts.starts_with("Type: "), "{}", entry.key);
+        assert!(!entry.effect.starts_with(['#', '*']), "{}", entry.key);
+    }
+}
+
+#[test]
+fn the_small_file_sets_ten_keys() {
+    let (_, section) = DOCUMENT
+        .split_once("## Ten keys to start with\n")
+        .expect("the section");
+    let (_, file) = section.split_once("```toml\n").expect("a file");
+    let (file, table) = file.split_once("```").expect("the end of the file");
+    let merged = merge_file(file).expect("a configuration file");
+    assert_eq!(merged.origins.len(), 10);
+    let (table, _) = table.split_once("```").expect("the next block");
+    for key in merged.origins.keys() {
+        assert!(table.contains(&format!("[`{key}`]")), "{key}");
     }
 }
 
