@@ -1,18 +1,19 @@
-//! What a request may do without credentials that its sender itself must have.
+//! The rights that a request has without credentials from its sender.
 
-/// What a request may do without credentials that its sender itself must have. A browser adds some by itself, whichever
-/// page has it send the request: a client's certificate, cookies of which a proxy in front makes a name, and its place
-/// in a network where no credentials are needed. [`CorsPolicy`](crate::CorsPolicy) says which pages may use them for a
-/// request that may change something.
+/// The rights that a request has without credentials from its sender, such as a token. A browser
+/// adds some credentials by itself, whichever page makes it send the request: a client certificate,
+/// cookies that a proxy in front turns into a name, and the browser's place in a network that needs
+/// no credentials. [`CorsPolicy`](crate::CorsPolicy) says which pages may use them for a request
+/// that may change something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AmbientAuthority {
-    /// Nothing: a page of another origin, which is not allowed, had a browser send it. A call is refused by
-    /// [`AccessError::ForeignPage`](crate::AccessError::ForeignPage).
+    /// No rights: a page of another origin that is not allowed made a browser send the request. A
+    /// call is refused by [`AccessError::ForeignPage`](crate::AccessError::ForeignPage).
     None,
-    /// What is open to everybody: the origin of the page is allowed, but may not send credentials.
+    /// The rights of everybody: the page's origin is allowed, but may not send credentials.
     Anonymous,
-    /// Everything: it may change nothing, no page of another origin had it sent, or that origin may send
-    /// credentials.
+    /// All rights: the request may change nothing, or no page of another origin made a browser send
+    /// it, or that origin may send credentials.
     #[default]
     Full,
 }

@@ -1,8 +1,8 @@
-//! Authentication and authorization: the contract, and three implementations.
+//! Authentication and authorization: the trait [`Authorize`] and three implementations.
 //!
-//! [`Authorize::authenticate`] is asked before a request is routed, so that a stranger does not learn
-//! which paths exist. [`Authorize::authorize`] is asked when the method of a call is known. The checks
-//! for liveness and readiness, `/healthz` and `/readyz`, are open to everybody.
+//! [`Authorize::authenticate`] is called before a request is routed, so that an unauthenticated
+//! caller does not learn which paths exist. [`Authorize::authorize`] is called when the method of a
+//! call is known. The liveness and readiness probes, `/healthz` and `/readyz`, need no credentials.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -21,24 +21,24 @@ use crate::context::Principal;
 /// Decides who may send requests and call methods.
 #[async_trait]
 pub trait Authorize: Send + Sync + 'static {
-    /// Establishes who sends a request; `None` if nobody needs to say who they are.
+    /// Identifies the sender of a request. `None` means that the request needs no principal.
     ///
-    /// A request that continues an upload ([`Access::Session`], [`Access::OwnedSession`]) comes without
-    /// credentials from many clients: its URI is the credential. The server itself demands the owner's
-    /// where it is configured to.
+    /// Many clients send no credentials with a request that continues an upload
+    /// ([`Access::Session`], [`Access::OwnedSession`]): the session URI is the credential. If the
+    /// server is configured to demand the owner's credentials, the server itself checks them.
     ///
     /// # Errors
-    /// [`AccessError`], by which the request is answered.
+    /// [`AccessError`], which becomes the reply.
     async fn authenticate(
         &self,
         request: &AccessRequest<'_>,
     ) -> Result<Option<Principal>, AccessError>;
 
-    /// Refuses a call of a method, including the start of an upload and an upload in one request. It
-    /// is asked before the body is read. Default: all calls are allowed.
+    /// Refuses a call of a method, including the start of an upload and an upload in one request.
+    /// This method is called before the body is read. Default: all calls are allowed.
     ///
     /// # Errors
-    /// [`AccessError`], by which the call is answered.
+    /// [`AccessError`], which becomes the reply.
     async fn authorize(
         &self,
         principal: Option<&Principal>,
@@ -48,30 +48,31 @@ pub trait Authorize: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether requests need credentials. Where they do not, pages of other origins may neither write nor
-    /// read, unless [`Settings::cors`](crate::Settings::cors) allows them: a browser sends what such a page
-    /// asks for from inside of its user's network. An application that decides about origins in a layer of its
-    /// own leaves it at true. Default: true.
+    /// Whether requests need credentials. If requests need none, pages of other origins may neither
+    /// read nor write unless [`Settings::cors`](crate::Settings::cors) allows it. A browser would
+    /// otherwise send the requests of such a page from inside its user's network. An application
+    /// that checks origins in its own layer keeps the default. Default: true.
     fn demands_credentials(&self) -> bool {
         true
     }
 
-    /// Whether an upload session has been revoked. It is asked for each request to a session; one that
-    /// has been revoked is answered 404, as one that has expired. A request that is under way goes on.
-    /// It is called under a lock, so it must answer from memory, without waiting. Default: none is.
+    /// Whether an upload session has been revoked. This method is called for each request to a
+    /// session. A revoked session is answered 404, like an expired session. Running requests of a
+    /// revoked session continue. The server holds a lock during the call, so an implementation must
+    /// answer from memory and never block. Default: no session is revoked.
     fn is_revoked(&self, session: &SessionInfo<'_>) -> bool {
         let _ = session;
         false
     }
 }
 
-/// An upload session, as far as it matters whether it may go on.
+/// The facts about an upload session by which it may be revoked.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct SessionInfo<'a> {
-    /// Id. The session URI cannot be made of it.
+    /// Id. The session URI cannot be derived from it.
     pub id: SessionId,
-    /// Id of the principal that started it, if that was established.
+    /// Id of the principal that started the session, if it is known.
     pub principal: Option<&'a str>,
     /// Time of the start.
     pub started: Timestamp,
@@ -88,13 +89,13 @@ impl<'a> SessionInfo<'a> {
     }
 }
 
-/// A request whose sender is to be established.
+/// A request to authenticate.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct AccessRequest<'a> {
-    /// What the request is about.
+    /// The kind of target that the request has.
     pub access: Access,
-    /// HTTP method that the request stands for: that of `X-HTTP-Method-Override`, if there is one.
+    /// Effective HTTP method: the value of `X-HTTP-Method-Override` if the header is present.
     pub http_method: &'a HttpMethod,
     /// Target.
     pub uri: &'a Uri,
@@ -102,18 +103,18 @@ pub struct AccessRequest<'a> {
     pub headers: &'a HeaderMap,
     /// Address of the client's end of the connection, if it is known.
     pub peer: Option<SocketAddr>,
-    /// Address of the client, also where a trusted proxy states it, if the client is limited by its address; of IPv6
-    /// that of its /64 network.
+    /// Address of the client, if the client is limited by its address. Behind a trusted proxy this
+    /// is the address that the proxy states. An IPv6 address is replaced by its /64 network.
     pub limited_client: Option<IpAddr>,
-    /// Certificate that the client has presented when it opened the connection, and that was accepted.
-    /// [`ClientCertificate`] says where it is left out.
+    /// Certificate that the client presented for the connection and that was accepted.
+    /// [`ClientCertificate`] says when it is left out.
     pub certificate: Option<&'a ClientCertificate>,
-    /// What counts besides credentials that the sender itself must have, such as a token.
+    /// The rights that the request has without credentials from its sender, such as a token.
     pub ambient_authority: AmbientAuthority,
-    /// URL under which the client reached the server, as session URIs begin with, without a slash at
-    /// its end. Empty if it is not known.
+    /// URL under which the client reached the server, as session URIs begin with, without a slash
+    /// at its end. Empty if the URL is not known.
     pub base_url: &'a str,
-    /// Principal that a layer in front has established.
+    /// Principal that a layer in front has identified.
     pub principal: Option<&'a Principal>,
 }
 
@@ -166,7 +167,7 @@ impl<'a> AccessRequest<'a> {
         }
     }
 
-    /// Sets what counts besides credentials that the sender itself must have.
+    /// Sets the rights that the request has without credentials from its sender, such as a token.
     #[must_use]
     pub fn with_ambient_authority(self, ambient_authority: AmbientAuthority) -> Self {
         Self {
@@ -191,31 +192,32 @@ impl<'a> AccessRequest<'a> {
     }
 }
 
-/// What a request is about, by its path and its query.
+/// The kind of a request's target, determined from its path and query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
     /// The discovery service, from which client libraries read the descriptions of APIs, and the page
     /// at `/`, which shows people the same APIs.
     Discovery,
-    /// An upload session, whose URI only the client has that started it.
+    /// An upload session. Only the client that started the session has its URI.
     Session,
-    /// An upload session on a server whose sessions are for their owners
-    /// ([`SessionAuth::Owner`](crate::config::SessionAuth)). Of some the owner is not known; so credentials may
-    /// be missing, but must be valid.
+    /// An upload session on a server that reserves sessions for their owners
+    /// ([`SessionAuth::Owner`](crate::config::SessionAuth)). The owner of some sessions is not
+    /// known, so credentials may be missing, but invalid credentials are refused.
     OwnedSession,
     /// A method of an API, or a path that nothing answers.
     Call,
 }
 
 impl Access {
-    /// Demands credentials of calls: `found` is what those of the request, if there are any, have
-    /// established. Sessions, whose URIs are credentials, and discovery, which Google's Python library
-    /// reads before it has credentials, need none. Credentials that are not valid count as none there,
-    /// but for sessions of owners: there the client learns why they do not count.
+    /// Demands credentials for calls. `found` is the result of checking the request's credentials,
+    /// if there are any. Sessions need no credentials, because their URIs are credentials.
+    /// Discovery needs none, because Google's Python library reads it before it has credentials.
+    /// Invalid credentials are ignored for both. For sessions of owners they are an error instead,
+    /// so that the client learns the reason.
     ///
     /// # Errors
-    /// Those of `found`, and [`AccessError::CredentialsMissing`].
+    /// The error in `found`, and [`AccessError::CredentialsMissing`].
     pub fn demand(
         self,
         found: Result<Option<Principal>, AccessError>,
@@ -244,15 +246,16 @@ pub enum AccessError {
     /// The credentials are where they must not be, such as a token in the query: 400.
     #[error("{problem}")]
     CredentialsMisplaced {
-        /// Message: what is wrong, and where the credentials belong.
+        /// Message that names the problem and the place where the credentials belong.
         problem: &'static str,
     },
-    /// A page of another origin had a browser send the request, and has no credentials of its own: 403.
+    /// A page of another origin made a browser send the request, without credentials from the page:
+    /// 403.
     #[error(
         "a page of another origin sends this request by the rights of its visitor; its origin must be allowed to send credentials"
     )]
     ForeignPage,
-    /// The credentials cannot be checked now, because a service that is asked about them does not
+    /// The credentials cannot be checked now, because the service that verifies them does not
     /// answer: 503.
     #[error("the credentials cannot be checked at the moment; try again")]
     Unverifiable,
@@ -265,7 +268,7 @@ pub enum AccessError {
     /// The principal may not do this: 403.
     #[error("{problem}")]
     Forbidden {
-        /// Message: what is not allowed.
+        /// Message that names the forbidden action.
         problem: String,
     },
 }
@@ -292,7 +295,7 @@ impl AccessError {
     }
 }
 
-/// The challenge to credentials whose scopes do not suffice. It names the scopes if a header can.
+/// The challenge for credentials with insufficient scopes. It names the scopes if a header can.
 fn insufficient_scope(scopes: &[String]) -> HeaderValue {
     const CHALLENGE: &str = "Bearer realm=\"windlass\", error=\"insufficient_scope\"";
     // RFC 6749, section 3.3. Descriptions are free to name scopes with other characters.
@@ -304,7 +307,8 @@ fn insufficient_scope(scopes: &[String]) -> HeaderValue {
         .unwrap_or(HeaderValue::from_static(CHALLENGE))
 }
 
-/// Allows everything, and takes the principal of a layer in front, if there is one. The default.
+/// Allows everything, and takes the principal of a layer in front if the layer sets one. The
+/// default.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AllowAll;
 
@@ -322,11 +326,11 @@ impl Authorize for AllowAll {
     }
 }
 
-/// Demands the principal of a layer in front, for everything but two things: sessions, whose URIs
-/// are credentials, and discovery, which Google's Python library reads before it has credentials.
+/// Demands the principal of a layer in front, except for sessions and discovery. Session URIs are
+/// credentials, and Google's Python library reads discovery before it has credentials.
 ///
-/// For applications that authenticate in a layer: the layer inserts a [`Principal`] where it finds
-/// one, and need not know which requests may come without.
+/// For applications that authenticate in a layer: the layer inserts a [`Principal`] if it finds
+/// one. The layer need not know which requests may lack a principal.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequirePrincipal;
 
@@ -340,8 +344,8 @@ impl Authorize for RequirePrincipal {
     }
 }
 
-/// Demands one token in `Authorization: Bearer`, for everything but two things: sessions, whose URIs
-/// are credentials, and discovery, which Google's Python library reads before it has credentials.
+/// Demands one token in `Authorization: Bearer`, except for sessions and discovery. Session URIs
+/// are credentials, and Google's Python library reads discovery before it has credentials.
 ///
 /// ```
 /// use windlass_server::{BearerToken, Principal};
@@ -350,13 +354,13 @@ impl Authorize for RequirePrincipal {
 /// ```
 #[derive(Clone)]
 pub struct BearerToken {
-    // Hashes are compared: how long a comparison takes says nothing about the token itself.
+    // Hashes are compared, so that the time of a comparison reveals nothing about the token.
     hash: [u8; 32],
     principal: Principal,
 }
 
 impl BearerToken {
-    /// Returns an authorization by this token, whose bearer is `principal`.
+    /// Returns an authorization that accepts this token as the credential of `principal`.
     pub fn new(token: &str, principal: Principal) -> Self {
         Self {
             hash: Sha256::digest(token).into(),
@@ -370,7 +374,7 @@ impl BearerToken {
         let value = values.next()?;
         let token = value.to_str().ok().and_then(bearer_token);
         let is_right = |token: &str| <[u8; 32]>::from(Sha256::digest(token)) == self.hash;
-        // Of two values nobody knows which one counts.
+        // With two values it is unclear which one applies, so both are refused.
         let is_valid = values.next().is_none() && token.is_some_and(is_right);
         Some(if is_valid {
             Ok(())
@@ -388,7 +392,7 @@ impl fmt::Debug for BearerToken {
     }
 }
 
-/// The token in `Bearer TOKEN`. The name of the scheme has no case (RFC 9110, section 11.1).
+/// Returns the token in `Bearer TOKEN`. The scheme is case-insensitive (RFC 9110, section 11.1).
 fn bearer_token(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme

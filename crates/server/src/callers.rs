@@ -1,14 +1,15 @@
-//! Limits on what one caller takes: the connections of an address, the requests that it resets, and the requests
-//! per second of an address and of a principal.
+//! Limits per caller: the open connections of an address, the requests that an address resets, and
+//! the requests per second of an address and of a principal.
 //!
-//! An address is what its owner can change it to: an IPv4 address, or the first 64 bits of an IPv6 address,
-//! which belong to one network. Many owners have a /56 or a /48 of IPv6, so connections of these are
-//! limited as well, by [larger shares](WIDE). Behind a trusted proxy it is the one that the proxy states, and the
-//! connections of the proxy are not limited.
+//! All addresses between which one owner can choose count as one [`Address`]: an IPv4 address, or
+//! the /64 network of an IPv6 address. Many owners have a /56 or a /48 network of IPv6. The
+//! connections of these networks have [larger limits](WIDE). Behind a trusted proxy, the address is
+//! the client address that the proxy states, and connections of the proxy are not limited.
 //!
-//! What is remembered is bounded: for connections, and for requests behind a trusted proxy, by those that are open,
-//! and for resets by [`MOST_CALLERS`]. For rates, callers are forgotten above [`MOST_CALLERS`], but not those of the
-//! last two to three seconds, which may exceed it.
+//! The memory for this state is bounded. The state of connections, and of requests behind a trusted
+//! proxy, is bounded by their number. The state of resets is bounded by [`MOST_CALLERS`]. The state
+//! of rates may exceed [`MOST_CALLERS`]: idle callers are evicted above this number, but callers of
+//! the last two to three seconds are kept.
 
 mod resets;
 
@@ -41,16 +42,16 @@ use crate::shares::Caller;
 pub(crate) use resets::AddressResets;
 use resets::ResetLimit;
 
-/// The number of callers above which those are forgotten who have not sent anything lately.
+/// Above this number of callers, idle callers are evicted.
 pub(crate) const MOST_CALLERS: usize = 10_000;
 
-/// Number of requests between two checks whether there are more than [`MOST_CALLERS`].
+/// The number of callers is compared with [`MOST_CALLERS`] once in this number of requests.
 const CLEANING: u64 = 1024;
 
-/// When a client that has as many requests under way as it may have should try again, in seconds.
+/// `Retry-After` in seconds for a client at its limit of concurrent requests.
 const BUSY_RETRY_AFTER: u32 = 1;
 
-/// A caller may send this many seconds' worth of requests at once.
+/// The burst that a rate limit allows, in seconds of the rate.
 const BURST: u32 = 2;
 
 /// An IPv4 address, or the /64 network of an IPv6 address.
@@ -63,10 +64,10 @@ impl From<IpAddr> for Address {
     }
 }
 
-/// The networks of IPv6 above an [`Address`] whose connections are limited: the length of the prefix,
-/// and how many times as many as those of an address they may be.
-// A /56 is what most customers get, and a /48 what organizations get. One that uses all of its limit
-// still leaves half of the default of `limits.connections` to others.
+/// The IPv6 networks above an [`Address`] that have connection limits: the length of the prefix,
+/// and the limit as a multiple of the limit per address.
+// Most customers get a /56, and organizations get a /48. A network at its limit still leaves half
+// of the default of `limits.connections` to other clients.
 const WIDE: [(u8, usize); 2] = [(56, 2), (48, 4)];
 
 /// An IPv4 address, or a network of IPv6 addresses with the length of its prefix.
@@ -74,7 +75,8 @@ const WIDE: [(u8, usize); 2] = [(56, 2), (48, 4)];
 pub(crate) struct Network(IpAddr, u8);
 
 impl Address {
-    /// Returns the networks above the address, and how many times its limit they have.
+    /// Returns the networks above the address, each with its limit as a multiple of the address's
+    /// limit.
     fn wide(self) -> impl Iterator<Item = (Network, usize)> {
         let networks = WIDE.map(|(prefix, times)| match self.0 {
             IpAddr::V4(_) => None,
@@ -88,7 +90,7 @@ impl Address {
     }
 }
 
-/// Returns an IPv4 address as it is, and of an IPv6 address that of its /64 network.
+/// Returns the /64 network of an IPv6 address. An IPv4 address is returned unchanged.
 pub(crate) fn network(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => {
@@ -99,7 +101,7 @@ pub(crate) fn network(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns the principal, or else the address, if one of them is known.
+/// Returns the principal if it is known, otherwise the address if it is known.
 pub(crate) fn caller(principal: Option<&Principal>, client: Option<IpAddr>) -> Option<Caller> {
     let principal = principal.map(|principal| Caller::Principal(principal.to_string()));
     principal.or_else(|| client.map(network).map(Caller::Address))
@@ -133,14 +135,14 @@ struct LimitLabels {
     limit: &'static str,
 }
 
-/// Counts what was refused or ended because one caller took too much.
+/// Counts refusals and closed connections by the [`CallerLimit`] that the caller exceeded.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallerMetrics(Family<LimitLabels, Counter>);
 
 impl CallerMetrics {
-    /// Returns what is registered: a counter for each limit.
+    /// Returns the metric to register: a counter for each limit.
     pub(crate) fn family(&self) -> impl prometheus_client::registry::Metric {
-        // Zeros are shown, too.
+        // Creates the counters, so that counters of 0 are shown as well.
         for limit in CallerLimit::ALL {
             drop(self.counter(limit));
         }
@@ -177,8 +179,8 @@ impl CallerLimit {
         Self::GzipRatio,
     ];
 
-    /// Returns the limit that a request with this error exceeds. Those on addresses and on rates are counted where
-    /// they are checked.
+    /// Returns the limit that a request with this error exceeds. Limits on addresses and on rates
+    /// return `None`: they are counted where they are checked.
     pub(crate) fn exceeded_by(error: &Error) -> Option<Self> {
         match error {
             Error::Ledger(LedgerError::OverQuota) => Some(Self::Quota),
@@ -209,7 +211,7 @@ impl CallerLimit {
         }
     }
 
-    /// The name of its key in the configuration; a quota has two.
+    /// Returns the limit's key in the configuration. A quota has two keys.
     fn name(self) -> &'static str {
         match self {
             Self::Connections => "connections_per_address",
@@ -231,21 +233,22 @@ impl CallerLimit {
     }
 }
 
-/// The limits on the connections and on the requests under way of one address. By default there are none.
+/// The limits on connections and on concurrent requests per address. By default there are no
+/// limits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AddressLimits {
-    /// Not behind a trusted proxy, whose connections are those of its clients.
+    /// `None` behind a trusted proxy: the connections there are the proxy's and serve many clients.
     connections: Option<Arc<AddressPlaces>>,
-    /// As many as there may be connections. A connection over HTTP/2 carries many.
+    /// The same limit as for connections, because one HTTP/2 connection carries many requests.
     requests: Option<Arc<AddressPlaces>>,
     resets: Option<Arc<ResetLimit>>,
 }
 
-/// A connection that its address may have. It counts until this is dropped.
+/// A permit for a connection of an address. The connection is counted until this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     place: Option<AddressPermit>,
-    /// Where the requests that it resets are counted.
+    /// Counts the requests that the connection resets.
     pub(crate) resets: Option<AddressResets>,
 }
 
@@ -264,8 +267,9 @@ impl AddressLimits {
         }
     }
 
-    /// Whether the client's address has at most half of the mean number of requests per address. Where the server is
-    /// nearly full, such clients are preferred. Always false if [`Limits::connections_per_address`] is 0.
+    /// Whether the client's address has at most half of the mean number of requests per address,
+    /// including one more request. A nearly full server prefers such clients. Always false if
+    /// [`Limits::connections_per_address`] is 0.
     pub(crate) fn is_modest(&self, client: Option<IpAddr>) -> bool {
         let (Some(requests), Some(client)) = (&self.requests, client) else {
             return false;
@@ -273,7 +277,7 @@ impl AddressLimits {
         requests.is_modest(client.into())
     }
 
-    /// Admits a request of a client. None is limited whose client is not known.
+    /// Admits a request of a client. A request without a known client is not limited.
     ///
     /// # Errors
     /// [`Error::TooManyRequests`] if the client has as many requests as it may have connections.
@@ -300,6 +304,7 @@ impl AddressLimits {
             limit: Arc::clone(limit),
             address,
         });
+        // A blocked address is refused before it takes a connection permit.
         if resets.as_ref().is_some_and(AddressResets::is_shut_out) {
             return Err(TooMany);
         }
@@ -312,7 +317,7 @@ impl AddressLimits {
 }
 
 impl Admission {
-    /// Returns what tells how many connections the address has.
+    /// Returns a handle to the connections of the address, if they are limited.
     pub(crate) fn share(&self) -> Option<AddressShare> {
         Some(self.place.as_ref()?.0.clone())
     }
@@ -326,14 +331,14 @@ pub(crate) struct AddressShare {
 }
 
 impl AddressShare {
-    /// Whether they are at most half of the mean per address.
+    /// Whether the address has at most half of the mean per address.
     pub(crate) fn is_modest(&self) -> bool {
         let open = self.places.lock();
         open.is_few(open.count(self.address))
     }
 
-    /// Returns the widest network of the address, and its share where places are short: half of what
-    /// one address may have.
+    /// Returns the widest network of the address, and the network's limit on an overloaded server:
+    /// half of the limit of one address.
     pub(crate) fn widest(&self) -> (Network, usize) {
         let single = Network(self.address.0, u8::MAX);
         let widest = self.address.wide().last();
@@ -354,7 +359,7 @@ struct AddressPlaces {
 struct Open {
     /// Never 0.
     of: HashMap<Address, usize>,
-    /// Those of the networks above an address. Never 0.
+    /// The counts of the networks above an address. Never 0.
     of_wide: HashMap<Network, usize>,
     total: usize,
 }
@@ -364,7 +369,8 @@ impl Open {
         self.of.get(&address).copied().unwrap_or_default()
     }
 
-    /// Whether an address may have one more, if `most` is the limit of one address.
+    /// Whether an address may have one more, where `most` is the limit per address. The limits of
+    /// the networks above the address apply as well.
     fn has_room(&self, address: Address, most: usize) -> bool {
         let has_room = |(network, times): (Network, usize)| {
             let count = self.of_wide.get(&network).copied().unwrap_or_default();
@@ -389,13 +395,13 @@ impl Open {
         self.total -= 1;
     }
 
-    /// Whether `count` is at most half of what an address has on average.
+    /// Whether `count` is at most half of the mean per address.
     fn is_few(&self, count: usize) -> bool {
         self.total > 0 && 2 * count * self.of.len() <= self.total
     }
 }
 
-/// The place of a connection, or of a request, among those of its address.
+/// A permit for one connection, or one request, of an address.
 #[derive(Debug)]
 pub(crate) struct AddressPermit(AddressShare);
 
@@ -413,13 +419,13 @@ impl AddressPlaces {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an address has few while others have many, also with one more.
+    /// Whether the address would still be at most half of the mean with one more.
     fn is_modest(&self, address: Address) -> bool {
         let open = self.lock();
         open.is_few(open.count(address) + 1)
     }
 
-    /// Returns a place for this address; `None` if there is none left.
+    /// Returns a permit for this address, or `None` at the limit.
     fn admit(self: &Arc<Self>, address: Address) -> Option<AddressPermit> {
         let mut open = self.lock();
         if !open.has_room(address, self.most) {
@@ -442,7 +448,7 @@ impl Drop for AddressPermit {
     }
 }
 
-/// Counts one fewer, and forgets what has none.
+/// Decrements the count of a key, and removes the key at 0.
 fn decrement<K: Copy + Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, key: K) {
     if let Some(count) = counts.get_mut(&key) {
         *count -= 1;
@@ -503,6 +509,7 @@ impl RateLimits {
         caller: &K,
         limit: CallerLimit,
     ) -> Result<(), Error> {
+        // Relaxed: the counter only chooses when to clean up, and orders no other memory.
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
         if asked.is_multiple_of(CLEANING) && limiter.len() > MOST_CALLERS {
             // Callers with a full allowance need no state.
@@ -514,6 +521,7 @@ impl RateLimits {
         self.metrics.count(limit);
         let wait = later.wait_time_from(limiter.clock().now());
         let retry_after = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX);
+        // Rounded up: a retry within the last started second would be refused again.
         Err(Error::TooManyRequests {
             retry_after: retry_after.saturating_add(1),
         })
@@ -531,7 +539,7 @@ fn limiter<K: Clone + Eq + std::hash::Hash>(per_second: usize) -> Option<Limiter
     ))
 }
 
-/// The clock of Tokio, which tests control: the time since a moment.
+/// Tokio's clock, which tests control. Its instants are the time since the stored instant.
 #[derive(Debug, Clone)]
 struct TokioClock(Instant);
 

@@ -103,13 +103,13 @@ pub(crate) struct Connections<S> {
     service: S,
     /// The limit on their number.
     places: Places,
-    /// The limits on those of one address.
+    /// The limits on the connections of one address.
     addresses: AddressLimits,
     limits: Arc<Limits>,
-    /// The limits of connections that come while few are left.
+    /// The limits of connections that are accepted while few permits are left.
     hurried: Arc<Limits>,
     metrics: CallerMetrics,
-    /// Whether each ends with its first request.
+    /// Whether each connection ends with its first request.
     are_brief: bool,
     open: OpenConnections,
     tasks: TaskTracker,
@@ -146,8 +146,10 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
         }
     }
 
-    /// Ends each connection with its first request, and those that send none after [`HURRIED_HEAD`]: where there are
-    /// few connections, a client may not keep them by requests. HTTP/2, which has no such end, is not spoken.
+    /// Ends each connection with its first request, and each connection without a request after
+    /// [`HURRIED_HEAD`]. For listeners with few connections, which a client must not keep by
+    /// sending requests. HTTP/2 is not offered, because it has no way to end a connection like
+    /// this.
     pub(crate) fn brief(self) -> Self {
         Self {
             limits: Arc::clone(&self.hurried),
@@ -156,8 +158,8 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
         }
     }
 
-    /// Returns a guard that ends idle connections, and others after their request, when it is
-    /// dropped.
+    /// Returns a guard. Dropping the guard ends idle connections at once and all other connections
+    /// after their request.
     pub(crate) fn shutdown_on_drop(&self) -> DropGuard {
         self.shutdown.clone().drop_guard()
     }
@@ -220,7 +222,8 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             local,
             peer,
         } = accepted;
-        // The connections of a proxy are those of its clients, and it says later whose.
+        // A connection from a proxy counts for the proxy's client, which the PROXY header states
+        // later.
         let client = peer.filter(|_| !listener.is_behind_proxy);
         let admission = client.map(|client| self.addresses.admit(client.ip()));
         let Ok(admission) = admission.transpose() else {
@@ -253,8 +256,8 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             deadline: Instant::now() + limits.head_timeout,
         };
         let tls = listener.tls.clone();
-        // A box of its own, freed when the protocol is known: the task of a slow connection would
-        // hold the memory of its TLS handshake for hours.
+        // Boxed separately, and freed when the protocol is known. Otherwise the task of a slow
+        // connection would hold the memory of its TLS handshake for hours.
         let begun = if listener.is_behind_proxy {
             let addresses = self.addresses.clone();
             connection
@@ -300,8 +303,8 @@ struct Connection<S> {
 }
 
 impl<S: HttpService<Request<Incoming>>> Connection<S> {
-    /// Reads the header in which the proxy says whose connection it is, and then begins as
-    /// [`Connection::begin`] does.
+    /// Reads the header in which the proxy states its client, and then continues like
+    /// [`Connection::begin`].
     async fn begin_behind_proxy<T>(
         mut self,
         stream: T,
@@ -364,8 +367,8 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         accepted.flatten()
     }
 
-    /// Closes a connection whose TLS handshake has failed. In TLS 1.3 the client may have sent its
-    /// request already, and a reset would keep the alert from it.
+    /// Closes a connection after its TLS handshake has failed. In TLS 1.3 the client may already
+    /// have sent its request. A reset would then keep the alert from the client.
     async fn close<T: AsyncRead + AsyncWrite + Unpin>(&self, stream: T) {
         let mut stream = self.lingering(stream);
         stream.shutdown().await.ok();
@@ -491,7 +494,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
                         break stop::ended(connection, streams.as_ref()).await;
                     }
                     reason = given_up => match reason {
-                        // Its requests may go on.
+                        // Running requests of the connection continue.
                         GivenUp::Crowded => graceful(connection.as_mut()),
                         GivenUp::Stalled => {
                             graceful(connection.as_mut());
@@ -622,17 +625,18 @@ impl<A: Accept> Listener<A> {
 
     /// Returns a listener for HTTP over TLS.
     ///
-    /// The ALPN protocols of `config` decide which versions of HTTP are offered; the server speaks
-    /// `h2` and `http/1.1`. If it asks clients for certificates, each request has the one that was
-    /// accepted as a [`ClientCertificate`]. A resumed connection has that of the first one, which is not
-    /// verified again: a configuration whose trust is replaced, or whose certificates expire, should
-    /// resume none ([`ServerConfig::session_storage`]).
+    /// The ALPN protocols of `config` decide which versions of HTTP are offered. The server speaks
+    /// `h2` and `http/1.1`. If `config` asks clients for certificates, each request carries the
+    /// accepted certificate as a [`ClientCertificate`]. A resumed connection carries the
+    /// certificate of the first connection, which is not verified again. A configuration with trust
+    /// anchors that are replaced, or with certificates that expire, should therefore not resume
+    /// connections ([`ServerConfig::session_storage`]).
     pub fn tls(sockets: A, config: Arc<ServerConfig>) -> Self {
         Self::tls_with(sockets, move || Arc::clone(&config))
     }
 
-    /// Returns a listener for HTTP over TLS whose configuration can be replaced: `config` is called for
-    /// each connection, and must not block. See [`Listener::tls`].
+    /// Returns a listener for HTTP over TLS with a replaceable configuration. `config` is called
+    /// for each connection and must not block. See [`Listener::tls`].
     pub fn tls_with(
         sockets: A,
         config: impl Fn() -> Arc<ServerConfig> + Send + Sync + 'static,
@@ -644,12 +648,13 @@ impl<A: Accept> Listener<A> {
         }
     }
 
-    /// Answers connections whose client offers the ALPN protocol `acme-tls/1`, and no other one, with
-    /// the certificates of `config`: an authority of certificates validates by them that this server
-    /// has the names that it wants a certificate for (the challenge `tls-alpn-01` of RFC 8737).
+    /// Answers connections that offer `acme-tls/1` as their only ALPN protocol with the
+    /// certificates of `config`. By these certificates, a certificate authority validates that this
+    /// server has the names for which it requests a certificate (the challenge `tls-alpn-01` of RFC
+    /// 8737).
     ///
-    /// Such a connection ends after its handshake. `config` has to name the protocol in its
-    /// `alpn_protocols`; where it knows no certificate for the client, the handshake fails. Without
+    /// Such a connection ends after its handshake. `config` must name the protocol in its
+    /// `alpn_protocols`. The handshake fails if `config` has no certificate for the client. Without
     /// TLS this does nothing.
     #[must_use]
     pub fn answer_challenges(self, config: Arc<ServerConfig>) -> Self {
@@ -659,13 +664,13 @@ impl<A: Accept> Listener<A> {
         }
     }
 
-    /// Takes all connections for those of a proxy, which says in a header of the PROXY protocol, in version 1
-    /// or 2, whose they are. The header comes first, also before TLS. It has at most 4,096 bytes, in version 1 at
-    /// most 107, and has to arrive within [`Limits::head_timeout`].
+    /// Expects a header of the PROXY protocol, version 1 or 2, at the start of each connection. A
+    /// proxy states its client in the header. The header comes before TLS. It has at most 4,096
+    /// bytes, in version 1 at most 107, and has to arrive within [`Limits::head_timeout`].
     ///
-    /// [`PeerAddress`] is then the address of the client, and [`LocalAddress`] the address and the scheme by
-    /// which the client has reached the proxy. A connection without the header is closed. A client that connects
-    /// to the listener itself, and not to the proxy, can claim any address.
+    /// [`PeerAddress`] is then the address of the client, and [`LocalAddress`] the address and the
+    /// scheme by which the client has reached the proxy. A connection without the header is closed.
+    /// A client that connects to the listener directly, without the proxy, can claim any address.
     #[must_use]
     pub fn behind_proxy(self) -> Self {
         Self {
@@ -701,7 +706,7 @@ fn count_fields(headers: &HeaderMap) -> usize {
     headers.len() - cookies.saturating_sub(1)
 }
 
-/// Adds what is known of the connection to a request.
+/// Adds a fact about the connection to a request.
 fn add<T: Clone + Send + Sync + 'static>(extensions: &mut Extensions, fact: Option<T>) {
     if let Some(fact) = fact {
         extensions.insert(fact);

@@ -1,12 +1,12 @@
-//! The handler that works for any description. It stores the client's fields and adds the fields
-//! that the response schema names.
+//! The default handler, which works for any description. It stores the client's fields and adds the
+//! fields that the response schema names.
 //!
-//! Only the client's fields are stored. All others (`id`, `size`, `crc32c`, ...) are computed from
-//! the record for each reply, so they cannot disagree with it.
+//! Only the client's fields are stored. All other fields (`id`, `size`, `crc32c`, ...) are computed
+//! from the record for each reply, so they cannot disagree with the record.
 //!
-//! The description of a method decides what it does (`operation`). Metadata is validated against
-//! the request schema (`schema_validation`). A reply has the form of the response schema
-//! (`response_shape`), with the fields that the server fills in (`fields`).
+//! The description of a method decides what the method does (`operation`). Metadata is validated
+//! against the request schema (`schema_validation`). A reply has the form of the response schema
+//! (`response_shape`), including the fields that the server fills in (`fields`).
 
 mod enforcement;
 mod fields;
@@ -47,8 +47,8 @@ pub(crate) use target::Target;
 /// Number of resources that are read from the ledger at a time.
 const BATCH: usize = 16;
 
-/// The handler for any description. It stores the client's fields and adds those that the response
-/// schema names.
+/// The handler for any description. It stores the client's fields and adds the fields that the
+/// response schema names.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DefaultHandler;
 
@@ -87,14 +87,15 @@ impl ApiHandler for DefaultHandler {
         }
     }
 
-    /// As by default; and calls that insert into a collection inside of a resource queue with those
-    /// that change this resource, because they rely on its version.
+    /// The default key, with one exception. An insert into a collection inside of a resource is
+    /// serialised with changes of this resource, because the insert relies on the resource's
+    /// version.
     fn lock_key(&self, call: &Call<'_>) -> Option<String> {
         relations::lock_key(call).or_else(|| call.lock_key_by_path())
     }
 
-    /// Rows of indexes count to nobody: any caller may cause them, also for resources of others. There are a few for
-    /// each resource.
+    /// Index rows count for no principal, because any caller may cause them, even for resources of
+    /// other principals. Each resource has only a few.
     fn counts(&self, collection: &str) -> bool {
         !is_index(collection)
     }
@@ -162,7 +163,7 @@ struct Write {
 }
 
 impl Write {
-    /// Returns what `operation`, which is one that writes, makes of the resource.
+    /// Returns the result of `operation`, which must be a write.
     async fn of(call: &Call<'_>, operation: Operation, upload: Upload) -> Result<Self, Rejection> {
         let (old, change) = match operation {
             Operation::Insert(collection) => {
@@ -190,7 +191,7 @@ impl Write {
         Self::checked(call, Some(old), new).await
     }
 
-    /// Checks what the resource `new`, which was `old` before, relies on.
+    /// Checks the resources on which the change from `old` to `new` depends.
     async fn checked(
         call: &Call<'_>,
         old: Option<Resource>,

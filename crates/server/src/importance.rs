@@ -1,7 +1,9 @@
-//! The order in which requests are refused where the server is nearly full: those first whose refusal costs the
-//! client least. These are starts, then queries, then chunks of an upload, then its final bytes. The last places are
-//! for clients that have few requests while others have many: what a head claims is not verified yet, so that
-//! a client that sends many could claim the most.
+//! The order in which a nearly full server refuses requests. The first to be refused are requests
+//! that cost the client little to repeat: starts, then queries, then chunks of an upload, then the
+//! final bytes of an upload. The last slots are kept for clients that have few requests while other
+//! clients have many. A request's head is not verified yet, so a client with many requests could
+//! claim the highest class for each of them.
+//! claim the highest class for each of them.
 
 use http::header::CONTENT_RANGE;
 use http::request::Parts;
@@ -15,20 +17,23 @@ use windlass_proto::upload_command::UploadCommand;
 /// How much the refusal of a request costs its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Importance {
-    /// Nothing is there yet: the start of an upload, an upload in one request, another call that writes.
+    /// Nothing has been sent yet: the start of an upload, an upload in one request, or another
+    /// write.
     Start,
-    /// A question: the state of an upload, a call that reads.
+    /// A query of an upload's state, or a call that reads.
     Query,
     /// More bytes of an upload.
     Append,
-    /// The last bytes of an upload, or what makes room: a cancel, a deletion.
+    /// The final bytes of an upload, or a request that frees room: a cancel or a deletion.
     Finish,
-    /// Anything of a client that has few requests while others have many. [`Importance::of`] does not know.
+    /// Any request of a client that has few requests while other clients have many.
+    /// [`Importance::of`] never returns this class, because the head does not show it.
     Modest,
 }
 
 impl Importance {
-    /// Classes a request by its head alone: it is needed before anything else is read or looked up.
+    /// Classifies a request by its head alone, because the class is needed before anything else is
+    /// read or looked up.
     pub(crate) fn of(head: &Parts) -> Self {
         if let Some(command) = head.headers.get(X_GOOG_UPLOAD_COMMAND) {
             return of_command(command);
@@ -47,7 +52,7 @@ impl Importance {
         }
     }
 
-    /// Returns how many sixteenths of a pool are left to what is more important.
+    /// Returns how many sixteenths of a pool this class leaves free for higher classes.
     pub(crate) fn leaves(self) -> u32 {
         match self {
             Self::Start => 4,
@@ -59,7 +64,7 @@ impl Importance {
     }
 }
 
-/// Classes a command of the dialect of `X-Goog-Upload-*`.
+/// Classifies a command of the `X-Goog-Upload-*` dialect.
 fn of_command(command: &HeaderValue) -> Importance {
     let command = command.to_str().ok();
     match command.map(UploadCommand::parse) {
@@ -72,7 +77,8 @@ fn of_command(command: &HeaderValue) -> Importance {
     }
 }
 
-/// Classes a request to a session. Without `Content-Range` it brings all that is left.
+/// Classifies a request to a session. A request without `Content-Range` carries the rest of the
+/// upload.
 fn of_range(head: &Parts) -> Importance {
     let Some(range) = head.headers.get(CONTENT_RANGE) else {
         return Importance::Finish;

@@ -1,9 +1,10 @@
-//! What one principal may occupy: open sessions, and bytes that are declared or stored.
+//! Quotas of one principal: open sessions, and bytes that are declared or stored.
 //!
-//! The ledger counts ([`Ledger::usage`]), so that restarts and replicas agree, and refuses what exceeds a quota
-//! in the transaction that would make it. Bytes that it does not count yet, because their upload is running, are
-//! [reserved](Reservation) in memory: else each of many uploads at once could have all of what is left. And what
-//! is examined before the body spares a client the sending of it.
+//! The ledger counts the usage ([`Ledger::usage`]), so that restarts and replicas agree. It refuses
+//! to exceed a quota in the transaction that would do so. The ledger does not count the bytes of a
+//! running upload yet, so these bytes are [reserved](Reservation) in memory. Otherwise many
+//! concurrent uploads could each claim the whole rest of the quota. A check before the body saves
+//! the client from sending a body that would be refused.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,28 +15,29 @@ use crate::config::Limits;
 use crate::context::Principal;
 use crate::error::Error;
 
-/// The bytes by which a reservation grows before the ledger is asked again, so that it is not asked
-/// for each piece of a body.
+/// The ledger is asked again once a reservation has grown by this number of bytes, not for each
+/// piece of a body.
 const STEP: u64 = 1 << 20;
 
-/// What the end of a session may add beyond a quota, besides its metadata: rows of indexes, and what is found in the
-/// media, such as the headers and the words of a message.
+/// The number of bytes by which the end of a session may exceed a quota, besides the session's
+/// metadata. It covers rows of indexes and data found in the media, such as the headers and words
+/// of a message.
 const FINISH_TOLERANCE: u64 = 512 * 1024;
 
-/// The limits of each principal.
+/// The limits of each principal, and the reservations of running uploads.
 #[derive(Debug, Clone)]
 pub(crate) struct Quotas {
     all: Quota,
-    /// What the running uploads of each principal have reserved.
+    /// The reservations of running uploads, by the principal's id.
     reserved: Arc<Mutex<HashMap<String, Reserved>>>,
 }
 
-/// What the running uploads of one principal have reserved.
+/// The reservations of one principal's running uploads.
 #[derive(Debug, Default)]
 struct Reserved {
-    /// Never 0. Each upload may be as long as a client declares.
+    /// Never 0. A `u128`, because each upload may be as long as a client declares.
     bytes: u128,
-    /// The bytes that the ledger counted when it was last asked.
+    /// The bytes that the ledger has most recently counted.
     usage: u64,
 }
 
@@ -57,7 +59,7 @@ impl Quotas {
         self.all
     }
 
-    /// Returns the quota for what starts no session: that of bytes.
+    /// Returns the quota for a request that starts no session. It limits bytes only.
     pub(crate) fn of_bytes(&self) -> Quota {
         Quota {
             sessions: None,
@@ -65,11 +67,13 @@ impl Quotas {
         }
     }
 
-    /// Returns the quota for the end of a session whose start request and reply take this many bytes. Its media was
-    /// counted and acknowledged, so it becomes a resource also where nothing is left. What a handler writes for others,
-    /// such as copies of a message for hundreds of recipients, was not.
+    /// Returns the quota for the end of a session. `fields` is the size of its start request and
+    /// reply in bytes. The media has already been counted and acknowledged, so it becomes a
+    /// resource even if the quota is used up. Data that a handler writes for other principals was
+    /// not counted before, such as copies of a message for hundreds of recipients.
     pub(crate) fn of_finish(&self, fields: usize) -> Quota {
-        // The resource stores the same fields again, in a longer form, and may have been another owner's.
+        // The resource stores the same fields again in a longer form. It may have had another owner
+        // before.
         let fields = 4 * fields as u64;
         Quota {
             tolerance: FINISH_TOLERANCE + fields,
@@ -77,8 +81,8 @@ impl Quotas {
         }
     }
 
-    /// Refuses an upload whose media of a declared length its principal may not store, or a session that it may
-    /// not start.
+    /// Refuses an upload of declared length, or a new session, that would exceed the principal's
+    /// quota.
     ///
     /// # Errors
     /// [`LedgerError::OverQuota`] (429, with `Retry-After`), or the ledger's error.
@@ -111,7 +115,7 @@ impl Quotas {
         }
     }
 
-    /// Returns a reservation of nothing yet.
+    /// Returns an empty reservation.
     pub(crate) fn reservation(&self, principal: Option<&Principal>) -> Reservation {
         let limited = match (self.all.bytes, principal) {
             (Some(limit), Some(principal)) => Some((limit, principal.to_string())),
@@ -125,15 +129,16 @@ impl Quotas {
         }
     }
 
-    /// Returns the bytes that are reserved for a principal.
+    /// Returns the number of bytes that are reserved for a principal.
     fn reserved(&self, principal: &Principal) -> u64 {
         let reserved = self.lock();
         let bytes = reserved.get(principal.id()).map_or(0, |all| all.bytes);
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Changes a reservation of a principal. One that grows must fit into the limit beside all that
-    /// is reserved and what the ledger last counted. Returns whether it does.
+    /// Changes the size of a principal's reservation and returns whether it could. Growth is
+    /// refused if all reservations and the last usage counted by the ledger together exceed the
+    /// limit.
     fn change(&self, principal: &str, from: u64, to: u64, limit: u64) -> bool {
         let mut reserved = self.lock();
         let (before, usage) = reserved
@@ -153,8 +158,9 @@ impl Quotas {
         true
     }
 
-    /// Notes what the ledger counts for a principal. Takes a reservation back to `before` if all
-    /// that is reserved does not fit beside it. Returns whether it fits.
+    /// Records the usage that the ledger counts for a principal. Returns whether all reservations
+    /// fit into the limit together with this usage. If they do not, the reservation is reset:
+    /// `back` holds its current and its former size.
     fn confirm(&self, principal: &str, usage: u64, limit: u64, back: (u64, u64)) -> bool {
         let mut reserved = self.lock();
         let Some(all) = reserved.get_mut(principal) else {
@@ -164,8 +170,8 @@ impl Quotas {
         if all.bytes + u128::from(usage) <= u128::from(limit) {
             return true;
         }
-        // Under the same lock: of several uploads that do not fit together, each takes back its own
-        // bytes until the rest fits.
+        // Under the same lock as the check: concurrent uploads that do not fit together each reset
+        // their own reservation until the rest fits.
         let (now, before) = back;
         all.bytes = all.bytes - u128::from(now) + u128::from(before);
         if all.bytes == 0 {
@@ -179,25 +185,25 @@ impl Quotas {
     }
 }
 
-/// Bytes of a running upload for which there is room within the quota of its principal, although the ledger does
-/// not count them yet. They are free again when this is dropped.
+/// Bytes of a running upload that fit into its principal's quota and that the ledger does not count
+/// yet. Dropping the reservation frees the bytes.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     quotas: Quotas,
-    /// The limit in bytes, and the id of the principal; `None` if there is no limit.
+    /// The limit in bytes and the id of the principal. `None` if there is no limit.
     limited: Option<(u64, String)>,
-    /// No more than have arrived or are declared: what one upload reserves, others cannot have.
+    /// At most the bytes that have arrived or are declared, because other uploads cannot use them.
     bytes: u64,
-    /// The bytes up to which the ledger need not be asked again.
+    /// Up to this number of bytes the ledger need not be asked again.
     checked: u64,
 }
 
 impl Reservation {
-    /// Makes the reservation one for exactly this number of bytes.
+    /// Sets the reservation to exactly this number of bytes.
     ///
     /// # Errors
-    /// [`LedgerError::OverQuota`] if they exceed the quota, or the ledger's error. The reservation then is as it
-    /// was.
+    /// [`LedgerError::OverQuota`] if the bytes exceed the quota, or the ledger's error. The
+    /// reservation is then unchanged.
     pub(crate) async fn cover(&mut self, ledger: &dyn Ledger, bytes: u64) -> Result<(), Error> {
         if self.covers(bytes) {
             return Ok(());
@@ -206,7 +212,7 @@ impl Reservation {
         Box::pin(self.grow(ledger, bytes)).await
     }
 
-    /// Changes the reservation if the ledger need not be asked.
+    /// Changes the reservation if that needs no question to the ledger. Returns whether it did.
     fn covers(&mut self, bytes: u64) -> bool {
         let Some((limit, principal)) = &self.limited else {
             return true;
@@ -219,20 +225,22 @@ impl Reservation {
         is_changed
     }
 
-    /// As [`Reservation::cover`], and asks the ledger.
+    /// Like [`Reservation::cover`], but always asks the ledger.
     async fn grow(&mut self, ledger: &dyn Ledger, bytes: u64) -> Result<(), Error> {
         let Some((limit, principal)) = self.limited.clone() else {
             return Ok(());
         };
         let before = self.bytes;
-        // What the ledger last counted may be too much by now, so it is asked before a refusal.
+        // The last count of the ledger may be too high by now. A refusal therefore needs a new
+        // count.
         for _ in 0..2 {
             let is_reserved = self.quotas.change(&principal, before, bytes, limit);
             if is_reserved {
                 self.bytes = bytes;
             }
-            // Reserved first, and the ledger asked second: what another upload commits in between
-            // is counted twice for a moment, and never not at all.
+            // The bytes are reserved before the ledger is asked. Bytes that another upload commits
+            // in between are counted twice for a moment. In the opposite order they could be
+            // missed.
             let usage = match ledger.usage(&principal).await {
                 Ok(usage) => usage.bytes,
                 Err(error) => {

@@ -1,9 +1,9 @@
-//! The APIs that a server serves, with the handlers that give them meaning, and where it serves them.
+//! The served APIs, their handlers, and the hosts on which they answer.
 //!
-//! An API that has a host answers requests to that host only; the others answer on every host. A
-//! [`VirtualHost`] holds the APIs that answer on one host: its own first, then those without a
-//! host. Client libraries build themselves from the descriptions of its APIs, which the discovery
-//! service returns ([`DiscoveryRequest`]).
+//! An API with a host answers requests to that host only. An API without a host answers on every
+//! host. A [`VirtualHost`] holds the APIs that answer on one host: its own first, then the APIs
+//! without a host. Client libraries build themselves from the APIs' descriptions, which the
+//! discovery service returns ([`DiscoveryRequest`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -29,16 +29,18 @@ pub struct ServedApi {
     pub api: Api,
     /// The behaviour of its resources.
     pub handler: Arc<dyn ApiHandler>,
-    /// The one host on which it answers; `None`, the default, for all of them.
+    /// The only host on which the API answers. `None`, the default, means every host.
     ///
-    /// Sessions belong to an API at its host: they are not found any more when it gets another.
+    /// A session belongs to an API and its host. Changing the host makes existing sessions
+    /// unreachable.
     pub host: Option<Host>,
-    /// The origins whose pages may call it from a browser. `None`, the default: those of
-    /// [`Settings::cors`](crate::Settings::cors).
+    /// The origins with pages that may call the API from a browser. `None`, the default, means the
+    /// origins in [`Settings::cors`](crate::Settings::cors).
     pub cors: Option<CorsPolicy>,
-    /// What the application does after an upload; see [`ServedApi::on_uploaded`]. Default: nothing.
+    /// The application's callback after an upload; see [`ServedApi::on_uploaded`]. Default: none.
     pub on_uploaded: Option<Arc<UploadCallback>>,
-    /// Parameters and headers that no call may have; see [`ServedApi::refusing`]. Default: none.
+    /// Parameters and headers that every call must omit; see [`ServedApi::refusing`]. Default:
+    /// none.
     pub refused: RefusedInputs,
 }
 
@@ -60,8 +62,9 @@ impl ServedApi {
         Self::new(with_digests(api), Arc::new(DefaultHandler))
     }
 
-    /// The same API with the services that its description names: backends of methods, and those that are
-    /// told of uploads. Without it these methods are not implemented, and nobody is told.
+    /// Connects the API to the services that its description names: backends of methods, and
+    /// receivers of notices about uploads. Without this, these methods are not implemented and no
+    /// notices are sent.
     #[must_use]
     pub fn with_backends(self, backends: Arc<Backends>) -> Self {
         Self {
@@ -70,16 +73,19 @@ impl ServedApi {
         }
     }
 
-    /// The same API, which calls the application after each upload that has become a resource.
+    /// Calls the application after each upload that has become a resource.
     ///
-    /// The event is committed together with the resource, so no crash loses it. The callback is called
-    /// until it returns `Ok`: at once, and after an error in 1, 2, 4 minutes and so on up to 4 hours, for
-    /// three days. That is at least once: what must not happen twice is remembered by
-    /// [`UploadedResource::id`]. At most four run at the same time. The last one given counts. If the same
-    /// API is served on several hosts, the callback of the first gets the events of all.
+    /// The event is committed together with the resource, so a crash cannot lose it. The callback
+    /// is called until it returns `Ok`. The first call is immediate. After an error it is repeated
+    /// after 1, 2, 4 minutes and so on, up to 4 hours, for three days. An event is therefore
+    /// delivered at least once; the application recognizes a repetition by
+    /// [`UploadedResource::id`]. At most four callbacks run at a time. A second call of this method
+    /// replaces the callback. If the same API is served on several hosts, the callback of the first
+    /// host receives all events.
     ///
     /// # Cancel safety
-    /// The callback's future is dropped when the server stops, or after 30 minutes. It is then called again.
+    /// The callback's future is dropped when the server stops, and after 30 minutes. The callback
+    /// is then called again.
     #[must_use]
     pub fn on_uploaded<F, Done, E>(self, callback: F) -> Self
     where
@@ -94,8 +100,8 @@ impl ServedApi {
         }
     }
 
-    /// The same API, which refuses calls and uploads with one of these parameters and headers. For
-    /// inputs that clients know, such as a filter, and that the handler does not carry out.
+    /// Refuses calls and uploads that have one of these parameters or headers. Intended for inputs
+    /// that clients know and the handler does not implement, such as a filter.
     #[must_use]
     pub fn refusing(self, refused: impl IntoIterator<Item = RefusedInput>) -> Self {
         Self {
@@ -104,7 +110,7 @@ impl ServedApi {
         }
     }
 
-    /// The same API on this host alone.
+    /// Serves the API on this host only.
     #[must_use]
     pub fn on(self, host: Host) -> Self {
         Self {
@@ -113,7 +119,7 @@ impl ServedApi {
         }
     }
 
-    /// The same API for pages of these origins.
+    /// Sets the policy for pages of other origins.
     #[must_use]
     pub fn with_cors(self, policy: CorsPolicy) -> Self {
         Self {
@@ -124,7 +130,7 @@ impl ServedApi {
 }
 
 impl fmt::Display for ServedApi {
-    /// Writes what people read: `farm v1`, or `farm v1 on farm.example`.
+    /// Writes a readable name: `farm v1`, or `farm v1 on farm.example`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.api.name(), self.api.version())?;
         match &self.host {
@@ -144,15 +150,15 @@ impl fmt::Debug for ServedApi {
     }
 }
 
-/// All APIs of a server, on their hosts.
+/// All APIs of a server, by host.
 ///
-/// Its size follows from the APIs and their hosts; requests add nothing.
+/// The size depends on the APIs and their hosts only. Requests do not change it.
 pub struct Registry {
-    /// The hosts that have APIs of their own.
+    /// The hosts that APIs name.
     hosts: BTreeMap<Host, VirtualHost>,
-    /// All other hosts.
+    /// The APIs on every other host.
     elsewhere: VirtualHost,
-    /// Deliveries that belong to no handler.
+    /// Deliveries that do not come from a handler.
     deliveries: Vec<Arc<dyn Deliver>>,
 }
 
@@ -167,9 +173,9 @@ pub enum Conflict {
         name: String,
         /// Their version.
         version: String,
-        /// Index of the first, in the order given.
+        /// Index of the first API, in the given order.
         first: usize,
-        /// Index of the second.
+        /// Index of the second API.
         second: usize,
     },
     /// They have methods that answer the same requests.
@@ -186,17 +192,18 @@ type ByName = HashMap<String, HashMap<String, usize>>;
 /// The APIs that answer on one host.
 pub(crate) struct VirtualHost {
     host: Option<Host>,
-    /// The host's own first.
+    /// The APIs of this host first, then the APIs without a host.
     served: Vec<Arc<ServedApi>>,
     by_name: ByName,
     pub(crate) table: MethodTable,
-    /// Paths of batches, with the index of the one API whose path it is.
+    /// Paths of batches, with the index of the API that the path belongs to. `None` if several APIs
+    /// share the path.
     batch_paths: HashMap<String, Option<usize>>,
-    /// The first segments of the paths of the host's own APIs, and of all of its APIs.
+    /// The first path segments of the host's own APIs, and of all APIs on the host.
     segments: [HashSet<String>; 2],
 }
 
-/// First segments of paths that belong to no method, yet to the server.
+/// First segments of paths that the server itself answers, and that are no methods.
 const OWN_SEGMENTS: [&str; 5] = ["batch", "discovery", "download", "resumable", "upload"];
 
 /// A method together with its API.
@@ -207,11 +214,11 @@ pub(crate) struct ServedMethod<'a> {
 }
 
 impl Registry {
-    /// The registry of these APIs. Where order matters, those that come first are preferred.
+    /// Returns the registry of these APIs. Earlier APIs are preferred where the order matters.
     ///
     /// # Errors
-    /// When two APIs that answer on the same host have the same name and version, or methods that
-    /// answer the same requests. Nobody could reach the second one.
+    /// [`Conflict`] if two APIs on the same host have the same name and version, or methods that
+    /// answer the same requests. The second API would be unreachable.
     pub fn new(served: impl IntoIterator<Item = ServedApi>) -> Result<Self, Conflict> {
         let served: Vec<_> = served.into_iter().map(Arc::new).collect();
         let hosts: BTreeSet<_> = served
@@ -229,7 +236,7 @@ impl Registry {
         })
     }
 
-    /// Adds the delivery of a topic. It takes precedence over those that handlers have for the same
+    /// Adds the delivery of a topic. It takes precedence over handlers' deliveries of the same
     /// topic.
     #[must_use]
     pub fn with_delivery(mut self, delivery: Arc<dyn Deliver>) -> Self {
@@ -237,16 +244,16 @@ impl Registry {
         self
     }
 
-    /// Returns the ids of methods that descriptions in the short form have and that will be answered 501,
-    /// because neither the default handler nor a backend implements them.
+    /// Returns the ids of methods in short descriptions that will be answered 501, because neither
+    /// the default handler nor a backend implements them.
     pub fn unanswered(&self) -> impl Iterator<Item = &str> {
         self.served()
             .flat_map(|served| unanswered_methods(&served.api))
             .map(|method| method.id.as_str())
     }
 
-    /// Returns the ids of methods whose description names no scopes, so that the scopes of
-    /// credentials do not limit who may call them.
+    /// Returns the ids of methods with descriptions that name no scopes. The scopes of credentials
+    /// do not limit who may call these methods.
     pub fn without_scopes(&self) -> impl Iterator<Item = &str> {
         let methods = self.served().flat_map(|served| served.api.methods());
         let without = methods.filter(|method| method.scopes.is_empty());
@@ -264,23 +271,23 @@ impl Registry {
         self.served().any(|served| served.api.name() == name)
     }
 
-    /// Returns how many connections to the services that descriptions name may be open at the same time.
+    /// Returns the maximum number of concurrent connections to the services that descriptions name.
     pub fn service_connections(&self) -> usize {
         backends::connections(self.served().map(|served| &served.api))
     }
 
-    /// Returns the hosts that have APIs of their own.
+    /// Returns the hosts that APIs name.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = &Host> {
         self.hosts.keys()
     }
 
-    /// Returns the APIs that answer on `host`, which is `None` for a request that names none.
+    /// Returns the APIs that answer on `host`. `None` stands for a request without a host.
     pub(crate) fn on(&self, host: Option<&Host>) -> &VirtualHost {
         host.and_then(|host| self.hosts.get(host))
             .unwrap_or(&self.elsewhere)
     }
 
-    /// Returns all deliveries; several may have one topic.
+    /// Returns all deliveries. Several deliveries may have the same topic.
     pub(crate) fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {
         let own = self.deliveries.iter().cloned();
         let of_handlers = self.served().flat_map(|served| served.handler.deliveries());
@@ -289,7 +296,7 @@ impl Registry {
         own.chain(of_handlers).chain(callbacks).collect()
     }
 
-    /// All APIs: those without a host, then those of each host.
+    /// Returns all APIs: first the APIs without a host, then the APIs of each host.
     pub(crate) fn served(&self) -> impl Iterator<Item = &ServedApi> {
         let with_host = self
             .hosts
@@ -303,7 +310,7 @@ impl Registry {
             .map(|it| &**it)
     }
 
-    /// A method as a session remembers it. `host` is that of its API.
+    /// Finds a method by the names that a session stores. `host` is the host of the method's API.
     pub(crate) fn method(
         &self,
         host: Option<&Host>,
@@ -360,32 +367,33 @@ impl VirtualHost {
         })
     }
 
-    /// The host, if it has APIs of its own.
+    /// Returns the host. `None` stands for all hosts that no API names.
     pub(crate) fn host(&self) -> Option<&Host> {
         self.host.as_ref()
     }
 
-    /// The APIs of this host in the order they were given, and after them those without a host.
+    /// Returns the APIs of this host in the given order, and after them the APIs without a host.
     pub(crate) fn apis(&self) -> impl Iterator<Item = &Api> {
         self.served.iter().map(|served| &served.api)
     }
 
-    /// Returns the path of a method for which a GET of another path stands; see
+    /// Returns the path of the method that answers a GET of this path; see
     /// [`ApiHandler::alias`](crate::handler::ApiHandler::alias).
     pub(crate) fn alias(&self, path: &str) -> Option<String> {
         self.aliased(path).map(|(_, alias)| alias)
     }
 
-    /// Returns the API at whose alias a path is, and the path of its method.
+    /// Returns the API that has an alias at this path, and the path of the aliased method.
     ///
-    /// A path that begins as methods do is no alias: the reply would be about an object of that
-    /// name, to a client that has asked for a method which is not here.
+    /// A path that begins like a method's path is not an alias. Otherwise a client that asks for a
+    /// method missing here would receive a reply about an object with the method's path as its
+    /// name.
     fn aliased(&self, path: &str) -> Option<(&ServedApi, String)> {
         let segment = first_segment(path)?;
         let [of_own, of_all] = &self.segments;
         let mut served = self.served.iter().map(|served| &**served);
         served.find_map(|served| {
-            // On a host of its own, an API gives way to the other APIs of that host alone.
+            // An API with a host gives way only to the other APIs of its host.
             let taken = if served.host.is_some() {
                 of_own
             } else {
@@ -398,7 +406,7 @@ impl VirtualHost {
         })
     }
 
-    /// Returns the id of a method of a service that is at a path, and that no API has here.
+    /// Returns the id of the known method at this path, if no API here serves the method.
     pub(crate) fn not_served(&self, http_method: &HttpMethod, path: &str) -> Option<String> {
         let mut served = self.served.iter();
         served.find_map(|served| served.handler.not_served(http_method, path))
@@ -409,13 +417,13 @@ impl VirtualHost {
         self.batch_paths.contains_key(path)
     }
 
-    /// Whether an API has a policy of its own for pages of other origins.
+    /// Whether an API here has its own policy for pages of other origins.
     pub(crate) fn has_cors_policies(&self) -> bool {
         self.served.iter().any(|served| served.cors.is_some())
     }
 
-    /// Returns the API that a path belongs to. If several have methods there, it is that of the method
-    /// with this HTTP method, else the preferred one.
+    /// Returns the API that a path belongs to. If several APIs have methods at the path, the API of
+    /// the method with this HTTP method is preferred. Otherwise the first API is returned.
     pub(crate) fn api_at(&self, http_method: &HttpMethod, path: &str) -> Option<&ServedApi> {
         if let Found::Method { method, .. } = self.table.find(http_method, path) {
             return Some(self.of(method).served);
@@ -429,13 +437,13 @@ impl VirtualHost {
         }
     }
 
-    /// One API.
+    /// Finds an API by name and version.
     pub(crate) fn api(&self, name: &str, version: &str) -> Option<&ServedApi> {
         let index = self.by_name.get(name)?.get(version)?;
         self.served.get(*index).map(|served| &**served)
     }
 
-    /// The API of a method that the table found.
+    /// Returns the API of a method that the table has found.
     pub(crate) fn of<'a>(&'a self, method: &'a Method) -> ServedMethod<'a> {
         let served = self
             .api(&method.api_name, &method.api_version)
@@ -445,7 +453,7 @@ impl VirtualHost {
 }
 
 impl ServedMethod<'_> {
-    /// Returns the digests that the API shows of this method's media, besides CRC32C.
+    /// Returns the digests that the API shows for this method's media, in addition to CRC32C.
     pub(crate) fn wanted_digests(&self) -> Wanted {
         let digests = self.served.api.settings().digests_of(self.method);
         Wanted {
@@ -455,8 +463,8 @@ impl ServedMethod<'_> {
     }
 }
 
-/// Returns the first segments of the paths of these APIs' methods. A path that begins with a
-/// variable has none.
+/// Returns the first path segments of these APIs' methods. A path that begins with a variable has
+/// none.
 fn first_segments(served: &[Arc<ServedApi>]) -> HashSet<String> {
     let methods = served.iter().flat_map(|served| served.api.methods());
     let segments = methods.filter_map(|method| first_segment(method.template.as_str()));
@@ -470,7 +478,7 @@ fn first_segment(path: &str) -> Option<&str> {
     path.split('/').next().filter(|segment| !segment.is_empty())
 }
 
-/// Indexes the APIs of a virtual host by name and version; each may occur once.
+/// Indexes the APIs of a virtual host by name and version. Each pair may occur once.
 fn by_name(served: &[Arc<ServedApi>], all: &[Arc<ServedApi>]) -> Result<ByName, Conflict> {
     let mut by_name = ByName::new();
     for (index, api) in served.iter().enumerate() {
@@ -491,8 +499,9 @@ fn by_name(served: &[Arc<ServedApi>], all: &[Arc<ServedApi>]) -> Result<ByName, 
     Ok(by_name)
 }
 
-/// Returns the paths of batches: those that the descriptions name, those of Google's APIs, and the one
-/// that libraries use where a description names none. A method that has such a path keeps it.
+/// Returns the paths of batches: the paths in the descriptions, the usual paths of Google's APIs,
+/// and `/batch`, which libraries use if a description names no path. A path that is also a method's
+/// path stays the method's.
 fn batch_paths(served: &[Arc<ServedApi>], table: &MethodTable) -> HashMap<String, Option<usize>> {
     let apis = || served.iter().map(|served| &served.api).enumerate();
     let described = apis().filter_map(|(index, api)| {
@@ -506,7 +515,7 @@ fn batch_paths(served: &[Arc<ServedApi>], table: &MethodTable) -> HashMap<String
     let mut paths = HashMap::new();
     for (path, api) in described.chain(usual).chain([("/batch".to_owned(), None)]) {
         if matches!(table.find(&HttpMethod::POST, &path), Found::Nothing) {
-            // A path of several APIs belongs to none of them.
+            // A path that several APIs share belongs to none of them.
             let known = paths.entry(path).or_insert(api);
             *known = known.filter(|known| Some(*known) == api);
         }
@@ -522,7 +531,7 @@ fn without_collision(table: MethodTable) -> Result<MethodTable, Conflict> {
     }
 }
 
-/// What a path of the discovery service asks for.
+/// A request to the discovery service, by its path.
 pub(crate) enum DiscoveryRequest<'a> {
     /// `/discovery/v1/apis`
     Directory,
@@ -535,7 +544,7 @@ pub(crate) enum DiscoveryRequest<'a> {
 }
 
 impl<'a> DiscoveryRequest<'a> {
-    /// Returns what is asked for at a path; `None` if the path is not one of the discovery service.
+    /// Parses a path. `None` if the path is not in the discovery service.
     pub(crate) fn at(path: &'a str) -> Option<Self> {
         match path {
             "/discovery/v1/apis" => return Some(Self::Directory),
@@ -551,7 +560,7 @@ impl<'a> DiscoveryRequest<'a> {
         }
     }
 
-    /// Returns the document that is asked for; `None` if the host has no such API.
+    /// Returns the requested document. `None` if the host does not have the API.
     pub(crate) fn document(
         &self,
         virtual_host: &VirtualHost,
@@ -569,8 +578,8 @@ impl<'a> DiscoveryRequest<'a> {
         Some(serde_json::to_value(served).expect("a document came from JSON or from strings"))
     }
 
-    /// Returns the API whose document is asked for; `None` if the host has no such API, and for the
-    /// directory of all.
+    /// Returns the API that the requested document describes. `None` if the host does not have the
+    /// API, or if the directory of all APIs is requested.
     pub(crate) fn served<'v>(
         &self,
         virtual_host: &'v VirtualHost,
@@ -586,8 +595,8 @@ impl<'a> DiscoveryRequest<'a> {
     }
 }
 
-/// A path that is made for hosts of one API, so the first that has the version: one of
-/// the host's own if there is any.
+/// The path without a name assumes a host with one API. If several APIs have the version, the first
+/// is returned, which is one of the host's own if there is any.
 fn by_version<'a>(virtual_host: &'a VirtualHost, query: &Parameters) -> Option<&'a ServedApi> {
     let version = query.first("version");
     let mut served = virtual_host.served.iter().map(|served| &**served);

@@ -1,4 +1,4 @@
-//! The service: one request in, one reply out.
+//! The service, which answers each request with one reply.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -37,11 +37,11 @@ use crate::uploads::ServerState;
 
 /// Answers the requests of a [`Server`](crate::Server). Clones answer for the same server.
 ///
-/// It does not keep the server's stores open.
+/// The service does not keep the server's stores open.
 #[derive(Clone)]
 pub struct UploadService {
-    // Weak: an application may hold its routes longer than the server, and a connection whose client
-    // does not take its reply holds a service.
+    // Weak: an application may hold its routes longer than the server. A connection with a client
+    // that does not read its reply also holds a service.
     server: Weak<ServerState>,
 }
 
@@ -52,9 +52,10 @@ impl UploadService {
         }
     }
 
-    /// Whether the server answers a request with this head, as far as its host is concerned: the
-    /// request names one host, and one that is known ([`Settings::hosts`](crate::Settings::hosts)).
-    /// For services in front that answer requests themselves. False once the server is dropped.
+    /// Whether the server accepts the host that this head names. The head must name one host, and
+    /// the host must be known ([`Settings::hosts`](crate::Settings::hosts)). Intended for services
+    /// in front of this one that answer requests themselves. Always false after the server is
+    /// dropped.
     pub fn knows_host(&self, head: &Parts) -> bool {
         let server = self.server.upgrade();
         server.is_some_and(|server| {
@@ -120,7 +121,7 @@ where
     }
 }
 
-/// Answers a call of a batch, or refuses it. Its bytes are counted as those of the batch.
+/// Answers or refuses a call of a batch. The bytes of the call are counted as the batch's bytes.
 fn answer_call(
     server: Arc<ServerState>,
     head: Parts,
@@ -146,7 +147,7 @@ fn answer_call(
     }
 }
 
-/// What a request holds until its reply is sent.
+/// The permits that a request holds until its reply is sent.
 type Permits = (Option<Permit>, Option<AddressPermit>);
 
 /// Answers a request.
@@ -182,7 +183,8 @@ where
     let sender = Sender::of(&context);
     let answered = async move {
         let admitted = match counted {
-            // A probe that waits has failed for those who sent it.
+            // A probe takes a permit only if one is free. It never waits, because a late probe
+            // counts as failed.
             Ok(()) if health::is_probe(head.uri.path()) => Ok(server.capacity.requests.take().ok()),
             Ok(()) if !is_call => {
                 let importance = || server.importance_to(context.client, Importance::of(&head));
@@ -196,6 +198,7 @@ where
         let routed = match early.answered.filter(|_| refused.is_none()) {
             Some(answered) => answered.map(Routing::Answered),
             None => {
+                // Boxed: most requests with an early answer never need the future of the routes.
                 Box::pin(route(
                     &server,
                     &mut head,
@@ -259,13 +262,13 @@ where
     async move { audit.of_request(sender, answered).await }
 }
 
-/// What is known of a request before it is routed.
+/// The results of the checks before routing.
 struct Early {
-    /// The answer to one that is not routed.
+    /// The answer, unless the request is to be routed.
     answered: Answered,
-    /// What its reply says to browsers.
+    /// The headers that the reply needs for browsers.
     marks: Marks,
-    /// Its place among those of its address.
+    /// The permit for one request of the client's address.
     place: Option<AddressPermit>,
 }
 
@@ -314,8 +317,8 @@ fn check_host(server: &ServerState, head: &Parts, context: &RequestContext) -> R
     })
 }
 
-/// Counts a request to the rate of its address, also a preflight and one that is refused next. Probes are
-/// answered in any case.
+/// Counts a request against the rate limit of its address. Preflights and requests that are refused
+/// later count as well. Probes do not count and are always answered.
 fn count_to_address(
     server: &ServerState,
     head: &Parts,
@@ -327,8 +330,8 @@ fn count_to_address(
     server.rates.admit_address(context.client)
 }
 
-/// Refuses a request from a page that may not send it. Returns the place of another among those of its address.
-/// Probes are answered in any case, and the calls of a batch have the place of the batch.
+/// Refuses a request from a page that may not send it. Returns the request's permit from the limit
+/// of its address. Probes are always answered, and the calls of a batch share the batch's permit.
 fn admit(
     server: &ServerState,
     head: &Parts,
@@ -358,7 +361,7 @@ fn context_of(server: &ServerState, head: &Parts) -> RequestContext {
     )
 }
 
-/// What the reply to a request, and the log of it, need of the request besides its head.
+/// The facts about a request that its reply and its log line need in addition to the head.
 struct About<'a> {
     id: RequestId,
     principal: Option<Principal>,
@@ -393,7 +396,7 @@ fn head_size(head: &Parts) -> u64 {
     (fields.sum::<usize>() + target) as u64
 }
 
-/// The reply to a request whose body was read to its end, or was not.
+/// Makes the reply to a request. `is_read` says whether the body was read to its end.
 fn reply_to(
     head: &Parts,
     about: &About<'_>,
@@ -419,7 +422,8 @@ fn reply_to(
     if is_unauthorized {
         write_refusal(head, about, server, reply.status());
     }
-    // What follows the head of CONNECT is for the tunnel, and no request because there is none (RFC 9110, 9.3.6).
+    // Bytes after the head of a CONNECT request belong to a tunnel (RFC 9110, section 9.3.6). The
+    // server opens no tunnel, so these bytes must not be parsed as a request.
     let is_last = !is_read || head.method == Method::CONNECT || server.lifecycle.is_draining();
     if is_last && head.version < Version::HTTP_2 {
         reply::close(&mut reply);
@@ -428,7 +432,8 @@ fn reply_to(
     reply
 }
 
-/// Maximum number of bytes of a path in the log: everybody can send long ones, over HTTP/2 for a byte each.
+/// Maximum number of bytes of a path in the log. Any client can send long paths; over HTTP/2 a long
+/// path may take one byte.
 const LOGGED_PATH: usize = 512;
 
 /// Maximum number of bytes of an HTTP method in the log.

@@ -1,4 +1,4 @@
-//! Shares of what is limited, for each of those that use it at the same time.
+//! Limits on concurrent use per key, such as per caller.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bounds how much one user takes at a time of what all share, such as connections to a service, so that the others
-/// need not wait for it. `K` tells users apart. Memory is used for those alone that take or wait for something.
+/// Limits how many permits each key holds at a time, so that one user of a shared resource, such as
+/// connections to a service, does not keep other users waiting. `K` identifies users. Memory is
+/// used only for users who hold or await a permit.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -26,14 +27,14 @@ pub struct Shares<K> {
     table: Mutex<HashMap<K, Share>>,
 }
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
     /// The id of a principal.
     Principal(String),
-    /// Without a principal: the address, of IPv6 that of the network.
+    /// The address of a caller without a principal. An IPv6 address is replaced by its /64 network.
     Address(IpAddr),
-    /// Neither is known.
+    /// Neither the principal nor the address is known.
     Unknown,
 }
 
@@ -43,21 +44,21 @@ struct Share {
     users: usize,
 }
 
-/// A place of one user, until it is dropped.
+/// A permit of one user. Dropping it releases the permit.
 #[must_use]
 pub struct SharePermit<'a, K: Eq + Hash> {
     _place: OwnedSemaphorePermit,
     _entry: Entry<'a, K>,
 }
 
-/// Keeps the share of a user in the table.
+/// Keeps a user's entry in the table while the user holds or awaits a permit.
 struct Entry<'a, K: Eq + Hash> {
     shares: &'a Shares<K>,
     user: K,
 }
 
 impl<K: Clone + Eq + Hash> Shares<K> {
-    /// Allows each user `most` places at a time.
+    /// Allows each user `most` permits at a time.
     pub fn new(most: usize) -> Self {
         Self {
             most,
@@ -65,13 +66,14 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         }
     }
 
-    /// Waits for a place of this user, in the order of its calls.
+    /// Waits for a permit of this user. Waiting calls of one user are served in order.
     ///
     /// # Cancel safety
-    /// Cancel safe: a call that is given up loses its turn and nothing else.
+    /// This method is cancel safe. A dropped call loses only its turn.
     pub async fn acquire(&self, user: K) -> SharePermit<'_, K> {
         let places = self.enter(user.clone());
         let entry = Entry { shares: self, user };
+        // The entry exists before the wait, so that a dropped call removes itself from the table.
         let place = places.acquire_owned().await;
         SharePermit {
             _place: place.expect("the semaphore is never closed"),
@@ -108,7 +110,7 @@ impl<K: Eq + Hash> Drop for Entry<'_, K> {
     }
 }
 
-/// Shows no users.
+/// Leaves out the users.
 impl<K> fmt::Debug for Shares<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shares")
@@ -117,7 +119,7 @@ impl<K> fmt::Debug for Shares<K> {
     }
 }
 
-/// Shows no user.
+/// Leaves out the user.
 impl<K: Eq + Hash> fmt::Debug for SharePermit<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharePermit").finish_non_exhaustive()

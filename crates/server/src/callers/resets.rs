@@ -1,10 +1,10 @@
-//! The limit on requests over HTTP/2 that an address resets before their reply.
+//! The limit on HTTP/2 requests that an address resets before their reply.
 //!
-//! A request that is begun and reset costs the server as much as one that is answered, and its client nothing:
-//! it needs no place among the concurrent requests of its connection and waits for no reply. An address that
-//! does little else is blocked for a while.
+//! A request that is begun and reset costs the server as much as an answered request, and costs its
+//! client nothing: the request holds no slot among the connection's concurrent requests, and the
+//! client waits for no reply. An address that sends little else is blocked for a while.
 //!
-//! Requests that end with their connection do not count: the network ends many at once.
+//! Requests that end with their connection do not count, because the network may end many at once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -150,7 +150,7 @@ impl ResetLimit {
 }
 
 impl Counts {
-    /// Forgets the addresses whose time is over, if there are many.
+    /// Removes addresses with expired counts if there are many addresses.
     fn clean(&mut self) {
         if self.addresses.len() >= MOST_CALLERS && self.cleaned.elapsed() >= CLEANING {
             self.cleaned = Instant::now();

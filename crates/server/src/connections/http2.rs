@@ -53,7 +53,8 @@ pub(super) struct Streams {
     activity: Arc<Mutex<Activity>>,
     /// Where the requests that the client resets are counted.
     resets: Option<AddressResets>,
-    /// Cancelled when the client has reset too many, or goes on although it was told to end.
+    /// Cancelled when the client has reset too many requests, or sends new requests after the
+    /// notice that its connection ends.
     shut_out: CancellationToken,
     place: Place,
     /// The pace of a reply that begins.
@@ -64,7 +65,7 @@ pub(super) struct Streams {
 
 #[derive(Debug, Default)]
 struct Crowded {
-    /// When the client was told.
+    /// When the client received the notice that the connection ends.
     told: OnceLock<Instant>,
     begun: Notify,
 }
@@ -76,7 +77,8 @@ pub(super) enum GivenUp {
     Crowded,
     /// It is idle, or its client takes nothing of a reply.
     Stalled,
-    /// Its address has reset too many requests, or it goes on to begin requests although its place is wanted.
+    /// Its address has reset too many requests, or it continues to send requests although its place
+    /// is wanted.
     ShutOut,
 }
 
@@ -91,8 +93,8 @@ struct Timeouts {
 /// The activity on all streams of a connection.
 #[derive(Debug)]
 struct Activity {
-    /// Number of requests without a reply. The server works, or waits for a body, which has a
-    /// timeout of its own.
+    /// Number of requests without a reply. The server works on them or waits for a body, which has
+    /// its own timeout.
     working: usize,
     /// Number of replies that are being sent.
     replying: usize,
@@ -100,8 +102,8 @@ struct Activity {
     last: Instant,
     /// Whether a stalled stream was reset since then.
     has_reset: bool,
-    /// Number of requests that have ended before the head of their reply, or whose client had gone by then, not
-    /// reported to [`AddressResets`] yet.
+    /// Number of requests that ended before the head of their reply, or that the client had
+    /// abandoned by then. Not yet reported to [`AddressResets`].
     unanswered: u64,
     /// Number of requests with a reply, not reported yet.
     answered: u64,
@@ -195,8 +197,9 @@ impl Streams {
         }
     }
 
-    /// Counts the requests that the client has reset, now that it sends another one. Those that end with their
-    /// connection are not followed by any: the network may have ended it.
+    /// Reports the requests that the client has reset. It is called when the client sends another
+    /// request: requests that end with their connection are not followed by a request, and the
+    /// network may have ended the connection.
     fn count_resets(&self) {
         let Some(resets) = &self.resets else {
             return;
@@ -288,7 +291,7 @@ impl Stream {
 
     /// Records that the reply begins, and whether the client is there to take it.
     fn begin_reply(&self, is_answered: bool) {
-        // One lock after the other, never both: `Drop` takes them in the same way.
+        // The two locks are taken one after the other, never both at once. `Drop` does the same.
         *lock(&self.taken) = Some(Instant::now());
         let mut activity = lock(&self.activity);
         activity.working -= 1;
@@ -437,7 +440,8 @@ impl Body for WatchedBody {
             self.stream.make_progress();
             let bytes = self.on_its_way;
             let kept_pace = self.pace.end_wait(bytes);
-            // An error resets the stream. A reply that was taken whole, however late, is none.
+            // An error resets the stream. A reply that the client has read completely is no error,
+            // even if it was late.
             if !(self.rest.is_empty() && self.body.is_end_stream()) {
                 kept_pace?;
             }
@@ -511,7 +515,7 @@ mod tests {
         Streams::new(&limits, &tasks, None, place, Pace::default())
     }
 
-    /// Starts a stream whose reply has `pieces` pieces, and returns them as they are sent.
+    /// Starts a stream with a reply of `pieces` pieces, and returns the pieces as they are sent.
     fn answered(streams: &Streams, pieces: usize) -> mpsc::Receiver<Bytes> {
         let (out, taken) = mpsc::channel(1);
         streams.execute(async move {

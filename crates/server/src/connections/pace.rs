@@ -1,8 +1,9 @@
-//! The least rate at which a client has to take replies.
+//! The minimum rate at which a client has to read replies.
 //!
-//! The rule is that of request bodies: only the time counts for which the server has waited for the
-//! client, and fewer than [`Limits::min_rate`](crate::config::Limits::min_rate) bytes a second over a
-//! window of it are too slow. Otherwise a client could hold a connection by a byte a minute.
+//! The rule is the same as for request bodies. Only the time during which the server has waited for
+//! the client counts. Fewer than [`Limits::min_rate`](crate::config::Limits::min_rate) bytes per
+//! second over a window of this time are too slow. Otherwise a client could hold a connection by
+//! reading a byte per minute.
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The places of connections, and which are given up for the connections that wait in the kernel.
+//! The permits of connections. On a full listener, some connections give up their permits for
+//! connections that wait in the kernel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +11,12 @@ use crate::callers::AddressShare;
 use crate::capacity::{Permit, Pool};
 use crate::reply::Reply;
 
-/// The places of the connections of one listener.
+/// The permits for connections of one listener.
 #[derive(Debug, Clone)]
 pub(super) struct Places {
-    /// Those of all listeners.
+    /// The pool of all listeners.
     pool: Pool,
-    /// Whether the listener waits for a place, and connections may wait for the listener.
+    /// Whether the listener waits for a permit. Connections may then be waiting for the listener.
     is_full: Arc<AtomicBool>,
 }
 
@@ -27,20 +28,22 @@ impl Places {
         }
     }
 
-    /// Waits for a place for the next connection.
+    /// Waits for a permit for the next connection.
     pub(super) async fn next(&self) -> Permit {
+        // Relaxed: the flag is a hint, and no other memory depends on it.
         self.is_full.store(self.pool.is_empty(), Ordering::Relaxed);
         let permit = self.pool.acquire(1).await;
         self.is_full.store(false, Ordering::Relaxed);
         permit
     }
 
-    /// Whether few places are left.
+    /// Whether few permits are left.
     pub(super) fn are_short(&self) -> bool {
         self.pool.is_short()
     }
 
-    /// Returns the place of a connection. `share` tells of the connections of its address, if they are counted.
+    /// Returns the place of a connection. `share` counts the connections of its address; `None` if
+    /// they are not counted.
     pub(super) fn of_connection(&self, share: Option<AddressShare>) -> Place {
         Place {
             is_full: Arc::clone(&self.is_full),
@@ -49,7 +52,7 @@ impl Places {
     }
 }
 
-/// The place of a connection.
+/// The place of one connection on its listener.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     is_full: Arc<AtomicBool>,
@@ -57,14 +60,16 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Whether it is to be given up, once the requests that have begun are answered: others wait for it, and its
-    /// address has not few. Clients that keep connections busy would otherwise keep all others out.
+    /// Whether the connection should end once its running requests are answered. It should if other
+    /// connections are waiting and its own address does not have few. Otherwise clients with busy
+    /// connections would keep all other clients out.
     pub(super) fn is_wanted(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
             && !self.share.as_ref().is_some_and(AddressShare::is_modest)
     }
 
-    /// Ends a connection over HTTP/1 with this reply if its place is wanted.
+    /// Adds `Connection: close` to the reply if the place is wanted. This ends an HTTP/1
+    /// connection.
     pub(super) fn make_room(&self, mut reply: Reply) -> Reply {
         if self.is_wanted() {
             let close = HeaderValue::from_static("close");

@@ -1,4 +1,5 @@
-//! The header of the PROXY protocol, by which a proxy that passes bytes on says whose connection it is.
+//! The header of the PROXY protocol, in which a proxy states the client's addresses for a
+//! connection that it forwards.
 //!
 //! Source: "The PROXY protocol, versions 1 & 2" of `HAProxy`.
 
@@ -10,11 +11,11 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::streams::RewindStream;
 
-/// The longest header in bytes: the addresses, and what proxies add to them, such as the name that the client asked
-/// for.
+/// Maximum length of a header in bytes. A header holds the addresses and what proxies add to them,
+/// such as the name that the client asked for.
 const LONGEST: usize = 4096;
 
-/// The longest header of version 1 in bytes, with its end.
+/// Maximum length of a header of version 1 in bytes, including the line end.
 const LONGEST_LINE: usize = 107;
 
 /// Number of bytes that are read at once. Most headers are shorter.
@@ -36,13 +37,13 @@ pub(crate) struct Proxied {
     pub(crate) is_encrypted: bool,
 }
 
-/// Reads the header at the beginning of a stream. Returns what it says, and the stream after it; `None` if the
-/// connection is the proxy's own, by which it asks for the health of the server, or the proxy does not know whose
-/// it is.
+/// Reads the header at the beginning of a stream. Returns the addresses in the header, and the
+/// stream after it. The addresses are `None` if the proxy checks the server's health over its own
+/// connection, or does not know the client.
 ///
 /// # Errors
 /// [`InvalidData`](ErrorKind::InvalidData) if the stream does not begin with a header,
-/// [`UnexpectedEof`](ErrorKind::UnexpectedEof) if it ends inside of it.
+/// [`UnexpectedEof`](ErrorKind::UnexpectedEof) if the stream ends inside of the header.
 pub(crate) async fn read<S: AsyncRead + Unpin>(
     mut stream: S,
 ) -> io::Result<(Option<Proxied>, RewindStream<S>)> {
@@ -106,7 +107,8 @@ mod tests {
         bytes
     }
 
-    /// What is read of bytes that come in pieces of this length, with the rest of the stream.
+    /// Reads a header from bytes that arrive in pieces of this length. Returns the result and the
+    /// rest of the stream.
     async fn read_in_pieces(bytes: &[u8], piece: usize) -> io::Result<(Option<Proxied>, Vec<u8>)> {
         let (mut proxy, stream) = tokio::io::duplex(piece);
         let bytes = bytes.to_vec();

@@ -8,15 +8,17 @@ use tokio::time::timeout;
 
 use super::http2::Streams;
 
-// As long as an ordinary round trip: until the client has read the farewell, its next request may be
-// on the way, and would be lost without a reply. It must not be much longer: some clients read
-// nothing until they send that request, and each of them delays the end of the server by it.
+// About one round trip. Until the client has read the notice that the connection ends, its next
+// request may be on the way, and that request would be lost without a reply. The time must not be
+// much longer: some clients read nothing until they send that request, and each of them delays the
+// stop of the server by this time.
 /// Maximum time in which the client of an idle HTTP/2 connection may acknowledge that the
 /// connection ends.
 const GOODBYE: Duration = Duration::from_millis(250);
 
-/// Waits for the end of a connection whose graceful shutdown has begun. `streams` are those of
-/// HTTP/2, whose client has to acknowledge; over HTTP/1 an idle connection ends at once.
+/// Waits for the end of a connection after its graceful shutdown has begun. `streams` is `None` for
+/// HTTP/1. An idle HTTP/1 connection ends at once. The client of an idle HTTP/2 connection first
+/// has to acknowledge the end.
 pub(super) async fn ended<C>(
     mut connection: Pin<Box<C>>,
     streams: Option<&Streams>,
@@ -28,11 +30,12 @@ where
     if are_idle() {
         match timeout(GOODBYE, connection.as_mut()).await {
             Ok(ended) => return ended,
+            // The client has neither acknowledged nor sent a request in time.
             Err(_) if are_idle() => return Ok(()),
-            // A request has come meanwhile.
+            // A request has arrived in the meantime.
             Err(_) => {}
         }
     }
-    // Without a timeout of its own: the drain of all connections limits the wait.
+    // Not limited here: the drain of all connections has its own timeout.
     connection.await
 }

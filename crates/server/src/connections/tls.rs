@@ -1,4 +1,4 @@
-//! TLS handshakes: those of clients, and those by which an authority of certificates validates names.
+//! TLS handshakes of clients, and of certificate authorities that validate names.
 
 use std::io;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ const CHALLENGE: &[u8] = b"acme-tls/1";
 pub(super) struct Tls {
     /// Returns the configuration of the next connection.
     config: Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>,
-    /// For connections that are challenges. They have a configuration of their own, because their
-    /// client has no certificate, even where other clients need one.
+    /// The configuration for connections that are challenges. It is separate, because a certificate
+    /// authority has no client certificate, even where other clients need one.
     challenges: Option<Arc<ServerConfig>>,
 }
 

@@ -1,8 +1,8 @@
-//! What the fields of a resource must fulfil as a whole once they are written, in APIs that enforce their
-//! schemas: required fields are there, and immutable ones stay as they are.
+//! Rules for all fields of a written resource, in APIs that enforce their schemas: required fields
+//! are present, and immutable fields stay as they are.
 //!
-//! The fields after the write are checked, not those of the request, so that a patch may leave out
-//! what is there already and cannot remove what must stay.
+//! The rules apply to the fields after the write and not to the fields in the request. A patch may
+//! therefore leave out a field that is already present, and cannot remove a required field.
 
 use serde_json::{Map, Value};
 use windlass_discovery::{Document, Schema};
@@ -87,8 +87,8 @@ fn each_object(
     }
 }
 
-/// Keeps what a replacement of all fields must not lose: those that only the server sets, and immutable
-/// ones that the client has left out.
+/// Keeps the fields that a replacement of all fields must not remove: fields that only the server
+/// sets, and immutable fields that the client has left out.
 pub(super) fn keep_fixed(
     call: &Call<'_>,
     old: &Map<String, Value>,
@@ -108,7 +108,7 @@ pub(super) fn keep_fixed(
 /// Checks that a call does not change or remove immutable fields that have a value.
 ///
 /// # Errors
-/// [`Rejection::InvalidField`] with the path of one that would change.
+/// [`Rejection::InvalidField`] with the path of a field that would change.
 pub(super) fn check_immutable(
     call: &Call<'_>,
     old: &Resource,

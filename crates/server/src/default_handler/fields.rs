@@ -1,5 +1,6 @@
-//! The fields of a resource: those that the client sets, with how updates, patches and `updateMask`
-//! change them, and those that the server fills in, by the names that APIs give them.
+//! The fields of a resource. The client sets some of them, and this module says how updates,
+//! patches and `updateMask` change these. The server fills in other fields, which it recognizes by
+//! their usual names in APIs.
 
 use std::collections::BTreeSet;
 
@@ -25,8 +26,8 @@ pub(super) async fn check_client_fields(call: &Call<'_>) -> Result<(), Rejection
     checks.finish(call.lookup).await
 }
 
-/// Returns the client's fields that the request schema admits, without those that the server fills
-/// in. [`check_client_fields`] has matched them with their patterns.
+/// Returns the client's fields that the request schema admits, without fields that the server fills
+/// in. [`check_client_fields`] has already matched the fields with their patterns.
 ///
 /// If the metadata wraps the resource in a field, such as `ragFile`, the fields inside it are
 /// returned.
@@ -119,7 +120,7 @@ pub(super) fn changed_bytes(
     Ok(body)
 }
 
-/// Number of values in an object, those that are inside of others included.
+/// Number of values in an object, including nested values.
 fn values_in(fields: &Map<String, Value>) -> usize {
     fn values(value: &Value) -> usize {
         1 + match value {
@@ -136,8 +137,8 @@ pub(super) fn updated(_: Map<String, Value>, new: Map<String, Value>) -> Map<Str
     patched(Map::new(), new)
 }
 
-/// Returns the fields after a patch, which sets the fields that it names and removes those that it
-/// sets to null (RFC 7396).
+/// Returns the fields after a patch (RFC 7396). A patch sets the fields that it names, and removes
+/// fields that it sets to null.
 pub fn patched(mut old: Map<String, Value>, new: Map<String, Value>) -> Map<String, Value> {
     for (name, value) in new {
         match value {
@@ -201,8 +202,8 @@ impl UpdateMask {
         Ok(Some(Self::Paths(paths.collect::<Result<_, _>>()?)))
     }
 
-    /// Returns the old fields, in which those of the mask are replaced by the new ones. A field of
-    /// the mask that is not among the new ones is removed.
+    /// Returns the old fields with the fields of the mask replaced by the new fields. A field of
+    /// the mask that is missing in the new fields is removed.
     pub(super) fn apply(
         &self,
         mut old: Map<String, Value>,
@@ -509,7 +510,8 @@ mod tests {
 
     use super::*;
 
-    /// The rows are those of RFC 7396, appendix A, whose target and patch are both objects.
+    /// The rows are all rows of RFC 7396, appendix A, with a target and a patch that are both
+    /// objects.
     #[test]
     fn a_patch_merges_as_rfc_7396_says() {
         let table = [

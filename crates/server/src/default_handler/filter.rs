@@ -13,7 +13,7 @@ use windlass_store::Resource;
 /// The most comparisons in a filter.
 const MOST: usize = 16;
 
-/// A value of a field, which compares with those of its kind.
+/// A value of a field. Values of the same kind can be compared.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scalar {
     Integer(i128),
@@ -42,7 +42,8 @@ pub(super) enum Comparison {
     AtLeast,
 }
 
-/// The operators, so that none comes after one that it begins with.
+/// The operators. Each operator stands before its own prefixes, so that the longest match comes
+/// first.
 const OPERATORS: [(&str, Comparison); 6] = [
     ("!=", Comparison::NotEqual),
     ("<=", Comparison::AtMost),
@@ -52,10 +53,10 @@ const OPERATORS: [(&str, Comparison); 6] = [
     (">", Comparison::Greater),
 ];
 
-/// Reads a filter over these fields.
+/// Parses a filter over these fields.
 ///
 /// # Errors
-/// What is wrong with it, and at which character.
+/// A description of the problem and the position of its character.
 pub(super) fn parse(text: &str, fields: &[IndexedField]) -> Result<Vec<Condition>, String> {
     let mut rest = Rest { text, at: text };
     let mut conditions = vec![rest.condition(fields)?];
@@ -69,7 +70,7 @@ pub(super) fn parse(text: &str, fields: &[IndexedField]) -> Result<Vec<Condition
     Ok(conditions)
 }
 
-/// What is left of a filter.
+/// The rest of a filter while it is parsed.
 struct Rest<'a> {
     text: &'a str,
     at: &'a str,

@@ -1,18 +1,19 @@
-//! Indexes of collections: rows of the ledger whose ids sort as the values of fields do.
+//! Indexes of collections: rows of the ledger with ids that sort like the values of fields.
 //!
-//! Each field of `filter_by` and each order of `order_by` has an index, and so has each pair of both, so
-//! that a list that is filtered by equality comes in its order. An index is a collection; its rows are
-//! written with the resource, in the same change set. The id of a row has the values, cut to
-//! [`MAX_TEXT`] bytes, and then the id of the resource, which is its content as well.
+//! Each field of `filter_by` and each order of `order_by` has an index. Each pair of a field and an
+//! order has one as well, so that a list filtered by equality comes in its order. An index is a
+//! collection. Its rows are written with the resource, in the same change set. The id of a row
+//! holds the values, cut to [`MAX_TEXT`] bytes, followed by the id of the resource. The content of
+//! a row is the resource's id as well.
 //!
-//! Rows are hints: a list takes a resource by them only if its row would be the same now. So rows that
-//! are left of an earlier description do no harm, and whether *all* rows are there is recorded for
-//! each index of each collection once a list has seen to it ([`Built`]).
+//! Rows are hints: a list accepts a row only if the resource would have the same row now. Rows left
+//! from an earlier description are therefore harmless. Once a list has ensured that *all* rows of
+//! an index of a collection are present, a record says so ([`Built`]).
 //!
-//! A record names its index, and counts as long as every description that writes into the
+//! A record names its index. It is valid as long as every description that writes into the
 //! collection has that index. A write under a description without the index makes no row for it,
-//! and so deletes the record in the same change set ([`end_others`]). Under a description with the
-//! index, lists then add the missing rows again.
+//! and therefore deletes the record in the same change set ([`end_others`]). Under a description
+//! with the index, lists then add the missing rows again.
 
 use std::fmt::Write as _;
 
@@ -26,31 +27,32 @@ use super::fields::fields_of;
 use super::filter::{Comparison, Condition, Scalar};
 use crate::handler::{Call, Rejection};
 
-/// Beginning of the names of collections that are indexes. No name of an API begins with a dot.
+/// Prefix of the names of collections that are indexes. No name of an API begins with a dot.
 const PREFIX: &str = ".index";
 
-/// Name of the collections with what is known of the indexes.
+/// Name of the collections with the records about indexes.
 const STATE: &str = ".index-state";
 
 /// Version of all rows, which never change.
 const VERSION: u64 = 1;
 
-/// The first byte of a record. Records without it are of earlier releases, in which a write under a
-/// description without the index did not delete them: rows may be missing that they say are there.
+/// The first byte of a record. Records without this byte come from earlier releases. In these
+/// releases, a write under a description without the index did not delete the record, so rows may
+/// be missing although a record says that they are present.
 const TRUSTED: u8 = 2;
 
 /// Number of records of one collection that are read at once.
 const RECORDS: usize = 100;
 
-/// Number of bytes of a text by which resources are sorted. Longer texts that begin with the same
-/// bytes are sorted by id.
+/// Number of bytes of a text by which resources are sorted. Longer texts with the same first bytes
+/// are sorted by id.
 const MAX_TEXT: usize = 64;
 
-/// Follows a value in the id of a row. It sorts before all digits, so that a text comes before those
-/// that begin with it.
+/// Follows a value in the id of a row. It sorts before all digits, so that a text comes before
+/// longer texts that begin with it.
 const END: char = '.';
 
-/// As [`END`], where the greatest value comes first.
+/// Like [`END`], for indexes that sort the greatest value first.
 const END_DESCENDING: char = '~';
 
 /// Sorts after everything that can follow a value.
@@ -72,10 +74,10 @@ pub(super) struct Range {
     pub(super) end: String,
 }
 
-/// Whether a collection of the ledger holds rows of indexes, and no resources of its own.
+/// Whether a collection of the ledger holds index rows or records about indexes.
 pub(crate) fn is_index(collection: &str) -> bool {
-    // In a namespace the name has something before it. No id that a client can choose is a whole part
-    // of this form: the server chooses those of the collections that have other ones inside.
+    // In a namespace, the name has a prefix. A client cannot choose an id that equals one of these
+    // segments: the server chooses the ids of resources that contain collections.
     let mut parts = collection.split('/');
     parts.any(|part| part == PREFIX || part == STATE)
 }
@@ -92,8 +94,9 @@ impl<'a> Index<'a> {
             .collect()
     }
 
-    /// The index that serves a list best: in its order, and of one value if the filter asks for one, else of
-    /// a range of values. `None` if the list is that of all resources by their ids, filtered or not.
+    /// Returns the best index for a list. The index has the list's order. If the filter asks for
+    /// equality, the index is limited to one value, otherwise to a range of values. `None` if the
+    /// list contains all resources by id, filtered or not.
     pub(super) fn for_list(
         settings: &'a CollectionSettings,
         conditions: &[Condition],
@@ -199,16 +202,16 @@ impl<'a> Index<'a> {
     }
 }
 
-/// What the index has of a resource before and after a change.
+/// The index row of a resource before and after a change.
 struct Rows {
     before: Option<Resource>,
     after: Option<Resource>,
 }
 
 impl Rows {
-    /// What must be done to the index.
+    /// Returns the changes to the index.
     ///
-    /// Rows may be missing that are from before the index.
+    /// Rows from the time before the index may be missing.
     async fn changes(self, call: &Call<'_>) -> Result<Vec<ResourceChange>, Rejection> {
         let Self { before, after } = self;
         let mut changes = Vec::new();
@@ -240,8 +243,8 @@ impl Range {
         }
     }
 
-    /// The part of the rows whose next value may fulfil the conditions on a field. Bounds are cut as values
-    /// are, so the part may hold more.
+    /// Returns the part of the rows with a next value that may fulfil the conditions on a field.
+    /// Bounds are cut like values, so the part may contain other rows as well.
     fn bounded(self, field: &IndexedField, descending: bool, conditions: &[Condition]) -> Self {
         let Self { after: prefix, end } = self;
         let mut bounded = Self {
@@ -284,7 +287,7 @@ async fn exists(call: &Call<'_>, row: &Resource) -> Result<bool, Rejection> {
     Ok(found.is_some())
 }
 
-/// Returns what must be done to the indexes of a collection when a resource of it is made, changed or
+/// Returns the changes to a collection's indexes when one of its resources is created, changed or
 /// deleted.
 pub(super) async fn changes(
     call: &Call<'_>,
@@ -359,11 +362,11 @@ pub(super) async fn end_others(
 pub(super) enum Built {
     /// None is known to be there.
     Nothing,
-    /// None is known to be there, and this record says otherwise.
+    /// No rows are known to be present, and this record says otherwise.
     Doubted(Box<Resource>),
-    /// Of the resources up to this id, and of those that were written since it was begun.
+    /// The rows of resources up to this id, and of resources written since the record was begun.
     UpTo(Box<Resource>),
-    /// Of all.
+    /// The rows of all resources.
     Everything,
 }
 
@@ -439,7 +442,7 @@ pub(super) async fn missing(
     Ok(missing)
 }
 
-/// Returns the deletions of what is known of the indexes of a collection that is deleted as a whole.
+/// Returns the deletions of all records about the indexes of a deleted collection.
 pub(super) async fn forget(
     call: &Call<'_>,
     collection: &str,
@@ -448,7 +451,7 @@ pub(super) async fn forget(
     Ok(records.into_iter().map(deletion).collect())
 }
 
-/// Returns all records of a collection, of the indexes of earlier descriptions as well.
+/// Returns all records of a collection, including records of indexes in earlier descriptions.
 async fn records(call: &Call<'_>, collection: &str) -> Result<Vec<Resource>, Rejection> {
     let state = format!("{STATE}/{collection}");
     let mut records: Vec<Resource> = Vec::new();
@@ -503,7 +506,7 @@ fn digits(value: Option<&Scalar>, descending: bool) -> String {
     digits
 }
 
-/// The bits of a float in an order that is that of the numbers; both zeros are one.
+/// Converts a float to bits that sort like the numbers. Both zeros have the same bits.
 fn sortable(number: f64) -> u64 {
     let bits = if number == 0.0 { 0 } else { number.to_bits() };
     if bits >> 63 == 1 {

@@ -27,11 +27,11 @@ const MAX_PAGE: usize = 1000;
 /// Size in bytes of the resources at which a page ends, whatever number was requested.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Number of resources at which a page ends, whether they belong to the list or not. A list whose filter
-/// fits few of them takes more pages, and none takes long.
+/// Number of examined resources at which a page ends, including resources that the filter rejects.
+/// A list with a selective filter takes more pages, and no page takes long.
 const MAX_EXAMINED: usize = 1000;
 
-/// Size in bytes of the resources that were looked at, at which a page ends as well.
+/// Size in bytes of the examined resources at which a page ends as well.
 const MAX_EXAMINED_BYTES: usize = 4 * PAGE_BYTES;
 
 /// Number of resources that a search reads first.
@@ -87,11 +87,11 @@ struct Page {
     resources: Vec<Resource>,
     /// Position after which the next page begins, if one may follow.
     next: Option<String>,
-    /// What the list has found missing in an index.
+    /// Index rows that the list has found to be missing.
     changes: Vec<ResourceChange>,
 }
 
-/// What a list is filtered and ordered by.
+/// The filter and the order of a list.
 struct Selection<'a> {
     conditions: Vec<Condition>,
     index: Option<Index<'a>>,
@@ -119,10 +119,10 @@ impl<'a> Selection<'a> {
         })
     }
 
-    /// Reads the parameters of the same names.
+    /// Parses the parameters `filter` and `order`.
     ///
     /// # Errors
-    /// What is wrong with the filter.
+    /// A description of the problem in the filter.
     fn parse(
         settings: &'a CollectionSettings,
         filter: Option<&str>,
@@ -130,7 +130,7 @@ impl<'a> Selection<'a> {
     ) -> Result<Self, String> {
         let conditions = filter.map(|text| parse(text, &settings.filters));
         let conditions = conditions.transpose()?.unwrap_or_default();
-        // Its value is one of those that the description allows.
+        // The parameter's value is already checked against the orders in the description.
         let mut orders = settings.orders.iter();
         let order = order.and_then(|written| orders.find(|it| it.to_string() == written));
         Ok(Self {
@@ -143,7 +143,7 @@ impl<'a> Selection<'a> {
         self.conditions.is_empty() || self.holds_for(resource, &fields_of(resource))
     }
 
-    /// As [`Selection::holds`], for a resource whose fields have been read.
+    /// Like [`Selection::holds`], for a resource with fields that are already parsed.
     fn holds_for(&self, resource: &Resource, fields: &Map<String, Value>) -> bool {
         let mut conditions = self.conditions.iter();
         conditions.all(|it| it.holds(Scalar::of(resource, fields, &it.field).as_ref()))
@@ -177,7 +177,7 @@ struct Filling<'a> {
     /// The size of the longest of them.
     longest: usize,
     page: Page,
-    /// Position of the last one that was looked at.
+    /// Position of the last examined resource.
     last: Option<String>,
 }
 
@@ -218,15 +218,15 @@ impl<'a> Filling<'a> {
         Ok(self.pass(position))
     }
 
-    /// Goes on behind a position. Returns whether the page ends there.
+    /// Moves to a position. Returns whether the page ends there.
     fn pass(&mut self, position: &str) -> bool {
         position.clone_into(self.last.get_or_insert_default());
         self.examined += 1;
         self.examined == MAX_EXAMINED || self.examined_bytes >= MAX_EXAMINED_BYTES
     }
 
-    /// Takes memory for resources of which some may not belong to the list. Without conditions all do, and take theirs
-    /// as part of the page.
+    /// Takes memory for examined resources, some of which may not belong to the list. Without
+    /// conditions all of them belong to the list, and their memory is taken as part of the page.
     fn hold_searched(&self, batch: &[Resource]) -> Result<Option<SearchedRows>, Rejection> {
         let is_search = !self.selection.conditions.is_empty();
         is_search.then(|| self.hold(batch)).transpose()
@@ -410,8 +410,8 @@ fn ids<'a>(call: &Call<'a>) -> Result<Option<Vec<&'a str>>, Rejection> {
     Ok((!ids.is_empty()).then_some(ids))
 }
 
-/// Returns the field of a list's response that holds the resources, with their schema: the array
-/// that is named like the collection, else the first array of objects.
+/// Returns the field of a list's response that holds the resources, with the resources' schema. It
+/// is the array that is named like the collection, or otherwise the first array of objects.
 fn items<'a>(context: &CallContext<'a>, schema: &'a Schema) -> Option<(&'a str, &'a Schema)> {
     let array = |(name, property): (&'a String, &'a Schema)| {
         property.items.as_ref()?;

@@ -1,7 +1,7 @@
-//! The operation that a call asks for, and the collection or resource that its path names.
+//! The operation of a call, and the collection or resource that its path names.
 //!
-//! The method's description decides: its HTTP method, its id and its path. A path that ends in a
-//! variable names a resource, and one that ends in a word names a collection. A custom verb, as in
+//! The method's description decides, by its HTTP method, its id and its path. A path that ends in a
+//! variable names a resource. A path that ends in a word names a collection. A custom verb, as in
 //! `reports:analyzeUpload`, `messages/send` or `{fileId}/content`, is not part of the name.
 
 use http::Method as HttpMethod;
@@ -106,7 +106,7 @@ impl<'a> MethodPath<'a> {
         if !self.ends_in_variable() || self.is_listed(call.api) {
             return Some(Operation::Insert(self.key(call)));
         }
-        // Media for a parent resource: only the method's id says what is created from it.
+        // Media for a parent resource. Only the method's id says which kind of resource is created.
         if self.template.ends_with("{+parent}") {
             let word = last_word(method.collection());
             return Some(Operation::Insert(format!("{}/{word}", self.key(call))));
@@ -128,9 +128,9 @@ impl<'a> MethodPath<'a> {
         Ok(Some(Operation::Get(vec![self.resource(call)?])))
     }
 
-    /// Returns the resources whose media a download may mean. Besides the path itself these are,
-    /// for a path such as `v1/media/{+resourceName}` or `download/{+resourceName}`, the resource in
-    /// the collection of the uploads, and the one that the variable names.
+    /// Returns the resources that a download may refer to. The first is the path itself. For a path
+    /// such as `v1/media/{+resourceName}` or `download/{+resourceName}`, further candidates are the
+    /// resource in the collection of the uploads and the resource that the variable names.
     fn downloads(&self, call: &Call<'_>) -> Vec<ResourceKey> {
         let mut candidates = vec![split(&self.key(call))];
         let collection = last_word(call.method.collection());
@@ -152,8 +152,8 @@ impl<'a> MethodPath<'a> {
         candidates
     }
 
-    /// Returns the resource that the path names. If the path is that of a collection, the parameter
-    /// `id` or the metadata's field `id` names the resource.
+    /// Returns the resource that the path names. If the path names a collection, the parameter `id`
+    /// or the metadata's field `id` names the resource.
     fn resource(&self, call: &Call<'_>) -> Result<ResourceKey, Rejection> {
         if !self.names_a_resource(call.api, call.method) {
             return Err(not_implemented(call));
@@ -336,7 +336,7 @@ fn is_segment(id: &str) -> bool {
 /// Splits a template into a path and a custom verb.
 fn custom_verb<'a>(method: &Method, template: &'a str) -> Option<(&'a str, &'a str)> {
     let (before, last) = template.rsplit_once('/').unwrap_or(("", template));
-    // After the variable, whose name has no colon.
+    // The colon after the variable. A variable's name has no colon.
     if let Some((word, verb)) = last.rsplit_once(':') {
         let resource = &template[..before.len() + usize::from(!before.is_empty()) + word.len()];
         return Some((resource, verb));
@@ -344,8 +344,8 @@ fn custom_verb<'a>(method: &Method, template: &'a str) -> Option<(&'a str, &'a s
     (!before.is_empty() && is_verb(method, last, before)).then_some((before, last))
 }
 
-/// Whether the last segment of a path is a verb: that of the method's id, as in `messages/send` and in
-/// `{resourceId}/uploadRotatingBarcodeValues`.
+/// Whether the last segment of a path is a verb: the verb of the method's id, as in `messages/send`
+/// and `{resourceId}/uploadRotatingBarcodeValues`.
 fn is_verb(method: &Method, segment: &str, before: &str) -> bool {
     let verb = method.verb();
     let begins = |verb: &str| {
@@ -422,8 +422,8 @@ impl<'a> CallContext<'a> {
         }
     }
 
-    /// Returns the name of the resource with this key, in an API whose resources have a `name` that
-    /// is their path.
+    /// Returns the name of the resource with this key, in an API with resources whose `name` is
+    /// their path.
     pub(super) fn resource_name(&self, collection: &str, id: &str) -> Option<String> {
         let prefixes = self.call.api.name_prefixes();
         if prefixes.is_empty() {
@@ -461,8 +461,9 @@ impl<'a> CallContext<'a> {
         words.any(|word| is_plural_of(word, stem))
     }
 
-    /// Returns an unused id: a number if the schema or the path of the resource requires one, a
-    /// short one if the pattern does, else the usual form. All forms sort by time.
+    /// Returns an unused id. It is a number if the schema or the path of the resource requires a
+    /// number, and short if the pattern requires that. Otherwise it has the usual form. All forms
+    /// sort by time.
     pub(super) fn fresh_id(&self, collection: &str) -> String {
         let fresh = self.call.fresh_id;
         let response = self.call.method.response.as_deref();

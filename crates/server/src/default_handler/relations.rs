@@ -1,8 +1,9 @@
-//! Resources inside of others, and fields that name resources, in descriptions that say so.
+//! Resources inside of other resources, and fields that name resources, in APIs with descriptions
+//! that declare them.
 //!
-//! What a write relies on is expected of the ledger ([`Answer::expect`](crate::handler::Answer::expect)), so that
-//! a parent that is deleted at the same time gets no new content, and what is deleted with a resource is
-//! all that it contains.
+//! A write depends on the versions of other rows, and the ledger checks these versions on commit
+//! ([`Answer::expect`](crate::handler::Answer::expect)). A parent that is deleted at the same time
+//! therefore gets no new content, and deleting a resource deletes all of its content.
 
 use std::collections::HashSet;
 
@@ -18,17 +19,20 @@ use crate::handler::{Call, Rejection};
 /// The most resources that are deleted with one.
 const MAX_CONTENT: usize = 5_000;
 
-/// The most rows, those of indexes included, that are deleted with one. All other changes wait meanwhile.
+/// The most rows that are deleted with one resource, including index rows. All other changes wait
+/// for the deletion.
 const MAX_CONTENT_ROWS: usize = 20_000;
 
 /// The most ids in one field.
 const MAX_IDS: usize = 100;
 
-/// Checks what the resource `new`, which was `old` before, relies on: the resource that contains its
-/// collection, and those that its fields name. Returns what must not change until it is committed.
+/// Checks the resources on which a change from `old` to `new` depends: the resource that contains
+/// the collection, and the resources that fields of `new` name. Returns the rows that must not
+/// change until the commit.
 ///
 /// # Errors
-/// [`Rejection::NotFound`] without the parent, [`Rejection::InvalidField`] for a reference to nothing.
+/// [`Rejection::NotFound`] without the parent, [`Rejection::InvalidField`] for a reference to a
+/// missing resource.
 pub(super) async fn check(
     call: &Call<'_>,
     old: Option<&Resource>,
@@ -88,8 +92,8 @@ fn parent(call: &Call<'_>, collection: &str) -> Option<ResourceKey> {
     Some(split(parent))
 }
 
-/// Returns a key for the parent of what the call inserts: the one by which calls are serialised that
-/// change or delete the parent itself.
+/// Returns a key for the parent of an inserted resource. Calls that change or delete the parent
+/// have the same key.
 pub(super) fn lock_key(call: &Call<'_>) -> Option<String> {
     let path = call.method.template.expand(call.path).ok()?;
     let is_new = call.method.verb() == "insert";
@@ -127,21 +131,22 @@ async fn referenced(
     Ok(Expected::unchanged(&found))
 }
 
-/// What a resource contains.
+/// The content of a resource.
 #[derive(Default)]
 pub(super) struct Content {
-    /// The deletions of all of it, and of its rows in indexes.
+    /// The deletions of the whole content, including its index rows.
     pub(super) deletions: Vec<ResourceChange>,
-    /// Number of resources of which these are.
+    /// Number of resources among the deletions.
     count: usize,
-    /// The collections that are empty after them.
+    /// The collections that the deletions leave empty.
     pub(super) collections: Vec<String>,
 }
 
-/// Returns what is deleted together with a resource of the call's collection.
+/// Returns the content that is deleted together with a resource of the call's collection.
 ///
 /// # Errors
-/// [`Rejection::Conflict`] if there is content that must not be deleted with it, or too much.
+/// [`Rejection::Conflict`] if there is content that must not be deleted with the resource, or too
+/// much content.
 pub(super) async fn content(call: &Call<'_>, resource: &Resource) -> Result<Content, Rejection> {
     let mut content = Content::default();
     let name = call.method.collection().to_owned();

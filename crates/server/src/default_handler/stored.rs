@@ -14,10 +14,12 @@ use crate::handler::Rejection;
 use crate::namespace::without_owner;
 use crate::pattern_checks::PatternChecks;
 
-/// Compares stored resources with the description of an API in the short form, before a server uses it.
+/// Compares stored resources with an API's description in the short form, before a server uses the
+/// description.
 ///
-/// It sees what the [default handler](crate::DefaultHandler) has stored. Nothing is changed: a resource that does
-/// not fit can still be read, listed and deleted, and writes to it are refused until they mend it.
+/// This reads resources that the [default handler](crate::DefaultHandler) has stored, and changes
+/// nothing. A resource that does not fit can still be read, listed and deleted. Writes to it are
+/// refused unless they make it fit.
 #[derive(Debug)]
 pub struct StoredResources<'a> {
     api: &'a Api,
@@ -25,15 +27,16 @@ pub struct StoredResources<'a> {
     collections: BTreeMap<String, Described<'a>>,
 }
 
-/// A collection, as the description has it now.
+/// A collection, as the description now defines it.
 #[derive(Debug)]
 struct Described<'a> {
     schema: &'a Schema,
-    /// The method that replaces or patches a resource, whose required fields it must have; empty without one.
+    /// The method that replaces or patches a resource. Resources must have the fields that it
+    /// requires. Empty if there is no such method.
     writer: &'a str,
 }
 
-/// What the new description says of a stored resource.
+/// The result of comparing a stored resource with the new description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fit {
@@ -77,7 +80,8 @@ impl<'a> StoredResources<'a> {
             let described = collections
                 .entry(collection)
                 .or_insert(Described { schema, writer });
-            // What an update requires, a patch may leave out: the rows have it already.
+            // An update is preferred to a patch: a patch may omit required fields, because the
+            // stored resource has them.
             if method.verb() == "update" || described.writer.is_empty() {
                 described.writer = writer;
             }
@@ -147,7 +151,7 @@ fn schema_of<'a>(api: &'a Api, method: &'a Method) -> Option<&'a Schema> {
     api.schema(method.response.as_deref().or(method.request.as_deref())?)
 }
 
-/// Whether the path is that of the collection: a variable stands for any one word.
+/// Whether a path matches a pattern. A variable in the pattern matches any one segment.
 fn matches(pattern: &str, path: &str) -> bool {
     let (mut pattern, mut path) = (pattern.split('/'), path.split('/'));
     loop {

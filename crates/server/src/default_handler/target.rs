@@ -43,18 +43,19 @@ impl Target {
         Some(format!("{}/{}", named.collection, named.id))
     }
 
-    /// The resource as the API shows it to those who read it.
+    /// Returns the resource as the API shows it to readers.
     pub(crate) fn shown(&self, call: &Call<'_>) -> Map<String, Value> {
         let reading = as_reading(call);
         let call = reading.as_ref().unwrap_or(call);
         ResponseShape::new(&CallContext::of(call), &self.resource).resource_fields()
     }
 
-    /// Returns the answer to a call whose service changes these fields, as a PATCH does. It may also
-    /// set those that clients only read.
+    /// Returns the answer to a call after its service has changed these fields. The fields are
+    /// merged as by a PATCH. The service may also set fields that are read-only for clients.
     ///
     /// # Errors
-    /// [`Rejection::BackendFailed`] if the fields do not suit the schema: the caller is not to blame.
+    /// [`Rejection::BackendFailed`] if the fields do not suit the schema. The caller is not to
+    /// blame.
     pub(crate) async fn changed(
         self,
         call: &Call<'_>,
@@ -125,8 +126,8 @@ fn changed(
     })
 }
 
-/// The call as one of the method `get` of the same collection, whose response is the resource; `None` if
-/// there is none.
+/// Returns the call with the method `get` of its collection, which replies with the resource.
+/// `None` if the collection has no such method.
 fn as_reading<'a>(call: &Call<'a>) -> Option<Call<'a>> {
     let id = format!("{}.{}.get", call.api.name(), call.method.collection());
     let method: &'a Method = call.api.method(&id)?;

@@ -19,10 +19,10 @@ impl std::fmt::Debug for ListQuery<'_> {
 }
 
 impl<'a> ListQuery<'a> {
-    /// Reads the parameters. An order that the collection does not have is none.
+    /// Parses the parameters. An order that the collection does not have is ignored.
     ///
     /// # Errors
-    /// What is wrong with the filter.
+    /// A description of the problem in the filter.
     pub fn parse(
         settings: &'a CollectionSettings,
         filter: Option<&str>,
