@@ -1,9 +1,8 @@
-//! The audit log: uploads that were started, finished and cancelled, other changes, deletions, and refusals, each
-//! with its principal.
+//! The audit log: uploads that were started, finished and cancelled, other changes, deletions, and
+//! refusals, each with its principal.
 //!
-//! An entry is written where its fact is committed, also when the client has gone, and by
-//! background tasks. What is known of the request alone (its id and the address) comes from a
-//! variable of its task.
+//! An entry is written where its fact is committed, even if the client has gone, and by background
+//! tasks. The request's id and address come from a task-local variable.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -28,11 +27,12 @@ pub trait AuditLog: Send + Sync + 'static {
 pub struct AuditEntry<'a> {
     /// Time.
     pub time: Timestamp,
-    /// What was done.
+    /// The action.
     pub action: AuditAction,
     /// How it ended.
     pub outcome: AuditOutcome,
-    /// Who did it, if that was established. For a resumable upload: who started it.
+    /// The principal of the action, if it is known. For a resumable upload, the principal that
+    /// started it.
     pub principal: Option<&'a str>,
     /// Address of the client's end of the connection; `None` for work without a request.
     pub address: Option<IpAddr>,
@@ -48,7 +48,7 @@ pub struct AuditEntry<'a> {
     pub session: Option<SessionId>,
 }
 
-/// What an entry of the audit log is about.
+/// The action that an entry records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AuditAction {
@@ -58,7 +58,8 @@ pub enum AuditAction {
     Finish,
     /// A resumable upload was cancelled.
     Cancel,
-    /// A call without media has made or changed resources, such as the list of those who may read an object.
+    /// A call without media has created or changed resources, such as the list of readers of an
+    /// object.
     Change,
     /// A call has deleted resources.
     Delete,
@@ -80,7 +81,7 @@ impl AuditAction {
     }
 }
 
-/// How what an entry is about ended.
+/// The outcome of an entry's action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AuditOutcome {
@@ -90,7 +91,7 @@ pub enum AuditOutcome {
     Refused(u16),
 }
 
-/// What is known of the request that the current task works for.
+/// The facts about the request for which the current task works.
 #[derive(Clone)]
 pub(crate) struct Sender {
     request: RequestId,
@@ -155,7 +156,7 @@ impl Audit {
     }
 }
 
-/// What was called, as far as it is known.
+/// The known parts of a call's target.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct About<'a> {
     pub(crate) method: Option<&'a str>,
@@ -164,7 +165,7 @@ pub(crate) struct About<'a> {
     pub(crate) session: Option<SessionId>,
 }
 
-/// Returns work that goes on as that of the current request, in whatever task it is polled.
+/// Returns work that keeps the current request as its origin, whichever task polls it.
 pub(crate) fn in_current_request<T: Send + 'static>(
     work: BoxFuture<'static, T>,
 ) -> BoxFuture<'static, T> {

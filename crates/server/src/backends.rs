@@ -1,16 +1,18 @@
-//! Services of the operator that a description names: the backend that answers a method, and the
-//! service that is told of finished uploads.
+//! Services of the operator that a description names: backends, which answer methods, and receivers
+//! of notices about finished uploads.
 //!
-//! [`WithBackends`] wraps the handler of an API. A call of a method with a backend is forwarded as a
-//! JSON object, and the reply may change the resource that the path names and say what the caller
-//! gets. Nothing is locked meanwhile: the change is made only if the resource is still the one that the
-//! backend has seen, and else the backend is asked again, one call of the resource after the other. Each
-//! service has its own bound on calls, and each collection its own topic of events, so that one that is
-//! slow holds up nobody else. A finished upload leaves an event in the outbox, in the transaction of the
-//! resource, so that a crash does not lose it.
+//! [`WithBackends`] wraps the handler of an API. A call of a method with a backend is forwarded as
+//! a JSON object. The backend's reply may change the resource that the path names and may contain
+//! the reply to the caller. No lock is held during the call. The change is made only if the
+//! resource still has the version that the backend has seen. Otherwise the backend is asked again,
+//! and such repeated calls for one resource run one at a time. Each service has its own limit on
+//! calls and each collection its own topic of events, so a slow service delays no other service. A
+//! finished upload leaves an event in the outbox. The event is committed together with the
+//! resource, so a crash cannot lose it.
 //!
-//! All requests are signed as Standard Webhooks (<https://www.standardwebhooks.com>) says: `webhook-id`
-//! is the same each time that the server repeats a request, so that a service does nothing twice.
+//! All requests are signed according to Standard Webhooks (<https://www.standardwebhooks.com>).
+//! `webhook-id` is the same for each repetition of a request, so that a service can ignore
+//! repetitions.
 
 mod call;
 mod metrics;
@@ -157,11 +159,11 @@ impl Backends {
     /// The default of [`Backends::with_timeout`].
     pub const TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// Calls services by `outbound`, and signs requests with `secret`.
+    /// Calls services through `outbound`, and signs requests with `secret`.
     ///
-    /// A URL whose host is an IP address or `localhost` says where it leads, and is called wherever that is.
-    /// `addresses` says where names may lead: with [`OutboundAddresses::Public`] not into the server's
-    /// own network, so that the owner of a name cannot reach into it.
+    /// A URL with an IP address or `localhost` as its host is called without a check of the
+    /// address. `addresses` restricts the addresses of other hosts. [`OutboundAddresses::Public`]
+    /// excludes the server's own network, so that the owner of a name cannot reach into it.
     pub fn new(
         outbound: Arc<dyn Outbound>,
         secret: ServiceSecret,
@@ -326,8 +328,8 @@ impl WithBackends {
         }
     }
 
-    /// Has a backend answer a call, counts it, and logs what the caller is not told: it may say where the
-    /// service is.
+    /// Calls a backend, counts the call, and logs its failure. The caller does not receive the
+    /// failure's text, which may contain the service's address.
     async fn run_backend(&self, call: &Call<'_>, url: &str) -> Result<Answer, Rejection> {
         let result = self.ask_backend(call, url).await;
         let method = &call.method.id;
@@ -402,7 +404,7 @@ impl ApiHandler for WithBackends {
         self.inner.find(call).await
     }
 
-    /// None for calls that a backend answers: one that takes its time must not hold up others.
+    /// `None` for calls that a backend answers: a slow backend must not block other calls.
     fn lock_key(&self, call: &Call<'_>) -> Option<String> {
         match backend_of(call) {
             Some(_) => None,
@@ -410,8 +412,8 @@ impl ApiHandler for WithBackends {
         }
     }
 
-    /// The resource, so that many calls that change it at once go one after the other when they have found
-    /// each other in the way. Other writers do not wait for them.
+    /// The resource. Concurrent calls that have conflicted on the resource are retried one at a
+    /// time. Other writers do not wait for them.
     fn retry_lock_key(&self, call: &Call<'_>) -> Option<String> {
         match backend_of(call) {
             Some(_) => Target::key(call).map(|key| format!("backend {key}")),

@@ -1,7 +1,7 @@
-//! Bounds on what clients can make the server hold.
+//! Limits on the resources that clients can make the server hold.
 //!
 //! Each resource is counted in one [`Pool`], created in [`Capacity::new`]. A request that does not
-//! fit is refused with 503 by the table of errors. docs/configuration.md lists all bounds.
+//! fit is refused with 503 by the table of errors. docs/configuration.md lists all limits.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -111,8 +111,8 @@ pub(crate) struct Capacity {
     pub(crate) timeout: Duration,
 }
 
-/// How long a request waits for a place among the others before it is refused. A client that is refused at once
-/// comes back at once, and in an overload refusals would take most of the processor.
+/// How long a request waits for a slot before it is refused. Clients retry at once after an
+/// immediate refusal, and in an overload such refusals would take most of the processor time.
 const PLACE_WAIT: Duration = Duration::from_secs(1);
 
 impl LimitedResource {
@@ -264,7 +264,7 @@ impl Capacity {
     }
 }
 
-/// Half of the processors, so that uploads go on while texts are matched.
+/// Half of the processors, so that uploads continue while texts are matched.
 fn pattern_checks() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     processors.div_ceil(2)
@@ -274,8 +274,9 @@ fn pattern_checks() -> usize {
 const KIB: u64 = 1024;
 
 // The last eighth of a pool is for small permits, so that a few clients with large documents do not
-// lock out all others, and a half of it for those of clients that have few requests. No permit has more than three
-// quarters, so that a single large one gets as much although there are small ones.
+// lock out all other clients. Half of this eighth is for clients with few requests. A permit that
+// is not small has at most three quarters of the pool, so that a single large permit succeeds
+// although small permits exist.
 /// Size in bytes up to which a permit is small.
 const SMALL: u64 = 64 * KIB;
 
@@ -293,11 +294,12 @@ struct State {
     largest: u32,
     /// Number of units that other permits leave for small ones.
     reserved: u32,
-    /// Number of units that permits leave for those of modest clients.
+    /// Number of units that other permits leave for modest clients.
     for_modest: u32,
     free: Semaphore,
-    /// Tells one waiter of each importance that there may be room, by what the importance leaves. One waiter
-    /// in all would not do: if it must leave what is free, others could have taken it.
+    /// Wakes one waiter per importance, by the number of sixteenths that the importance leaves
+    /// free. Waking one waiter in all is not enough: it may have to leave the free units to a more
+    /// important request.
     released: [Notify; 5],
     refused: AtomicU64,
 }
@@ -307,7 +309,7 @@ struct State {
 pub(crate) struct Permit {
     pool: Pool,
     units: u32,
-    /// Number of units that it leaves to others when it grows.
+    /// Number of units that the permit leaves free when it grows.
     leaves: u32,
 }
 
@@ -367,31 +369,31 @@ impl Pool {
         })
     }
 
-    /// Whether less than a quarter is left, so that it is worth to hurry those who hold something.
+    /// Whether less than a quarter is free, so that requests should be given less time.
     pub(crate) fn is_short(&self) -> bool {
         let State { total, free, .. } = &*self.0;
         free.available_permits() < (*total / 4) as usize
     }
 
-    /// Whether nothing is left, so that others may be waiting.
+    /// Whether nothing is free, so that other requests may be waiting.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.free.available_permits() == 0
     }
 
-    /// As [`Pool::take`], and leaves the last units to what is more important. The importance is asked for only
-    /// where it may matter.
+    /// Like [`Pool::take`], but leaves the last units to more important requests. The importance is
+    /// computed only if it can make a difference.
     pub(crate) fn take_for(&self, importance: impl FnOnce() -> Importance) -> Result<Permit, Full> {
         self.try_take_for(importance).ok_or_else(|| self.full())
     }
 
-    /// As [`Pool::take_for`], and what there is no room for does not count as refused.
+    /// Like [`Pool::take_for`], but a failed attempt is not counted as a refusal.
     fn try_take_for(&self, importance: impl FnOnce() -> Importance) -> Option<Permit> {
         let has_room =
             self.has_room(Importance::Start.leaves()) || self.has_room(importance().leaves());
         has_room.then(|| self.try_take_one())?
     }
 
-    /// Whether more is free than these sixteenths of the pool.
+    /// Whether more than this number of sixteenths of the pool is free.
     fn has_room(&self, leaves: u32) -> bool {
         let State { total, free, .. } = &*self.0;
         free.available_permits() as u64 > u64::from(*total) * u64::from(leaves) / 16
@@ -406,8 +408,8 @@ impl Pool {
         }
     }
 
-    /// Returns an empty permit for a request. That of a modest client may take the last units. The importance is asked
-    /// for only where it may matter.
+    /// Returns an empty permit for a request. The permit of a modest client may take the last
+    /// units. The importance is computed only if it can make a difference.
     pub(crate) fn permit_for(&self, importance: impl FnOnce() -> Importance) -> Permit {
         let mut permit = self.permit();
         if self.is_short() && importance() == Importance::Modest {
@@ -416,10 +418,10 @@ impl Pool {
         permit
     }
 
-    /// Waits for a permit of `amount`, in the order of the callers, at most `timeout`.
+    /// Waits at most `timeout` for a permit of `amount`. Waiting callers are served in order.
     ///
-    /// The caller must hold no permit of this pool: two that hold one and wait would wait for each
-    /// other.
+    /// The caller must hold no permit of this pool. Two callers that hold a permit and wait could
+    /// wait for each other.
     pub(crate) async fn wait(&self, amount: u64, timeout: Duration) -> Result<Permit, Full> {
         let taken = tokio::time::timeout(timeout, self.acquire(amount));
         taken.await.map_err(|_| self.full())
@@ -517,7 +519,7 @@ impl Permit {
         }
     }
 
-    /// Gives back what the permit has above `amount`.
+    /// Gives back units, so that the permit covers `amount` and no more.
     pub(crate) fn shrink(&mut self, amount: u64) {
         let wanted = self.pool.wanted(amount);
         if wanted < self.units {
@@ -526,8 +528,8 @@ impl Permit {
         }
     }
 
-    /// As [`Permit::resize`], but waits if the permit is empty. A permit that holds units and waits
-    /// for more could deadlock with another one.
+    /// Like [`Permit::resize`], but waits if the permit is empty. A permit that holds units and
+    /// waits for more could deadlock with another permit.
     pub(crate) async fn resize_in_time(
         &mut self,
         amount: u64,

@@ -1,13 +1,12 @@
-//! What the server copies for one caller: media that it puts together, and rows that a call makes
-//! of little input.
+//! Limits on the bytes that the server copies for one caller: concatenated media, and rows that a
+//! call creates from little input.
 //!
-//! A short request may have the server write many bytes: 32 times the same object, put together,
-//! and the result 32 times again. A caller may have each uploaded byte copied [`LEVELS`] times, and
-//! [`Limits::copies_per_hour`] bytes beyond. The excess fades with time, as the level of a leaky
-//! bucket does.
+//! A short request may make the server write many bytes: an object concatenated 32 times, and the
+//! result 32 times again. A caller may have each uploaded byte copied [`LEVELS`] times, and
+//! [`Limits::copies_per_hour`] bytes beyond that. The excess drains over time like a leaky bucket.
 //!
-//! A caller is a principal, or else an address. At most [`MOST_CALLERS`] are remembered; those that
-//! come when the table is full share one account.
+//! A caller is a principal, or otherwise an address. At most [`MOST_CALLERS`] callers are
+//! remembered. Callers that come when the table is full share one account.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,8 +32,8 @@ const MEMORY: Duration = Duration::from_secs(24 * 3600);
 /// The shortest time between two searches for accounts that need not be remembered.
 const CLEANING: Duration = Duration::from_secs(1);
 
-/// Uploads of fewer bytes are forgotten first when the table is full: they are little beside an hour's
-/// copies, and cheap to send from many addresses.
+/// Accounts with less uploaded than this number of bytes are evicted first when the table is full.
+/// Such credit is small compared with an hour's copies, and cheap to earn from many addresses.
 const SMALL_CREDIT: u64 = 1 << 20;
 
 /// Bytes of rows that a call may make of nothing. Nearly all calls make less.
@@ -46,7 +45,7 @@ pub(crate) struct CopyLimits(Option<Arc<Shared>>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Bytes that one caller may have copied in an hour, beyond what it has uploaded.
+    /// Bytes that the server copies for one caller in an hour, beyond the credit for uploads.
     per_hour: u64,
     table: Mutex<Table>,
 }
@@ -54,17 +53,17 @@ struct Shared {
 #[derive(Debug)]
 struct Table {
     accounts: HashMap<Caller, Account>,
-    /// The account of the callers that are not in the table, and of those without an address.
+    /// The account of callers that are not in the table, and of callers without an address.
     others: Account,
     cleaned: Instant,
 }
 
-/// What one caller has uploaded and had copied.
+/// The uploads of one caller and the bytes copied for it.
 #[derive(Debug)]
 struct Account {
     /// Bytes that were uploaded and are not used for copies yet.
     uploaded: u64,
-    /// Bytes that were copied beyond, less what has faded since.
+    /// Bytes that were copied beyond the credit for uploads, minus the part that has drained since.
     excess: u64,
     at: Instant,
 }
@@ -83,7 +82,7 @@ struct Parts {
     excess: u64,
 }
 
-/// Returns the bytes of new rows beyond those that the call has brought.
+/// Returns by how many bytes new rows exceed the bytes that the call has brought.
 pub(crate) fn bytes_beyond(brought: u64, changes: &[ResourceChange]) -> u64 {
     let rows = changes.iter().map(|change| match change {
         ResourceChange::Insert(resource) => resource.body.len() as u64,
@@ -177,7 +176,8 @@ impl Shared {
 }
 
 impl Table {
-    /// Returns the account of a caller as of now; one that it shares, if it has none of its own.
+    /// Returns the account of a caller as of now. A caller without its own account gets the shared
+    /// account.
     fn account(&mut self, caller: Option<&Caller>, per_hour: u64) -> &mut Account {
         let is_own = caller.is_some_and(|caller| self.has_room(caller, per_hour));
         let account = match caller.filter(|_| is_own) {

@@ -1,5 +1,5 @@
-//! Every error that a request can have, and the one table that says how each is answered. What the
-//! protocol of uploads is about is answered by the request's dialect.
+//! All errors that a request can have, and the table that maps each error to its reply. Errors of
+//! the upload protocol are answered by the request's dialect.
 //!
 //! No arm of the table is a wildcard, so a new error does not compile before it has its reply.
 
@@ -140,7 +140,7 @@ pub(crate) enum Error {
         "the request names more than one host; send the header Host once, with the host of the URL"
     )]
     DoubledHost,
-    /// What the request names is no host.
+    /// The host in the request is malformed.
     #[error(
         "the header Host is not the name or the address of a host, with a port if there is one"
     )]
@@ -148,7 +148,7 @@ pub(crate) enum Error {
     /// The target of the request has another scheme, or over HTTP/2 no scheme or no path.
     #[error("the target of the request is no path of http or https")]
     NoTarget,
-    /// The host is none that the server answers for.
+    /// The server does not answer for the host.
     #[error(
         "this server does not answer for the host {host}; its operator can add it to `hosts` in the server's settings, or state the `public_url`"
     )]
@@ -164,7 +164,7 @@ pub(crate) enum Error {
         /// Maximum length in bytes.
         limit: usize,
     },
-    /// A page of another origin than the one that started the session continues it.
+    /// A page continues a session that was started by a page of another origin.
     #[error(
         "the upload session belongs to pages of another origin, where it was started; start a new upload"
     )]
@@ -206,10 +206,10 @@ pub(crate) enum Error {
     /// The signed link counts once.
     #[error("the signed link counts once and has been used; get a new one")]
     LinkUsed,
-    /// The signed link is for something else than what the request does.
+    /// The signed link is for another purpose than the request.
     #[error("the signed link is for {purpose}, and the request is none")]
     LinkPurpose {
-        /// What the link is for.
+        /// The purpose of the link.
         purpose: &'static str,
     },
     /// The body of a request to a session did not arrive completely. The received bytes are kept.
@@ -245,9 +245,9 @@ pub(crate) enum Error {
          caller now; try again later, or upload the media instead (limits.copies_per_hour)"
     )]
     TooManyCopies {
-        /// What would be copied.
+        /// Number of bytes that the request would copy.
         bytes: u64,
-        /// What may be copied now.
+        /// Number of bytes that may be copied now.
         left: u64,
         /// Seconds until the copy may be admitted.
         retry_after: u32,
@@ -258,7 +258,7 @@ pub(crate) enum Error {
     /// The server is stopping.
     #[error("the server is stopping; try again")]
     Draining,
-    /// A limit on what clients can make the server hold is reached.
+    /// A limit on the resources that clients can make the server hold is reached.
     #[error(transparent)]
     Full(#[from] Full),
     /// The disk is nearly full.
@@ -322,9 +322,9 @@ impl Error {
         )
     }
 
-    /// Returns what the sender of a call is told that authorization refuses and that is let through to
-    /// what is public: this error if it is about the state of something public or of the server, else the
-    /// refusal. Other errors would tell which resources exist.
+    /// Chooses the error for a refused caller that may read public resources. An error about a
+    /// public resource's state or about the server is returned unchanged. Any other error is
+    /// replaced by the refusal, because it would reveal which resources exist.
     pub(crate) fn or_refusal(self, refusal: &AccessError) -> Self {
         let status = error_reply(&Google, &self).status;
         let is_of_public = [
@@ -332,7 +332,7 @@ impl Error {
             StatusCode::PRECONDITION_FAILED,
             StatusCode::RANGE_NOT_SATISFIABLE,
         ];
-        // That an input or a method is not implemented is no state of the server.
+        // An unimplemented input or method says nothing about the server's state.
         let is_state = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED;
         if is_state || is_of_public.contains(&status) {
             return self;
@@ -348,7 +348,7 @@ impl Error {
         )
     }
 
-    /// Returns what is wrong with the body of the request, if this is an error of it.
+    /// Returns the problem with the request's body, if this error is about the body.
     pub(crate) fn of_body(&self) -> Option<&BodyError> {
         match self {
             Self::Body(error) | Self::Interrupted(error) => Some(error),

@@ -69,29 +69,30 @@ pub trait ApiHandler: Send + Sync + 'static {
     /// Returns the resource that the path of the call names. A download gives its media.
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection>;
 
-    /// Returns a key for what the call changes together with other calls, such as the counters of a
-    /// mailbox. The server serialises calls of one key, so that they do not conflict. Default: the
-    /// path, for PUT, PATCH and DELETE.
+    /// Returns a key for the state that the call changes together with other calls, such as the
+    /// counters of a mailbox. The server serialises calls with the same key, so that they do not
+    /// conflict. Default: the path, for PUT, PATCH and DELETE.
     fn lock_key(&self, call: &Call<'_>) -> Option<String> {
         call.lock_key_by_path()
     }
 
-    /// As [`ApiHandler::lock_key`], for a call that is run again because another one has changed what it
-    /// relies on. Default: the same key.
+    /// Like [`ApiHandler::lock_key`], for a call that is run again because another call has changed
+    /// a row on which it depends. Default: the same key.
     fn retry_lock_key(&self, call: &Call<'_>) -> Option<String> {
         self.lock_key(call)
     }
 
-    /// Returns the maximum length in bytes of a JSON body on the plain path, for methods whose JSON
-    /// may contain media; see [`ApiHandler::embedded`]. Default: none, so that
+    /// Returns the maximum length in bytes of a JSON body on the plain path, for methods with JSON
+    /// that may contain media; see [`ApiHandler::embedded`]. Default: `None`, so that
     /// [`Limits::metadata`](crate::config::Limits::metadata) applies.
     fn body_limit(&self, method: &Method) -> Option<usize> {
         let _ = method;
         None
     }
 
-    /// Takes the media out of a JSON body, for methods whose JSON may contain it in base64. The call
-    /// continues as a simple upload of this media, with the rest of the metadata. Default: none.
+    /// Takes the media out of a JSON body, for methods with JSON that may contain media in base64.
+    /// The call continues as a simple upload of this media, with the rest of the metadata. Default:
+    /// no media.
     fn embedded(
         &self,
         method: &Method,
@@ -101,9 +102,9 @@ pub trait ApiHandler: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Returns the entity tag of the resource's media, quotes included, for APIs whose clients compare
-    /// downloads with the tag of the resource. It must change whenever the bytes do. Default: none, so
-    /// that the media gets a tag of its own.
+    /// Returns the entity tag of the resource's media, quotes included. For APIs with clients that
+    /// compare downloads with the tag of the resource. The tag must change whenever the bytes do.
+    /// Default: `None`, so that the server derives a tag from the media.
     fn media_etag(&self, resource: &Resource) -> Option<String> {
         let _ = resource;
         None
@@ -132,57 +133,61 @@ pub trait ApiHandler: Send + Sync + 'static {
         Ok(self.media_headers(resource))
     }
 
-    /// Returns the path of a method of `api` that a GET or HEAD of `path` stands for, where no
-    /// method of any API has it and no API of the host has methods whose paths begin with the same
-    /// segment. For APIs whose clients read media at other paths, too. Default: none.
+    /// Returns the path of the method of `api` that answers a GET or HEAD of `path`. The server
+    /// asks only if no method has the path and no API of the host has methods with the same first
+    /// segment. For APIs with clients that read media at additional paths. Default: none.
     fn alias(&self, api: &Api, path: &str) -> Option<String> {
         let _ = (api, path);
         None
     }
 
-    /// Returns the id of a method that the service has at a path where no method of any served API
-    /// is. A call of it is answered 501. Default: none, so that the call is answered 404.
+    /// Returns the id of a method that the original service has at this path, if no served API has
+    /// one there. A call of it is answered 501. Default: none, so that the call is answered 404.
     fn not_served(&self, http_method: &HttpMethod, path: &str) -> Option<String> {
         let _ = (http_method, path);
         None
     }
 
-    /// Whether the handler itself keeps the resources of owners apart, for an API with
-    /// [`Access::Owner`](windlass_discovery::Access) whose calls reach from one owner to another, such
-    /// as the delivery of a message. It then reads and writes the resources of all principals, and
-    /// [`Call::separate_owner`] says whose a call may see. Default: false; a call then reaches only the
-    /// resources of its principal, and the handler has nothing to do.
+    /// Whether the handler itself separates the resources of different owners. This is for an API
+    /// with [`Access::Owner`](windlass_discovery::Access) and calls that reach from one owner to
+    /// another, such as the delivery of a message. The handler then reads and writes the resources
+    /// of all principals, and [`Call::separate_owner`] names the principal that the call may act
+    /// for. Default: false. A call then reaches only the resources of its principal, without any
+    /// work of the handler.
     ///
-    /// A handler that wraps another one returns what that returns.
+    /// A handler that wraps another handler returns the wrapped handler's value.
     fn separates_owners(&self) -> bool {
         false
     }
 
-    /// Whether the rows of a collection count against the quota of the principal who makes them. False for those that
-    /// several principals write, such as the list of the messages of a conversation: they would be refused when the
-    /// quota of the first is full. Such rows must be bounded by others that count. Default: all count.
+    /// Whether the rows of a collection count against the quota of the principal that creates them.
+    /// Return false for rows that several principals write, such as the list of the messages of a
+    /// conversation: these writes would be refused when the first principal's quota is full. The
+    /// number of such rows must be bounded by rows that count. Default: all rows count.
     fn counts(&self, collection: &str) -> bool {
         let _ = collection;
         true
     }
 
-    /// Whether the handler decides itself who may read by this method, so that authorization does not
-    /// refuse the call by itself. For APIs with public resources. Default: no method.
+    /// Whether the handler itself decides who may read with this method, so that the server does
+    /// not refuse a call that authorization does not allow. For APIs with public resources.
+    /// Default: no method.
     ///
-    /// It counts for GET and HEAD, and for an API with
-    /// [`Access::Shared`](windlass_discovery::Access) alone. A call without credentials, or with valid ones that do not allow the
-    /// method, then reaches the handler with [`Call::refusal`], and the handler must refuse what is
-    /// not public, by [`Call::check_public`], before it looks at the conditions of the call.
-    /// Wrong credentials are refused as ever. Whatever the handler finds wrong with such a call, the
-    /// client is told the refusal alone.
+    /// This applies only to GET and HEAD, and only to an API with
+    /// [`Access::Shared`](windlass_discovery::Access). A call without credentials, or with valid
+    /// credentials that do not allow the method, then reaches the handler with [`Call::refusal`].
+    /// The handler must refuse to read anything that is not public by [`Call::check_public`],
+    /// before it looks at the conditions of the call. Invalid credentials are still refused. An
+    /// error of the handler for such a call is replaced by the refusal, except for errors of the
+    /// server and for 304, 412 and 416.
     fn guards(&self, method: &Method) -> bool {
         let _ = method;
         false
     }
 
-    /// Whether a download that [`ApiHandler::find`] has allowed is one of media that everybody may
-    /// read, so that caches may give it to others. Only what is certain counts: media is private
-    /// otherwise. Default: whether the call is let through without credentials that allow it.
+    /// Whether a download that [`ApiHandler::find`] has allowed is of public media, so that caches
+    /// may share it. Return true only if this is certain; otherwise the media is private. Default:
+    /// whether the call was let through without credentials that allow it.
     fn is_public(&self, call: &Call<'_>) -> bool {
         call.refusal.is_some()
     }
@@ -212,15 +217,16 @@ pub struct Call<'a> {
     pub fresh_id: &'a str,
     /// URL under which clients reach the server, without a slash at its end.
     pub base_url: &'a str,
-    /// Who calls, if that was established. For a resumable upload: who started it.
+    /// The principal of the caller, if it is known. For a resumable upload, the principal that
+    /// started it.
     pub principal: Option<&'a Principal>,
-    /// The principal, if its resources are kept apart from those of others. `None` for an API with
-    /// [`Access::Shared`](windlass_discovery::Access), without a principal, and for
-    /// [`Settings::unowned_principal`](crate::Settings::unowned_principal). Of interest only to handlers
-    /// that [separate owners](ApiHandler::separates_owners) themselves.
+    /// The principal, if its resources are kept apart from other principals' resources. `None` for
+    /// an API with [`Access::Shared`](windlass_discovery::Access), for a call without a principal,
+    /// and for [`Settings::unowned_principal`](crate::Settings::unowned_principal). Only handlers
+    /// that [separate owners](ApiHandler::separates_owners) themselves need this.
     pub separate_owner: Option<&'a Principal>,
-    /// Why authorization refuses the call; `None` if it is allowed, as all calls are of methods that
-    /// the handler does not guard ([`ApiHandler::guards`]).
+    /// Why authorization refuses the call. `None` if the call is allowed. Only methods that the
+    /// handler guards ([`ApiHandler::guards`]) are called with a refusal.
     pub refusal: Option<&'a AccessError>,
     /// Read access to the stores.
     pub lookup: StoreReader<'a>,
@@ -251,7 +257,7 @@ impl Call<'_> {
         self.principal.map(Principal::to_string)
     }
 
-    /// Refuses a call that authorization does not allow, unless what it reads is public.
+    /// Refuses a call that authorization does not allow, unless the call reads something public.
     ///
     /// # Errors
     /// [`Rejection::Access`] with [`Call::refusal`].
@@ -288,8 +294,9 @@ impl Call<'_> {
         self.conditions.check(None)
     }
 
-    /// Checks the request's conditions for what has no entity tag, as the server does after a call whose
-    /// handler has asked for none. For a handler that does something before it returns.
+    /// Checks the request's conditions against a resource without an entity tag. The server does
+    /// the same after a call if the handler has not checked conditions. For handlers that act
+    /// before they return.
     ///
     /// # Errors
     /// [`Rejection::ConditionNotMet`].
@@ -297,11 +304,12 @@ impl Call<'_> {
         self.conditions.check_unasked()
     }
 
-    /// Returns the value of a condition that an API states in a header of its own, in lower case and
-    /// beginning with `x-goog-if-`. A resumable upload has those of the request that started it.
+    /// Returns the value of a condition in an API-specific header. The header's name is in lower
+    /// case and begins with `x-goog-if-`. A resumable upload has the conditions of the request that
+    /// started it.
     ///
     /// # Errors
-    /// [`Rejection::InvalidHeader`] if the header is there twice or is no text.
+    /// [`Rejection::InvalidHeader`] if the header is present twice or is not text.
     pub fn condition_header(&self, name: &str) -> Result<Option<&str>, Rejection> {
         self.conditions.own(name)
     }
@@ -365,8 +373,9 @@ impl Answer {
         }
     }
 
-    /// Records the principal as the owner of resources that are inserted without one, and of those whose media it
-    /// replaces: the quota of the sender counts the media. Rows that do not count have none.
+    /// Records the principal as the owner of resources that are inserted without an owner.
+    /// Resources that receive new media get the principal as their owner too, because the quota of
+    /// the sender counts the media. Rows that do not count have no owner.
     fn set_owner(
         &mut self,
         handler: &dyn ApiHandler,
@@ -392,7 +401,7 @@ impl Answer {
         }
     }
 
-    /// Writes the names of the ledger in place of those of the handler.
+    /// Replaces the handler's names of collections by the ledger's names.
     fn qualify(&mut self, namespace: &Namespace) {
         namespace.qualify_changes(&mut self.changes);
         namespace.qualify_expected(&mut self.expect);
@@ -405,8 +414,8 @@ impl Answer {
     }
 }
 
-/// Has the handler carry out a call. The answer has the owner of what the call makes, and names
-/// collections as the ledger does.
+/// Calls the handler, and completes its answer: created resources have their owner, and collections
+/// have the ledger's names.
 // The only place that calls `ApiHandler::run`, so that no change leaves the call's namespace.
 pub(crate) async fn run(
     handler: &dyn ApiHandler,
@@ -459,7 +468,8 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Returns the conditions of a download. Of the resource are those that its API has on its own.
+    /// Returns the conditions of a download. `If-Match` and similar headers then apply to the
+    /// media, and only API-specific conditions apply to the resource.
     pub(crate) fn of_media(self) -> Self {
         Self {
             are_of_media: true,
@@ -471,6 +481,7 @@ impl<'a> Conditions<'a> {
     /// no such resource.
     fn check(&self, etag: Option<&str>) -> Result<(), Rejection> {
         if let Some(are_asked) = self.are_asked {
+            // Relaxed: the flag is read by the same task.
             are_asked.store(true, Ordering::Relaxed);
         }
         let Some((http_method, headers)) = self.head.filter(|_| !self.are_of_media) else {
@@ -488,8 +499,8 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Checks the conditions of a call whose handler has not asked for them: what it is about has no
-    /// entity tag. It is there, so that `*` is it, and no tag is.
+    /// Checks the conditions of a call whose handler has not checked them. The target has no entity
+    /// tag but exists, so `*` matches it and no tag does.
     fn check_unasked(&self) -> Result<(), Rejection> {
         let Some((http_method, headers)) = self.head.filter(|_| !self.are_of_media) else {
             return Ok(());
@@ -499,7 +510,7 @@ impl<'a> Conditions<'a> {
         }
         let is_any = |value: &http::HeaderValue| value.as_bytes().trim_ascii() == b"*";
         let any_of = |name| headers.get_all(name).iter().any(is_any);
-        // A POST makes something that is not there yet.
+        // A POST creates a resource, which does not exist yet.
         let changes =
             [HttpMethod::PUT, HttpMethod::PATCH, HttpMethod::DELETE].contains(http_method);
         let is_other = headers.contains_key(IF_MATCH) && !any_of(IF_MATCH);
@@ -618,13 +629,13 @@ pub enum Rejection {
         input: Input,
         /// The status of the refusal.
         refused_as: RefusedAs,
-        /// Message: why it is refused, and what to do.
+        /// Message that gives the reason of the refusal and the remedy.
         reason: String,
     },
     /// The call is invalid, though no single field or parameter is.
     #[error("{problem}")]
     InvalidArgument {
-        /// Message: what is invalid.
+        /// Message that names the problem.
         problem: String,
     },
     /// The method does not accept the media.
@@ -660,7 +671,7 @@ pub enum Rejection {
     BackendFailed {
         /// Id of the method.
         method: String,
-        /// What is wrong, for the log.
+        /// The problem, for the log.
         problem: String,
     },
     /// The handler does not implement the method.
@@ -669,7 +680,7 @@ pub enum Rejection {
         /// Id of the method.
         method: String,
     },
-    /// The service has a reason of its own for the refusal.
+    /// The service has its own reason for the refusal.
     #[error(transparent)]
     Refused(Box<Refusal>),
     /// A condition of the request, such as `If-Match`, is false.
@@ -681,7 +692,7 @@ pub enum Rejection {
     /// Handlers read too much media at once.
     #[error("the server reads too much media at once; try again")]
     Busy,
-    /// A limit on what clients can make the server hold is reached.
+    /// A limit on the resources that clients can make the server hold is reached.
     #[error(transparent)]
     Full(#[from] Full),
     /// The ledger has lost the media of a resource.

@@ -19,13 +19,15 @@ pub struct RefusedInput {
     pub input: Input,
     /// Ids of the methods that refuse the input; `None` for all methods of the API.
     pub methods: Option<Vec<String>>,
-    /// Values that ask for what the server does anyway. They are accepted, and so is an empty one.
+    /// Values that ask for the server's usual behaviour. They are accepted, and so is an empty
+    /// value.
     pub allowed: Vec<String>,
-    /// Whether an empty value is refused too, of a parameter that asks by being there, as `?acl`.
+    /// Whether an empty value is refused too, for a parameter whose presence is the request, such
+    /// as `?acl`.
     pub also_empty: bool,
     /// The status of the refusal.
     pub refused_as: RefusedAs,
-    /// Why the input is refused, and what to do. Clients read it behind the name of the input.
+    /// Why the input is refused, and the remedy. Clients read it after the name of the input.
     pub reason: String,
 }
 
@@ -52,7 +54,7 @@ impl RefusedInput {
 pub struct RefusedInputs {
     parameters: HashMap<String, Vec<RefusedInput>>,
     headers: HashMap<String, Vec<RefusedInput>>,
-    /// Headers whose names end with `*`, by what is before it.
+    /// Refused headers with names that end with `*`. The text is the name without the `*`.
     header_prefixes: Vec<(String, RefusedInput)>,
 }
 
@@ -107,8 +109,8 @@ impl RefusedInputs {
         self.headers.contains_key(name) || prefixes.any(|(prefix, _)| name.starts_with(&**prefix))
     }
 
-    /// As [`RefusedInputs::check`], for a request whose query is not that of the method, as one to
-    /// a session.
+    /// Like [`RefusedInputs::check`], for a request with a query that is not the method's, such as
+    /// a request to a session.
     pub(crate) fn check_headers(
         &self,
         method: &Method,

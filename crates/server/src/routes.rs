@@ -1,5 +1,5 @@
-//! The routes: which session or method a request is for, whether its parameters are those of the
-//! method's description ([`parameters`]), and how it is carried out.
+//! The routes: finding the session or method of a request, checking the parameters against the
+//! method's description ([`parameters`]), and carrying the request out.
 
 mod parameters;
 
@@ -53,7 +53,7 @@ pub(crate) enum Routing {
     Answered(Reply),
     /// A session. The header fields are dropped: a slow upload would hold them for hours.
     Session(SessionCall),
-    /// A batch, whose calls are to be routed one by one.
+    /// A batch. Each of its calls is routed separately.
     Batch,
 }
 
@@ -226,9 +226,9 @@ async fn authenticate(
     server.authorize.authenticate(&request).await
 }
 
-/// Answers a request without the credentials that the server demands: a method that its handler
-/// guards may read something public. All other errors are those of missing credentials, so that a
-/// stranger does not learn which paths and which resources exist.
+/// Answers a request without the credentials that the server demands. A guarded method may read
+/// something public. All other errors are replaced by the error for missing credentials, so that an
+/// unauthenticated caller does not learn which paths and resources exist.
 async fn answer_stranger(
     server: &Arc<ServerState>,
     head: &Parts,
@@ -280,8 +280,8 @@ impl<'a> Destination<'a> {
     }
 }
 
-/// What a request is about, before it is known whether its session exists. A session URI has an
-/// `upload_id` in its query, which is `None` if it cannot be read.
+/// Returns the kind of a request's target, before it is known whether the session exists. A session
+/// URI has an `upload_id` in its query. `query` is `None` if the query cannot be parsed.
 fn access_to(
     destination: &Destination<'_>,
     query: Option<&Parameters>,
@@ -335,12 +335,12 @@ fn for_media(query: Option<&str>) -> Result<Parameters, QueryError> {
     Parameters::parse(Some(&format!("alt=media&{}", query.unwrap_or_default())))
 }
 
-/// A request whose head has been read.
+/// A request with a parsed head.
 struct Routed<'a> {
     server: &'a Arc<ServerState>,
     /// The APIs that answer on the requested host.
     virtual_host: &'a VirtualHost,
-    /// Whether nothing but downloads of media is on it.
+    /// Whether the requested host serves nothing but downloads of media.
     media_only: bool,
     head: &'a Parts,
     http_method: &'a HttpMethod,
@@ -349,7 +349,7 @@ struct Routed<'a> {
     principal: Option<&'a Principal>,
     /// The address of the client, if it is known.
     client: Option<IpAddr>,
-    /// Whether it has no credentials although the server demands some.
+    /// Whether it lacks credentials although the server demands them.
     is_stranger: bool,
     record: &'a RequestRecord,
 }
@@ -364,13 +364,13 @@ impl Routed<'_> {
         authorize.authorize(self.principal, method).await
     }
 
-    /// As [`Routed::authorize`], for a call. Returns the refusal of a call that reads by a method which
-    /// its handler guards: the handler refuses what is not public.
+    /// Like [`Routed::authorize`], for a call. A refused call of a guarded method that reads is let
+    /// through with its refusal. The handler then refuses everything that is not public.
     async fn authorize_call(
         &self,
         ServedMethod { served, method }: ServedMethod<'_>,
     ) -> Result<Option<AccessError>, AccessError> {
-        // What belongs to one principal is public to nobody else.
+        // Resources that belong to one principal are never public.
         let is_shared = served.api.settings().access == ApiAccess::Shared;
         let is_guarded = is_shared && reads(self.http_method) && served.handler.guards(method);
         match self.authorize(method).await {
@@ -429,7 +429,7 @@ impl Routed<'_> {
     }
 
     async fn call(&self, body: &mut Option<RequestBody>) -> Result<Reply, Error> {
-        // HEAD is a GET whose body is left out.
+        // HEAD is a GET with a reply that omits the body.
         let http_method = if *self.http_method == HttpMethod::HEAD {
             &HttpMethod::GET
         } else {
@@ -500,7 +500,7 @@ impl Routed<'_> {
         }
     }
 
-    /// Refuses a call whose parameters are not those of the description, or that has an input which the
+    /// Refuses a call with parameters that contradict the description, or with an input that the
     /// API refuses.
     fn check_inputs(
         &self,
@@ -722,7 +722,7 @@ fn final_reply(dialect: &dyn Dialect, reply: FinalReply, upload_id: Option<&Uplo
         content_type: reply.content_type,
         upload_id,
     });
-    // That of a dialect that replies without the body would be wrong.
+    // The dialect's `Content-Length` would be wrong if the dialect replies without the body.
     head.headers.remove(CONTENT_LENGTH);
     reply::of_dialect(head, reply::full(reply.body))
 }

@@ -1,4 +1,4 @@
-//! What a backend gets of a call, and what its reply means.
+//! The request that is forwarded to a backend, and the parsing of its reply.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -29,7 +29,7 @@ const REFUSALS: [StatusCode; 13] = [
     StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS,
 ];
 
-/// Returns what a backend gets of a call.
+/// Returns the JSON that a backend receives for a call.
 pub(super) fn forwarded(call: &Call<'_>, target: Option<&Target>) -> Value {
     let path: Map<_, _> = call
         .path
@@ -46,7 +46,8 @@ pub(super) fn forwarded(call: &Call<'_>, target: Option<&Target>) -> Value {
     })
 }
 
-/// The declared parameters of the query: a text each, or an array of texts for one that may be repeated.
+/// Returns the declared query parameters. A repeated parameter becomes an array of texts, and any
+/// other parameter a text.
 fn query(call: &Call<'_>) -> Map<String, Value> {
     let mut query: Map<String, Value> = Map::new();
     for (name, value) in call.query.iter() {
@@ -65,23 +66,23 @@ fn query(call: &Call<'_>) -> Map<String, Value> {
     query
 }
 
-/// What a backend answers.
+/// A backend's reply.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Reply {
     /// Fields of the resource that change, as in a PATCH.
     #[serde(default)]
     pub(super) fields: Map<String, Value>,
-    /// What the caller gets; by default the resource.
+    /// The reply to the caller. Default: the resource.
     pub(super) reply: Option<Map<String, Value>>,
 }
 
 impl Reply {
-    /// Reads a reply. Its memory counts as that of the reply to `call`.
+    /// Reads a reply. Its memory is counted as part of the reply to `call`.
     ///
     /// # Errors
-    /// [`Rejection::Backend`] if the backend refuses the call, [`Rejection::BackendFailed`] if the reply is of
-    /// no use, [`Rejection::Full`] if other replies have the memory.
+    /// [`Rejection::Backend`] if the backend refuses the call, [`Rejection::BackendFailed`] if the
+    /// reply is unusable, [`Rejection::Full`] if other replies use up the memory.
     pub(super) fn read(call: &Call<'_>, reply: &Response<Bytes>) -> Result<Self, Rejection> {
         let (status, body) = (reply.status(), reply.body());
         if REFUSALS.contains(&status) {
@@ -111,7 +112,7 @@ impl Reply {
     }
 }
 
-/// The error of a call whose backend does not do its work.
+/// Returns the error of a call after its backend has failed.
 pub(super) fn failed(call: &Call<'_>, problem: impl Into<String>) -> Rejection {
     Rejection::BackendFailed {
         method: call.method.id.clone(),
@@ -119,7 +120,8 @@ pub(super) fn failed(call: &Call<'_>, problem: impl Into<String>) -> Rejection {
     }
 }
 
-/// The status that a caller sees. One about credentials would be about those of the server.
+/// Returns the status that the caller receives. 401 becomes 403, because 401 would refer to the
+/// caller's credentials for this server.
 fn passed_on(status: StatusCode) -> StatusCode {
     match status {
         StatusCode::UNAUTHORIZED => StatusCode::FORBIDDEN,
@@ -127,8 +129,8 @@ fn passed_on(status: StatusCode) -> StatusCode {
     }
 }
 
-/// The message in the reply of a backend that refuses: `{"error": {"message": "..."}}`, `{"error": "..."}` or
-/// `{"message": "..."}`.
+/// Returns the message in a refusal by a backend: `{"error": {"message": "..."}}`, `{"error":
+/// "..."}` or `{"message": "..."}`.
 fn message(body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let texts = [

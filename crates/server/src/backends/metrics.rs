@@ -1,4 +1,4 @@
-//! What is counted of services.
+//! Metrics of services.
 
 use std::time::Duration;
 
@@ -92,8 +92,8 @@ impl BackendMetrics {
         }
     }
 
-    /// Counts a call by its result. One that its service never got is not counted, unless it was
-    /// refused because too many wait.
+    /// Counts a call by its result. A call that did not reach its service is not counted, unless it
+    /// was refused because too many calls wait.
     pub(super) fn called<T>(&self, method: &str, result: &Result<T, Rejection>) {
         let outcome = match result {
             Ok(_) => ANSWERED,
@@ -105,7 +105,7 @@ impl BackendMetrics {
         self.call(method, outcome).inc();
     }
 
-    /// Notes the time that a service took.
+    /// Records the time that a service took.
     pub(super) fn took(&self, time: Duration) {
         self.call_duration.observe(time.as_secs_f64());
     }

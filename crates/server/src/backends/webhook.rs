@@ -48,8 +48,8 @@ pub(super) fn add_event(call: &Call<'_>, answer: &mut Answer) {
     answer.events.push(OutboxEvent::new(topic, payload));
 }
 
-/// Returns the deliveries of an API's events: one for each collection, because the events of a topic
-/// wait for each other, and one service must not hold up those of another.
+/// Returns the deliveries of an API's events, one for each collection. Events of one topic wait for
+/// each other, and a slow service must not delay the events of another service.
 pub(super) fn deliveries(backends: &Arc<Backends>, api: &Api) -> Vec<Arc<dyn Deliver>> {
     let webhooks = notified(api).map(|collection| -> Arc<dyn Deliver> {
         Arc::new(Webhook {
@@ -61,7 +61,7 @@ pub(super) fn deliveries(backends: &Arc<Backends>, api: &Api) -> Vec<Arc<dyn Del
     webhooks.collect()
 }
 
-/// The collections of which a service is told.
+/// Returns the collections with a service that receives notices.
 pub(super) fn notified(api: &Api) -> impl Iterator<Item = &str> {
     let collections = api.settings().collections.iter();
     collections

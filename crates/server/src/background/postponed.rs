@@ -12,9 +12,9 @@ const SHORTEST: Duration = Duration::from_secs(60);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 
-/// Remembers sessions whose owner had no room. Each attempt costs what the upload itself does, and there may be many;
-/// so the pauses between those of a session grow, and once an owner has no room, the rest of its sessions wait for the
-/// next round.
+/// Remembers sessions with owners that had no room. An attempt costs as much as the upload, and
+/// there may be many sessions. The pauses between attempts of one session therefore grow. Once an
+/// owner has no room, the rest of its sessions wait for the next round.
 #[derive(Debug, Default)]
 pub(super) struct Postponed {
     sessions: HashMap<SessionId, Pause>,

@@ -1,5 +1,5 @@
-//! The byte streams under HTTP: one whose first bytes can be inspected, and one that closes so that
-//! the client sees the last reply.
+//! The byte streams under HTTP. [`RewindStream`] replays its first bytes after they were inspected.
+//! [`LingeringStream`] closes in such a way that the client sees the last reply.
 
 use std::io;
 use std::pin::Pin;
@@ -15,10 +15,10 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use super::eviction::Progress;
 use super::pace::Pace;
 
-/// A stream whose first bytes can be inspected and are then read again.
+/// A stream that replays its first bytes after they were inspected.
 pub(crate) struct RewindStream<S> {
     inner: S,
-    /// Inspected bytes, which are read before those of the inner stream.
+    /// Inspected bytes, which are read before the bytes of the inner stream.
     begun: Vec<u8>,
 }
 
@@ -27,7 +27,7 @@ impl<S: AsyncRead + Unpin> RewindStream<S> {
         Self::after(Vec::new(), inner)
     }
 
-    /// Returns a stream of which these bytes were read already.
+    /// Returns a stream that first replays these bytes.
     pub(super) fn after(begun: Vec<u8>, inner: S) -> Self {
         Self { inner, begun }
     }
@@ -180,7 +180,7 @@ impl<S> LingeringStream<S> {
         }
     }
 
-    /// Demands a least rate of the client that takes what is written, and records the progress.
+    /// Demands a minimum rate at which the client reads what is written, and records the progress.
     pub(super) fn watched(self, pace: Pace, progress: Arc<Progress>) -> Self {
         Self {
             pace,
@@ -227,8 +227,8 @@ impl<S> LingeringStream<S> {
             return written;
         }
         let unread = self.timeouts.unread;
-        // Polled after the write, whose waker is registered too: whichever comes first wakes the
-        // task.
+        // Polled after the write. The write has registered the waker too, so the first of both
+        // wakes the task.
         let stalled = self
             .stalled
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(unread)));
@@ -258,8 +258,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        // Asked before: a client may have the last reply, and end the server, before this thread
-        // goes on.
+        // Read before the write. After it, a client may have the last reply and stop the server
+        // before this thread continues.
         let stops = self.shutdown.is_cancelled();
         let written = Pin::new(&mut self.inner).poll_write(cx, buf);
         self.is_busy |= stops && written.is_ready();
@@ -271,8 +271,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        // Asked before: a client may have the last reply, and end the server, before this thread
-        // goes on.
+        // Read before the write. After it, a client may have the last reply and stop the server
+        // before this thread continues.
         let stops = self.shutdown.is_cancelled();
         let written = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
         self.is_busy |= stops && written.is_ready();
@@ -387,8 +387,8 @@ mod tests {
         assert_eq!(begun.elapsed().as_secs(), 60);
     }
 
-    /// Returns how long a stream lingers that has carried a request and its reply, then the stop of
-    /// the server, and then what `since` does.
+    /// Returns how long a stream lingers after this sequence: a request, its reply, the stop of the
+    /// server, and then the action `since`.
     async fn linger_after_stop(
         since: impl AsyncFnOnce(&mut LingeringStream<DuplexStream>),
     ) -> Duration {
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(begun.elapsed(), TIMEOUTS.unread);
     }
 
-    /// A stream whose shutdown never completes.
+    /// A stream with a shutdown that never completes.
     struct StuckShutdown;
 
     impl AsyncRead for StuckShutdown {

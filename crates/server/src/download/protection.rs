@@ -1,11 +1,11 @@
-//! Headers by which media does nothing in a browser: what a client has uploaded must not act as a page of
-//! the server's origin, nor in pages of others.
+//! Headers that make media harmless in a browser. Uploaded media must not act as a page of the
+//! server's origin, nor inside pages of other origins.
 //!
-//! | header | so that |
+//! | header | effect |
 //! |---|---|
-//! | `X-Content-Type-Options: nosniff` | the stated type counts: a picture is no script |
-//! | `Content-Security-Policy: sandbox; default-src 'none'` | a document runs nothing, loads nothing, and has an origin of its own |
-//! | `Content-Disposition: attachment` | a browser saves what is not on the list of types to show, such as PDF, whose script a viewer would run in spite of the sandbox |
+//! | `X-Content-Type-Options: nosniff` | the stated type applies: a picture is no script |
+//! | `Content-Security-Policy: sandbox; default-src 'none'` | a document runs nothing, loads nothing, and has an opaque origin |
+//! | `Content-Disposition: attachment` | a browser saves media that is not on the list of types to show, such as PDF: a viewer would run its script in spite of the sandbox |
 //! | `Cross-Origin-Resource-Policy` | pages of other origins do not embed it |
 
 use http::header::{
@@ -23,7 +23,8 @@ const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
 /// The disposition of media that browsers save.
 const ATTACHMENT: &[u8] = b"attachment";
 
-/// Completes the headers of a reply with media, whose type and own disposition they have.
+/// Completes the headers of a reply with media. They already contain the media's type and
+/// disposition.
 pub(super) fn protect(headers: &mut HeaderMap, settings: &Downloads) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     headers.insert(
@@ -47,10 +48,11 @@ fn is_shown(content_type: Option<&HeaderValue>, inline: &[MediaRange]) -> bool {
     parsed.is_some_and(|media_type| inline.iter().any(|range| range.accepts(&media_type)))
 }
 
-/// Returns the disposition of media that is to be saved: that of its handler, without an `inline`.
+/// Returns the disposition of media that browsers save: the handler's disposition, with
+/// `attachment` as its type.
 ///
-/// Clients that upload to Cloud Storage choose the disposition. Whether media acts on people who open it is
-/// not for them to say. A file name is kept.
+/// Clients that upload to Cloud Storage choose the disposition. They must not decide whether their
+/// media can act on people who open it. The file name is kept.
 fn saved(own: Option<&HeaderValue>) -> HeaderValue {
     let attachment = HeaderValue::from_static("attachment");
     let Some(own) = own else {

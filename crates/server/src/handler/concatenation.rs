@@ -3,18 +3,19 @@
 use windlass_digest::Crc32c;
 use windlass_store::{Expected, Media, MediaRef};
 
-/// Media to be put together from existing media, one after another.
+/// Media to be concatenated from existing media.
 ///
-/// The vault copies it, so that its bytes do not pass through the server's memory. Meanwhile the
-/// sources may change; the server then asks the handler again which they are. It counts as an upload
-/// and outlives its client. Media of a single source is not copied: the call goes on with the source's
-/// own media.
+/// The vault copies the media, so its bytes do not pass through the server's memory. The sources
+/// may change during the copy, so the server asks the handler for the sources again afterwards. A
+/// concatenation counts as an upload and continues after its client has gone. Media of a single
+/// source is not copied: the call continues with the source's own media.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Concatenation {
     /// The media, in order; at least one.
     pub sources: Vec<Media>,
-    /// The resources that have the media, as they were read. They are compared when the changes of the
-    /// call are applied, in addition to those of [`Answer::expect`](super::Answer::expect).
+    /// The resources that have the media, as they were read. They are compared when the changes of
+    /// the call are applied, in addition to the resources in
+    /// [`Answer::expect`](super::Answer::expect).
     pub expect: Vec<Expected>,
 }
 
@@ -25,12 +26,12 @@ impl Concatenation {
         lengths.fold(0, u64::saturating_add)
     }
 
-    /// Returns where the media of the sources is.
+    /// Returns the locations of the sources' media.
     pub(crate) fn media(&self) -> Vec<MediaRef> {
         self.sources.iter().map(|source| source.at).collect()
     }
 
-    /// Returns the CRC32C of the media, from those of its sources.
+    /// Returns the CRC32C of the media, combined from the checksums of its sources.
     pub fn crc32c(&self) -> Crc32c {
         let sources = self.sources.iter();
         sources.fold(Crc32c::default(), |before, source| {

@@ -1,14 +1,15 @@
 //! Events with effects outside of the ledger, and the contract for their delivery.
 //!
-//! A call cannot send a message itself: if it sent the message before the commit, a call that fails
-//! would have sent it, and if it sent the message afterwards, a crash would lose it. It leaves an
-//! [`OutboxEvent`] in its answer instead. The event is written in the transaction of the call's
-//! changes, so it exists if and only if they do. The server's outbox then passes it to the
-//! [`Deliver`] of its topic, until that has delivered it or given it up.
+//! A call cannot send a message itself. If it sent the message before the commit, the message would
+//! be sent even if the call then fails. If it sent the message afterwards, a crash would lose the
+//! message. A call leaves an [`OutboxEvent`] in its answer instead. The event is written in the
+//! transaction of the call's changes, so it exists if and only if they do. The server's outbox then
+//! passes the event to the [`Deliver`] of its topic, until it is delivered or given up.
 //!
-//! Delivery is *at least once*: an event whose receiver has accepted it is delivered again if the
-//! process ends before that is recorded. Receivers recognise the repetition by [`Delivery::id`].
-//! Events have no order. They are delivered while [`Server::run`](crate::Server::run) runs.
+//! Delivery is *at least once*: if the process ends after the receiver has accepted an event and
+//! before this is recorded, the event is delivered again. Receivers recognise the repetition by
+//! [`Delivery::id`]. Events have no order. They are delivered while
+//! [`Server::run`](crate::Server::run) runs.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -31,9 +32,9 @@ pub const MAX_EVENTS: usize = 512;
 /// An event to be delivered once the call's changes are durable.
 #[derive(Debug, Clone)]
 pub struct OutboxEvent {
-    /// Topic, which selects the [`Deliver`]: up to 64 letters, digits, `.`, `_` and `-` of ASCII.
+    /// Topic, which selects the [`Deliver`]: up to 64 ASCII letters, digits, `.`, `_` and `-`.
     ///
-    /// An event whose topic no delivery of this process has is kept until a process has one.
+    /// If this process has no delivery for the topic, the event is kept until a process has one.
     pub topic: Cow<'static, str>,
     /// Content. With it the event may have at most [`MAX_EVENT_LEN`] bytes. Arrays and objects may be
     /// nested up to 126 levels.
@@ -87,16 +88,16 @@ pub trait Deliver: Send + Sync + 'static {
     /// or after [`DeliveryPolicy::timeout`]. The event is then delivered again.
     async fn deliver(&self, delivery: &Delivery<'_>) -> Result<Outcome, Rejection>;
 
-    /// Returns the changes to commit together with the deletion of an event that is delivered or
+    /// Returns the changes to commit together with the deletion of an event that was delivered or
     /// given up, such as a bounce. Called again if another call has changed the same resources.
-    /// Default: none.
+    /// Default: no changes.
     ///
-    /// If it fails, takes longer than [`DeliveryPolicy::timeout`], or its changes conflict repeatedly,
-    /// the event is delivered again later, as after a failed attempt. At twice
+    /// If this call fails, takes longer than [`DeliveryPolicy::timeout`], or its changes conflict
+    /// repeatedly, the event is delivered again later, as after a failed attempt. At twice
     /// [`DeliveryPolicy::max_age`] the event is deleted without changes.
     ///
     /// # Cancel safety
-    /// As that of [`deliver`](Self::deliver).
+    /// The same as for [`deliver`](Self::deliver).
     async fn conclude(
         &self,
         delivery: &Delivery<'_>,
@@ -122,7 +123,7 @@ pub struct Delivery<'a> {
     pub failures: u32,
     /// Current time.
     pub now: Timestamp,
-    /// Read access to the stores. It reads what the call that left the event could read.
+    /// Read access to the stores, with the same scope as the call that left the event.
     pub lookup: StoreReader<'a>,
 }
 
@@ -162,7 +163,7 @@ impl Failure {
     }
 }
 
-/// Returns the message of an error with those of its causes, for [`Failure::text`] and logs.
+/// Returns the messages of an error and its causes, for [`Failure::text`] and logs.
 pub fn with_causes(error: &dyn Error) -> String {
     let errors = std::iter::successors(Some(error), |error: &&dyn Error| (*error).source());
     let texts: Vec<_> = errors.map(ToString::to_string).collect();
@@ -178,8 +179,8 @@ pub(crate) fn is_topic(name: &str) -> bool {
     (1..=MAX_TOPIC).contains(&name.len()) && name.bytes().all(topic_byte)
 }
 
-/// Returns the topic of this kind for what has this name, as `webhook.album.v1.photos`; of a name that no
-/// topic can have, its digest.
+/// Returns the topic of this kind and name, such as `webhook.album.v1.photos`. A name that is not
+/// valid in a topic is replaced by its digest.
 pub(crate) fn topic_of(kind: &str, name: &str) -> String {
     let plain = format!("{kind}.{name}");
     if is_topic(&plain) {

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use thiserror::Error;
 use windlass_proto::reply::Location;
 
-/// A refusal for which the service has a reason of its own, such as `invalidTitle`.
+/// A refusal with a reason that is specific to the service, such as `invalidTitle`.
 ///
 /// ```
 /// use windlass_server::handler::{Refusal, RefusalKind, Rejection};
@@ -26,18 +26,18 @@ pub struct Refusal {
     message: String,
 }
 
-/// What a refusal is about. The table of errors chooses the status by it.
+/// The kind of a refusal. The table of errors chooses the status by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalKind {
     /// The call is invalid: 400.
     Invalid,
     /// The service does not allow the call: 403.
     Forbidden,
-    /// What the call names does not exist: 404.
+    /// An object that the call names does not exist: 404.
     NotFound,
-    /// What the call would make exists already: 409.
+    /// The object that the call would create exists already: 409.
     Exists,
-    /// The service has what the call asks for, and this server has not: 501.
+    /// The original service implements the request, but this server does not: 501.
     NotImplemented,
 }
 

@@ -18,7 +18,7 @@ pub struct ReplyMemoryPermit {
     /// at the same time: waiting with a permit of the same pool could deadlock.
     large: Pool,
     large_shares: Arc<ByteShares<Caller>>,
-    /// Whose share of large replies this one counts in; `None` if nobody is known.
+    /// The caller under whose limit the large reply is counted. `None` if the caller is not known.
     caller: Option<Caller>,
     timeout: Duration,
     held: Mutex<Permits>,
@@ -118,7 +118,8 @@ impl ReplyMemoryPermit {
         // Two calls that hold a permit and wait could wait for each other.
         self.permits().large = None;
         let large = async {
-            // First the caller's own share, so that who has used it up leaves its turn to others.
+            // The caller's own limit comes first, so that a caller at its limit does not hold up
+            // other callers.
             let share = match self.caller.clone() {
                 Some(caller) => Some(self.large_shares.acquire(caller, bytes).await),
                 None => None,
@@ -143,11 +144,11 @@ impl ReplyMemoryPermit {
         Ok(permits.rows.resize(bytes)?)
     }
 
-    /// Takes memory for `bytes` of rows that are read to find those that the reply shows, until the permit is
-    /// dropped. Does not wait.
+    /// Takes memory for `bytes` of rows that are searched for the rows of the reply, until the
+    /// permit is dropped. Does not wait.
     ///
     /// # Errors
-    /// [`Rejection::Full`] if other replies have the memory.
+    /// [`Rejection::Full`] if other replies use up the memory.
     pub fn hold_while_searched(&self, bytes: u64) -> Result<SearchedRows, Rejection> {
         let mut permit = self.permits().rows.another();
         permit.resize(bytes)?;

@@ -1,4 +1,4 @@
-//! Collections whose records of indexes need not be read at each write.
+//! Collections with index records that need not be read at each write.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Number of collections that are remembered.
 const SLOTS: usize = 4096;
 
-/// Collections of which this process has found no record of an index but those of the description that it
-/// serves. The description stays the same for the life of the process, so no other record comes later.
+/// Collections without index records other than the records of the served description, as far as
+/// this process has found out. The description stays the same for the life of the process, so no
+/// other record is added later.
 ///
-/// The table has a fixed size. Of two collections in one slot the later one is remembered.
+/// The table has a fixed size. If two collections share a slot, the later collection is remembered.
 #[derive(Clone)]
 pub(crate) struct SettledCollections {
-    /// The hash of a collection's name in each slot; 0 is none.
+    /// The hash of a collection's name in each slot. 0 marks an empty slot.
     slots: Arc<[AtomicU64]>,
     hasher: RandomState,
     /// APIs with several descriptions, each of which may make records at any time.

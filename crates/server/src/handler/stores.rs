@@ -1,4 +1,4 @@
-//! What a handler can read: resources, and the bytes of media.
+//! Read access for handlers: resources, and the bytes of media.
 
 use std::io;
 use std::io::{Read, Seek, SeekFrom};
@@ -27,7 +27,7 @@ pub(crate) struct StoreHandles {
     pub(crate) pattern_checks: Pool,
     /// How long a call waits for one of these.
     pub(crate) timeout: Duration,
-    /// Collections whose records of indexes are known.
+    /// Collections with known index records.
     pub(crate) settled: SettledCollections,
 }
 
@@ -88,13 +88,14 @@ impl<'a> StoreReader<'a> {
             .collect())
     }
 
-    /// Whether this process knows that a collection has no records of indexes but those of its API's description.
+    /// Whether this process knows that a collection has only the index records of its API's
+    /// description.
     pub(crate) fn is_settled(&self, api: &str, collection: &str) -> bool {
         let collection = self.namespace.qualified(collection);
         self.store_handles.settled.contains(api, &collection)
     }
 
-    /// Remembers that the collection has no such records.
+    /// Remembers that the collection has only these index records.
     pub(crate) fn settle(&self, collection: &str) {
         let collection = self.namespace.qualified(collection);
         self.store_handles.settled.insert(&collection);
@@ -284,7 +285,8 @@ pub struct BlockingMedia {
 }
 
 impl BlockingMedia {
-    /// Returns the bytes of the window from the position on. Reads a new window if there are none.
+    /// Returns the bytes of the window from the current position. Reads a new window if the current
+    /// window does not contain the position.
     fn fill(&mut self) -> io::Result<&[u8]> {
         let inside = |media: &Self| {
             let offset = media.position.checked_sub(media.window_start)?;

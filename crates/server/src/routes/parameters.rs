@@ -36,8 +36,8 @@ pub(super) fn check_names(api: &Api, method: &Method, query: &Parameters) -> Res
     }
 }
 
-/// Refuses `$httpMethod` with another HTTP method than that of the request. Google's libraries repeat
-/// it there; what the request does is decided by its head.
+/// Refuses `$httpMethod` with a value other than the request's HTTP method. Google's libraries
+/// repeat the HTTP method in this parameter. The head of the request decides what the request does.
 pub(super) fn check_repeated_method(
     query: &Parameters,
     http_method: &HttpMethod,
@@ -70,10 +70,11 @@ fn names(method: &Method) -> String {
     }
 }
 
-/// Refuses a call whose parameters are missing or contradict the description. Whether unknown ones are
-/// refused says [`check_names`].
+/// Refuses a call with missing parameters, or with parameters that contradict the description.
+/// [`check_names`] refuses unknown parameters.
 ///
-/// If the description marks a parameter as repeated, all of its values count, else the first one.
+/// If the description marks a parameter as repeated, all of its values are checked, otherwise the
+/// first.
 pub(super) fn check_parameters(
     method: &Method,
     path: &PathParameters,
