@@ -1,4 +1,4 @@
-//! What a client accepts: the elements of `Accept` and `Accept-Encoding`, and their weights.
+//! The elements of `Accept` and `Accept-Encoding`, and their weights.
 
 use http::{HeaderMap, HeaderName};
 
@@ -14,8 +14,8 @@ pub(crate) fn elements<'a>(
         .map(str::trim_ascii)
 }
 
-/// Returns what an element names, and its weight (RFC 9110, section 12.4.2). Default 1; a weight that cannot
-/// be read counts as 0 (not acceptable).
+/// Returns the name in an element, and its weight (RFC 9110, section 12.4.2). The default weight is
+/// 1. A weight that cannot be parsed becomes 0 (not acceptable).
 pub(crate) fn weighted(element: &str) -> (&str, f32) {
     let (named, parameters) = element.split_once(';').unwrap_or((element, ""));
     let mut parameters = parameters.split(';').filter_map(|it| it.split_once('='));

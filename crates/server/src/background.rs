@@ -132,8 +132,7 @@ async fn watch_free_space(server: Weak<ServerState>) {
     }
 }
 
-/// Evicts sessions whose clients have not come back, and frees buffers that no upload has used for a
-/// while.
+/// Evicts idle sessions from the cache, and frees buffers that no upload has used for a while.
 async fn evict_idle_sessions(server: Weak<ServerState>) {
     loop {
         tokio::time::sleep(EVICT_INTERVAL).await;
@@ -148,8 +147,8 @@ async fn evict_idle_sessions(server: Weak<ServerState>) {
     }
 }
 
-/// Finishes sessions in the state *finishing*: at the start those that a crash left, later those that
-/// a transient fault left.
+/// Finishes sessions in the state *finishing*. At the start these are sessions that a crash left,
+/// and later sessions that a transient fault left.
 async fn finish_interrupted(server: Weak<ServerState>) {
     let mut postponed = Postponed::default();
     while let Some(server) = server.upgrade() {

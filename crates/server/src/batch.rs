@@ -1,10 +1,10 @@
 //! Batches: several calls in one request (docs/protocol.md, 2.19).
 //!
-//! Each call is answered as a request of its own would be, with its own authentication, limits, line in
-//! the log and metrics. This module makes requests of the parts of a batch, one after the other, and
-//! a stream of their replies. A call is carried out when the connection asks for its part of the reply,
-//! that is when it has taken the parts before, so that a batch holds one reply at a time. Layers around
-//! the service see the batch alone.
+//! Each call is answered like a separate request, with separate authentication, limits, metrics and
+//! log line. This module turns the parts of a batch into requests, and their replies into a stream.
+//! A call is carried out when the connection asks for its part of the reply, which happens after
+//! the connection has sent the earlier parts. A batch therefore holds one reply at a time. Layers
+//! around the service see only the batch.
 
 use std::sync::{Arc, Weak};
 
@@ -48,11 +48,11 @@ pub(crate) fn is_inside(head: &Parts) -> bool {
 pub(crate) type AnswerCall =
     fn(Arc<ServerState>, Parts, Result<Bytes, Error>) -> BoxFuture<'static, Reply>;
 
-/// Begins to answer a batch. Headers and extensions of its head, and its body, are taken if it is
-/// well-formed. Its calls are carried out while the reply is taken.
+/// Begins to answer a batch. If the batch is well-formed, this takes the body, and the headers and
+/// extensions of the head. The calls are carried out while the reply is read.
 ///
-/// If the reply is dropped, the call that is being carried out is cancelled like a request whose
-/// client has gone, and the calls after it are not begun.
+/// If the reply is dropped, the running call is cancelled like a request with a client that has
+/// gone, and later calls are not begun.
 ///
 /// # Cancel safety
 /// If the future is dropped, no call is begun.
@@ -118,9 +118,9 @@ async fn read_calls(
     Ok(calls)
 }
 
-/// A batch whose reply is being taken.
+/// A batch while its reply is being read.
 struct Batch {
-    // Weak, as in the service: a client that does not take its reply must not keep the stores open.
+    // Weak, as in the service: a client that does not read its reply must not keep the stores open.
     server: Weak<ServerState>,
     answer: AnswerCall,
     /// Target, headers and extensions of the batch.
@@ -228,8 +228,8 @@ fn target_of(batch: &Parts, base_url: &Uri, target: &Uri) -> Result<Uri, Error> 
     Uri::from_parts(parts).map_err(|_| no_such())
 }
 
-/// Returns the headers of a call: its own, and those of the batch. A header that an API refuses is taken,
-/// so that the call is refused.
+/// Returns the headers of a call: the headers of its own part, and headers of the batch. A header
+/// that an API refuses is included, so that the call is refused.
 fn headers_of(
     batch: &HeaderMap,
     call: &Call,
@@ -252,8 +252,8 @@ fn headers_of(
     headers
 }
 
-/// Whether a header is taken from the head of a call. A proxy in front of the server sees the batch
-/// alone, so what such a proxy may be trusted to set must not come from here.
+/// Whether a header is taken from the part of a call. A proxy in front of the server sees only the
+/// batch, so headers that a trusted proxy may set must not come from a part.
 fn is_own(name: &HeaderName) -> bool {
     let name = name.as_str();
     let single = [
@@ -291,7 +291,7 @@ async fn part(boundary: &str, content_id: Option<&str>, reply: Reply, is_head: b
     }
     let mut length = Some(frames.iter().map(Bytes::len).sum());
     if is_head && length > Some(0) {
-        // As the reply to a request of its own: the length would be that of the body.
+        // As in the reply to a single HEAD request: the length is the length of the omitted body.
         (length, frames) = (None, Vec::new());
     }
     let mut text = part_head(boundary, content_id, &head, length);
@@ -328,7 +328,8 @@ fn part_head(
             text.extend_from_slice(value.as_bytes());
         }
     }
-    // Also with 204, whose head would have no header otherwise: Python's library needs one.
+    // Sent even with 204, which would otherwise have no header in its head. Python's library needs
+    // one.
     if let Some(length) = length {
         text.extend_from_slice(format!("\r\ncontent-length: {length}").as_bytes());
     }

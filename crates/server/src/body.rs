@@ -215,10 +215,11 @@ impl std::fmt::Debug for Source {
     }
 }
 
-/// A body whose end counts only if it says that it is the end.
+/// A body that must signal its end explicitly.
 ///
-/// hyper reports an HTTP/2 stream that its client resets with `NO_ERROR` as a body that has ended. Where
-/// no length tells that bytes are missing, only the flag `END_STREAM` does, which the body shows.
+/// hyper reports an HTTP/2 stream that its client resets with `NO_ERROR` as a body that has ended.
+/// Without a length, only the flag `END_STREAM` shows that no bytes are missing, and the body
+/// exposes this flag.
 struct MarkedEnd(UnsyncBoxBody<Bytes, BoxError>);
 
 impl Body for MarkedEnd {
@@ -307,8 +308,8 @@ impl RequestBody {
         self.limits.stall = self.limits.stall.min(HURRIED_WINDOW);
     }
 
-    /// Counts the memory of the request from now on: its head of `head` bytes, and what is collected
-    /// of the body.
+    /// Counts the memory of the request from now on: its head of `head` bytes, and the collected
+    /// bytes of the body.
     ///
     /// # Errors
     /// [`Full`] if the head does not fit.
@@ -318,8 +319,7 @@ impl RequestBody {
         self.set_held_bytes(0)
     }
 
-    /// Records that the head has become longer by what has been read of the body, which is then
-    /// held no more.
+    /// Records that bytes of the body have become part of the head. The body then holds no bytes.
     ///
     /// # Errors
     /// [`Full`] if it does not fit.
@@ -349,7 +349,7 @@ impl RequestBody {
         }
     }
 
-    /// Sets the memory of the request to that of a JSON text and of the values parsed from it.
+    /// Sets the memory of the request to the size of a JSON text and the values parsed from it.
     pub(crate) fn set_held_json(&mut self, text: &[u8]) -> Result<(), Full> {
         self.set_held_bytes(text.len() as u64 + json_cost(text))
     }
@@ -364,8 +364,8 @@ impl RequestBody {
         matches!(self.source, Source::Gzip { .. })
     }
 
-    /// Returns the length that the client states; `None` for a coded body, and for one that ends with
-    /// its framing.
+    /// Returns the length that the client states. `None` for a coded body, and for a body that its
+    /// framing ends.
     pub(crate) fn declared_len(&self) -> Option<u64> {
         self.declared_len.filter(|_| !self.is_gzip())
     }
@@ -615,7 +615,7 @@ mod tests {
             &Limits::default(),
         );
         let begun = Instant::now();
-        // As an upload that writes what it has while its client pauses.
+        // Like an upload that writes its received bytes while its client pauses.
         let end = loop {
             match tokio::time::timeout(Duration::from_secs(1), body.next()).await {
                 Err(_) | Ok(Ok(Some(_))) => {}

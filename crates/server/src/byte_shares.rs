@@ -1,4 +1,5 @@
-//! How many bytes each caller may hold of what all share, such as the memory of large replies.
+//! Limits on the bytes that each caller may hold of shared memory, such as the memory of large
+//! replies.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Bounds the bytes that one user holds at a time, so that a user who is slow with them leaves
-/// bytes to the others. `K` tells users apart. Memory is used for those alone that hold something.
+/// Limits the bytes that one user holds at a time, so that a slow user leaves bytes to other users.
+/// `K` identifies users. Memory is used only for users who hold bytes.
 ///
-/// An amount above the bound is given to a user who holds nothing: a single large value must be
+/// An amount above the limit is given to a user who holds nothing: a single large value must be
 /// possible.
 pub(crate) struct ByteShares<K> {
     most: u64,
@@ -78,7 +79,7 @@ impl<K> ByteShares<K> {
 }
 
 impl<K: Eq + Hash> ByteShare<K> {
-    /// Gives back what the share has above `bytes`.
+    /// Gives back bytes, so that the share covers `bytes` and no more.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.max(1);
         if bytes < self.bytes {

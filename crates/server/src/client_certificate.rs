@@ -41,9 +41,9 @@ impl ClientCertificate {
         Self(Arc::new(Identity { names, sha256 }))
     }
 
-    /// Returns the names in the extension `subjectAltName`: the URIs, then the DNS names in lower case.
-    /// URIs with other characters than visible ASCII ones are left out, and so are names with a
-    /// wildcard, which are not those of one client.
+    /// Returns the names in the extension `subjectAltName`: the URIs, then the DNS names in lower
+    /// case. URIs with characters other than visible ASCII are left out. Names with a wildcard are
+    /// left out too, because they do not identify a single client.
     pub fn names(&self) -> &[String] {
         &self.0.names
     }
@@ -53,14 +53,15 @@ impl ClientCertificate {
         &self.0.sha256
     }
 
-    /// Returns the certificate that the client of a connection has proved to be its own; `None` if it
-    /// has presented none.
+    /// Returns the certificate that the client of a connection has proved to own. `None` if the
+    /// client has not presented a certificate.
     pub(crate) fn of(connection: &ServerConnection) -> Option<Self> {
         connection.peer_certificates()?.first().map(Self::read)
     }
 
     fn read(der: &CertificateDer<'_>) -> Self {
-        // A verifier has read it before. One that accepts what webpki does not read leaves no names.
+        // A verifier has parsed the certificate before. If webpki cannot parse a certificate that
+        // the verifier accepts, the certificate gets no names.
         let names = EndEntityCert::try_from(der).map(|certificate| names(&certificate));
         Self::new(names.unwrap_or_default(), Sha256::digest(der).into())
     }

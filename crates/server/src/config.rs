@@ -35,62 +35,66 @@ pub struct Settings {
     /// ([`Limits::connections_per_address`]), and [`Limits::resets_per_address`] is off. Only safe behind a proxy
     /// that overwrites these headers. Default: false.
     pub trust_forwarded: bool,
-    /// The hosts that requests may name besides those that are always known: addresses, `localhost` and the
-    /// names below it, the host of `public_url`, those of the APIs, and that of downloads. A request for
-    /// another one is refused (421), since a page could have pointed a name of its own at the server's address
-    /// (DNS rebinding). Default: none.
+    /// The hosts that requests may name in addition to the known hosts. Always known are addresses,
+    /// `localhost` and the names below it, the host of `public_url`, the hosts of APIs, and the
+    /// host of downloads. A request for another host is refused (421), because a page could have
+    /// pointed its own host name at the server's address (DNS rebinding). Default: none.
     pub hosts: Vec<AllowedHost>,
-    /// Whether to take batches: several calls in one request, of which a proxy in front of the server
-    /// sees neither the HTTP methods nor the paths. Default: true.
+    /// Whether to accept batches: several calls in one request. A proxy in front of the server sees
+    /// neither the HTTP methods nor the paths of these calls. Default: true.
     pub batches: bool,
-    /// Id of the principal that owns the resources which were made before there were owners: by requests
-    /// without a principal, and through APIs with [`Access::Shared`](windlass_discovery::Access).
-    /// Default: none; no principal sees them in an API with
+    /// Id of the principal that owns resources without an owner: resources made by requests without
+    /// a principal, and through APIs with [`Access::Shared`](windlass_discovery::Access). Default:
+    /// none; no principal sees these resources in an API with
     /// [`Access::Owner`](windlass_discovery::Access).
     pub unowned_principal: Option<String>,
-    /// How long browsers that have used https for a name use nothing else for it (`Strict-Transport-Security`).
-    /// Zero leaves it to them. Default: a year.
+    /// How long a browser that has used https for a name must use only https for it
+    /// (`Strict-Transport-Security`). Zero sends no such header. Default: a year.
     pub hsts: Duration,
-    /// The origins whose pages may call the APIs from a browser, for APIs without a
-    /// [policy of their own](crate::ServedApi::cors) and for paths that belong to no API. Default: none;
-    /// preflights are then 405 like other OPTIONS requests, and replies say nothing to browsers.
+    /// The origins with pages that may call the APIs from a browser. They apply to APIs without a
+    /// [separate policy](crate::ServedApi::cors) and to paths that belong to no API. Default: none;
+    /// preflights are then answered 405 like other OPTIONS requests, and replies have no CORS
+    /// headers.
     pub cors: Option<CorsPolicy>,
-    /// Whether a session that was started with an `Origin` is refused (403) to requests with another
-    /// one. Requests without an `Origin` are let in: browsers send it with every request to a session
-    /// that a page of another origin makes, and other clients have none. Default: false.
+    /// Whether a session that was started with an `Origin` refuses (403) requests with another
+    /// `Origin`. Requests without an `Origin` are accepted. A browser sends `Origin` with every
+    /// request that a page of another origin makes to a session, and other clients have none.
+    /// Default: false.
     pub bind_origin: bool,
     /// Lifetime of a session from its start. Default: a week.
     pub session_lifetime: Duration,
-    /// Lifetime of a session without progress. Default: none, so that only `session_lifetime` counts.
+    /// Lifetime of a session without progress. Default: none, so that only `session_lifetime`
+    /// applies.
     pub session_idle: Option<Duration>,
     /// Whether chunks must be multiples of 256 KiB. Default: strict.
     pub chunks: ChunkRule,
-    /// What a request to a session has to have besides the session's URI. Default: nothing.
+    /// The credentials that a request to a session needs in addition to the session's URI. Default:
+    /// none.
     pub session_auth: SessionAuth,
-    /// Limits on what a client can make the server hold or wait for.
+    /// Limits on the resources that a client can make the server hold or wait for.
     pub limits: Limits,
     /// When bytes are made durable during a request.
     pub checkpoints: Checkpoints,
     /// How full the disks may become.
     pub free_space: FreeSpace,
-    /// What browsers may do with downloaded media.
+    /// Rules for browsers that open downloaded media.
     pub downloads: Downloads,
 }
 
-/// What a request to a session has to have besides the session's URI.
+/// The credentials that a request to a session needs in addition to the session's URI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SessionAuth {
-    /// Nothing: the URI is a credential, as Google documents it. Some of its clients send no other one
-    /// with chunks.
+    /// None: the URI is a credential, as Google documents it. Some of its clients send no
+    /// credentials with chunks.
     #[default]
     Uri,
-    /// Credentials of the principal that started the session. A session that was started without any
-    /// needs none.
+    /// Credentials of the principal that started the session. A session that was started without
+    /// credentials needs none.
     Owner,
 }
 
-/// Limits on what a client can make the server hold or wait for.
+/// Limits on the resources that a client can make the server hold or wait for.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
@@ -129,28 +133,31 @@ pub struct Limits {
     /// address may have as many requests under way, over HTTP/2 or behind a proxy. 0 is no limit.
     /// Default: 1024.
     pub connections_per_address: usize,
-    /// Maximum number of requests over HTTP/2 that one address may reset before their reply within a minute,
-    /// beyond the number of those that were answered. An address with more is blocked for a minute: its
-    /// connections are closed. 0 is no limit, and [`Settings::trust_forwarded`] turns it off: clients share the
-    /// connections of the proxy. Default: 100.
+    /// Maximum number of HTTP/2 requests that one address may reset before their reply within a
+    /// minute, beyond the number of its answered requests. An address that exceeds the limit is
+    /// blocked for a minute: its connections are closed. 0 is no limit.
+    /// [`Settings::trust_forwarded`] turns the limit off, because clients share the connections of
+    /// the proxy. Default: 100.
     pub resets_per_address: usize,
-    /// Maximum number of requests per second of one address; twice as many at once. Behind a
-    /// [trusted proxy](Settings::trust_forwarded) it is the address that the proxy states. Calls of a batch and
-    /// preflights count, health probes do not; further requests are refused (429). Default: 0, no limit, because
-    /// many users may share an address.
+    /// Maximum number of requests per second of one address, with bursts of twice as many. Behind a
+    /// [trusted proxy](Settings::trust_forwarded), the address is the address that the proxy
+    /// states. Calls of a batch and preflights count, and health probes do not. Further requests
+    /// are refused (429). Default: 0, no limit, because many users may share an address.
     pub requests_per_address: usize,
-    /// Maximum number of requests per second of one principal; twice as many at once. Default: 0, no limit.
+    /// Maximum number of requests per second of one principal, with bursts of twice as many.
+    /// Default: 0, no limit.
     pub requests_per_principal: usize,
     /// Maximum number of open sessions of one principal. Default: 100,000; 0 is no limit.
     pub sessions_per_principal: usize,
-    /// Maximum number of bytes of one principal: of its resources, with their media, of its open sessions, with
-    /// their declared length, of what is remembered of finished ones, and of events that wait. Each is rounded up
-    /// to 1 KiB. Default: 0, no limit.
+    /// Maximum number of bytes of one principal. These are the bytes of its resources and their
+    /// media, of its open sessions with their declared length, of its records of finished sessions,
+    /// and of its waiting events. Each item is rounded up to 1 KiB. Default: 0, no limit.
     pub bytes_per_principal: u64,
-    /// Maximum number of bytes that the server copies for one caller in an hour, beyond those that
-    /// the caller has uploaded: for media that is put together from other media, and for rows that
-    /// a call makes of little input, as a message to many recipients does. A caller is a principal,
-    /// or else an address. Further copies are refused (429). 0 is no limit. Default: 512 MiB.
+    /// Maximum number of bytes that the server copies for one caller in an hour, beyond the bytes
+    /// that the caller has uploaded. Copies are made for media that is concatenated from other
+    /// media, and for rows that a call creates from little input, such as a message to many
+    /// recipients. A caller is a principal, or otherwise an address. Further copies are refused
+    /// (429). 0 is no limit. Default: 512 MiB.
     pub copies_per_hour: u64,
     /// Minimum number of bytes per second of a request's body, over a minute in which the server waits for it.
     /// 0 is no limit. Default: 512, less than the slowest mobile line.
@@ -158,11 +165,11 @@ pub struct Limits {
     /// Maximum number of requests over all connections. A connection carries one over HTTP/1 and up
     /// to [`Limits::streams`] over HTTP/2. Default: 16384.
     pub requests: usize,
-    /// Maximum number of concurrent requests of one connection over HTTP/2; further ones are refused, and may be
-    /// sent again. Default: 32.
+    /// Maximum number of concurrent requests of one HTTP/2 connection. Further requests are
+    /// refused, and may be sent again. Default: 32.
     pub streams: usize,
-    /// Number of bytes of bodies that the client of a connection over HTTP/2 may send before the server has taken them,
-    /// on all streams together; from 64 KiB to 1 GiB. Default: 1 MiB.
+    /// Number of body bytes that the client of an HTTP/2 connection may send before the server has
+    /// read them, over all streams together. From 64 KiB to 1 GiB. Default: 1 MiB.
     pub window: usize,
     /// Maximum number of uploads, each of which may have a file open. Default: 8192.
     pub uploads: usize,
@@ -181,7 +188,7 @@ pub struct Limits {
     /// Maximum ratio of decoded to encoded bytes of a gzip body, once it has decoded to more than 1
     /// MiB. Default: 200.
     pub gzip_ratio: u64,
-    /// Maximum time that a closing connection goes on reading what its client sends, so that the
+    /// Maximum time for which a closing connection continues to read from its client, so that the
     /// client sees the reply and not a reset. Default: 10 s.
     pub linger: Duration,
     /// Maximum time for running requests to end when the server stops. Default: 8 s.
@@ -210,23 +217,24 @@ pub struct FreeSpace {
     pub hard: u64,
 }
 
-/// What browsers may do with downloaded media.
+/// Rules for browsers that open downloaded media.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Downloads {
     /// Types of media that browsers may show; any other media is saved as a file (`Content-Disposition:
     /// attachment`). Default: [`Downloads::inline_types`].
     pub inline: Vec<MediaRange>,
-    /// The pages that may embed media. Default: those of the same origin.
+    /// The pages that may embed media. Default: pages of the same origin.
     pub resource_policy: ResourcePolicy,
-    /// A host that answers downloads of media and nothing else. Browsers that open media of an API
-    /// without a host of its own are sent there (307), so that it is a document of another origin than
-    /// the APIs. Default: none.
+    /// A host that answers only downloads of media. If a browser opens media of an API that has no
+    /// host, it is redirected there (307). The media is then a document of another origin than the
+    /// APIs. Default: none.
     pub host: Option<Host>,
 }
 
 impl Downloads {
-    /// Images, sound, films and plain text, none of which can hold a script. SVG, HTML, XML and PDF can.
+    /// Images, sound, films and plain text. None of these types can hold a script. SVG, HTML, XML
+    /// and PDF can.
     pub fn inline_types() -> Vec<MediaRange> {
         let exact = ["avif", "bmp", "gif", "jpeg", "png", "webp"];
         let images = exact.map(|image| MediaRange::Exact(format!("image/{image}")));
@@ -322,7 +330,7 @@ impl Default for Settings {
 }
 
 impl Limits {
-    /// Returns what a JSON document may consist of.
+    /// Returns the limits of a JSON document.
     pub(crate) fn json(&self) -> MetadataLimits {
         MetadataLimits::default()
             .with_values(self.json_values)

@@ -1,8 +1,8 @@
-//! What is known of a request besides its method and its body: its id, who sent it, from where, and
-//! the URL by which it reached the server.
+//! The context of a request besides its method and its body: its id, its sender, the client's
+//! address, and the URL by which it reached the server.
 //!
-//! Session URIs and discovery documents are built from that URL. APIs with equal paths are told
-//! apart by the [`Host`] in it.
+//! Session URIs and discovery documents are built from that URL. The [`Host`] in it distinguishes
+//! APIs with equal paths.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -71,14 +71,14 @@ impl Principal {
         self.with(|identity| identity.scopes = Some(scopes))
     }
 
-    /// Sets what the credentials say of the principal, such as the claims of a JWT. They are neither
-    /// logged nor stored.
+    /// Sets the credentials' statements about the principal, such as the claims of a JWT. They are
+    /// neither logged nor stored.
     #[must_use]
     pub fn with_claims(self, claims: Map<String, Value>) -> Self {
         self.with(|identity| identity.claims = claims)
     }
 
-    /// Limits the principal to what the signed link of its request is good for.
+    /// Limits the principal to the terms of the signed link in its request.
     #[must_use]
     pub fn with_link(self, terms: LinkTerms) -> Self {
         self.with(|identity| identity.link = Some(terms))
@@ -116,12 +116,13 @@ impl Principal {
         self.0.scopes.as_deref()
     }
 
-    /// Returns what the credentials say of the principal.
+    /// Returns the credentials' statements about the principal.
     pub fn claims(&self) -> &Map<String, Value> {
         &self.0.claims
     }
 
-    /// Returns what the signed link of the request is good for; `None` if it came without one.
+    /// Returns the terms of the request's signed link. `None` if the request came without a signed
+    /// link.
     pub fn link(&self) -> Option<&LinkTerms> {
         self.0.link.as_ref()
     }
@@ -198,7 +199,7 @@ impl RequestIds {
     }
 }
 
-/// What is known of a request besides its method and its body.
+/// The context of a request besides its method and its body.
 pub(crate) struct RequestContext {
     /// Id of the request.
     pub(crate) id: RequestId,
@@ -206,23 +207,24 @@ pub(crate) struct RequestContext {
     pub(crate) peer: Option<SocketAddr>,
     /// Address of the client: of the connection, or as a trusted proxy states it.
     pub(crate) client: Option<IpAddr>,
-    /// Whose concurrent requests are limited: the client's, but not those that a trusted proxy sends by itself.
+    /// Address by which concurrent requests are limited: the client's. `None` for requests that a
+    /// trusted proxy sends by itself.
     pub(crate) limited_client: Option<IpAddr>,
     /// Certificate of the client, if it has presented one.
     pub(crate) certificate: Option<ClientCertificate>,
-    /// What counts besides credentials that the sender itself must have.
+    /// The rights that the request has without credentials from its sender.
     pub(crate) ambient_authority: AmbientAuthority,
     /// Host that the client asked for, if it named a valid one.
     pub(crate) host: Option<Host>,
     /// URL under which the client reached the server, without a slash at its end.
     pub(crate) base_url: String,
-    /// Who sent the request, if that was established.
+    /// The principal that sent the request, if it is known.
     pub(crate) principal: Option<Principal>,
 }
 
 impl RequestContext {
-    /// Returns the context of a request that reached `host` by `base_url`. `stated` is what a trusted proxy says of
-    /// the client; `None` if there is no such proxy.
+    /// Returns the context of a request that reached `host` by `base_url`. `stated` is the client's
+    /// address as stated by a trusted proxy. `None` if no proxy is trusted.
     pub(crate) fn new(
         extensions: &Extensions,
         ids: &RequestIds,
@@ -303,13 +305,13 @@ impl<'a> Origin<'a> {
         }
     }
 
-    /// Returns the host that the client asked for: the one that a trusted proxy states, else that
-    /// of the request.
+    /// Returns the host that the client asked for. A trusted proxy states it. Otherwise it is the
+    /// request's own host.
     pub(crate) fn host(&self) -> Option<Host> {
         Host::of(self.forwarded.authority.as_ref().or(self.own.as_ref())?)
     }
 
-    /// Returns what a trusted proxy says of the client; `None` if no proxy is trusted.
+    /// Returns the client's address as stated by a trusted proxy. `None` if no proxy is trusted.
     pub(crate) fn stated_client(&self) -> Option<StatedClient> {
         self.settings
             .trust_forwarded
@@ -317,11 +319,11 @@ impl<'a> Origin<'a> {
     }
 
     /// Returns the base URL for the request, without a slash at its end. `virtual_host` is the
-    /// requested host if it has APIs of its own.
+    /// requested host if an API names it.
     ///
-    /// The first of these applies: the configured URL, with the virtual host; the origin that a
-    /// trusted proxy states; the request's `Host`; the address of the socket. All but the first are
-    /// followed by the path under which the server is mounted.
+    /// The URL comes from the first of these sources: the configured URL, with the virtual host;
+    /// the origin that a trusted proxy states; the request's `Host`; the address of the socket. The
+    /// path under which the server is mounted is appended, except to the configured URL.
     pub(crate) fn base_url(&self, virtual_host: Option<&Host>) -> String {
         if let Some(url) = &self.settings.public_url {
             return at_site(url, virtual_host).trim_end_matches('/').to_owned();
@@ -349,8 +351,8 @@ pub(crate) fn mount_path(text: &str) -> Option<String> {
     is_path.then(|| path.to_owned())
 }
 
-/// One URL cannot name several hosts, so at a host with APIs of its own that takes the place of the
-/// one in the URL.
+/// Replaces the host of the configured URL by the virtual host, because one URL cannot name several
+/// hosts.
 pub(crate) fn at_site(url: &str, virtual_host: Option<&Host>) -> String {
     let (Some(virtual_host), Ok(uri)) = (virtual_host, url.parse::<Uri>()) else {
         return url.to_owned();
@@ -430,21 +432,22 @@ struct Forwarded {
     client: StatedClient,
 }
 
-/// What a trusted proxy states of the client's address.
+/// The statement of a trusted proxy about the client's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum StatedClient {
-    /// Nothing: the request may be the proxy's own.
+    /// No statement: the request may be the proxy's own.
     #[default]
     Nothing,
-    /// Something else than an address, or two of them.
+    /// A value that is not an address, or two different addresses.
     Unclear,
     /// This address.
     Address(IpAddr),
 }
 
-/// `Forwarded` (RFC 7239), else `X-Forwarded-Proto`, `-Host` and `-For`. The last element counts: the trusted proxy has added
-/// it, and those before it may be the client's. Where the two name different clients, one of them is the client's own
-/// word, and none counts.
+/// Reads `Forwarded` (RFC 7239), or otherwise `X-Forwarded-Proto`, `-Host` and `-For`. The last
+/// element is used, because the trusted proxy has added it and earlier elements may come from the
+/// client. If both headers name different clients, one of the names comes from the client, and
+/// neither is used.
 fn forwarded(headers: &HeaderMap) -> Forwarded {
     let last = |name: &str| {
         let value = headers.get_all(name).into_iter().next_back()?.as_bytes();
@@ -483,8 +486,8 @@ fn forwarded(headers: &HeaderMap) -> Forwarded {
     }
 }
 
-/// Splits at a character outside of quoted strings, from the end. A quotation mark that is left open, as a client may
-/// send it before what the proxy adds, thus changes nothing of the last element.
+/// Splits at a character outside of quoted strings, from the end. A client may send an unclosed
+/// quotation mark before the part that the proxy adds. The last element is unaffected by it.
 fn outside_quotes(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {

@@ -1,7 +1,7 @@
-//! The policy for pages of other origins (Fetch standard, "CORS protocol"): which origins may read the
-//! replies of an API.
+//! The policy for pages of other origins (Fetch standard, "CORS protocol"): which origins may read
+//! the replies of an API.
 //!
-//! What a policy does to requests and replies is in [`crate::cross_origin`].
+//! [`crate::cross_origin`] applies a policy to requests and replies.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -14,7 +14,7 @@ use http::HeaderValue;
 /// The reply to a request holds its origin for as long as the request lasts.
 pub(crate) const LONGEST_ORIGIN: usize = 320;
 
-/// The origins whose pages may call an API from a browser and read its replies.
+/// The origins with pages that may call an API from a browser and read its replies.
 ///
 /// ```
 /// use std::time::Duration;
@@ -70,8 +70,8 @@ impl CorsPolicy {
         })
     }
 
-    /// Sets how long browsers may keep the answer to a preflight; they have limits of their own, such as
-    /// two hours. Default: [`CorsPolicy::MAX_AGE`]. Fractions of a second are dropped.
+    /// Sets how long browsers may keep the answer to a preflight. Browsers have their own limits,
+    /// such as two hours. Default: [`CorsPolicy::MAX_AGE`]. Fractions of a second are dropped.
     #[must_use]
     pub fn with_max_age(self, max_age: Duration) -> Self {
         Self { max_age, ..self }
@@ -116,7 +116,7 @@ pub(crate) fn copied(origin: &HeaderValue) -> Option<HeaderValue> {
 /// |---|---|
 /// | `https://app.example` | this origin: scheme, host and port are the same |
 /// | `https://*.example.com` | all subdomains of `example.com`, at any depth, with this scheme and port; not `https://example.com` |
-/// | `*` | every origin, also the opaque ones that call themselves `null` |
+/// | `*` | every origin, including opaque origins, which call themselves `null` |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedOrigin(Pattern);
 
@@ -200,7 +200,8 @@ fn parse(text: &str) -> Option<Pattern> {
     Some(Pattern::Exact(format!("{scheme}://{host}{port}")))
 }
 
-/// A scheme (RFC 3986, section 3.1): also that of a browser's extension or of an application's pages.
+/// Whether a text is a scheme (RFC 3986, section 3.1), such as the scheme of a browser extension's
+/// or an application's pages.
 fn is_scheme(text: &str) -> bool {
     let may_be_in = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(may_be_in)

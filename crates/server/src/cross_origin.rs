@@ -1,15 +1,16 @@
-//! Requests from pages of other origins (Fetch standard, "CORS protocol"): the answers to preflights, and
-//! the headers that let a page read a reply.
+//! Requests from pages of other origins (Fetch standard, "CORS protocol"): the answers to
+//! preflights, and the headers that let a page read a reply.
 //!
-//! The policy is that of the API to which the path of the request belongs, else the one of the settings
-//! ([`CorsPolicy`]). Without a policy no CORS headers are sent, except for a session, as below.
+//! The policy ([`CorsPolicy`]) is the policy of the API at the request's path. Paths without an
+//! API, and APIs without a policy, have the policy of the settings. Without any policy no CORS
+//! headers are sent, except for a session, as follows.
 //!
-//! A session is open to pages of the origin that came with its start, as Google's documents promise
-//! ([`examine_session`]).
+//! A session is open to pages of the origin that sent its start request, as Google's documents
+//! promise ([`examine_session`]).
 //!
-//! A request from an origin that is not allowed is answered as any other, without the headers: its
-//! browser then hides the reply from the page. Where no credentials are demanded it is refused (403), because
-//! the browser itself is all that keeps the page from the server.
+//! A request from an origin that is not allowed is answered like any other request, but without the
+//! headers. Its browser then hides the reply from the page. If the server demands no credentials,
+//! the request is refused (403), because nothing but the browser keeps the page from the server.
 
 use std::time::Duration;
 
@@ -68,20 +69,21 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Names beginning with this say who may read the reply; they are not for the page.
 const OWN_PREFIX: &str = "access-control-";
 
-/// Marks the head of a batch whose reply a page may read, as an extension. The heads of its calls get a
-/// copy.
+/// An extension of a batch's head. It marks that a page may read the batch's reply. The heads of
+/// the batch's calls get a copy.
 #[derive(Debug, Clone, Copy)]
 struct ReadableBatch;
 
 /// The answer to a preflight, or the refusal of a call; `None` if the request is to be routed.
 pub(crate) type Answered = Option<Result<Reply, Error>>;
 
-/// What the reply to a request says to browsers.
+/// The headers that a reply needs for browsers, and the rights of the page that sent the request.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     allow_origin: Option<HeaderValue>,
     credentials: bool,
-    /// What a change may do if a page of another origin sent it; `None` is as [`AmbientAuthority::None`].
+    /// The rights of a change that a page of another origin sent. `None` is the same as
+    /// [`AmbientAuthority::None`].
     foreign_authority: Option<AmbientAuthority>,
     vary: Option<&'static str>,
 }
@@ -134,7 +136,8 @@ pub(crate) fn examine(
     (None, marks)
 }
 
-/// Returns what a change by a page counts with, for an origin that the policy allows or does not.
+/// Returns the rights of a change by a page. `allowed` is the page's origin, if the policy allows
+/// it.
 fn authority(policy: Option<&CorsPolicy>, allowed: Option<&HeaderValue>) -> AmbientAuthority {
     match (policy, allowed) {
         (Some(policy), Some(_)) if policy.credentials() => AmbientAuthority::Full,
@@ -143,7 +146,7 @@ fn authority(policy: Option<&CorsPolicy>, allowed: Option<&HeaderValue>) -> Ambi
     }
 }
 
-/// Returns the HTTP method that a preflight asks for; `None` if the request is none.
+/// Returns the HTTP method that a preflight asks for. `None` if the request is not a preflight.
 fn requested_method(head: &Parts) -> Option<HttpMethod> {
     let is_preflight = head.method == HttpMethod::OPTIONS && head.headers.contains_key(ORIGIN);
     let name = head.headers.get(ACCESS_CONTROL_REQUEST_METHOD)?;
@@ -252,7 +255,7 @@ fn preflight(
         Err(error) => return (Some(Err(error)), Marks::default()),
     }
     headers.insert(ACCESS_CONTROL_MAX_AGE, max_age.as_secs().into());
-    // Of a policy for all origins, too: methods and headers are those that were asked for.
+    // Also for a policy that allows all origins: the methods and headers depend on the request.
     let vary = Marks {
         vary: Some("Origin, Access-Control-Request-Method, Access-Control-Request-Headers"),
         ..Marks::default()
@@ -262,8 +265,8 @@ fn preflight(
 
 const TRUE: HeaderValue = HeaderValue::from_static("true");
 
-/// Returns the HTTP methods of a path. A path that the table lacks, such as that of a batch or of
-/// nothing, has the requested one, so that the page can read what the reply says.
+/// Returns the HTTP methods of a path. A path that the table lacks, such as the path of a batch or
+/// an unknown path, gets the requested method, so that the page can read the reply.
 fn methods_at(virtual_host: &VirtualHost, path: &str, requested: &HttpMethod) -> Vec<HttpMethod> {
     if plain_path(path).is_some() {
         return UPLOAD_METHODS.to_vec();
@@ -287,10 +290,11 @@ fn methods_at(virtual_host: &VirtualHost, path: &str, requested: &HttpMethod) ->
     methods
 }
 
-/// Returns the names of headers that a preflight asks for; `None` if it asks for none.
+/// Returns the names of headers that a preflight asks for, or `None` if there are none.
 ///
-/// All are allowed: who may send is decided by the origin, and the names have no end (`X-Goog-Meta-*`,
-/// those of other dialects, those of tracing). `*` would leave out `Authorization`.
+/// All names are allowed. The origin decides who may send, and the set of names is open
+/// (`X-Goog-Meta-*`, headers of other dialects, tracing headers). `*` would exclude
+/// `Authorization`.
 fn requested_headers(headers: &HeaderMap) -> Result<Option<HeaderValue>, Error> {
     let malformed = || Error::RequestedHeaders {
         limit: LONGEST_REQUESTED,
@@ -323,9 +327,10 @@ fn is_foreign_change(head: &Parts, base_url: &str) -> bool {
     may_change(head) && is_foreign(head, base_url)
 }
 
-/// Whether a page of another origin than that of the server had a browser send the request. The server's
-/// is that of `base_url` and the one that the request itself names, which a proxy may serve under TLS. A
-/// browser leaves out `Origin` where a page embeds something, which it cannot read then.
+/// Whether a page of another origin than the server's made a browser send the request. The server's
+/// origins are the origin of `base_url` and the origin that the request itself names, which a proxy
+/// may serve under TLS. A browser omits `Origin` if a page embeds a resource. The page then cannot
+/// read the reply.
 fn is_foreign(head: &Parts, base_url: &str) -> bool {
     let Some(origin) = head.headers.get(ORIGIN) else {
         let site = head.headers.get(SEC_FETCH_SITE);
@@ -370,8 +375,9 @@ fn origin_of(scheme: &str, authority: &Authority) -> String {
 }
 
 impl Marks {
-    /// Refuses what a page of another origin asks for where no credentials do, unless that origin is
-    /// allowed: the page would otherwise use what is open to its visitor's network alone.
+    /// Refuses a request by a page of another origin if the server demands no credentials, unless
+    /// that origin is allowed. The page could otherwise use services that are open only to its
+    /// visitor's network.
     ///
     /// # Errors
     /// [`Error::OriginNotAllowed`].
@@ -392,14 +398,14 @@ impl Marks {
         Ok(())
     }
 
-    /// Takes from a change that a page of another origin had a browser send what that page has no right to: the
-    /// browser sends a client's certificate, and cookies for a proxy in front, without a preflight (cross-site
-    /// request forgery).
+    /// Removes rights from a change that a page of another origin made a browser send. The browser
+    /// sends a client certificate, and cookies for a proxy in front, without a preflight
+    /// (cross-site request forgery).
     pub(crate) fn limit_authority(&self, head: &mut Parts, context: &mut RequestContext) {
         if !is_foreign_change(head, &context.base_url) {
             return;
         }
-        // A call of a batch has no more than the batch.
+        // A call of a batch has at most the rights of the batch.
         let of_page = self.foreign_authority.unwrap_or(AmbientAuthority::None);
         let authority = context.ambient_authority.min(of_page);
         context.ambient_authority = authority;
@@ -472,8 +478,7 @@ mod tests {
         }
     }
 
-    /// Whoever is on the network can serve a page of http under the very name and port of the
-    /// server.
+    /// Anybody on the network can serve an http page under the name and the port of the server.
     #[test]
     fn page_of_http_is_foreign_where_the_server_is_reached_by_https() {
         let host = ("host", "up.example.com:8443");

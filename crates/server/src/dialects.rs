@@ -15,7 +15,7 @@ pub(crate) struct Dialects {
 }
 
 impl Dialects {
-    /// Those that come with the server, and `added` ones, which are asked first.
+    /// The server's own dialects, and `added` dialects, which are asked first.
     pub(crate) fn new(added: Vec<Arc<dyn Dialect>>) -> Self {
         let mut others = added;
         others.push(Arc::new(XGoogUpload));

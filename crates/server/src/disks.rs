@@ -1,19 +1,20 @@
 //! Free space on the disks of the ledger and of the vault, and admission of writes.
 //!
-//! Free space is measured once a second, and a lot can be written in between. So the bytes of a
-//! write count against the last measurement from the moment the write is admitted until a
-//! measurement that began after its end.
+//! Free space is measured once a second, and a lot can be written in between. The bytes of a write
+//! are therefore subtracted from the last measurement. They are subtracted from the moment at which
+//! the write is admitted until a measurement that began after its end.
 //!
-//! | free space | what is admitted |
+//! | free space | admitted |
 //! |---|---|
 //! | `soft` or more, on both disks | everything |
-//! | less | what is begun already, and calls that change resources |
+//! | less | uploads that have begun, and calls that change resources |
 //! | less than `hard` | on either disk: no media. On the ledger's: no change of resources, and finishes down to a half of `hard`, then some more |
 //! | nothing | cancels, deletes and expiry: the store has a reserve for them |
 //!
-//! Media whose length is known before its bytes is [set aside](MediaSpace) until they are written.
+//! If the length of media is known before its bytes, space is [set aside](MediaSpace) until the
+//! bytes are written.
 //!
-//! [`CheckedLedger`] asks for every change of the ledger, so no write avoids the check.
+//! [`CheckedLedger`] checks every change of the ledger, so no write avoids the check.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -121,7 +122,7 @@ pub(crate) struct Disks {
 struct Disk {
     /// Total of admitted bytes.
     admitted: AtomicU64,
-    /// Admitted bytes whose write has ended.
+    /// Admitted bytes of writes that have ended.
     written: AtomicU64,
     /// Upper bound of `admitted`: the free bytes at the last measurement plus the bytes written
     /// before it.

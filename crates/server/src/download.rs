@@ -65,13 +65,13 @@ pub(crate) struct Own {
 /// Which caches may keep media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caching {
-    /// The media is public: what caches do by themselves is right.
+    /// The media is public, and the default behaviour of caches is right.
     Public,
-    /// The client's own, which asks the server each time. The credentials of a request need not be
-    /// in `Authorization`, so that shared caches could take the reply for a public one (RFC 9111,
-    /// 3.5).
+    /// Only the client's own cache, which must revalidate each time. A request's credentials need
+    /// not be in `Authorization`, so shared caches could otherwise take the reply for a public
+    /// reply (RFC 9111, 3.5).
     Private,
-    /// None: the link counts once, and a copy would be a second use.
+    /// No cache: the link may be used once, and a cached copy would be a second use.
     Never,
 }
 
@@ -87,7 +87,7 @@ impl Caching {
     }
 }
 
-/// What a download needs of the head of its request.
+/// The parts of a request's head that a download needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) http_method: &'a HttpMethod,
@@ -127,7 +127,7 @@ pub(crate) async fn media(
     reply.headers_mut().extend(own.headers);
     own.caching.describe(reply.headers_mut());
     form.describe(reply.headers_mut(), &validators.etag);
-    // After those of the handler, which may come from the client that uploaded the media.
+    // Applied after the handler's headers, which may come from the client that uploaded the media.
     protection::protect(reply.headers_mut(), &server.settings.downloads);
     if verdict == Verdict::NotModified {
         // A cache would take it for the coding of its copy, which may be unpacked (RFC 9111, section 3.2).
@@ -155,8 +155,9 @@ pub(crate) async fn media(
             return Err(Error::RangeNotSatisfiable { length });
         }
     };
-    // Google's Python library compares the length of a part with that of what it has unpacked, unless
-    // the length is left out. Over HTTP/1.0 the end would be lost with it: there are no chunks.
+    // Google's Python library compares a stated length of a part with the length of the unpacked
+    // part, so the length is left out. HTTP/1.0 has no chunks, so the length marks the end of the
+    // reply and is kept.
     let has_length = match form {
         Form::Plain => true,
         Form::Packed => !is_part || !has_chunks(version),
@@ -229,7 +230,8 @@ pub(crate) fn is_gone(error: &Error) -> bool {
     )
 }
 
-/// The media's tag is the one that its handler knows, else its name, which no other bytes ever have.
+/// Uses the tag that the media's handler supplies, or otherwise the media's id, which is never
+/// reused for other bytes.
 fn validators(resource: &Resource, media: &Media, own_etag: Option<&str>) -> Validators {
     let modified = Duration::from_millis(resource.updated.as_millis());
     let name = || ETag::strong(media.at.id.to_string());
@@ -343,11 +345,10 @@ pub(crate) enum Requested {
 }
 
 impl Requested {
-    /// Reads the `Range` header of a request for a media of `length` bytes.
+    /// Parses the `Range` header of a request for a media of `length` bytes.
     ///
-    /// What a server may ignore is ignored (section 14.2): a header that is malformed, one in
-    /// another unit than bytes, and one that asks for several ranges, which would call for a
-    /// `multipart/byteranges` reply.
+    /// Headers that a server may ignore are ignored (section 14.2): a malformed header, a unit
+    /// other than bytes, and several ranges, which would need a `multipart/byteranges` reply.
     pub(crate) fn parse(header: Option<&HeaderValue>, length: u64) -> Self {
         header
             .and_then(|value| value.to_str().ok())
@@ -356,9 +357,9 @@ impl Requested {
     }
 }
 
-/// The `Content-Range` of a reply that carries `bytes` of a media of `length` bytes.
+/// Returns the `Content-Range` of a reply with the range `bytes` of a media of `length` bytes.
 ///
-/// `bytes` is what [`Requested::Part`] holds: an empty range cannot be written.
+/// `bytes` comes from [`Requested::Part`], so it is not empty. An empty range cannot be expressed.
 pub(crate) fn content_range(bytes: &Range<u64>, length: u64) -> HeaderValue {
     debug_assert!(bytes.start < bytes.end && bytes.end <= length);
     written(format!("bytes {}-{}/{length}", bytes.start, bytes.end - 1))

@@ -1,9 +1,10 @@
-//! A host for media alone ([`Downloads::host`](crate::config::Downloads::host)): what a client has uploaded is
-//! then opened as a document of an origin at which nothing else is.
+//! A host that serves only media ([`Downloads::host`](crate::config::Downloads::host)). Uploaded
+//! media is then opened as a document of an origin that has nothing else.
 //!
-//! Only browsers that open media as a document are sent there: they say so (`Sec-Fetch-Mode: navigate`, Fetch
-//! Metadata). Client libraries would follow the redirection without their `Authorization`, which they leave
-//! out for another host, and fail. Pages that embed media, or read it by `fetch`, make no document of it.
+//! Only browsers that open media as a document are redirected there. They say so in
+//! `Sec-Fetch-Mode: navigate` (Fetch Metadata). Client libraries would follow the redirection
+//! without `Authorization`, which they omit for another host, and would fail. Pages that embed
+//! media, or read it by `fetch`, do not open it as a document.
 
 use http::header::{LOCATION, VARY};
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri};
@@ -22,7 +23,7 @@ pub(crate) fn is_asked(settings: &Settings, host: Option<&Host>) -> bool {
     host.is_some() && settings.downloads.host.as_ref() == host
 }
 
-/// Refuses what is no download, at the host that has media alone.
+/// Refuses all other methods than downloads at the host that serves only media.
 ///
 /// # Errors
 /// [`Error::MediaOnly`].

@@ -1,13 +1,13 @@
 //! Parameters in the body of a POST that stands for another HTTP method (docs/protocol.md, 2.2).
 //!
-//! Google's libraries send a GET whose URL is longer than 2,048 characters as a POST with
-//! `X-HTTP-Method-Override: GET`, and with the query as a form in the body. This module appends the
-//! form to the query before anything reads the query. So a parameter counts the same in both
-//! places, and decides about access in the same way: `key`, `access_token`, `upload_id` and signed
-//! links.
+//! If the URL of a GET is longer than 2,048 characters, Google's libraries send a POST with
+//! `X-HTTP-Method-Override: GET` and with the query as a form in the body. This module appends the
+//! form to the query before anything reads the query. A parameter therefore has the same effect in
+//! both places. This includes parameters that decide about access: `key`, `access_token`,
+//! `upload_id` and signed links.
 //!
-//! A form counts with the override alone. A page of another origin can send a form without a
-//! preflight, but not that header.
+//! A form is used only with the override. A page of another origin can send a form without a
+//! preflight, but it cannot send that header without one.
 
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
@@ -26,10 +26,10 @@ const FORM: &str = "application/x-www-form-urlencoded";
 /// Bytes that a form may have and a target may not. An escape of the form stays as it is.
 const NOT_IN_TARGETS: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
 
-/// The longest target of a request, in bytes. The HTTP library has no longer ones.
+/// The longest target of a request, in bytes. The HTTP library refuses longer targets.
 const MAX_TARGET: usize = 65_534;
 
-/// Methods whose requests have no body of their own.
+/// Methods with requests that have no body.
 const WITHOUT_BODY: [Method; 3] = [Method::GET, Method::HEAD, Method::DELETE];
 
 /// Appends the form in the body of a POST to its query, if the POST stands for a method without a
@@ -134,7 +134,7 @@ mod tests {
     use crate::capacity::{Capacity, LimitedResource};
     use crate::config::Limits;
 
-    /// A request whose form has been read, and how that ended.
+    /// Reads the form of a request. Returns the request's head and the result.
     async fn read(
         request: http::request::Builder,
         form: &[u8],

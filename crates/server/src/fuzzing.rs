@@ -23,7 +23,7 @@ pub use crate::default_handler::ListQuery;
 /// Number of decoded bytes below which the limit on the ratio does not apply.
 pub const GZIP_GRACE: u64 = body::GZIP_GRACE;
 
-/// What a gzip body is decoded to.
+/// The result of decoding a gzip body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decoded {
     /// The bytes before the end or the error.
@@ -63,7 +63,7 @@ pub async fn gunzip(packets: Vec<Bytes>, ratio: u64) -> Decoded {
 pub struct Proxied {
     /// The client and the address that it has connected to; `None` for a connection of the proxy itself.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
-    /// What follows the header.
+    /// The bytes after the header.
     pub rest: Vec<u8>,
 }
 

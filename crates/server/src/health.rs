@@ -1,4 +1,4 @@
-//! The answers to those who ask whether the server works: `/healthz` and `/readyz`.
+//! The answers to health probes: `/healthz` and `/readyz`.
 
 use std::time::Duration;
 

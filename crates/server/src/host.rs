@@ -1,4 +1,4 @@
-//! Names of hosts, by which virtual hosts are told apart.
+//! Names of hosts, which identify virtual hosts.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};

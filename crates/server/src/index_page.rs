@@ -34,7 +34,7 @@ const POLICY: HeaderValue = HeaderValue::from_static(
      frame-ancestors 'none'",
 );
 
-/// What the command lines leave open.
+/// How to complete the command lines.
 const HINT: &str = "Replace what is in braces. If the server demands credentials, add \
                     -H 'Authorization: Bearer TOKEN' to the command line.";
 
@@ -88,8 +88,9 @@ impl Form {
         ("text/plain", Self::Text),
     ];
 
-    /// Returns the form with the highest weight among those that `Accept` names, and of equals the
-    /// first; text if it names none, since command lines send `*/*`.
+    /// Returns the form with the highest weight among the forms that `Accept` names. The first of
+    /// several equal forms is preferred. Returns text if `Accept` names no form, because command
+    /// lines send `*/*`.
     fn preferred(headers: &HeaderMap) -> Self {
         let ranges: Vec<_> = elements(headers, &ACCEPT).map(weighted).collect();
         let mut best = (0.0, Self::Text);

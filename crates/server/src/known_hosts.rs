@@ -1,8 +1,9 @@
-//! Which hosts a request may name.
+//! The hosts that a request may name.
 //!
-//! A page can point a name of its own at the address of a server that its visitor reaches, and then reads
-//! it as its own origin (DNS rebinding). The browser names that host, so it is refused. Addresses cannot be
-//! pointed elsewhere: they, and the names of loopback (RFC 6761, section 6.3), are always known.
+//! A page can point its own host name at the address of a server that its visitor reaches, and then
+//! reads the server as its own origin (DNS rebinding). The browser names that host, so the request
+//! is refused. Addresses cannot be pointed elsewhere. They, and the names of loopback (RFC 6761,
+//! section 6.3), are always known.
 
 use std::collections::BTreeSet;
 
@@ -77,7 +78,7 @@ fn check_form(head: &Parts) -> Result<(), Error> {
     if target.is_some_and(|target| parse(target.as_str()).is_none()) {
         return Err(Error::MalformedHost);
     }
-    // Nothing else is served here, and what stands in front may know other schemes.
+    // Other schemes are not served, and a proxy in front may interpret them.
     let scheme = head.uri.scheme();
     if scheme.is_some_and(|it| ![Scheme::HTTP, Scheme::HTTPS].contains(it)) {
         return Err(Error::NoTarget);

@@ -1,5 +1,5 @@
-//! An upload server: it speaks Google's media upload protocol for any API that a discovery document
-//! describes, over any store that keeps the contracts of [`windlass_store`].
+//! An upload server. It implements Google's media upload protocol for any API with a discovery
+//! document, over any store that fulfils the contracts of [`windlass_store`].
 //!
 //! A [`Server`] is built from its APIs and its stores. Here it serves one API over stores in memory,
 //! on a free port, until `stop` resolves:
@@ -43,9 +43,9 @@
 //!
 //! # In another application
 //!
-//! [`Server::service`] is a [`tower_service::Service`], the same one that [`Server::run`] puts behind
-//! its listener. An application that has a listener of its own starts the server, mounts the
-//! service, waits for a storage fault, and drains it at the end:
+//! [`Server::service`] is a [`tower_service::Service`], the same service that [`Server::run`] puts
+//! behind its listener. An application with its own listener starts the server, mounts the service,
+//! waits for a storage fault, and drains the server at the end:
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -82,14 +82,13 @@
 //!   for any description.
 //! - It bounds the memory, the files and the time that clients can take; see [`config`].
 //! - It drains when it stops, and stops when storage fails.
-//! - It counts what it does in the registry that the application gives to
-//!   [`ServerBuilder::metrics`].
+//! - It counts its work in the registry that the application gives to [`ServerBuilder::metrics`].
 //!
 //! # What is absent
 //!
-//! The crate opens no store, file or socket, reads no configuration, and knows no particular API and
-//! no particular store. The command `windlass` puts these together. Unless it is given an
-//! [`Authorize`], it asks nobody who they are.
+//! The crate opens no store, file or socket, reads no configuration, and contains no particular API
+//! or store. The command `windlass` combines these. Without an [`Authorize`] the server
+//! authenticates nobody.
 
 mod accept;
 mod ambient_authority;

@@ -39,7 +39,7 @@ pub(crate) struct Lifecycle {
     failed: CancellationToken,
     /// The [`Phase`].
     phase: AtomicU8,
-    /// Tells running uploads to commit what they have and to end.
+    /// Tells running uploads to commit their received bytes and to end.
     pub(crate) drain_now: CancellationToken,
     /// Tells the sweep that media may have become garbage.
     pub(crate) sweep_now: Notify,
@@ -210,8 +210,9 @@ const POLL_WINDOW: Duration = Duration::from_millis(100);
 /// with it blocks its session.
 ///
 /// With a task from the beginning, each step of a short upload would switch from the connection's
-/// task to that one and back. For a long upload the switch is worth it: one thread reads while the
-/// other computes checksums. For a slow one it is not, and there may be thousands of them.
+/// task to that task and back. For a long upload the switch is worthwhile: one thread reads while
+/// another thread computes checksums. For a slow upload it is not worthwhile, and there may be
+/// thousands of slow uploads.
 struct DetachOnDrop<T: Send + 'static> {
     stage: Stage<T>,
     /// Number of polls since `since`.
@@ -259,7 +260,7 @@ impl<T: Send + 'static> DetachOnDrop<T> {
         self.polls > MAX_INLINE_POLLS
     }
 
-    /// Spawns a task for the rest of the work, if there is none yet.
+    /// Spawns a task for the rest of the work, unless it has a task.
     fn detach(&mut self) {
         self.stage = match self.stage.take() {
             Stage::Inline(work) => {

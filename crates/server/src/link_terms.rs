@@ -1,14 +1,15 @@
-//! What a signed link is good for, as a part of the principal that it stands for.
+//! The terms of a signed link, which are a part of the link's principal.
 
 use serde::{Deserialize, Serialize};
 use windlass_discovery::MediaRange;
 use windlass_discovery::media_range::accepts;
 
-/// What a signed link is good for. An implementation of [`Authorize`](crate::Authorize) attaches it to
-/// the principal of a request with [`Principal::with_link`](crate::Principal::with_link).
+/// The terms of a signed link. An implementation of [`Authorize`](crate::Authorize) attaches them
+/// to the principal of a request with [`Principal::with_link`](crate::Principal::with_link).
 ///
-/// The server enforces it: the request uploads or downloads media, and does nothing else. The terms of
-/// an upload are stored with its session, so that they bind the requests that follow.
+/// The server enforces the terms: the request uploads or downloads media, and does nothing else.
+/// The terms of an upload are stored with its session, so that they apply to later requests of the
+/// session.
 ///
 /// ```
 /// use windlass_server::{LinkPurpose, LinkTerms, Principal};
@@ -33,7 +34,7 @@ pub struct LinkTerms {
     signed_parameters: Vec<String>,
 }
 
-/// What a request with a link does.
+/// The purpose of a request with a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -44,7 +45,7 @@ pub enum LinkPurpose {
     Download,
 }
 
-/// A link that counts once.
+/// A link that may be used once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SingleUse {
     /// Id of the link.
@@ -95,8 +96,8 @@ impl LinkTerms {
         }
     }
 
-    /// Names the parameters of the query that the link fixes. Its holder may send other ones too, but
-    /// none that gives others access to what the link uploads.
+    /// Names the query parameters that the link fixes. The link's holder may send further
+    /// parameters, except for parameters that give other people access to the uploaded media.
     #[must_use]
     pub fn with_signed_parameters(self, names: impl IntoIterator<Item = String>) -> Self {
         Self {

@@ -1,14 +1,15 @@
 //! Locks by key, inside one process.
 //!
 //! [`KeyedMutex`] serialises calls that change the same resource. The ledger refuses a change that
-//! is based on an outdated version, and the handler is asked again; where many calls meet on one
-//! resource most of them would be refused most of the time, so they queue here instead. Between
+//! is based on an outdated version, and the handler is asked again. If many calls change one
+//! resource, most of them would be refused most of the time, so they queue here instead. Between
 //! processes the ledger still decides.
 //!
 //! [`SessionGuards`] admits one writer per session. The ledger's epoch fences writers of other
-//! processes. Inside one process a newer request asks the older one to stop, waits until that has
-//! committed what is durable, and continues from there. A request that comes back after its
-//! connection died therefore finds every byte that had arrived. docs/adr/0003 records the decision.
+//! processes. Inside one process, a newer request asks the older request to stop, waits until the
+//! older request has committed its durable bytes, and continues from there. A request that comes
+//! back after its connection died therefore finds every byte that had arrived. docs/adr/0003
+//! records the decision.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -75,14 +76,14 @@ struct QueueSlot {
 impl Drop for QueueSlot {
     fn drop(&mut self) {
         let mut queues = self.mutex.queues();
-        // One reference is in the map, one here. New ones are made under the same lock.
+        // One reference is in the map and one is here. New references are made under the same lock.
         if Arc::strong_count(&self.queue) == 2 {
             queues.remove(&self.name);
         }
     }
 }
 
-/// The guards of sessions: those that are held, and the requests that wait for one.
+/// The guards of sessions, both held and awaited.
 #[derive(Debug, Default)]
 pub(crate) struct SessionGuards {
     entries: Mutex<HashMap<SessionId, LockEntry>>,
@@ -92,7 +93,7 @@ pub(crate) struct SessionGuards {
 struct LockEntry {
     /// Held by the writer. Newer requests wait for it.
     lock: Arc<tokio::sync::Mutex<()>>,
-    /// Token of the newest request. The next one cancels and replaces it.
+    /// Token of the newest request. The next request cancels and replaces it.
     newest: CancellationToken,
     /// Number of requests that hold the lock or wait for it.
     waiters: usize,
@@ -128,7 +129,7 @@ impl SessionGuards {
         let guard = tokio::time::timeout(timeout, lock.lock_owned())
             .await
             .map_err(|_| LockError::Stuck)?;
-        // Only the newest of the waiters may go on: the others would be stopped at once.
+        // Only the newest waiter may continue: an older waiter would be stopped at once.
         if superseded.is_cancelled() {
             return Err(LockError::Superseded);
         }
@@ -167,7 +168,7 @@ impl SessionGuards {
             newest: CancellationToken::new(),
             waiters: 0,
         });
-        // Under the lock of all entries, so that of two requests one is the newer for both.
+        // Under the lock of all entries, so that two requests agree about which of them is newer.
         let mine = CancellationToken::new();
         std::mem::replace(&mut entry.newest, mine.clone()).cancel();
         entry.waiters += 1;

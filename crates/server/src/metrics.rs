@@ -1,16 +1,17 @@
-//! What a server reports about its work, and the path `/metrics` at which it can be read.
+//! The metrics of a server, and the path `/metrics` at which they can be read.
 //!
-//! [`ServerMetrics`] holds the handles and registers them. Requests record by a [`Recorder`], in
-//! which the handle of each method is looked up once, when the server is built: counting a request
-//! allocates nothing. The use of limited resources is not counted but read at each scrape ([`Live`]).
+//! [`ServerMetrics`] holds the handles and registers them. Requests record through a [`Recorder`].
+//! It looks up the handle of each method once, when the server is built, so counting a request
+//! allocates nothing. The use of limited resources is not counted but read at each scrape
+//! ([`Live`]).
 //!
 //! Labels are bounded by the descriptions of the served APIs. No label contains anything that a
 //! client chose: a path, an id, a session URI, a token or a principal.
 //!
-//! `/metrics` shows a registry in the text formats of Prometheus. It is no part of the service of a
-//! [`Server`](crate::Server): the application owns the registry and decides from where the path can be
-//! reached. [`MetricsService`] puts it in front of a service, [`serve_metrics`] on a listener of its
-//! own.
+//! `/metrics` shows a registry in the text formats of Prometheus. It is not part of the service of
+//! a [`Server`](crate::Server): the application owns the registry and decides from where the path
+//! can be reached. [`MetricsService`] serves the path in front of another service, and
+//! [`serve_metrics`] serves it on a separate listener.
 
 mod live;
 mod store;
@@ -59,7 +60,7 @@ const SECONDS: [f64; 15] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 300.0, 3600.0,
 ];
 
-/// What a request does to an upload.
+/// The kind of upload request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum UploadType {
@@ -86,7 +87,7 @@ impl UploadType {
         Self::Cancel,
     ];
 
-    /// Returns what a command does.
+    /// Returns the kind of a command.
     pub(crate) fn of(command: &Command) -> Self {
         match command {
             Command::Simple(_) => Self::Media,
@@ -111,8 +112,8 @@ impl UploadType {
     }
 }
 
-/// The values of the label `status`: those of the classes of statuses, and one for a request that
-/// its client has abandoned.
+/// The values of the label `status`: one for each class of statuses, and one for requests that
+/// their client has abandoned.
 const STATUSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "aborted"];
 
 /// Index of the abandoned request in [`STATUSES`].
@@ -290,8 +291,8 @@ impl ServerMetrics {
         index
     }
 
-    /// Returns the counters of a method: for each type of upload, if it takes uploads, those of each
-    /// status.
+    /// Returns the counters of a method, one for each type of upload and status. A method without
+    /// uploads has only one type.
     fn of_method(&self, method: &str, takes_uploads: bool) -> Vec<Counter> {
         let upload_types = if takes_uploads {
             &UploadType::ALL[..]
@@ -329,7 +330,7 @@ pub(crate) struct Recorder {
     pub(crate) callers: CallerMetrics,
 }
 
-/// What is counted of one request, when it is dropped.
+/// The record of one request. The request is counted when the record is dropped.
 #[derive(Debug)]
 pub(crate) struct RequestRecord {
     recorder: Arc<Recorder>,
@@ -357,7 +358,7 @@ impl RequestRecord {
         }
     }
 
-    /// Returns the body of the request, whose bytes are counted as they arrive.
+    /// Wraps the body of the request, so that its bytes are counted as they arrive.
     pub(crate) fn received<B: http_body::Body<Data = Bytes>>(
         &self,
         body: B,
@@ -374,7 +375,7 @@ impl RequestRecord {
         })
     }
 
-    /// Returns the value of the label `method`: the id of a method, or what else is asked for.
+    /// Returns the value of the label `method`: the id of a method, or a name for other requests.
     pub(crate) fn method_name(&self) -> &str {
         &self.recorder.names[self.method.load(Ordering::Relaxed)]
     }
@@ -387,7 +388,7 @@ impl RequestRecord {
         let prefixes = ["/resumable/upload/", "/upload/", "/download/"];
         let (prefix, plain) = prefixes.into_iter().find_map(split).unwrap_or(("/", path));
         let is_of_path = |template: &&Template| template.match_path(plain).is_some();
-        // A method that is called at the path of another one, or an upload at a path of its own.
+        // A method that is called at another method's path, or an upload at a separate path.
         let other = || templates.first();
         let template = match &templates[..] {
             [only] => Some(only),
@@ -423,12 +424,12 @@ impl RequestRecord {
         self.method.store(HEALTH, Ordering::Relaxed);
     }
 
-    /// Records that the request is a batch. Its calls have records of their own.
+    /// Records that the request is a batch. Its calls have separate records.
     pub(crate) fn batch(&self) {
         self.method.store(BATCH, Ordering::Relaxed);
     }
 
-    /// Records what the request does to an upload.
+    /// Records the kind of upload request.
     pub(crate) fn upload_type(&self, upload_type: UploadType) {
         self.upload_type.store(upload_type as u8, Ordering::Relaxed);
     }
@@ -502,14 +503,14 @@ where
     }
 }
 
-/// Serves `/metrics` on a listener of its own, without TLS or with that of the listener, until the
-/// future is dropped. All other paths are answered with 404.
+/// Serves `/metrics` on a separate listener until the future is dropped. The listener decides
+/// whether TLS is used. All other paths are answered with 404.
 ///
-/// It has [`METRICS_CONNECTIONS`] connections of its own, so that those of a busy server do not keep
-/// it from being read. Each is for one request over HTTP/1.
+/// [`METRICS_CONNECTIONS`] connections are reserved for it, so that it can be read even if the
+/// server is at its limit. Each connection carries one request over HTTP/1.
 ///
 /// # Cancel safety
-/// When the future is dropped, its connections end with the replies that they are sending.
+/// When the future is dropped, its connections end after the replies that they are sending.
 pub async fn serve_metrics<A: Accept>(
     listener: Listener<A>,
     registry: Arc<Registry>,
@@ -522,7 +523,7 @@ pub async fn serve_metrics<A: Accept>(
         pool,
         AddressLimits::default(),
         limits.clone(),
-        // What happens here is not the server's.
+        // Separate counters: refusals here do not belong to the server.
         CallerMetrics::default(),
     )
     .brief();

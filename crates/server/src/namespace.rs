@@ -1,14 +1,15 @@
-//! Namespaces of the ledger: the resources of one owner, apart from those of all others.
+//! Namespaces of the ledger: the resources of one owner, apart from the resources of all other
+//! owners.
 //!
-//! Of an API with [`Access::Owner`], a call sees and changes the collections of the namespace of its
-//! principal. In the ledger their names begin with the namespace, as in
-//! `.owner/alice/drive/files`; handlers read and write them without it. So the resources of another
-//! owner do not exist for a call: no id collides with theirs, no list reads their rows, and no handler
-//! needs to check an owner.
+//! In an API with [`Access::Owner`], a call sees and changes the collections of its principal's
+//! namespace. In the ledger, the names of these collections begin with the namespace, as in
+//! `.owner/alice/drive/files`. Handlers read and write the names without it. Resources of another
+//! owner therefore do not exist for a call: no id collides with theirs, no list reads their rows,
+//! and no handler needs to check an owner.
 //!
-//! Names in the *root* namespace are as handlers write them. It is that of calls without a principal,
-//! of APIs with [`Access::Shared`], and of the principal to whom resources belong that were made
-//! before there were owners ([`Settings::unowned_principal`]).
+//! Names in the *root* namespace are as handlers write them. The root namespace is used by calls
+//! without a principal, by APIs with [`Access::Shared`], and by the principal that owns resources
+//! without an owner ([`Settings::unowned_principal`]).
 
 use std::borrow::Cow;
 
@@ -38,8 +39,8 @@ pub(crate) static ROOT: Namespace = Namespace {
     prefix: String::new(),
 };
 
-/// Returns the principal whose resources are kept apart from those of others; `None` if the call is
-/// one in the root namespace.
+/// Returns the principal whose resources are separate from other principals' resources. `None` if
+/// the call is in the root namespace.
 pub(crate) fn separate_owner<'a>(
     access: Access,
     settings: &Settings,

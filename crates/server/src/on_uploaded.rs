@@ -28,15 +28,15 @@ const MAX_DEPTH: usize = 100;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct UploadedResource {
-    /// Id of the event, the same each time that it is delivered. What must not happen twice is
-    /// remembered by it.
+    /// Id of the event, the same for each delivery. The application can recognise repeated
+    /// deliveries by it.
     pub id: String,
     /// Id of the API method, such as `album.photos.insert`.
     pub method: String,
-    /// The resource as the reply to the upload shows it. One that is longer than 512 KiB or nested more than 100
-    /// levels deep has only `kind`, `id` and `selfLink`.
+    /// The resource as the reply to the upload shows it. A resource longer than 512 KiB, or nested
+    /// more than 100 levels deep, has only `kind`, `id` and `selfLink`.
     pub resource: Value,
-    /// Who uploaded, if that was established.
+    /// The principal that uploaded, if it is known.
     pub principal: Option<String>,
     /// The media. It can be read until the callback has succeeded, also when the resource has been
     /// deleted meanwhile.
@@ -96,7 +96,8 @@ impl fmt::Debug for UploadCallback {
     }
 }
 
-/// The resource in a reply, for an event: as a whole, or what names it if it is too large.
+/// Returns the resource of a reply for an event. A resource that is too large is reduced to its
+/// names.
 pub(crate) fn resource(body: Option<&Content>) -> Value {
     let Some(Content::Json(fields)) = body else {
         return Value::Null;

@@ -62,7 +62,7 @@ pub enum OutboundError {
     /// The URI is not an absolute one of `http` or `https`, or the server sends no requests.
     #[error("the request cannot be sent: {problem}")]
     Unsupported {
-        /// Message: what is not supported.
+        /// Message that names the problem.
         problem: &'static str,
     },
     /// The host has no address to which the request may go.
@@ -98,7 +98,7 @@ pub enum OutboundError {
     },
 }
 
-/// Sends nothing: each request is an error. For servers that need no requests of their own.
+/// Sends nothing: each request is an error. For servers that send no requests.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoOutbound;
 
@@ -115,8 +115,8 @@ impl Outbound for NoOutbound {
     }
 }
 
-/// IPv4 networks that are not of the public internet: IANA's registry of special-purpose addresses
-/// (RFC 6890), multicast (RFC 5771), and what is reserved (RFC 1112).
+/// IPv4 networks outside of the public internet: IANA's registry of special-purpose addresses (RFC
+/// 6890), multicast (RFC 5771), and reserved addresses (RFC 1112).
 const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -135,8 +135,8 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// IPv6 networks inside of `2000::/3` that are not of the public internet: `2001::/23` with Teredo,
-/// documentation twice, and 6to4, whose addresses contain an IPv4 address.
+/// IPv6 networks inside of `2000::/3` that are outside of the public internet: `2001::/23` with
+/// Teredo, two networks for documentation, and 6to4, which embeds an IPv4 address in each address.
 const SPECIAL_V6: [(Ipv6Addr, u32); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
@@ -144,17 +144,17 @@ const SPECIAL_V6: [(Ipv6Addr, u32); 4] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// Whether an address is one of the public internet: unicast, and neither loopback, private,
+/// Whether an address is a unicast address of the public internet, and neither loopback, private,
 /// link-local, unique-local, shared, for documentation, nor reserved. An IPv4 address that is
-/// written as an IPv6 address counts as the IPv4 address.
+/// written as an IPv6 address is treated as the IPv4 address.
 pub fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => !SPECIAL_V4
             .iter()
             .any(|(network, length)| (address.to_bits() ^ network.to_bits()) >> (32 - length) == 0),
         IpAddr::V6(address) => {
-            // All global unicast addresses that were ever assigned are in 2000::/3. Others, such as
-            // those of NAT64, may contain an IPv4 address of any kind.
+            // All global unicast addresses that were ever assigned are in 2000::/3. Addresses
+            // outside of it, such as NAT64 addresses, may contain an IPv4 address of any kind.
             let is_global = address.segments()[0] >> 13 == 0b001;
             let is_special = SPECIAL_V6.iter().any(|(network, length)| {
                 (address.to_bits() ^ network.to_bits()) >> (128 - length) == 0

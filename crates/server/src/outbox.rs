@@ -2,13 +2,14 @@
 //!
 //! An event is a resource of the collection of its topic. It is inserted in the transaction of the
 //! call that leaves it, and deleted when it is delivered or given up. Each topic has a worker, so
-//! that a receiver that is slow or broken delays the events of its own topic only.
+//! that a slow or broken receiver delays only the events of its topic.
 //!
-//! Several processes may work on one ledger. Before a worker delivers an event, it *claims* the row:
-//! it replaces the row by one that is due when the claim runs out. The ledger checks the version, so
-//! one of the processes gets the claim and the others skip the event. The claim is renewed as long as
-//! the delivery runs. After a crash it runs out, and the event is delivered again: at once, if the ledger can
-//! tell that the process which claimed it has ended ([`Ledger::opening`](windlass_store::Ledger::opening)).
+//! Several processes may work on one ledger. Before a worker delivers an event, it *claims* the
+//! row: it replaces the row by a row that is due when the claim expires. The ledger checks the
+//! version, so one process gets the claim and all other processes skip the event. The claim is
+//! renewed as long as the delivery runs. After a crash the claim expires, and the event is
+//! delivered again. It is delivered at once if the ledger can tell that the claiming process has
+//! ended ([`Ledger::opening`](windlass_store::Ledger::opening)).
 
 mod worker;
 
@@ -122,8 +123,9 @@ fn insertion(event: OutboxEvent, source: &Source<'_>) -> Result<ResourceChange, 
 
 /// Returns the namespace of the call that left the event.
 fn namespace_of(row: &Resource, event: &Event) -> Namespace {
-    // Only rows of the outbox have the owner of a namespace, unless they say that they are in the root. Rows of a
-    // former collection may have the principal of their call, whose namespace was the root.
+    // In rows of the outbox, an owner has a namespace unless the row says that it is in the root.
+    // Rows of a former collection may have a principal as their owner although their call was in
+    // the root namespace.
     let is_own = row.collection.starts_with(PREFIX) && !event.in_root;
     Namespace::of(row.owner.as_deref().filter(|_| is_own))
 }
@@ -145,7 +147,7 @@ struct Row<'a> {
     since: Option<u64>,
     due: u64,
     failures: u32,
-    /// Whether the owner of the row has no namespace of its own.
+    /// Whether the row is in the root namespace although it has an owner.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     in_root: bool,
     payload: &'a Value,
@@ -216,8 +218,8 @@ impl Event {
         self.claimed_by.is_some() && opening.is_some() && self.claimed_by != opening
     }
 
-    /// Returns whether a failed event of this age is given up. One that has not failed before is tried
-    /// again, however late its first attempt was.
+    /// Whether a failed event of this age is given up. An event without a failure is tried again,
+    /// however late its first attempt was.
     fn is_older_than(&self, max_age: Duration, now: Timestamp) -> bool {
         self.failures > 0 && now >= self.since.saturating_add(max_age)
     }
@@ -306,7 +308,7 @@ pub struct TopicCounts {
     pub failed: u64,
     /// Number of events that were given up.
     pub given_up: u64,
-    /// Number of events that wait, when the worker last looked, including those of other processes.
+    /// Number of waiting events when the worker last looked, including events of other processes.
     pub waiting: u64,
 }
 
@@ -360,7 +362,7 @@ impl Outbox {
         &self.topics
     }
 
-    /// Wakes the workers whose events are among these changes, which are durable.
+    /// Wakes the workers of the events among these durable changes.
     pub(crate) fn wake(&self, changes: &[ResourceChange]) {
         for change in changes {
             let ResourceChange::Insert(row) = change else {

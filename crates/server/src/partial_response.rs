@@ -31,10 +31,10 @@ use windlass_discovery::ResponseFields;
 /// The longest mask that is read, in bytes.
 const MAX_LEN: usize = 8 * 1024;
 
-/// How many names a mask may have. It bounds what applying one can cost.
+/// Maximum number of names in a mask. It bounds the cost of applying a mask.
 const MAX_NAMES: usize = 512;
 
-/// How deep a mask may reach. The text in a table of a Google Docs document is on level 10.
+/// Maximum depth of a mask. The text in a table of a Google Docs document is on level 10.
 const MAX_LEVELS: usize = 16;
 
 /// The name that stands for every field of its level.
@@ -79,10 +79,11 @@ impl FieldMask {
         self.root.whole || resource.iter().any(is_selected)
     }
 
-    /// What the mask selects of `resource`, in the order of the resource; `{}` when it is nothing.
+    /// Returns the selected part of `resource`, in the order of the resource. Returns `{}` if
+    /// nothing is selected.
     ///
     /// Arrays are looked through: a selector applies to each of their elements. An object on the
-    /// way to a selected field stays, even when it lacks that field; a string, number, boolean or
+    /// way to a selected field stays, even when it lacks that field. A string, number, boolean or
     /// null on the way has no fields and is left out.
     #[must_use]
     pub(crate) fn apply(&self, mut resource: Value) -> Value {
@@ -115,12 +116,12 @@ fn retain(selections: &[&Selection], value: &mut Value) -> bool {
     }
 }
 
-/// What is selected of one value.
+/// The selected part of one value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Selection {
-    /// All of it; `fields` says nothing more then.
+    /// All of the value. `fields` then has no effect.
     whole: bool,
-    /// What is selected of its fields, by their names. The wildcard is a name among the others.
+    /// The selected parts of the fields, by name. The wildcard is a name like any other name.
     fields: BTreeMap<String, Selection>,
 }
 
@@ -143,10 +144,11 @@ impl Selection {
         })
     }
 
-    /// The selections that apply to the field `name`: its own and the wildcard's.
+    /// Returns the selections that apply to the field `name`: the selection of this name and the
+    /// wildcard's.
     ///
-    /// None is given twice, whatever the field is called: down a resource whose fields are all
-    /// called `*`, their number would double with every level.
+    /// No selection is returned twice, not even for a field named `*`. In a resource with nested
+    /// fields named `*`, the number of selections would otherwise double with every level.
     fn below(&self, name: &str) -> impl Iterator<Item = &Self> + use<'_> {
         let own = self.fields.get(name).filter(|_| name != WILDCARD);
         own.into_iter().chain(self.fields.get(WILDCARD))
@@ -247,7 +249,7 @@ impl<'a> Parser<'a> {
         self.rest().chars().next()
     }
 
-    /// What is left to read, from the next character that is not white space.
+    /// Returns the unread text, from the next character that is not white space.
     fn rest(&mut self) -> &'a str {
         let rest = self.text[self.at..].trim_start();
         self.at = self.text.len() - rest.len();
@@ -294,12 +296,12 @@ pub(crate) enum FieldMaskError {
         /// Where the name should be.
         at: usize,
     },
-    /// A selector is followed by what cannot follow it, as in `items(id)name` or `na*`.
+    /// A selector is followed by a character that cannot follow it, as in `items(id)name` or `na*`.
     #[error("the field mask has an unexpected {found:?} at byte {at}")]
     Unexpected {
         /// Where the character is.
         at: usize,
-        /// What it is.
+        /// The character.
         found: char,
     },
     /// A parenthesis is never closed.

@@ -1,9 +1,9 @@
-//! The bound on matching texts with the patterns of a description.
+//! The limit on matching texts with the patterns of a description.
 //!
 //! The engine's time is linear in the text, but the factor is the size of the pattern: the worst
-//! pattern that a description may have takes 17 s for a text of 900 KB. So the work of a call,
-//! which [`Pattern::work`] states, is bounded. What is not done at once is done on a thread of its
-//! own, for a few calls at a time.
+//! pattern that a description may have takes 17 s for a text of 900 KB. The work of a call, which
+//! [`Pattern::work`] states, is therefore bounded. Work that is not done at once is done on a
+//! blocking thread, for a few calls at a time.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::handler::{Rejection, StoreReader};
 /// The work of one call that is done on a thread of the runtime: some 20 ms for the worst pattern.
 const AT_ONCE: u64 = 256 << 20;
 
-/// What a text breaks.
+/// The rule that a text breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PatternError {
     #[error("must match the pattern {pattern}")]
@@ -104,14 +104,15 @@ impl PatternChecks {
         Ok(())
     }
 
-    /// Matches what was deferred, on a thread of its own.
+    /// Matches the deferred texts on a blocking thread.
     ///
     /// # Errors
     /// [`Rejection::InvalidField`] for a text that does not match, [`Rejection::Full`] if too many
     /// other calls match texts.
     ///
     /// # Cancel safety
-    /// A call that is given up has its texts matched to the end, and holds its turn until then.
+    /// If the future is dropped, the texts are still matched to the end, and the call's permit is
+    /// held until then.
     pub(crate) async fn finish(self, lookup: StoreReader<'_>) -> Result<(), Rejection> {
         let deferred = self.deferred.into_inner();
         if deferred.is_empty() {

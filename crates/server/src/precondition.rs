@@ -1,6 +1,6 @@
-//! Conditional requests: entity tags, dates, and what they decide (RFC 9110, sections 8.8 and 13).
+//! Conditional requests: entity tags, dates, and their evaluation (RFC 9110, sections 8.8 and 13).
 //!
-//! | header | lets the request proceed when | compares | else |
+//! | header | lets the request proceed when | compares | otherwise |
 //! |---|---|---|---|
 //! | `If-Match` | a tag is the current one | strongly | 412 |
 //! | `If-Unmodified-Since` | not modified since | whole seconds | 412 |
@@ -8,10 +8,10 @@
 //! | `If-Modified-Since` | modified since; of GET and HEAD alone | whole seconds | 304 |
 //! | `If-Range` | | strongly | the whole media instead of a range |
 //!
-//! A header with tags takes the place of the one with a date that would decide the same.
+//! A header with tags replaces the header with a date that would decide the same question.
 //!
-//! The module says what the conditions amount to, not whether they are to be asked: a request that
-//! would fail without them fails as it would have (section 13.2.1).
+//! The module evaluates the conditions. The caller decides whether to do so: a request that would
+//! fail without conditions fails in the same way with them (section 13.2.1).
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-/// What tells one version of a resource or a media from another.
+/// The facts that distinguish one version of a resource or a media from another version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Validators {
     /// Its entity tag.
@@ -43,16 +43,16 @@ impl Validators {
 /// The outcome of a request's preconditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Do what the request asks for.
+    /// Carry out the request.
     Proceed,
-    /// Tell a reader that what it has is current: 304.
+    /// Reply 304: the reader's copy is current.
     NotModified,
     /// Refuse: 412.
     Failed,
 }
 
-/// Evaluates the preconditions of a request in the order of section 13.2.2, against what is
-/// `current`: `None` when nothing is there yet.
+/// Evaluates the preconditions of a request in the order of section 13.2.2. `current` is `None` if
+/// the target does not exist yet.
 pub(crate) fn evaluate(
     headers: &HeaderMap,
     method: &Method,
@@ -120,7 +120,7 @@ fn names_current(
     })
 }
 
-/// The date in the header `name`. One that is malformed or not alone is ignored.
+/// Returns the date in the header `name`. A malformed or repeated header is ignored.
 fn date(headers: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -174,7 +174,7 @@ impl ETag {
         rest.is_empty().then_some(tag)
     }
 
-    /// Reads the tag that `text` begins with, and returns what follows it.
+    /// Parses the tag at the beginning of `text`, and returns the rest of the text as well.
     fn take(text: &str) -> Option<(Self, &str)> {
         let (weak, quoted) = match text.strip_prefix("W/") {
             Some(quoted) => (true, quoted),
@@ -199,7 +199,7 @@ impl ETag {
         !self.weak && self == other
     }
 
-    /// Whether both are the same, be they strong or weak: one will do for the other.
+    /// Whether both tags have the same text, strong or weak (weak comparison).
     pub(crate) fn equals_weakly(&self, other: &Self) -> bool {
         self.opaque == other.opaque
     }

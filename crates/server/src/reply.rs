@@ -37,12 +37,12 @@ pub(crate) struct ClientGone;
 /// The type of JSON replies.
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 
-// The message is twice in an error document, and may hold what the client has sent. The document must
-// stay short (`capacity::SHORT_REPLY`), since nothing counts it.
+// An error document contains the message twice, and the message may contain text of the client. The
+// document must stay short (`capacity::SHORT_REPLY`), because its memory is not counted.
 /// Maximum length in bytes of the message of an error, as it is written in JSON.
 const MAX_MESSAGE_LEN: usize = 1024;
 
-/// A browser takes a reply for what its type says.
+/// Makes browsers rely on the stated type of a reply.
 pub(crate) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 /// The type of plain text.
@@ -70,16 +70,16 @@ pub(crate) fn reply(status: StatusCode, content_type: HeaderValue, body: Bytes) 
     reply
 }
 
-/// Has no cache keep a reply, unless it says for itself what caches do, and browsers take it for nothing but its
-/// type.
+/// Keeps a reply out of all caches, unless the reply has its own `Cache-Control`. Makes browsers
+/// rely on the stated type of the reply.
 fn keep_private(headers: &mut HeaderMap) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     let cache_control = headers.entry(CACHE_CONTROL);
     cache_control.or_insert(HeaderValue::from_static("no-store"));
 }
 
-/// Has browsers use https for the host of `base_url` from now on (RFC 6797), if that is what they used. They
-/// would do so for all ports of `localhost`, so that is left out.
+/// Makes browsers use https for the host of `base_url` from now on (RFC 6797), if the request came
+/// over https. `localhost` is left out, because browsers would apply the rule to all of its ports.
 pub(crate) fn demand_https(reply: &mut Reply, base_url: &str, max_age: Duration) {
     if max_age.is_zero() || !base_url.starts_with("https://") {
         return;
@@ -107,12 +107,12 @@ pub(crate) fn empty(status: StatusCode) -> Reply {
     reply
 }
 
-/// Returns a reply whose head a dialect has made.
+/// Returns a reply with a head from a dialect.
 pub(crate) fn of_dialect(head: ReplyHead, body: ReplyBody) -> Reply {
     let mut reply = Response::new(body);
     *reply.status_mut() = head.status;
     *reply.headers_mut() = head.headers;
-    // The other ones have no body.
+    // Replies of any other type have no body.
     if reply.headers().get(CONTENT_TYPE) == Some(&JSON) {
         keep_private(reply.headers_mut());
     }

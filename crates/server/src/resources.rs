@@ -65,9 +65,9 @@ pub(crate) struct CallHead<'a> {
     /// Whether it is a call in a batch.
     pub(crate) in_batch: bool,
     pub(crate) uri: &'a Uri,
-    /// Whether the host that was asked has nothing but downloads of media.
+    /// Whether the requested host serves only downloads of media.
     pub(crate) media_only: bool,
-    /// Whether `raw_path` is what the path of the request stands for
+    /// Whether `raw_path` is the method's path, for which the request's path is an alias
     /// ([`ApiHandler::alias`](handler::ApiHandler::alias)).
     pub(crate) at_alias: bool,
 }
@@ -161,8 +161,8 @@ pub(crate) async fn call(
     run(server, head, &metadata, brought, &shape).await
 }
 
-/// Refuses a request that does something else than its signed link is for, if it has one. `purpose` is
-/// what the request does; `None` for a call without media.
+/// Refuses a request with a signed link if the link has another purpose. `purpose` is the purpose
+/// of the request; `None` for a call without media.
 pub(crate) fn check_link(
     principal: Option<&Principal>,
     purpose: Option<LinkPurpose>,
@@ -251,7 +251,8 @@ async fn run(
         let guard = server.lock(key, &call).await?;
         let mut answer = handler::run(handler, &call, None).await?;
         if let Some(wanted) = answer.concatenation.take() {
-            // Other calls wait neither for the copy, nor for the memory of what was read.
+            // Other calls need not wait for the copy, nor for the memory of the rows that were
+            // read.
             drop((guard, reply_memory));
             return Box::pin(concatenate(server, head, metadata, wanted)).await;
         }
@@ -314,8 +315,8 @@ fn write_change(server: &ServerState, head: &CallHead<'_>, resources: &[Resource
 
 /// Answers a download.
 async fn media(server: &ServerState, head: CallHead<'_>) -> Result<Reply, Error> {
-    // A host of its own has the media of those APIs that are on every host. And a signed link counts on the
-    // host for which it was signed.
+    // The host for media serves only the APIs that are on every host. A signed link is valid only
+    // on the host for which it was signed.
     let has_link = head.principal.is_some_and(|it| it.link().is_some());
     let may_redirect = !head.media_only && !has_link && head.method.served.host.is_none();
     let mut reply = media_or_redirection(server, head, may_redirect).await?;

@@ -1,4 +1,4 @@
-//! The server: how it is built, started, drained, and what it shares between requests.
+//! The server: building, starting and draining it, and the state that requests share.
 
 use std::fmt;
 use std::future::Future;
@@ -74,7 +74,7 @@ pub enum BuildError {
         /// The prefix.
         prefix: String,
     },
-    /// Two dialects have the same name, or one has that of Google's.
+    /// Two dialects have the same name, or a dialect has the name of Google's.
     #[error("two dialects have the name `{name}`: sessions could not tell them apart")]
     DialectName {
         /// The name.
@@ -88,7 +88,7 @@ impl ServerBuilder {
         Self { settings, ..self }
     }
 
-    /// Changes some of the settings, and leaves the others as they are.
+    /// Changes some of the settings, and leaves all other settings as they are.
     pub fn change_settings(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(&mut self.settings);
         self
@@ -124,14 +124,15 @@ impl ServerBuilder {
         }
     }
 
-    /// Adds a dialect, which is asked before Google's and after those that were added before it.
+    /// Adds a dialect. Later dialects take precedence over earlier dialects, and all of them over
+    /// Google's.
     pub fn dialect(mut self, dialect: Arc<dyn Dialect>) -> Self {
         self.dialects.push(dialect);
         self
     }
 
-    /// Adds the metrics of the server to `registry`. Default: they are counted, and nobody can read
-    /// them.
+    /// Adds the metrics of the server to `registry`. Default: metrics are counted, but cannot be
+    /// read.
     ///
     /// docs/metrics.md lists them. The application shows its registry as it likes; the server has no
     /// path for it. [`MetricsService`](crate::MetricsService) is one. For several servers in one
@@ -236,8 +237,9 @@ impl fmt::Debug for ServerBuilder {
 
 /// A server of one or more APIs. Clones share their state.
 ///
-/// It goes through these steps: [built](ServerBuilder::build), [started](Server::start),
-/// [drained](Server::drain). [`Server::run`] goes through the last two with a listener of its own.
+/// Its life has these steps: [built](ServerBuilder::build), [started](Server::start),
+/// [drained](Server::drain). [`Server::run`] starts the server, serves a listener, and drains the
+/// server.
 ///
 /// The stores close when the last clone is dropped and no request is running. Services and
 /// connections do not keep them open.
@@ -265,13 +267,13 @@ impl fmt::Debug for Server {
 pub enum Ended {
     /// `stop` resolved, and the server has drained.
     Drained,
-    /// Storage failed. The process must exit with an error and start again, so that recovery finds out
-    /// what is on the disk.
+    /// Storage failed. The process must exit with an error and start again, so that recovery reads
+    /// the state of the disk.
     StorageFailed,
 }
 
 /// Storage has failed, so the server acknowledges nothing any more. The process must exit with an
-/// error and start again, so that recovery finds out what is on the disk.
+/// error and start again, so that recovery reads the state of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("storage failed; start the process again so that it recovers")]
 pub struct StorageFailed;
@@ -351,7 +353,7 @@ impl Server {
         StorageFailed
     }
 
-    /// Returns the counts of each topic whose events this server delivers.
+    /// Returns the counts of each topic that this server delivers.
     pub fn outbox(&self) -> Vec<TopicCounts> {
         self.inner.state.outbox.counts()
     }
@@ -362,32 +364,34 @@ impl Server {
         usage(&state.capacity, &state.buffer_pool)
     }
 
-    /// Drains: refuses new uploads, lets running requests end or commit what is durable, and ends the
-    /// background tasks. Before [`Server::start`] there is nothing to drain. Afterwards calls without
-    /// media are still answered. Takes at most [`config::Limits::drain`](crate::config::Limits::drain).
+    /// Drains the server: it refuses new uploads, lets running requests end or commit their durable
+    /// bytes, and ends the background tasks. Before [`Server::start`] there is nothing to drain.
+    /// Afterwards calls without media are still answered. Takes at most
+    /// [`config::Limits::drain`](crate::config::Limits::drain).
     ///
-    /// An application that has a listener of its own calls it when it stops accepting connections,
-    /// before it waits for the end of its requests: uploads would otherwise go on for as long as
+    /// An application with its own listener calls this after it stops accepting connections and
+    /// before it waits for the end of its requests. Otherwise uploads would continue for as long as
     /// their clients send.
     ///
     /// # Cancel safety
     /// If the future is dropped, the server stays drained in part: it refuses new uploads. A second
-    /// call goes on.
+    /// call continues the drain.
     pub async fn drain(&self) {
         let lifecycle = &self.inner.state.lifecycle;
         self.drain_while(lifecycle.wait_for_requests()).await;
     }
 
-    /// Starts the server unless that was done, and serves the connections of `listener` until `stop`
-    /// resolves or storage fails, then drains: no new requests are accepted, and running ones finish or commit what is
-    /// durable within [`config::Limits::drain`](crate::config::Limits::drain).
+    /// Starts the server unless it is started, and serves the connections of `listener` until
+    /// `stop` resolves or storage fails. Then drains the server: no new requests are accepted, and
+    /// running requests finish or commit their durable bytes within
+    /// [`config::Limits::drain`](crate::config::Limits::drain).
     ///
-    /// Requests that exceed this time keep the stores open. Otherwise the stores close when the last
-    /// clone of the server is dropped.
+    /// Requests that exceed this time keep the stores open. Otherwise the stores close when the
+    /// last clone of the server is dropped.
     ///
     /// # Cancel safety
-    /// Not cancel safe: if the future is dropped, uploads end without a commit. No acknowledged byte
-    /// is lost.
+    /// Not cancel safe: if the future is dropped, uploads end without a commit. No acknowledged
+    /// byte is lost.
     pub async fn run<A: Accept>(
         &self,
         listener: Listener<A>,
@@ -396,10 +400,11 @@ impl Server {
         self.run_with(self.service(), listener, stop).await
     }
 
-    /// As [`Server::run`], with a service of the caller: usually [`Server::service`] inside layers.
+    /// Like [`Server::run`], with a service of the caller: usually [`Server::service`] inside
+    /// layers.
     ///
     /// # Cancel safety
-    /// As [`Server::run`].
+    /// The same as for [`Server::run`].
     pub async fn run_with<S, A>(
         &self,
         service: S,
@@ -440,8 +445,8 @@ impl Server {
     /// Drains within [`config::Limits::drain`](crate::config::Limits::drain). `running` resolves
     /// when no request is running any more.
     ///
-    /// In the first half of the time requests may end by themselves. Then uploads are told to commit
-    /// what they have. The last quarter is for work that has lost its request.
+    /// In the first half of the time requests may end by themselves. Then uploads have to commit
+    /// the bytes that they have received. The last quarter is for work that has lost its request.
     async fn drain_while(&self, running: impl Future<Output = ()>) {
         let state = &self.inner.state;
         state.lifecycle.drain();
@@ -456,7 +461,7 @@ impl Server {
             () = running => {}
             () = drain_now => {}
         }
-        // Also when all requests ended early: work without a request is told as well.
+        // Cancelled also if all requests have ended early, for the sake of work without a request.
         state.lifecycle.drain_now.cancel();
         let background = std::mem::take(&mut *self.background());
         let finished = async {

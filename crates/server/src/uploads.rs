@@ -1,32 +1,32 @@
 //! The application core: uploads from their first byte to their resource.
 //!
 //! `windlass_proto` parses the heads of requests, and [`crate::error`] and [`crate::reply`] write
-//! HTTP replies. These modules read bodies, and choose what is stored of requests and replies:
-//! [`start_request`] keeps the HTTP method, the query and the conditional headers of the request
-//! that started an upload, and [`finish`] the status, the type and the body of the reply that ends
-//! one.
+//! HTTP replies. These modules read bodies, and choose which parts of requests and replies are
+//! stored. [`start_request`] keeps the HTTP method, the query and the conditional headers of the
+//! request that started an upload. [`finish`] keeps the status, the type and the body of the reply
+//! that ends an upload.
 //!
 //! | module | duty |
 //! |---|---|
-//! | [`start_request`] | the request that started an upload, as it is stored with the session |
+//! | [`start_request`] | the request that started an upload, as stored with the session |
 //! | [`single_request`] | uploads of one request: simple, multipart, and embedded in JSON |
-//! | [`concat`](mod@concat) | calls whose media is put together from existing media |
+//! | [`concat`](mod@concat) | calls with media that is concatenated from existing media |
 //! | [`session`] | start, query, append, cancel |
 //! | [`sessions`] | the sessions of a server: rows, guards and leases, rules, stored replies |
 //! | [`append`] | the bytes of one request, from the body to a commit |
 //! | [`offset_committer`] | the commits of one appending request |
 //! | [`finish`] | from complete media to a resource and a stored reply |
 //! | [`sink`], [`write_buffer`], [`checksums`] | from bytes to durable media, with its digests |
-//! | [`session_cache`] | sessions whose next request is expected soon |
+//! | [`session_cache`] | sessions that expect their next request soon |
 //!
 //! Words that these modules use:
 //!
 //! - A *signed link* is a URL that allows uploads or downloads of one kind without credentials
 //!   ([`LinkTerms`](crate::LinkTerms)).
 //! - A *request* is an HTTP request. The *start request*
-//!   ([`StartRequest`](start_request::StartRequest)) is what the server keeps of the request that
-//!   started an upload. Later requests append to the upload, unless one request is all
-//!   of it.
+//!   ([`StartRequest`](start_request::StartRequest)) is the data that the server keeps about the
+//!   request that started an upload. Later requests append to the upload, unless the first request
+//!   contains all of it.
 //! - The *ledger* is the database of sessions, resources and small media. The *vault* stores larger
 //!   media. Both are traits of `windlass_store`. *Small media* is media of at most
 //!   [`Limits::small_media`](crate::config::Limits::small_media) bytes.
@@ -34,17 +34,18 @@
 //!   bytes that the ledger does not read.
 //! - A *lease* is the right to write to a session, which one request holds at a time. The ledger
 //!   numbers the leases of a session. The number of a lease is its *epoch*. A lease ends when the
-//!   next one is taken, in this process or in another. Requests that follow each other may use the
-//!   same one (`session_cache`).
+//!   next lease is taken, in this process or in another. Consecutive requests may use the same
+//!   lease (`session_cache`).
 //! - A *guard* ([`SessionGuard`](crate::locks::SessionGuard)) is the lock of a session within this
 //!   process. A request takes the guard first and the lease second. While it holds the guard, no
 //!   other request of this process can take a lease. A request that holds both is the *writer* of
-//!   the session. A `MediaWriter` is something else: it writes the bytes of one media to the vault.
-//! - The newest request that needs the lease wins. It *takes over* the session: it asks the writer to
-//!   stop and waits for the guard. A query needs no lease, except in a dialect in which a query
-//!   finishes an upload whose bytes are all committed. The older request is *superseded*: it
-//!   commits the bytes that it has received, except those of an incomplete gzip body, and releases
-//!   the guard. An older request that has not got the guard yet gives up waiting for it.
+//!   the session. A `MediaWriter` is not a writer in this sense: it writes the bytes of one media
+//!   to the vault.
+//! - The newest request that needs the lease wins. It *takes over* the session: it asks the writer
+//!   to stop and waits for the guard. A query needs no lease, except in a dialect in which a query
+//!   finishes an upload that is committed completely. The older request is *superseded*: it commits
+//!   the bytes that it has received, except the bytes of an incomplete gzip body, and releases the
+//!   guard. An older request that still waits for the guard gives up.
 //! - A request is *fenced* if the ledger refuses its change of a session, because its epoch is not
 //!   the newest, or because the session has ended or has another offset than the request assumes.
 //!   Nothing changes then.
@@ -52,8 +53,9 @@
 //!   read.
 //! - An *extent* is the part of the media that one commit adds to the vault, with its checksum.
 //!   When the media is reopened, the vault reads the last committed extent and verifies it.
-//! - The *progress* of a session is what a commit writes into its row: the committed offset, the
-//!   media and its last extent, the CRC32C so far, and the state of the hashers of MD5 and SHA-256.
+//! - The *progress* of a session is the state that a commit writes into its row: the committed
+//!   offset, the media and its last extent, the CRC32C so far, and the state of the hashers of MD5
+//!   and SHA-256.
 //! - To *flush* media is to write and sync all bytes that the server has received of it, at the end
 //!   of a request. Small media is handed out instead, for the ledger.
 //! - *Garbage* is media that the ledger has released and lists for deletion.
@@ -65,8 +67,8 @@
 //! - A *dialect* is a wire form of the upload protocol, such as Google's. A session is changed only
 //!   in the dialect in which it was started.
 //!
-//! [`crate::locks`] hands out the guards, and [`crate::lifecycle`] completes work whose client has
-//! gone.
+//! [`crate::locks`] hands out the guards, and [`crate::lifecycle`] completes work after its client
+//! has gone.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -124,18 +126,18 @@ pub(crate) struct ServerState {
     pub(crate) dialects: Arc<Dialects>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) request_ids: RequestIds,
-    /// Bounds on what clients can make the server hold.
+    /// Limits on the resources that clients can make the server hold.
     pub(crate) capacity: Capacity,
     /// Limits on the connections of each address.
     pub(crate) address_limits: AddressLimits,
     pub(crate) rates: RateLimits,
-    /// What one principal may occupy in the stores.
+    /// Quotas of each principal in the stores.
     pub(crate) quotas: Quotas,
-    /// What the server copies for one caller.
+    /// Limits on copies for each caller.
     pub(crate) copies: CopyLimits,
     /// Fail-stop, drain, and work that outlives its request.
     pub(crate) lifecycle: Arc<Lifecycle>,
-    /// Counts what the server does.
+    /// Counts the server's work.
     pub(crate) metrics: Arc<Recorder>,
 
     /// The ledger and the vault, with the free space on their disks.
@@ -188,7 +190,7 @@ impl ServerState {
         usize::try_from(limit).unwrap_or(UNPOOLED_MAYBE_SMALL)
     }
 
-    /// Returns what a new sink needs of the server.
+    /// Returns the parts of the server that a new sink needs.
     pub(crate) fn sink_deps(&self) -> SinkDeps {
         SinkDeps {
             ledger: Arc::clone(&self.stores.ledger),
@@ -210,8 +212,9 @@ impl ServerState {
         ReplyMemoryPermit::new(&self.capacity, caller(principal, client), importance)
     }
 
-    /// Returns the owner to whose resources a call of the API is limited (`None`: it sees all), and the
-    /// namespace of the call. A call of a handler that limits its calls itself is in the root namespace.
+    /// Returns the owner to whose resources a call of the API is limited, and the namespace of the
+    /// call. The owner is `None` if the call sees all resources. If the handler limits its calls
+    /// itself, they are in the root namespace.
     pub(crate) fn ownership<'a>(
         &self,
         served_api: &ServedApi,
@@ -257,9 +260,9 @@ impl ServerState {
 /// Subtracts the bytes in the sink's write buffer from the estimate of the free space. Must be
 /// called before a flush, which writes them.
 fn count_last_write(space: &MediaSpace, sink: &MediaSink) {
-    // Unlike `MediaSpace::admit_write`, this never refuses the write: the bytes have been received,
-    // and they are at most those of one write buffer. Small media is not counted here, because the
-    // ledger counts it when it stores it.
+    // Unlike `MediaSpace::admit_write`, this never refuses the write. The bytes have been received,
+    // and they fit into one write buffer. Small media is not counted here, because the ledger
+    // counts it when it stores it.
     if sink.is_for_vault() {
         space.count_write(sink.buffered_len() as u64);
     }

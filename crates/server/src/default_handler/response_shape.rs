@@ -249,7 +249,7 @@ fn operation_response(response_shape: &ResponseShape<'_>) -> Map<String, Value> 
     operation_response
 }
 
-/// By their names, the outcome of `UploadThingRequest` is `UploadThingResponse`, and that of a `Thing` is
+/// The names decide: `UploadThingRequest` results in `UploadThingResponse`, and `Thing` results in
 /// the thing.
 fn operation_response_schema(call: &Call<'_>) -> Option<String> {
     let request = call.method.request.as_deref()?;
@@ -272,9 +272,9 @@ pub(super) fn response_schema<'a>(call: &Call<'a>) -> Option<&'a Schema> {
     call.api.schema(call.method.response.as_deref()?)
 }
 
-/// Fills in required fields that have no value, for APIs whose writes need not have them: typed clients
-/// of published APIs fail on a reply without them. Where writes must have them, a value that nobody
-/// sent would be made up.
+/// Fills in required fields that have no value, for APIs whose writes may omit them. Typed clients
+/// of published APIs fail on a reply without these fields. If writes must contain them, no value is
+/// invented.
 ///
 /// Fields of a time get `now`.
 pub(super) fn add_required(

@@ -31,7 +31,7 @@ pub(super) enum Purpose {
 #[derive(Clone, Copy)]
 pub(super) struct SchemaValidation<'a> {
     pub(super) document: &'a Document,
-    /// Matches texts with patterns; `None` if they need not be matched: those of a reply were
+    /// Matches texts with patterns. `None` if they need not be matched: the texts of a reply were
     /// matched when the client sent them.
     pub(super) patterns: Option<&'a PatternChecks>,
     pub(super) purpose: Purpose,
@@ -53,8 +53,8 @@ impl SchemaValidation<'_> {
     /// Returns the fields that the schema admits.
     ///
     /// # Errors
-    /// [`Rejection::InvalidField`] for a value of another type than the schema states, or one that it
-    /// does not allow.
+    /// [`Rejection::InvalidField`] for a value with another type than in the schema, or a value
+    /// that the schema does not allow.
     pub(super) fn fields(
         &self,
         schema: &Schema,

@@ -1,13 +1,14 @@
-//! Space on the disk that is set aside for media which is not written yet.
+//! Disk space that is set aside for media before it is written.
 //!
-//! An upload that states its length, and a copy that the vault makes, set their bytes aside before
-//! the first one is written. Otherwise many uploads that begin at the same time would all be
+//! An upload with a stated length, and a copy that the vault makes, set their bytes aside before
+//! the first byte is written. Otherwise many uploads that begin at the same time would all be
 //! admitted by the same free space, fill the disk together, and all fail.
 //!
-//! A length is only a claim, so it is set aside only while a request brings the bytes, and for the
-//! seconds in which the next chunk is expected. What one caller has claimed counts against other
-//! callers up to a [part](SHARE) of the room, and what all of them have claimed up to a
-//! [larger one](SHARE_OF_OTHERS): neither one caller nor many keep others out by claims alone.
+//! A length is only a claim. It is therefore set aside only while a request brings the bytes, and
+//! for the seconds in which the next chunk is expected. The claims of one caller count against
+//! other callers up to a [part](SHARE) of the room, and all claims together up to a [larger
+//! part](SHARE_OF_OTHERS). Neither one caller nor many callers can keep other callers out by claims
+//! alone.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +24,7 @@ const SHARE: u64 = 4;
 /// The part of the room, as a divisor, up to which the claims of all other callers count together.
 const SHARE_OF_OTHERS: u64 = 2;
 
-/// The free space that has to be left beside media that is set aside.
+/// The free space that must remain in addition to the space that is set aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leaving {
     /// The soft limit: for media of an upload that begins, and for copies.
@@ -83,8 +84,8 @@ impl Table {
     }
 }
 
-/// The space for the media of one upload or copy. What is set aside and not written is free again
-/// when this is dropped.
+/// The space for the media of one upload or copy. Dropping it frees the bytes that are set aside
+/// and not written.
 #[derive(Debug)]
 pub(crate) struct MediaSpace {
     disks: Arc<Disks>,
@@ -94,7 +95,7 @@ pub(crate) struct MediaSpace {
 }
 
 impl MediaSpace {
-    /// Sets nothing aside yet.
+    /// Returns a space of 0 bytes.
     pub(super) fn new(disks: Arc<Disks>, caller: Option<Caller>) -> Self {
         Self {
             disks,
@@ -103,33 +104,35 @@ impl MediaSpace {
         }
     }
 
-    /// Sets this number of bytes aside, instead of those that were set aside before.
+    /// Sets this number of bytes aside, and replaces the number that was set aside before.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if less than `leaving` would be left. What was set aside before then still
-    /// is.
+    /// [`Error::NoSpace`] if less than `leaving` would remain. The former number then stays set
+    /// aside.
     pub(crate) fn set_aside(&self, bytes: u64, leaving: Leaving) -> Result<(), Error> {
         let room = self.disks.media_room(leaving);
         let mut table = self.disks.set_aside.lock();
         let before = self.left();
         let others = table.against(&self.caller, room);
-        // The bytes set aside before are among those of the caller, which count in full. Nothing to
-        // set aside fits always: media that needs no room in the vault is not refused for others'.
+        // The bytes set aside before are part of the caller's bytes, which count in full. A claim
+        // of 0 bytes always fits: media that needs no room in the vault is not refused because of
+        // other callers' claims.
         if bytes > 0 && others + u128::from(bytes) > u128::from(room) + u128::from(before) {
             return Err(Error::NoSpace);
         }
         table.change(&self.caller, before, bytes);
+        // Relaxed: the lock of the table orders all changes.
         self.left.store(bytes, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Returns whether bytes are set aside that are not written yet.
+    /// Whether there are bytes that are set aside and not written yet.
     pub(crate) fn holds_bytes(&self) -> bool {
         self.left() > 0
     }
 
-    /// Admits a write to the vault and counts it. Bytes that are not set aside leave the others
-    /// theirs.
+    /// Admits a write to the vault and counts it. Bytes that were not set aside must not use space
+    /// that is set aside for other uploads.
     ///
     /// # Errors
     /// [`Error::NoSpace`] below the hard limit.
@@ -163,7 +166,7 @@ impl MediaSpace {
         self.left.store(after, Ordering::Relaxed);
     }
 
-    /// Whether the hard limit is left beside what is set aside for others.
+    /// Whether the hard limit remains in addition to the space that is set aside for other callers.
     fn has_room(&self) -> bool {
         let room = self.disks.media_room(Leaving::Hard);
         let table = self.disks.set_aside.lock();

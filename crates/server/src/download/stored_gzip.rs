@@ -41,11 +41,13 @@ const PIECE_LEN: usize = 32 * 1024;
 /// stalled downloads would take the memory that is left for short replies.
 const FREE_MEMORY: u64 = DECODER_MEMORY + PIECE_LEN as u64;
 
-// Where gzip unpacks to nothing, nothing is sent, so neither a slow client nor one that has left stops it.
+// A gzip stream may unpack to no bytes for a long time. Nothing is sent then, so neither a slow
+// client nor a client that has gone stops the work.
 /// Maximum number of packed bytes that are unpacked before other tasks have their turn.
 const TURN_LEN: usize = 32 * 1024;
 
-/// Number of packed bytes in a row that may unpack to nothing. More is damage: no encoder leaves them.
+/// Maximum number of consecutive packed bytes that unpack to nothing. No encoder produces more, so
+/// more means damage.
 const MAX_IDLE: u64 = 1024 * 1024;
 
 /// How media is sent to a client.
@@ -109,8 +111,9 @@ fn forbids_transformation(own: &HeaderMap) -> bool {
     elements(own, &CACHE_CONTROL).any(|element| element.eq_ignore_ascii_case("no-transform"))
 }
 
-/// Whether a client names gzip, or any coding, as one that it accepts. One that names none is not
-/// taken to accept all, although RFC 9110 (12.5.3) would have it so: Cloud Storage unpacks for it.
+/// Whether `Accept-Encoding` names gzip, or any coding, as acceptable. A client without the header
+/// is not taken to accept every coding, although RFC 9110 (12.5.3) says so: Cloud Storage unpacks
+/// media for such a client.
 fn accepts_gzip(request: &HeaderMap) -> bool {
     let mut any = false;
     for element in elements(request, &ACCEPT_ENCODING) {
@@ -158,7 +161,7 @@ pub(super) fn unpacked(packed: ReplyBody, capacity: &Capacity) -> Result<ReplyBo
     Ok(StreamBody::new(pieces).boxed_unsync())
 }
 
-/// Takes memory, but none of that which is left for short replies.
+/// Takes memory, but leaves the part that is reserved for short replies.
 fn permit_of(memory: &Pool, len: u64) -> Result<Permit, Full> {
     let mut permit = memory.permit();
     permit.resize(FREE_MEMORY)?;
@@ -166,7 +169,7 @@ fn permit_of(memory: &Pool, len: u64) -> Result<Permit, Full> {
     Ok(permit)
 }
 
-/// What a decoder reads.
+/// The input of a decoder.
 struct Packed {
     body: BodyDataStream<ReplyBody>,
     /// The bytes of the body that are to be read next.

@@ -44,7 +44,7 @@ const RECORD_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of unreadable rows of a topic that a worker remembers.
 const MAX_UNREADABLE: usize = 1000;
 
-/// Due time of rows whose next attempt is unknown here.
+/// Due time of rows with an unknown next attempt.
 const UNKNOWN: Timestamp = Timestamp::from_millis(u64::MAX);
 
 /// Returns the stores, or `None` once the server has been dropped.
@@ -82,7 +82,8 @@ impl Worker {
     /// finished.
     pub(crate) async fn run(&self) {
         let mut scan = Scan::All;
-        // Time of the next scan of all rows, by both clocks: the other one may be set back.
+        // Time of the next scan of all rows, by both clocks, because the wall clock may be set
+        // back.
         let (mut next_scan, mut deadline) = (UNKNOWN, Instant::now());
         while !self.lifecycle.is_draining() {
             let Some(round) = self.round() else {
@@ -142,7 +143,7 @@ impl Round {
         let found = match scan {
             Scan::New => {
                 let mut found = self.deliver_new(&own).await?;
-                // The others still wait.
+                // All other events still wait.
                 let others = self.topic.waiting.load(Ordering::Relaxed);
                 let others = u32::try_from(others).unwrap_or(u32::MAX);
                 found.waiting = found.waiting.saturating_add(others);
@@ -168,7 +169,7 @@ impl Round {
         Ok(found.next.max(earliest).min(now.saturating_add(MAX_PAUSE)))
     }
 
-    /// Tries the due events among those that this process has committed since the last scan.
+    /// Tries those events that this process has committed since the last scan and that are due.
     async fn deliver_new(&self, collection: &str) -> Result<Found, LedgerError> {
         let mut found = Found::new();
         let ids = self.topic.take_new().into_iter();
@@ -311,11 +312,11 @@ impl Round {
         Ok(attempted.await?.map(|it| it.unwrap_or_else(Outcome::Retry)))
     }
 
-    /// Runs a delivery or a conclusion. Limits its time, and renews the claim meanwhile; returns `None`
-    /// if that is lost.
+    /// Runs a delivery or a conclusion with a time limit, and renews the claim in the meantime.
+    /// Returns `None` if the claim is lost.
     ///
     /// # Errors
-    /// Those of the ledger as a whole.
+    /// Errors that concern the ledger as a whole.
     async fn with_claim<T>(
         &self,
         claim: &mut Resource,
@@ -342,7 +343,7 @@ impl Round {
                     self.warn_of_lost_claim(claim);
                     return Ok(None);
                 }
-                // The delivery goes on: dropping it would deliver the event twice for certain.
+                // The delivery continues: dropping it would certainly lead to a second delivery.
                 Err(error) => {
                     self.lifecycle.examine_ledger(&error);
                     tracing::warn!(topic = self.topic.name, id = claim.id, %error, "a claim could not be renewed");
@@ -448,7 +449,8 @@ impl Round {
         }
     }
 
-    /// Postpones an event whose conclusion has failed, and deletes it when it is too old for that.
+    /// Postpones an event after its conclusion has failed. Deletes an event that is too old for
+    /// another attempt.
     async fn conclude_without_changes(
         &self,
         claim: &Resource,
@@ -475,7 +477,8 @@ impl Round {
         Ok((!recorded).then_some(UNKNOWN))
     }
 
-    /// Postpones an event whose attempt has failed, or gives it up if it is too old.
+    /// Postpones an event after a failed attempt. Gives up an event that is too old for another
+    /// attempt.
     async fn retry(
         &self,
         claim: Resource,
@@ -641,8 +644,8 @@ impl Round {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scan {
     All,
-    /// Those that this process has committed since the last scan. However many events wait, a new one
-    /// is found at once, and with one read.
+    /// Events that this process has committed since the last scan. A new event is found at once and
+    /// with one read, however many events wait.
     New,
 }
 
@@ -672,7 +675,7 @@ enum Recorded {
     Refused,
 }
 
-/// Returns whether an error concerns all events, and not only the one that was tried.
+/// Whether an error concerns all events, and not only the current event.
 fn concerns_all(error: &LedgerError) -> bool {
     match error {
         LedgerError::Fault(_)

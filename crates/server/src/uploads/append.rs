@@ -43,11 +43,11 @@ struct Append {
     /// before the end.
     is_gzip: bool,
     offset_committer: OffsetCommitter,
-    /// What bytes take of the quota of the session's owner that the ledger does not count yet.
+    /// The reserved bytes in the quota of the session's owner. The ledger does not count them yet.
     reservation: Reservation,
-    /// The offset up to which bytes are declared; 0 if none are.
+    /// The offset up to which the client has declared bytes. 0 if the client has declared none.
     declared_end: u64,
-    /// What bytes take of the disk.
+    /// The reserved bytes on the disk.
     space: MediaSpace,
     /// Counts against the limit on running uploads.
     permit: Permit,
@@ -74,13 +74,13 @@ enum Stop {
 
 /// Appends the body to the session, and finishes the upload if these were its last bytes.
 ///
-/// `body_filter` selects the bytes of the body to store: it skips those that are committed already,
-/// and refuses those beyond the range of the request or the size limit. `expected_digests` are those
-/// that this request states.
+/// `body_filter` selects the bytes of the body to store. It skips bytes that are already committed,
+/// and refuses bytes beyond the range of the request or the size limit. `expected_digests` are the
+/// digests that this request states.
 ///
-/// If the request ends early, the bytes that have arrived are committed nevertheless, unless the
-/// session or the storage fails. The bytes of a gzip body are committed only after the checksum at
-/// its end has been verified.
+/// If the request ends early, the received bytes are still committed, unless the session or the
+/// storage fails. The bytes of a gzip body are committed only after the checksum at its end has
+/// been verified.
 pub(super) fn append(
     server: Arc<ServerState>,
     locked: Box<LockedSession>,
@@ -106,7 +106,7 @@ pub(super) fn append(
     .boxed()
 }
 
-/// Finishes an active session whose bytes are all committed already.
+/// Finishes an active session with media that is committed completely.
 pub(super) async fn finish_active(
     server: Arc<ServerState>,
     locked: Box<LockedSession>,
@@ -184,8 +184,8 @@ impl Append {
         }))
     }
 
-    /// If the total is not known, tells the sink how long the media will be at least: as long as
-    /// the committed bytes and those of this request.
+    /// If the total is not known, announces the minimum length of the media to the sink: the
+    /// committed bytes and the bytes of this request.
     fn announce_rest(&mut self, body_filter: &BodyFilter) {
         // The sink then knows earlier that the media is large. Bytes of large media can be
         // committed when the client pauses.
@@ -218,15 +218,15 @@ impl Append {
         self.reserve(self.declared_end).await
     }
 
-    /// Has the quota of the session's owner leave room for the bytes up to an offset, unless the
-    /// ledger counts them already: those of a session with a declared length, and those that are
-    /// committed.
+    /// Reserves room in the quota of the session's owner for the bytes up to an offset. The ledger
+    /// already counts the declared length of a session and committed bytes, so these are not
+    /// reserved.
     async fn reserve(&mut self, up_to: u64) -> Result<(), Error> {
         let Progress { offset, total, .. } = self.offset_committer.session.progress;
         if total.is_some() {
             return Ok(());
         }
-        // What is declared stays reserved until it has arrived.
+        // The declared bytes stay reserved until they have arrived.
         let uncounted = up_to.max(self.declared_end).saturating_sub(offset);
         let ledger = &*self.server.stores.ledger;
         self.reservation.cover(ledger, uncounted).await
@@ -278,7 +278,7 @@ impl Append {
     ///
     /// If `stop` is an error that ends the session, or a storage error other than a full disk, the
     /// bytes that are not durable yet are lost. Otherwise they are made durable and committed,
-    /// except those of a gzip body that is not complete. The reply then depends on `stop`.
+    /// except the bytes of an incomplete gzip body. The reply then depends on `stop`.
     async fn end(
         mut self: Box<Self>,
         stop: Stop,
@@ -301,9 +301,9 @@ impl Append {
             // Neither is a quota.
             Stop::Storage(error) if !is_full(&error) && !error.is_over_quota() => {
                 let running = self.offset_committer.join().await;
-                // A fault has to stop the server. `run_to_completion` looks only at the error that
-                // is returned, which is that of the checkpoint if it has failed as well. So the
-                // error of `stop` is examined here.
+                // A fault has to stop the server. `run_to_completion` examines only the returned
+                // error. If the checkpoint has failed as well, the returned error is the
+                // checkpoint's, so the error of `stop` is examined here.
                 self.server.lifecycle.examine(&error);
                 let reported = running.err().unwrap_or(error);
                 return Err(fail_if_media_lost(
@@ -388,9 +388,9 @@ impl Append {
     }
 
     /// Whether a checkpoint would have bytes to commit: bytes that were accepted since the last
-    /// checkpoint was scheduled, or those of a running write whose checkpoint has not begun. The checkpoint
-    /// of a write begins when that write is awaited, and while the client pauses only
-    /// [`checkpoint`](Self::checkpoint) does that.
+    /// checkpoint was scheduled, or bytes of a running write without a begun checkpoint. The
+    /// checkpoint of a write begins when that write is awaited. While the client pauses, only
+    /// [`checkpoint`](Self::checkpoint) awaits a write.
     fn needs_checkpoint(&self) -> bool {
         let is_new =
             self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_progress();
@@ -403,8 +403,8 @@ impl Append {
     async fn checkpoint(&mut self) -> Result<(), Error> {
         self.space.admit_write(self.sink.buffered_len())?;
         self.offset_committer.record_scheduled(self.sink.offset());
-        // `write` may return only the progress of the previous write. That of this write is awaited
-        // here, because no further bytes may come for a long time.
+        // `write` may return only the progress of the previous write. This write is awaited as
+        // well, because no further bytes may come for a long time.
         let earlier = self.sink.write(!self.is_gzip).await?;
         let latest = self.sink.await_write().await?;
         for unsynced in earlier.into_iter().chain(latest) {
@@ -451,7 +451,7 @@ impl Append {
         }
     }
 
-    /// Discards the bytes that this request has received, and returns what is committed.
+    /// Discards the bytes that this request has received, and returns the committed state.
     async fn discard_unverified(&mut self) -> FlushedMedia {
         if self.offset_committer.has_media_in_vault() {
             // The media has committed bytes. Those after the committed offset are cut off when the
@@ -507,7 +507,8 @@ impl Append {
             session,
             start_request,
             media: sink.into_vault_media(),
-            // The next chunk needs what is set aside. Others could take it in between.
+            // The next chunk needs the space that is set aside. Another upload could take it in
+            // between.
             space: Some(space).filter(MediaSpace::holds_bytes),
             since: server.clock.now(),
         });
@@ -555,7 +556,7 @@ impl Append {
     /// - *finished* on success,
     /// - *failed* after an error that the upload itself has caused,
     /// - *finishing* after another error of the creation: the server tries again later. Small media
-    ///   whose finish met a storage fault is left as the fault left it: *active* or *finished*,
+    ///   with a storage fault during its finish stays as the fault left it: *active* or *finished*,
     /// - unchanged after an error before the creation.
     async fn finish(
         mut self: Box<Self>,
@@ -617,16 +618,17 @@ impl Append {
         }
     }
 
-    /// Ends the session as failed, unless it goes on under a newer lease. Returns the error for the
-    /// reply.
+    /// Ends the session as failed, unless it continues under a newer lease. Returns the error for
+    /// the reply.
     async fn fail(mut self: Box<Self>, error: Error) -> Error {
         // A checkpoint that is still running could otherwise name the media that is deleted below.
         let running = self.offset_committer.join().await;
         let session = &self.offset_committer.session;
         let failed = self.server.sessions.fail(session.id, session.epoch).await;
         if matches!(failed, FailOutcome::Recorded) && !self.offset_committer.has_media_in_vault() {
-            // The session has failed, and its row did not name media in the vault. So no row names
-            // what this request has written there. The sweep would delete it only a day later.
+            // The session has failed, and its row did not name media in the vault. No row therefore
+            // names the bytes that this request has written there. The sweep would delete them only
+            // a day later.
             self.sink.discard().await;
         }
         running

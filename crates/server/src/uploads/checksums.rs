@@ -13,7 +13,7 @@ pub(super) struct RunningChecksum {
 }
 
 impl RunningChecksum {
-    /// Returns the checksum at `offset`. `crc32c` is that of the bytes before.
+    /// Returns the checksum at `offset`. `crc32c` is the CRC32C of the bytes before `offset`.
     pub(super) fn at(offset: u64, crc32c: Crc32c) -> Self {
         Self {
             offset,
@@ -68,8 +68,8 @@ impl BackgroundHasher {
         }
     }
 
-    /// Hashes the next bytes in the background. Waits first until those of the previous call are
-    /// hashed.
+    /// Hashes the next bytes in the background. Waits first until the bytes of the previous call
+    /// are hashed.
     // The wait bounds the memory: the hasher keeps the bytes of one call at most.
     pub(super) async fn update(&mut self, slices: Vec<Bytes>) {
         if let Some(hasher) = self.take_hasher().await {
@@ -77,7 +77,8 @@ impl BackgroundHasher {
         }
     }
 
-    /// Returns the serialized state after all bytes that `update` has got; empty if there is none.
+    /// Returns the serialized state after all bytes passed to `update`. Empty if there is no
+    /// hasher.
     pub(super) async fn save(&mut self) -> Vec<u8> {
         let Some(hasher) = self.take_hasher().await else {
             return Vec::new();
@@ -87,8 +88,9 @@ impl BackgroundHasher {
         saved
     }
 
-    /// Waits until all bytes that `update` has got are hashed. Removes and returns the hasher; `None`
-    /// if there is none. Leaves `Off` if no digest is wanted, and `Unknown` otherwise.
+    /// Waits until all bytes passed to `update` are hashed. Removes and returns the hasher, or
+    /// `None` without a hasher. The state afterwards is `Off` if no digest is wanted, and `Unknown`
+    /// otherwise.
     ///
     /// # Cancel safety
     /// If the future is dropped, the state is `Unknown`. The digests are then computed from the
@@ -105,8 +107,8 @@ impl BackgroundHasher {
         }
     }
 
-    /// Drops the state. The caller calls this when the hasher has got bytes that do not become part
-    /// of the media.
+    /// Drops the state. The caller calls this after the hasher has received bytes that do not
+    /// become part of the media.
     pub(super) fn invalidate(&mut self) {
         if !matches!(self, Self::Off) {
             *self = Self::Unknown;

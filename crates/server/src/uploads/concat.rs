@@ -1,13 +1,13 @@
-//! Calls whose media is put together from existing media.
+//! Calls with media that is concatenated from existing media.
 //!
-//! Such a call goes on as an upload in one request does, but its media comes from the stores. The
-//! order of durable steps is that of an upload: first the media, then one commit of the resource. A
-//! crash in between leaves media that no row names.
+//! Such a call continues like an upload in one request, but its media comes from the stores. The
+//! order of durable steps is the same as for an upload: first the media, then one commit of the
+//! resource. A crash in between leaves media that no row names.
 //!
-//! The sources are not locked while they are copied, which may take long. So the handler names the
-//! resources that have the media, with their versions, and the commit is refused if one has another
-//! version by then. The handler is asked again in that case. Media that was put together is used again
-//! if the resources still have the same media.
+//! The sources are not locked during the copy, which may take long. The handler therefore names the
+//! resources that have the media, with their versions. The commit is refused if the version of a
+//! resource has changed by then, and the handler is asked again. Concatenated media is reused if
+//! the resources still have the same media.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub(crate) async fn concatenate(
         .await
 }
 
-/// A call whose media is being put together.
+/// A call during the concatenation of its media.
 struct Concat<'a> {
     server: &'a ServerState,
     start_request: StartRequest,
@@ -75,9 +75,9 @@ struct Made {
     at: MediaRef,
     /// The bytes of small media.
     small_bytes: Option<Bytes>,
-    /// What it takes of the quota of the call's principal until it is committed.
+    /// The reserved bytes in the quota of the call's principal, until the commit.
     _reservation: Reservation,
-    /// What was copied for the caller.
+    /// The bytes that were copied for the caller.
     copy: CopyCharge,
 }
 
@@ -92,7 +92,8 @@ impl<'a> Concat<'a> {
     async fn begin(server: &'a ServerState, start_request: StartRequest) -> Result<Self, Error> {
         server.admit_upload()?;
         let capacity = &server.capacity;
-        // First that among those of the caller, so that they leave turns to others.
+        // The caller's own limit comes first, so that a caller at its limit leaves permits to other
+        // callers.
         let turns = async {
             let share = match start_request.caller() {
                 Some(caller) => Some(capacity.concatenation_shares.acquire(caller).await),
@@ -184,8 +185,8 @@ impl<'a> Concat<'a> {
                 at: made.at,
                 length: wanted.length(),
                 content_type: self.start_request.content_type.clone(),
-                // Unlike the CRC32C, MD5 and SHA-256 of the whole cannot be computed from those of
-                // the sources.
+                // The CRC32C of the whole can be computed from the sources' checksums. MD5 and
+                // SHA-256 cannot.
                 digests: Digests {
                     crc32c: wanted.crc32c(),
                     md5: None,

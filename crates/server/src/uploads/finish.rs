@@ -252,13 +252,13 @@ fn audited_id(body: Option<&Content>) -> Option<String> {
     }
 }
 
-/// Asks the handler again which media the call needs, after an attempt has failed. The sources may
-/// have changed since.
+/// Asks the handler again for the media that the call needs, after an attempt has failed. The
+/// sources may have changed since.
 ///
 /// # Errors
-/// The handler's, which may not find a source any more. [`Error::Crowded`] if the call needs no media
-/// any more, because other calls have changed what it does: the error has the client repeat it, and the
-/// repetition is answered without media.
+/// The handler's error, for example if a source does not exist any more. [`Error::Crowded`] if the
+/// call needs no media any more, because other calls have changed its effect. The client then
+/// repeats the call, and the repetition is answered without media.
 pub(super) async fn concatenation(
     server: &ServerState,
     start_request: &StartRequest,
@@ -382,8 +382,8 @@ pub(crate) fn is_permanent(error: &Error) -> bool {
                 | Rejection::Vault(_)
                 | Rejection::Busy
                 | Rejection::Full(_)
-                // Not caused by what was uploaded: a later attempt succeeds once the handler accepts
-                // the principal.
+                // Not caused by the uploaded media: a later attempt succeeds once the handler
+                // accepts the principal.
                 | Rejection::Access(
                     AccessError::CredentialsMissing
                         | AccessError::CredentialsInvalid
@@ -459,14 +459,14 @@ fn change_set(
     let mut expect = answer.expect;
     expect.extend_from_slice(&finished.expect);
     ChangeSet {
-        // What the handler and the media rely on: rows that were read, and collections that must be
-        // empty afterwards. If one has changed, the ledger reports a conflict, and the handler is
-        // called again.
+        // The state on which the handler and the media depend: rows that were read, and collections
+        // that must be empty afterwards. If this state has changed, the ledger reports a conflict,
+        // and the handler is called again.
         expect,
         expect_empty: answer.expect_empty,
         resources: answer.changes,
         small_media: small_bytes.map(|bytes| (at.id, bytes)),
-        // Declared here, because the ledger refuses a resource whose media it does not know.
+        // Declared here, because the ledger refuses a resource with unknown media.
         new_media: (at.location == MediaLocation::Vault && !finished.is_referenced)
             .then_some(at.id),
         finish: session_ref.map(|session_ref| FinishSession {

@@ -1,5 +1,5 @@
-//! The commits of one appending request: those of its checkpoints, in a task of their own, and the
-//! one at its end, which the request awaits.
+//! The commits of one appending request. The commits of its checkpoints run in a separate task. The
+//! request awaits the commit at its end.
 
 use std::sync::Arc;
 
@@ -221,9 +221,9 @@ impl PendingCommit {
         Ok(committed)
     }
 
-    /// Returns the extent of the commit: the bytes in the vault from the last successful commit up to
-    /// the offset of this one. Those of a checkpoint in between that failed, because the ledger had
-    /// no space, are included.
+    /// Returns the extent of the commit: the bytes in the vault from the last successful commit up
+    /// to this commit's offset. If a checkpoint in between has failed because the ledger had no
+    /// space, its bytes are included.
     fn extent(&self, progress: &Progress) -> Option<Extent> {
         progress.media.filter(|media| is_in_vault(*media))?;
         let RunningChecksum { offset: start, .. } = self.in_vault;

@@ -116,7 +116,7 @@ pub(crate) async fn continue_session(
     }
     let shared = Arc::clone(server);
     let body = body.take().expect(BODY_PRESENT);
-    // A future in a box of its own, so that its memory is free again while the body is awaited.
+    // Boxed separately, so that its memory is free again while the body is awaited.
     let take_lease = Box::pin(async move {
         let sessions = &shared.sessions;
         let lease = sessions.lease_for(id, &target, &head.request, start_request);
@@ -149,10 +149,10 @@ pub(crate) async fn continue_session(
         .await
 }
 
-/// What became of a request without a lease.
+/// The result of a request without a lease.
 enum Answered {
     Reply(SessionReply),
-    /// It needs the lease of the session, whose start request this is.
+    /// The request needs the lease of its session. This is the session's start request.
     NeedsLease(Box<StartRequest>),
 }
 
@@ -190,8 +190,8 @@ async fn answer_without_lease(
             Ok(Answered::Reply(SessionReply::Final(reply)))
         }
         Ok(Step::Report) => report(body).await,
-        // Every dialect may ask about a session. Only that of the session may change it: in Google's
-        // dialect a query also finishes an upload whose bytes are all committed.
+        // A request in any dialect may query a session. Only the session's own dialect may change
+        // it: in Google's dialect, a query also finishes an upload that is committed completely.
         Ok(Step::Finish { .. }) if is_foreign && head.request.is_query() => report(body).await,
         Ok(Step::ResumeFinish) if is_foreign && head.request.is_query() => {
             Err(Error::FinishPending)
@@ -199,7 +199,7 @@ async fn answer_without_lease(
         _ if is_foreign => Err(Error::OtherDialect),
         // Errors are answered at once, except two that need the lease: an error that ends the
         // session, and a gap. To get the lease, this request takes over the session. A running
-        // request then commits what it has received, which may close the gap.
+        // request then commits the bytes that it has received, which may close the gap.
         Err(error) if !error.ends_session() && !matches!(error, SessionError::Gap { .. }) => {
             Err(error.into())
         }
@@ -273,7 +273,7 @@ pub(crate) async fn cancel(
         .await
 }
 
-/// The error for a cancel whose session is refused with `error`.
+/// Returns the error for a cancel of a session that is refused with `error`.
 fn already_cancelled(error: Error) -> Error {
     match error {
         Error::Protocol(ProtocolError::Session(SessionError::Cancelled)) => Error::AlreadyCancelled,

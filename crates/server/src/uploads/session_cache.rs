@@ -1,4 +1,4 @@
-//! A cache of sessions whose next request is expected soon.
+//! A cache of sessions that expect their next request soon.
 //!
 //! A client that has started a session or sent a chunk usually sends its next request at once. An
 //! entry holds the state that this request needs: the committed row with its lease, the start
@@ -49,7 +49,7 @@ pub(crate) struct CachedSession {
     pub(crate) start_request: StartRequest,
     /// The open media, if it is in the vault.
     pub(crate) media: Option<VaultMedia>,
-    /// What is set aside on the disk for the rest of the media.
+    /// The disk space that is set aside for the rest of the media.
     pub(crate) space: Option<MediaSpace>,
     /// When the entry was put into the cache.
     pub(crate) since: Timestamp,

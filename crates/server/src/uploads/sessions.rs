@@ -45,7 +45,7 @@ pub(crate) struct Sessions {
     pub(crate) authorize: Arc<dyn Authorize>,
     /// The guards of sessions.
     pub(crate) guards: Arc<SessionGuards>,
-    /// Sessions whose next request is expected soon.
+    /// Sessions that expect their next request soon.
     pub(crate) cache: SessionCache,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct SessionTarget {
     pub(crate) path: String,
     /// Name of the request's dialect.
     pub(crate) dialect: &'static str,
-    /// Who sends the request, if that was established.
+    /// The principal that sends the request, if it is known.
     pub(crate) principal: Option<Principal>,
     /// The page's origin, if a page sends the request.
     pub(crate) origin: Option<HeaderValue>,
@@ -77,7 +77,7 @@ pub(crate) enum SessionReply {
     Cancelled,
 }
 
-/// A session whose guard and lease one request holds.
+/// A session with its guard and its lease, which one request holds.
 #[derive(Debug)]
 pub(crate) struct LockedSession {
     /// Row of the session.
@@ -85,7 +85,7 @@ pub(crate) struct LockedSession {
     pub(crate) start_request: StartRequest,
     /// The media, if it is still open from the previous request.
     pub(crate) media: Option<VaultMedia>,
-    /// What the previous request has set aside on the disk for the rest of the media.
+    /// The disk space that the previous request has set aside for the rest of the media.
     pub(crate) space: Option<MediaSpace>,
     pub(crate) guard: SessionGuard,
 }
@@ -173,8 +173,8 @@ impl Sessions {
     }
 
     /// Takes the guard and a lease for a request that writes to the session, and so takes over the
-    /// session. Uses the cached lease if the request continues the cached session. `start_request` is that of the
-    /// session, if the caller has read it.
+    /// session. Uses the cached lease if the request continues the cached session. `start_request`
+    /// is the session's start request, if the caller has read it.
     pub(super) async fn lease_for(
         &self,
         id: SessionId,
@@ -225,7 +225,7 @@ impl Sessions {
         })
     }
 
-    /// Takes a new lease of a session whose guard the caller holds.
+    /// Takes a new lease of a session. The caller holds the session's guard.
     async fn lease_locked(
         &self,
         guard: SessionGuard,
@@ -450,10 +450,10 @@ pub(crate) enum FailOutcome {
 impl FailOutcome {
     /// Returns the error for the reply to a request that tried to end its session with `error`.
     ///
-    /// If the request is fenced, `error` describes an outdated state of the session, which may go on
-    /// under another request. So the reply tells the client to ask again, and not that its upload
-    /// is lost. It tells the same if the end is not recorded, because the request may be fenced
-    /// then as well.
+    /// If the request is fenced, `error` describes an outdated state of the session, which may
+    /// continue under another request. The reply then asks the client to query the session, and
+    /// does not say that its upload is lost. The reply is the same if the end is not recorded,
+    /// because the request may be fenced in this case as well.
     pub(crate) fn error_for_reply(self, error: Error) -> Error {
         match self {
             Self::Recorded => error,
@@ -471,7 +471,7 @@ pub(super) fn start_request_of(session: &Session) -> Result<StartRequest, Error>
     Ok(start_request)
 }
 
-/// Returns what the protocol needs of a session's row.
+/// Returns the parts of a session's row that the protocol needs.
 pub(super) fn snapshot(session: &Session) -> Snapshot {
     let state = match session.state {
         SessionState::Active => State::Active,

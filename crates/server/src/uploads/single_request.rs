@@ -36,21 +36,22 @@ struct SingleRequestUpload<'a> {
     /// Refuses bytes beyond the stated length or the size limit.
     body_filter: BodyFilter,
     sink: MediaSink,
-    /// Time of the last call of [`Self::write`]; before the first call, that of the opening.
+    /// Time of the last call of [`Self::write`]. Before the first call, the time at which the
+    /// upload was opened.
     last_write: Instant,
     /// Digests to compute in addition to CRC32C.
     wanted: Wanted,
-    /// What its bytes take of the quota of its principal.
+    /// The reserved bytes in the quota of the upload's principal.
     reservation: Reservation,
     /// Number of bytes that the client has declared; 0 if it has declared none.
     declared: u64,
-    /// What its bytes take of the disk.
+    /// The reserved bytes on the disk.
     space: MediaSpace,
     /// Counts against the limit on running uploads.
     _permit: Permit,
 }
 
-/// Carries out a simple upload, whose body is the media.
+/// Carries out a simple upload. Its body is the media.
 pub(crate) async fn simple(
     server: &Arc<ServerState>,
     head: &UploadHead<'_>,
@@ -71,7 +72,7 @@ pub(crate) async fn simple(
         .await
 }
 
-/// Carries out a multipart upload, whose body holds metadata and media.
+/// Carries out a multipart upload. Its body holds metadata and media.
 pub(crate) async fn multipart(
     server: &Arc<ServerState>,
     head: &UploadHead<'_>,
@@ -103,7 +104,7 @@ pub(crate) async fn multipart(
         prelude.start_request(head, server.settings.limits.json(), multipart.expected)?;
     drop(std::mem::take(&mut prelude.metadata));
     body.set_held_bytes(start_request.memory() as u64)?;
-    // The media is what is left of the body, but for a few bytes of delimiters.
+    // The rest of the body is media, except for a few bytes of delimiters.
     let rest = body.declared_len().map(|all| all.saturating_sub(received));
     let at_most = rest.map_or(0, |rest| prelude.media_len() + rest);
     let shared = Arc::clone(server);
@@ -283,7 +284,8 @@ impl<'a> SingleRequestUpload<'a> {
         Ok(())
     }
 
-    /// Stores the media of a multipart body. `pieces` are what has already been read of it.
+    /// Stores the media of a multipart body. `pieces` are the parts of the body that have already
+    /// been read.
     async fn receive_parts(
         &mut self,
         mut pieces: Vec<BodyPiece>,
@@ -333,7 +335,7 @@ impl<'a> SingleRequestUpload<'a> {
         let mut data = self.body_filter.accept(data)?;
         let received = self.sink.offset() + data.len() as u64;
         let ledger = &*self.server.stores.ledger;
-        // What is declared stays reserved until it has arrived.
+        // The declared bytes stay reserved until they have arrived.
         let needed = received.max(self.declared);
         self.reservation.cover(ledger, needed).await?;
         while !data.is_empty() {

@@ -24,7 +24,7 @@ use crate::capacity;
 use crate::error::Error;
 use crate::identifiers::{new_media_id, new_small_media_id};
 
-/// What a sink needs of the server.
+/// The parts of the server that a sink needs.
 #[derive(Clone)]
 pub(crate) struct SinkDeps {
     pub(crate) ledger: Arc<dyn Ledger>,
@@ -121,7 +121,7 @@ impl UnsyncedProgress {
     }
 }
 
-/// Media that is ready for a commit: the result of a flush, or what was committed before if a
+/// Media that is ready for a commit. It is the result of a flush, or the committed state if a
 /// request discards its bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct FlushedMedia {
@@ -355,7 +355,7 @@ impl MediaSink {
         let media = self.vault_media().await?;
         if self.write_buffer.len() > 0 {
             let (from, slices) = self.drain_buffer().await;
-            // Not in a task of its own, which would delay the acknowledgement by a wake-up.
+            // Not in a separate task, which would delay the acknowledgement by a wake-up.
             let written = write_out_and_sync(&*media.media_writer, from.offset, slices).await;
             self.record_write(written, from)?;
         } else {

@@ -1,5 +1,5 @@
-//! The start request: what the server keeps of the request that started an upload, until its
-//! resource is created.
+//! The start request: the data that the server keeps about the request that started an upload,
+//! until the upload's resource is created.
 
 use std::net::IpAddr;
 
@@ -39,23 +39,23 @@ const CREDENTIALS: [&str; 6] = [
     "upload_token",
 ];
 
-/// Length in bytes up to which what only the end of an upload needs is kept in memory while the media is being
-/// uploaded.
+/// Details that only the end of an upload needs are kept in memory during the upload up to this
+/// length in bytes.
 // A thousand sessions thus keep at most 4 MiB. More is read again from the ledger.
 const SMALL_DETAILS: usize = 4 * 1024;
 
-/// What is written with `%` in a query. RFC 3986 calls the others unreserved.
+/// Bytes to escape in a query: all but the unreserved characters of RFC 3986.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// What the server keeps of the request that started an upload: the method of the API that it calls,
-/// its parameters, its metadata, and the type of its media.
+/// The data that the server keeps about the request that started an upload: the called API method,
+/// the parameters, the metadata, and the type of the media.
 ///
-/// The start request of a session is stored in the session's row as JSON, so the names of the fields
-/// are a format on disk.
+/// A session's start request is stored as JSON in the session's row. The names of the fields are
+/// therefore a format on disk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct StartRequest {
     /// Virtual host of the API, if it has one.
@@ -97,14 +97,14 @@ pub(crate) struct StartRequest {
     // Versions without it wrote rows without this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<String>,
-    /// What the signed link of the request allows, if it came with one.
+    /// The terms of the request's signed link, if it came with a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) link: Option<LinkTerms>,
-    /// Who started the upload, if that was established. Not in the JSON: the session's row has it
-    /// as its `owner`.
+    /// The principal that started the upload, if it is known. Not in the JSON: the session's row
+    /// has it as its `owner`.
     #[serde(skip)]
     pub(crate) principal: Option<Principal>,
-    /// The address of the client whose request is carried out, if it is known.
+    /// The address of the client that sent the current request, if it is known.
     #[serde(skip)]
     pub(crate) client: Option<IpAddr>,
     /// Whether [`StartRequest::drop_details`] has dropped something.
@@ -115,7 +115,7 @@ pub(crate) struct StartRequest {
 /// Conditional headers with their values.
 pub(crate) type StatedConditions = Vec<(String, String)>;
 
-/// What the headers begin with in which APIs state conditions of their own.
+/// Prefix of headers in which some APIs state their own conditions.
 const CONDITION_PREFIX: &str = "x-goog-if-";
 
 /// Number of characters of a file's name that are kept.
@@ -138,12 +138,12 @@ pub(crate) struct UploadHead<'a> {
 }
 
 impl UploadHead<'_> {
-    /// Combines the head with the metadata, the type of the media and the digests that the headers
-    /// state. Without a type, that in the metadata is used.
+    /// Combines the head with the metadata, the type of the media and the digests in the headers.
+    /// Without a type, the type in the metadata is used.
     ///
     /// # Errors
     /// If the method does not accept the type, a parameter that shapes the final reply is invalid,
-    /// or the metadata states digests that are malformed or differ from those of the headers.
+    /// or the metadata states digests that are malformed or differ from the digests in the headers.
     pub(crate) fn with_body(
         &self,
         metadata: &Map<String, Value>,
@@ -239,7 +239,7 @@ fn file_name(headers: &HeaderMap) -> Option<String> {
 }
 
 impl StartRequest {
-    /// Returns who sends the request whose work is done, if that is known.
+    /// Returns the sender of the current request, if it is known.
     pub(crate) fn caller(&self) -> Option<Caller> {
         caller(self.principal.as_ref(), self.client)
     }
@@ -259,7 +259,8 @@ impl StartRequest {
         &self.method
     }
 
-    /// Returns what the audit log says of the call, which is part of the session if there is one.
+    /// Returns the audit log's description of the call. `session` is the session that the call
+    /// belongs to.
     pub(crate) fn audited(&self, session: Option<SessionId>) -> About<'_> {
         About {
             method: Some(&self.method),
@@ -316,8 +317,8 @@ impl StartRequest {
         (http_method, headers.collect())
     }
 
-    /// Refuses conditions of a request to the session that its start does not have: those of the start are
-    /// the ones that are checked.
+    /// Refuses conditions on a request to the session that are not among the start request's
+    /// conditions. Only the start request's conditions are checked at the end.
     pub(crate) fn check_conditions(&self, stated: &StatedConditions) -> Result<(), Rejection> {
         let mut others = stated.iter().filter(|it| !self.conditions.contains(it));
         match others.next() {
@@ -331,7 +332,7 @@ impl StartRequest {
         }
     }
 
-    /// Returns the start request of a session for the page whose origin the headers state.
+    /// Adds the origin in the headers, so that the session is open to pages of this origin.
     #[must_use]
     pub(crate) fn for_origin(self, headers: &HeaderMap) -> Self {
         let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
@@ -367,7 +368,7 @@ impl StartRequest {
         self.are_details_dropped
     }
 
-    /// Length in bytes of what can be dropped.
+    /// Length in bytes of the parts that can be dropped.
     fn details(&self) -> usize {
         let conditions = self.conditions.iter();
         let conditions = conditions.map(|(name, value)| name.len() + value.len());
@@ -405,8 +406,8 @@ impl StartRequest {
         self.http_method == HttpMethod::POST.as_str()
     }
 
-    /// Returns the digests to be computed in addition to CRC32C: those that the method's resources
-    /// show, and those that the client has stated.
+    /// Returns the digests to compute in addition to CRC32C: the digests that the method's
+    /// resources show, and the digests that the client has stated.
     pub(crate) fn wanted_digests(&self, method: ServedMethod<'_>) -> Wanted {
         let expected = self.expected_digests.wanted();
         method.wanted_digests().union(expected)
@@ -473,8 +474,8 @@ fn check_reply_parameters(method: ServedMethod<'_>, query: &Parameters) -> Resul
     Ok(())
 }
 
-/// Refuses a media type that would take much more memory and disk than what it describes: it is kept with the media,
-/// and is part of each reply.
+/// Refuses a media type that is too long. The type is kept with the media and is part of each
+/// reply, so a long type would take memory and disk space out of proportion.
 fn check_form(content_type: &str) -> Result<(), Error> {
     if content_type.len() > LONGEST_TYPE || content_type.contains(char::is_control) {
         return Err(Error::MalformedMediaType {
@@ -484,8 +485,8 @@ fn check_form(content_type: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the media types that the metadata states. Drive calls the field `mimeType`, Cloud Storage
-/// `contentType`; each ignores the other one.
+/// Returns the media types in the metadata. Drive calls the field `mimeType` and ignores
+/// `contentType`. Cloud Storage does the opposite.
 fn types_in_metadata(metadata: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let fields = ["mimeType", "contentType"].into_iter();
     let stated = fields.filter_map(|name| metadata.get(name)?.as_str());

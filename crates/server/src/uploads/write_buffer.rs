@@ -216,7 +216,7 @@ struct SegmentsState {
     unused_calls: u32,
 }
 
-/// One or more segments, which are filled one after the other.
+/// One or more segments, which are filled in order.
 #[derive(Debug)]
 pub(crate) struct PooledMemory {
     segments: Vec<Segment>,
@@ -248,8 +248,8 @@ impl BufferPool {
         let Self(pool) = self;
         let mut state = pool.state();
         let available = pool.max - state.in_use;
-        // The last quarter is for uploads that would otherwise have to write 16 KiB at a time. The
-        // others lose less: they wait for their running write.
+        // The last quarter is for uploads that would otherwise have to write 16 KiB at a time.
+        // Other uploads lose less: they wait for their running write.
         if available == 0 || (priority == Priority::Low && available < pool.max / 4) {
             state.refused += u64::from(available == 0);
             return None;
@@ -504,7 +504,7 @@ mod tests {
         assert_eq!(capacities.iter().sum::<usize>(), 32 << 20);
         let usage = buffer_pool.usage();
         assert_eq!((usage.used, usage.limit), (32 << 20, 32 << 20));
-        // The one that found nothing left.
+        // The call that found no segment left.
         assert_eq!(usage.refused, 1);
     }
 
