@@ -1,5 +1,5 @@
-//! What a request costs between the HTTP library and the disk: routing, parameters, the application core over stores in memory, and the
-//! reply. There is no socket and no sync in it.
+//! The cost of a request between the HTTP library and the disk: routing, parameters, the
+//! application core over stores in memory, and the reply. No socket and no sync is involved.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const UNKNOWN: &str =
 criterion_group!(server, replies, uploads);
 criterion_main!(server);
 
-/// What only reads, and answers.
+/// Requests that only read.
 fn replies(criterion: &mut Criterion) {
     let fixture = Fixture::new();
     let open = fixture.start();
@@ -63,7 +63,7 @@ fn replies(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Uploads of 4 KiB. What was uploaded stays in memory, so the server is replaced now and then.
+/// Uploads of 4 KiB. Uploaded media stays in memory, so the server is replaced from time to time.
 fn uploads(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("upload of 4 KiB");
     group.bench_function("simple", |bencher| {
@@ -112,7 +112,7 @@ impl Fixture {
         Self { runtime, server }
     }
 
-    /// A request with so many bytes of media, and a `Content-Range` if there is one.
+    /// A request with `len` bytes of media, and a `Content-Range` unless `range` is empty.
     #[expect(clippy::unused_self, reason = "a method reads better next to `ask`")]
     fn request(&self, verb: &str, uri: &str, range: &str, len: usize) -> Request<Full<Bytes>> {
         let mut request = Request::builder().method(verb).uri(uri);

@@ -1,4 +1,4 @@
-//! Methods that a service of the operator answers, and services that are told of uploads.
+//! Methods that a service of the operator answers, and services that receive notices about uploads.
 
 mod bounds;
 mod callers;
@@ -71,7 +71,7 @@ impl Got {
     }
 }
 
-/// What a service answers to its `n`-th request, counted from 0.
+/// Returns a service's reply to its `n`-th request, counted from 0.
 type Answer = Box<dyn Fn(usize, &Got) -> Result<(u16, String), OutboundError> + Send + Sync>;
 
 /// Services in this process.

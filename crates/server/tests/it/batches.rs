@@ -232,7 +232,7 @@ async fn call_does_not_wait_for_the_memory_of_the_reply_before() {
     let begun = tokio::time::Instant::now();
     let reply = send(&server, &["GET /v1/lakes"]).await;
     assert_eq!(statuses(&reply), [503]);
-    // A request of its own waits for `limits.takeover_timeout`.
+    // A single request would wait for `limits.takeover_timeout`.
     assert!(begun.elapsed() < Duration::from_secs(1));
     drop(held);
     let reply = send(&server, &["GET /v1/lakes"; 3]).await;

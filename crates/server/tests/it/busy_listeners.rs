@@ -1,4 +1,4 @@
-//! Listeners all of whose places are taken, over streams in memory.
+//! Full listeners, over streams in memory.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Calls whose media the vault puts together.
+//! Calls with media that the vault concatenates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,7 +129,7 @@ impl Watched {
         Self::over(Faults::new(Trigger::Never, InjectedFault::Fault), limits())
     }
 
-    /// A bindery whose vault does this when it puts media together.
+    /// A bindery with a vault that has this fault during a concatenation.
     fn struck(fault: InjectedFault) -> Self {
         Self::over(Faults::new(Trigger::CallsOf("concat"), fault), limits())
     }
@@ -299,7 +299,8 @@ async fn short_requests_do_not_multiply_media() {
         settings.limits.copies_per_hour = 100_000_000;
     });
     watched.put("c0", media).await;
-    // A million was uploaded and may be copied twice. The other 30 are of the hour.
+    // One million bytes were uploaded and may be copied twice. The other 30 million are part of the
+    // hour's limit.
     assert_eq!(watched.bind("c1", &["c0"; 32]).await.status, 200);
     let refused = watched.bind("c2", &["c1"; 32]).await;
     assert_eq!(refused.status, 429, "{refused:?}");
@@ -311,7 +312,7 @@ async fn short_requests_do_not_multiply_media() {
     assert!(text.contains("copies 70000000 more"), "{text}");
     assert_eq!(watched.calls.calls_of("concat"), 1, "nothing is copied");
 
-    // What was uploaded may be copied, and media of a single source is not copied.
+    // Uploaded media may be copied, and media of a single source is not copied.
     watched.put("large", Media::new(4, 200_000_000)).await;
     assert_eq!(watched.bind("c3", &["large", "c0"]).await.status, 200);
     assert_eq!(watched.bind("c4", &["c3"]).await.status, 200);

@@ -35,7 +35,7 @@ fn memory() -> Stores {
     }
 }
 
-/// A request whose body stops in the middle until it may go on.
+/// A request with a body that stops in the middle until it may continue.
 struct Upload {
     method: &'static str,
     uri: String,

@@ -1,5 +1,5 @@
-//! A second dialect, as a file of its own would bring it: one header in place of Google's parameters
-//! and ranges, an explicit end, and replies of its own.
+//! A second dialect, as an application could add it: one header in place of Google's parameters and
+//! ranges, an explicit end, and its own replies.
 
 use std::sync::Arc;
 

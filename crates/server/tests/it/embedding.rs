@@ -1,4 +1,4 @@
-//! A server without a listener of its own, as an application has it that mounts the service.
+//! A server without a listener, as in an application that mounts the service.
 
 use std::convert::{Infallible, identity};
 use std::sync::Arc;
@@ -168,7 +168,7 @@ async fn probes_do_not_wait_where_other_requests_do() {
     settings.limits.requests = 1;
     let server = started(builder(memory()).settings(settings)).await;
     let call = in_process::request("GET", "/farm/v1/animals", &[], Vec::new());
-    // A request goes on until its reply is dropped.
+    // A request runs until its reply is dropped.
     let _held = server.service().call(call).await.unwrap();
     let begun = tokio::time::Instant::now();
     for probe in ["/healthz", "/readyz"] {
@@ -199,7 +199,7 @@ async fn left_session_is_swept() {
     assert_eq!(late.status, StatusCode::NOT_FOUND);
 }
 
-/// A server whose ledger fails from the nth call on, and its calls.
+/// A server with a ledger that fails from the nth call on, and the ledger's calls.
 async fn failing_from(nth: u64, stores: Stores) -> (Server, Arc<Faults>) {
     failing_with(nth, stores, identity).await
 }

@@ -301,7 +301,7 @@ async fn unknown_fields_are_kept_or_refused() {
     ] {
         refused(&closed.json("POST", PLAIN, &fields).await, "invalid", says);
     }
-    // A client may send back what it has read.
+    // A client may send back the fields that it has read.
     let io = animal(&closed, &json!({"name": "Io"})).await;
     let mut read = ok(&closed.get(&io).await);
     read["code"] = json!("a");

@@ -1,4 +1,4 @@
-//! Uploads that fail, and what becomes of their media and their sessions.
+//! Failed uploads, and the fate of their media and their sessions.
 
 use std::io;
 use std::sync::Arc;

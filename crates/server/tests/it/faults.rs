@@ -1,8 +1,9 @@
 //! Every call to a store fails, once or from then on, in the middle of every kind of life.
 //!
-//! Fault model: a call fails undone; it is done and seems to fail; a write is torn; the disk is full. Over
-//! memory the power goes out afterwards and takes what was not synced; over the local store the process
-//! dies. What must be survived: everything that was acknowledged, whatever call was struck.
+//! Fault model: a call fails without effect; it takes effect and seems to fail; a write is torn;
+//! the disk is full. With stores in memory, the power fails afterwards and unsynced data is lost.
+//! With the local store, the process dies. Everything that was acknowledged must survive, whatever
+//! call failed.
 
 use windlass_store::fault::{InjectedFault, Trigger};
 use windlass_testkit::test_scale::is_long;

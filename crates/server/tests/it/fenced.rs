@@ -1,4 +1,5 @@
-//! Two servers over the same stores: one takes a session over while the other is about to append.
+//! Two servers over the same stores: one server takes a session over while the other is about to
+//! append.
 
 use std::sync::Arc;
 

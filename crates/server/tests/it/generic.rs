@@ -1,5 +1,5 @@
-//! The default handler on a description as Google writes them: what its methods do, and in which form they
-//! answer.
+//! The default handler on a description in Google's style: the effects of its methods, and the form
+//! of their replies.
 
 mod description;
 mod metadata;

@@ -1,4 +1,4 @@
-//! Appends whose bodies come in gzip: only their end tells whether they are right.
+//! Appends with gzip bodies: only the end of a body shows whether it is valid.
 
 use std::io;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::world::{Body, Peer as _, Reply, World};
 /// Enough for several checkpoints.
 const MEDIA: Media = Media::new(4, 4 << 20);
 
-/// What is committed before, in a case.
+/// The number of bytes that are committed before the append, in a case.
 const FIRST: u64 = 256 * 1024;
 
-/// Stores whose calls are counted.
+/// Stores that count calls.
 struct Counted {
     world: World,
     calls: Arc<Faults>,
@@ -119,7 +119,7 @@ async fn gzip_body_with_a_wrong_or_missing_end_commits_nothing() {
     }
 }
 
-/// Its checksum was right, so each byte that fitted is one that the client meant.
+/// The checksum was right, so each byte that fitted is a byte that the client meant.
 #[tokio::test]
 async fn gzip_body_whose_last_bytes_find_no_space_keeps_what_was_written() {
     let stores = || Stores {

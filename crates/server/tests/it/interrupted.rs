@@ -1,5 +1,5 @@
-//! Appends that the server stops in the middle of their bodies: what it has read by then is kept. And
-//! uploads whose finish takes long: nothing stops these.
+//! Appends that the server stops in the middle of their bodies: the bytes that it has read by then
+//! are kept. Also uploads with a long finish, which nothing stops.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ async fn bytes_read_are_committed_when_the_server_drains() {
     let serving = standing.world.serve().await;
     let append = standing.append().await;
     let running = serving.stop();
-    // The clock of the timers goes on only when nothing else is to be done.
+    // The clock of the timers advances only when all tasks are idle.
     let ended = timeout(Duration::from_secs(24 * 60 * 60), append).await;
     let reply = ended.expect("it is stopped").unwrap().unwrap();
     assert_eq!(reply.status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -113,7 +113,8 @@ async fn bytes_read_are_committed_when_the_server_drains() {
 async fn bytes_read_are_kept_when_a_newer_append_takes_over() {
     let standing = Standing::new().await;
     let older = standing.append().await;
-    // Other bytes in the place of those that were read: only if those were kept, these are skipped.
+    // The new append sends other bytes in place of the bytes that were read. They are skipped only
+    // if the read bytes were kept.
     let others = Media::new(99, READ).whole();
     let again = [others, MEDIA.bytes(READ..MEDIA.len())].concat();
     let world = &standing.world;

@@ -1,5 +1,5 @@
-//! What the server does for handlers: media that they look into, media that comes inside of JSON, and
-//! turns.
+//! The server's services for handlers: media that they inspect, media inside of JSON, and
+//! serialised calls.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::sync::Arc;
@@ -165,7 +165,8 @@ async fn letters(ledger: &MemoryLedger) -> Vec<Resource> {
 #[tokio::test]
 async fn handler_reads_media_whole_and_from_its_end_in_either_store() {
     let (world, _) = post_office();
-    // The ledger holds the first, the vault the others; the last one takes several windows.
+    // The ledger holds the first media, and the vault the rest. The last media takes several
+    // windows.
     for len in [10, 100, 700_000] {
         let media = Media::new(len, len).whole();
         let tail = STANDARD.encode(&media[media.len() - 4..]);

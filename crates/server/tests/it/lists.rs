@@ -52,7 +52,7 @@ fn album() -> World {
     album_in(&Arc::default(), ALBUM)
 }
 
-/// The same description, without what lists are filtered and ordered by.
+/// The same description, without filters and orders.
 fn without_indexes() -> String {
     let lines = ALBUM.lines();
     let kept = lines.filter(|line| !line.starts_with("filter_by") && !line.starts_with("order_by"));

@@ -1,15 +1,15 @@
-//! Lives of uploads: a client that goes about its business over stores in trouble, a restart, and the
-//! promises that it is held to afterwards.
+//! Lives of uploads: a client works over stores with faults, the server restarts, and the server's
+//! promises are checked.
 //!
-//! Fault model: one process at a time. In the first one calls of the ledger and the vault are in
-//! trouble, as the [`Plan`] says; whatever is under way when the client has given up goes with the process.
-//! The power goes out ([`PoweredStores::crash`]). The second process has no trouble: what was acknowledged
-//! is there, and the client brings its business to an end. The power goes out once more. The third
-//! process still knows all of it, after a sweep there is no media without a row and no row without
-//! media, and each change of a resource has left its event once.
+//! Fault model: there is one process at a time. In the first process, calls of the ledger and the
+//! vault have faults, as the [`Plan`] says. Work that is unfinished when the client has given up
+//! ends with the process. The power fails ([`PoweredStores::crash`]). The second process has no
+//! faults: everything that was acknowledged is present, and the client completes its work. The
+//! power fails once more. The third process still knows all of it. After a sweep there is no media
+//! without a row and no row without media, and each change of a resource has left its event once.
 //!
-//! The promises are those that the [oracle](windlass_testkit::oracle) knows. What a life without trouble has to
-//! bring about, and what replacing and deleting mean, is said here.
+//! The promises are the rules of the [oracle](windlass_testkit::oracle). This module adds the
+//! results of a life without faults, and the meaning of replacing and deleting.
 
 mod client;
 mod oracle;
@@ -29,7 +29,7 @@ use crate::power::{PoweredStores, Survivors};
 use crate::world::{ManualClock, World};
 use client::Client;
 
-/// What a client is up to. Media of up to 16 bytes stays in the ledger.
+/// The work of a client. Media of up to 16 bytes stays in the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
     /// Media alone, in one request.
@@ -44,11 +44,11 @@ pub(crate) enum Life {
     },
     /// Some chunks, and then no more of them.
     Cancelled { len: u64, chunk: u64 },
-    /// Some chunks, and then not a word until the session has died.
+    /// Some chunks, and then no request until the session has expired.
     Expired { len: u64, chunk: u64 },
-    /// A simple upload whose media is replaced.
+    /// A simple upload, followed by a replacement of the media.
     Replaced { len: u64 },
-    /// A simple upload whose resource is deleted.
+    /// A simple upload, followed by a deletion of the resource.
     Deleted { len: u64 },
 }
 
@@ -58,15 +58,16 @@ pub(crate) enum Manner {
     Plain,
     /// The total is said only at the end, by a request without a body.
     OpenEnded,
-    /// Each repeats some bytes of the one before.
+    /// Each chunk repeats some bytes of the previous chunk.
     Overlapping,
-    /// The connection breaks in the middle of each; the client asks what there is and goes on.
+    /// The connection breaks in the middle of each chunk. The client queries the committed offset
+    /// and continues.
     Broken,
     /// In the dialect `X-Goog-Upload`.
     XGoogUpload,
 }
 
-/// What happens to the calls of the first process. The first call is number 1.
+/// The faults in the calls of the first process. The first call is number 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plan {
     Calm,
@@ -125,8 +126,8 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Lives a life without trouble, and then once with each of the plans for each of its calls, of which
-    /// number and name are told.
+    /// Runs a life without faults. Then runs it once with each plan for each of its calls. `plans`
+    /// receives a call's number and name.
     pub(crate) fn strike<S: PoweredStores>(
         &mut self,
         life: Life,
@@ -235,7 +236,7 @@ fn live<S: PoweredStores>(case: Case) -> Vec<&'static str> {
     faults.names()
 }
 
-/// Work in a process of its own: whatever it leaves under way ends with it.
+/// Runs work as if in a separate process: unfinished work ends with it.
 fn in_process(stores: &Stores, clock: &Arc<ManualClock>, work: impl AsyncFnOnce(&World, &Stores)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! Requests in which two things fail: an error of the one must not hide a storage fault of the other.
+//! Requests with two failures: one error must not hide a storage fault.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn has_failed(world: &World) -> bool {
 #[tokio::test]
 async fn fault_of_a_flush_stops_the_server_also_if_the_checkpoint_has_failed() {
     for checkpoint in [InjectedFault::NoSpace, InjectedFault::Busy] {
-        // The media is created, and two full buffers are written. The next write is that of the flush.
+        // The media is created, and two full buffers are written. The next write is the flush.
         let vault_calls = Arc::new(Faults::new(Trigger::Once(4), InjectedFault::Fault));
         let vault = FaultyVault::new(Arc::new(MemoryVault::new()), Arc::clone(&vault_calls));
         let commits = Arc::new(Faults::new(Trigger::CallsOf("commit_offset"), checkpoint));

@@ -28,7 +28,7 @@ const SIMPLE: &str = "/upload/farm/v1/animals?uploadType=media";
 
 const QUERY: [(&str, &str); 1] = [("content-range", "bytes */*")];
 
-/// A server with a registry of its own.
+/// A server with a separate registry.
 struct Metered {
     server: Server,
     registry: Registry,

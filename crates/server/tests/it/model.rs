@@ -12,12 +12,12 @@ use windlass_testkit::test_scale::cases;
 use crate::power::{LocalStores, MemoryStores, PoweredStores, Survivors};
 use crate::world::{Body, LIFETIME, ManualClock, Peer as _, Reply, World};
 
-/// Long enough to be larger than what stays in the ledger, short enough to be hit at every byte.
+/// Larger than media that stays in the ledger, and short enough to test every byte.
 const LEN: u64 = 50;
 
 const MEDIA: Media = Media::new(50, LEN);
 
-/// What is known of a session from the replies alone.
+/// The state of a session, derived from the replies alone.
 #[derive(Debug, Clone)]
 struct Model {
     state: State,
@@ -60,7 +60,7 @@ enum Transition {
     Expire,
 }
 
-/// What a request must be answered.
+/// The expected reply to a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Expected {
     Committed(u64),
@@ -170,7 +170,7 @@ impl ReferenceStateMachine for Model {
     }
 
     fn transitions(model: &Self) -> BoxedStrategy<Transition> {
-        // Mostly what a client does that goes on where the server is.
+        // Mostly the offset at which a well-behaved client continues.
         let first = prop_oneof![
             6 => Just(model.committed.min(LEN - 1)),
             2 => 0..=model.committed.min(LEN - 1),
@@ -352,15 +352,16 @@ impl<S: PoweredStores> StateMachineTest for Subject<S> {
     }
 }
 
-/// The model has moved already when the reply comes; what it must be follows from where it is now
-/// and, where that leaves a choice, from what was asked.
+/// Returns the expected reply. The model has already changed when the reply comes. Its state
+/// determines the reply, together with the request if the state leaves a choice.
 fn expected_after(after: &Model, transition: &Transition, reply: &Reply) -> Expected {
     match (after.state, transition) {
         (State::Finished, Transition::Cancel) => Expected::Status(400),
         (State::Finished, _) => Expected::Final,
         (State::Cancelled, _) => Expected::Status(499),
         (State::Expired, _) => Expected::Status(404),
-        // The request that broke it says what was wrong; all later ones that it is gone.
+        // The request that broke the session receives the reason. All later requests learn that the
+        // session has failed.
         (State::Failed, Transition::WrongTotal) if reply.status.as_u16() == 400 => {
             Expected::Status(400)
         }

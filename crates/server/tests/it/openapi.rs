@@ -27,7 +27,7 @@ accept = ["image/*"]
 
 const DOCUMENT: &str = "/discovery/v1/apis/album/v1/openapi.json";
 
-/// A server, and what its document says.
+/// A server, and its document.
 struct Described {
     world: World,
     document: Value,
@@ -183,7 +183,7 @@ async fn session_goes_on_by_the_link_of_its_start() {
         .session("album.photos.insert.resumable", &[], "201")
         .await;
     let id = created["id"].as_str().expect("it has an id").to_owned();
-    // PUT begins sessions there, so another HTTP method goes on with them.
+    // PUT begins sessions there, so another HTTP method continues them.
     let of_photo = [("photoId", id.as_str())];
     let patched = album
         .session("album.photos.patch.resumable", &of_photo, "200")

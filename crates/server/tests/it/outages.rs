@@ -1,9 +1,9 @@
-//! The power goes out before and after every call to a store, every sync and every commit among them.
+//! The power fails before and after every call to a store, including every sync and every commit.
 //!
-//! Fault model: from one call on nothing is done any more; the call before it was done, whether its caller
-//! heard of it or not. Of the writes that were not synced none survives, or all, or every other one: a
-//! disk writes what it likes in the order that it likes. What must be survived: every acknowledged byte
-//! and every final reply, and no byte that comes back may be another than was sent.
+//! Fault model: from one call on, nothing takes effect any more. The previous call took effect,
+//! whether or not its caller received the result. Of the unsynced writes none survives, or all, or
+//! every other write: a disk writes in any order. Every acknowledged byte and every final reply
+//! must survive, and no returned byte may differ from the byte that was sent.
 
 use windlass_testkit::test_scale::is_long;
 

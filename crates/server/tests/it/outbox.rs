@@ -24,7 +24,7 @@ use crate::world::{ManualClock, Peer as _, World, limits};
 pub(crate) use announcer::Announcer;
 use receiver::{Attempt, Attempts, Receiver};
 
-/// The topic of all events but those of [`OTHER`].
+/// The topic of all events except events of [`OTHER`].
 pub(crate) const TOPIC: &str = "animals";
 
 /// Another topic.
@@ -42,7 +42,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 const MEDIA: Media = Media::new(1, 40);
 
-/// Stores in memory, and a clock that goes with that of the timers.
+/// Stores in memory, and a clock that follows the timers.
 struct Place {
     ledger: Arc<MemoryLedger>,
     stores: Stores,

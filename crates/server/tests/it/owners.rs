@@ -1,4 +1,4 @@
-//! Owners: whose resources and sessions a principal sees and changes.
+//! Owners: the resources and sessions that a principal sees and changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::world::{Body, World};
 
 const MEDIA: Media = Media::new(7, 40);
 
-/// The principal to whom belongs what was made before there were owners.
+/// The principal that owns resources without an owner.
 const UNOWNED: &str = "token";
 
 const STRANGERS: [Option<&str>; 3] = [Some("bob"), Some(UNOWNED), None];
@@ -27,12 +27,12 @@ fn farm(access: Access) -> ServedApi {
     ServedApi::with_default_handler(farm.map_settings(|settings| settings.access = access))
 }
 
-/// A server whose principals see their own animals.
+/// A server that shows each principal only its own animals.
 fn owned(stores: &Stores) -> World {
     World::of(farm(Access::Owner), stores.clone(), Arc::default())
 }
 
-/// A server whose principals see all animals.
+/// A server that shows all animals to every principal.
 fn shared(stores: &Stores) -> World {
     World::of(farm(Access::Shared), stores.clone(), Arc::default())
 }
@@ -83,7 +83,7 @@ fn caller<'a>(world: &'a World, id: impl Into<Option<&'a str>>) -> Caller<'a> {
     Caller { world, id }
 }
 
-/// What a principal can do with an animal, the deletion last.
+/// The calls of a principal about an animal, with the deletion last.
 const CALLS: [&str; 10] = [
     "GET",
     "HEAD",
@@ -200,7 +200,7 @@ async fn what_was_made_before_there_were_owners_belongs_to_the_named_principal()
     assert_eq!(caller(&renamed, "carol").ids().await, before);
     assert_eq!(caller(&renamed, UNOWNED).ids().await, [""; 0]);
     assert_eq!(caller(&renamed, "alice").ids().await, [&*since]);
-    // What an owner has made is not shared later, and is theirs again afterwards.
+    // An owner's resources are not shared later, and belong to the owner again afterwards.
     assert_eq!(caller(&shared(&stores), "alice").ids().await, before);
     assert_eq!(caller(&owned(&stores), "alice").ids().await, [since]);
 }

@@ -9,7 +9,8 @@ use windlass_store::memory::{MemoryLedger, MemoryVault};
 
 use crate::world::World;
 
-/// Calls that go on for ever: the watch over the disks, the sweep, and the look for unfinished uploads.
+/// Calls of endless loops: the watch over the disks, the sweep, and the search for unfinished
+/// uploads.
 const ENDLESS: [&str; 5] = ["space", "expire", "garbage", "list", "finishing"];
 
 /// By the clock of the timers, which stands still while anything is done. Longer than any pause between two rounds.
@@ -19,7 +20,7 @@ fn nth_index(nth: u64) -> usize {
     usize::try_from(nth - 1).expect("there are few")
 }
 
-/// A server one of whose calls to its stores panics, and the calls.
+/// Runs a server with a panic in the nth call to its stores. Returns the calls.
 async fn panicking(nth: u64) -> Arc<Faults> {
     let calls = Arc::new(Faults::new(Trigger::Once(nth), InjectedFault::Panic));
     let (ledger, vault) = (MemoryLedger::new(), MemoryVault::new());

@@ -23,7 +23,7 @@ use crate::world::World;
 /// How many bytes come before the pause, and after it.
 const HALF: usize = 1000;
 
-/// What comes after a pause in an upload that is large.
+/// The number of bytes after a pause in a large upload.
 const AFTER: usize = 1 << 20;
 
 #[tokio::test(start_paused = true)]
@@ -53,7 +53,7 @@ async fn bytes_before_a_pause_are_written_during_it() {
 
 #[tokio::test(start_paused = true)]
 async fn bytes_before_a_pause_are_committed_during_it() {
-    // Not a block, just a block, and just what a checkpoint is made for.
+    // Less than a block, exactly a block, and exactly the bytes of a checkpoint.
     for before in [20 << 10, 256 << 10, 1 << 20] {
         let all = before + AFTER;
         commits_in_a_pause(before, format!("bytes 0-{}/{all}", all - 1), 201).await;
@@ -61,7 +61,7 @@ async fn bytes_before_a_pause_are_committed_during_it() {
     }
 }
 
-/// Sends so many bytes, waits for a commit, and sends the rest.
+/// Sends `before` bytes, waits for a commit, and sends the rest.
 async fn commits_in_a_pause(before: usize, range: String, status: u16) {
     let calls = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
     let ledger = FaultyLedger::new(Arc::new(MemoryLedger::new()), Arc::clone(&calls));

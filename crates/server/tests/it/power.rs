@@ -10,10 +10,10 @@ use windlass_testkit::test_scale::is_long;
 
 /// Stores that can lose power.
 pub(crate) trait PoweredStores {
-    /// What they are called.
+    /// The name of the stores.
     const NAME: &str;
 
-    /// Empty ones.
+    /// Creates empty stores.
     fn new() -> Self;
 
     /// The stores, as a server has them. No copy may outlive the power.
@@ -35,7 +35,7 @@ pub(crate) enum Survivors {
 }
 
 impl Survivors {
-    /// Tells of one write after the other.
+    /// Returns a function that decides for one write after the other whether it survives.
     fn choice(self) -> impl FnMut() -> bool {
         let mut state = match self {
             Self::None | Self::All => 0,
@@ -55,7 +55,7 @@ impl Survivors {
     }
 }
 
-/// In memory, where a crash takes what was not synced.
+/// Stores in memory. A crash loses all unsynced data.
 pub(crate) struct MemoryStores {
     ledger: Arc<MemoryLedger>,
     vault: MemoryVault,
@@ -85,9 +85,9 @@ impl PoweredStores for MemoryStores {
     }
 }
 
-/// The local store, closed and opened again. What the operating system holds survives, as it does a
-/// `kill -9`: so a sync makes no difference here but to the time it takes, and there are none unless time
-/// does not matter.
+/// The local store, closed and opened again. Data in the operating system survives, as after `kill
+/// -9`. A sync therefore changes only the time of a test, and syncs are off unless time does not
+/// matter.
 pub(crate) struct LocalStores {
     directory: TempDir,
     open: Option<Stores>,

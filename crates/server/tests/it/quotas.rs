@@ -1,4 +1,4 @@
-//! What one principal may occupy.
+//! Quotas of one principal.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ struct Alice {
 }
 
 impl Alice {
-    /// A server at which she may store so many bytes; any number if it is 0.
+    /// A server with this quota in bytes. 0 is no limit.
     fn with_quota(bytes_per_principal: u64) -> Self {
         let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
         let ledger = Arc::new(MemoryLedger::new());

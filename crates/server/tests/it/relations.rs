@@ -72,7 +72,7 @@ async fn made(album: &World, collection: &str, fields: &Value) -> String {
     format!("{collection}/{id}")
 }
 
-/// The number of rows that are left of a collection whose resource is gone.
+/// The number of rows that remain in a collection after its resource is deleted.
 async fn orphans(ledger: &MemoryLedger, path: &str) -> usize {
     let collection = format!("album{path}");
     let rows = ledger.resources(&collection, None, 10).await;
@@ -269,7 +269,7 @@ async fn references_name_resources_that_exist() {
         let start = format!("/upload{PHOTOS}?uploadType=resumable");
         refused(&album.json("POST", &start, &fields).await, 400, says);
     }
-    // What is stored already is not looked at again.
+    // Stored references are not checked again.
     let gone = format!("/album/v1/albums/{summer}");
     assert_eq!(
         album.send("DELETE", &gone, &[], Vec::new()).await.status,

@@ -1,5 +1,5 @@
-//! Bytes of the last commit that change in the vault: the next server that opens the media refuses
-//! to go on.
+//! Bytes of the last commit change in the vault: the next server that opens the media refuses to
+//! continue.
 
 use windlass_store::Vault as _;
 use windlass_testkit::media::Media;

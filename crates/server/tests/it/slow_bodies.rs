@@ -17,7 +17,8 @@ use crate::world::World;
 
 const MEDIA: Media = Media::new(5, 300_000);
 
-/// Sends media at a rate, a piece each second, and returns the status and what is committed then.
+/// Sends media at a rate, one piece per second. Returns the status and the number of committed
+/// bytes afterwards.
 async fn send(bytes_per_second: u64) -> (StatusCode, Option<u64>) {
     let stores = Stores {
         ledger: std::sync::Arc::new(MemoryLedger::new()),

@@ -27,7 +27,7 @@ impl Client {
         self.0.write_all(bytes).await.expect("it is open");
     }
 
-    /// Begins a request whose body is still to come.
+    /// Begins a request without sending its body yet.
     async fn begin_insert(&mut self, stream: u32) {
         let fields = [
             (":method", "POST"),
@@ -45,7 +45,7 @@ impl Client {
         self.send(&frame(DATA, END_STREAM, stream, b"{}")).await;
     }
 
-    /// Waits for a frame of this kind. Returns what is in it.
+    /// Waits for a frame of this kind. Returns its payload.
     async fn next(&mut self, awaited: u8) -> Vec<u8> {
         loop {
             let mut head = [0; 9];

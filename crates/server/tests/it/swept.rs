@@ -30,7 +30,7 @@ async fn session_whose_media_is_deleted_while_it_is_written_is_gone() {
     }
 }
 
-/// A vault whose media is deleted as soon as it is made.
+/// A vault that deletes media as soon as it is created.
 struct LosingVault(Arc<dyn Vault>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! What a session's next request finds at hand.
+//! State that a session's next request finds in the cache.
 
 use std::sync::Arc;
 use std::time::Duration;

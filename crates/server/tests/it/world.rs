@@ -64,7 +64,7 @@ pub(crate) struct World {
     pub(crate) clock: Arc<ManualClock>,
 }
 
-/// Stores that several servers use, each after the other or at once.
+/// Stores for several servers, which run one after the other or at once.
 pub(crate) struct SharedStores {
     pub(crate) ledger: Arc<MemoryLedger>,
     pub(crate) vault: MemoryVault,
@@ -132,7 +132,7 @@ impl World {
         Self::set_up(api, stores, clock, |settings| settings.limits = limits)
     }
 
-    /// A server of the Farm API whose sessions die when nothing comes for so long.
+    /// A server of the Farm API with sessions that expire after this time without progress.
     pub(crate) fn impatient(stores: Stores, clock: Arc<ManualClock>, idle: Duration) -> Self {
         let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
         Self::set_up(
@@ -168,8 +168,8 @@ impl World {
         })
     }
 
-    /// A server of the Farm API whose disks have room for this many bytes of media, and a quota of
-    /// bytes (0 for none).
+    /// A server of the Farm API with room for this many bytes of media on its disks, and a quota of
+    /// bytes (0 for no quota).
     pub(crate) async fn with_room(stores: Stores, room: u64, quota: u64) -> Self {
         let space = stores.vault.space().await.expect("it is in memory");
         let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
@@ -287,7 +287,7 @@ impl World {
         self.send("PUT", session, &headers, body).await
     }
 
-    /// Asks what is committed.
+    /// Queries the committed offset.
     pub(crate) async fn query(&self, session: &str) -> Reply {
         self.put(session, "bytes */*", "").await
     }

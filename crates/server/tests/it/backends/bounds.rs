@@ -1,4 +1,4 @@
-//! What holds up what: services that are slow, and resources that many calls change.
+//! Slow services, and resources that many calls change: which calls wait for which.
 
 use std::time::Duration;
 

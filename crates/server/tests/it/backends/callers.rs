@@ -1,4 +1,4 @@
-//! Who calls: owners, batches, and what authorization refuses.
+//! Callers of backends: owners, batches, and calls that authorization refuses.
 
 use http::Request;
 use windlass_server::Principal;

@@ -1,4 +1,4 @@
-//! How services are told of finished uploads.
+//! Notices to services about finished uploads.
 
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ on.finished = "http://127.0.0.1:9001/films"
 
 type Respond = Box<dyn Fn(usize) -> Result<u16, OutboundError> + Send + Sync>;
 
-/// A service that tells of what it gets at port 9000, and one at 9001 that never answers.
+/// A service at port 9000 that passes each request to the test, and a service at 9001 that never
+/// answers.
 struct Told {
     tell: UnboundedSender<(Instant, Got)>,
     respond: Respond,
@@ -57,7 +58,8 @@ impl Outbound for Told {
     }
 }
 
-/// A server whose clock goes with the timers, and what the first service gets.
+/// Returns a server with a clock that follows the timers, and the requests that the first service
+/// receives.
 fn told(
     respond: impl Fn(usize) -> Result<u16, OutboundError> + Send + Sync + 'static,
 ) -> (World, UnboundedReceiver<(Instant, Got)>) {

@@ -9,36 +9,36 @@ use super::oracle::{Oracle, strange};
 use super::{Life, Manner};
 use crate::world::{Body, LIFETIME, Peer as _, Reply, World};
 
-/// How often it goes on after something went wrong, before it waits for the server to come back.
+/// Number of attempts after a failure, before the client waits for the server to come back.
 const TRIES: usize = 3;
 
 /// The type of all media.
 const PNG: &str = "image/png";
 
-// What the second steps are answered when they are done.
+// The statuses of completed second steps.
 const CANCELLED: u16 = 499;
 const EXPIRED: u16 = 404;
 const DELETED: u16 = 204;
 const REPLACED: u16 = 200;
 
-/// What became of something that the client asked for.
+/// The known result of a request for the second step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Never,
-    /// Without an answer that says.
+    /// Sent, without a reply that shows the result.
     Unanswered,
     Done,
 }
 
-/// What a client sends, and what it knows.
+/// The client's plan, and its knowledge.
 pub(super) struct Client {
     life: Life,
     media: Media,
-    /// The media that takes its place, in some lives.
+    /// The replacement media, in some lives.
     next_media: Media,
     session: Option<String>,
     oracle: Oracle,
-    /// Cancelling, deleting or replacing, whatever the life is about.
+    /// Cancelling, deleting or replacing, depending on the life.
     second_step: Asked,
 }
 
@@ -61,7 +61,7 @@ impl Client {
         }
     }
 
-    /// Goes about its business as long as the server plays along, and looks at what came of it.
+    /// Works until the server fails, and then reads the results.
     pub(super) async fn live(&mut self, world: &World) {
         if self.is_in_session() {
             self.start(world).await;
@@ -90,7 +90,7 @@ impl Client {
         }
     }
 
-    /// The server is back: what was acknowledged is there. What is left of the business is done.
+    /// Checks after the restart that everything acknowledged is present, and completes the work.
     pub(super) async fn come_to_an_end(&mut self, world: &World) {
         if let Some(session) = self.session.clone() {
             self.find_session(world, &session).await;
@@ -161,7 +161,7 @@ impl Client {
         }
     }
 
-    /// Sends what is to be sent in the session, which may be a part.
+    /// Sends the media of the session, which may be a part of it.
     async fn send(&mut self, world: &World) {
         let Some(session) = self.session.clone() else {
             return;
@@ -188,7 +188,7 @@ impl Client {
         }
     }
 
-    /// The offset that the client goes on from.
+    /// The offset from which the client continues.
     fn committed(&self) -> u64 {
         self.oracle.promise().offset
     }
@@ -234,7 +234,7 @@ impl Client {
         world.send("POST", session, &headers, bytes).await
     }
 
-    /// Sends a half of what is to come up to `to`, and asks what there is.
+    /// Sends half of the bytes up to `to`, and then queries the committed offset.
     async fn break_off(&mut self, world: &World, session: &str, to: u64) {
         let (from, len) = (self.committed(), self.media.len());
         let half = from.midpoint(to);
@@ -272,7 +272,7 @@ impl Client {
         self.oracle.take(&reply);
     }
 
-    /// Does what the life is about besides uploading, if it has not been done.
+    /// Takes the second step of the life, unless it is done.
     async fn take_second_step(&mut self, world: &World) {
         if self.second_step == Asked::Done {
             return;
@@ -313,7 +313,7 @@ impl Client {
         };
     }
 
-    /// Reads what it has uploaded. Whatever goes wrong, no wrong byte comes.
+    /// Reads the uploaded media. No wrong byte may be returned, even if the read fails.
     async fn look(&self, world: &World) {
         let Some(id) = self.oracle.resource() else {
             return;
@@ -333,7 +333,7 @@ impl Client {
         }
     }
 
-    /// Goes on with a session after a restart.
+    /// Continues a session after a restart.
     async fn find_session(&mut self, world: &World, session: &str) {
         let answer = self.ask(world, session).await;
         match (self.life, &answer) {
@@ -349,7 +349,8 @@ impl Client {
         }
     }
 
-    /// Looks for what a request may have made before it was answered, and asks again if it has not.
+    /// Looks for a resource that a request may have created before its reply was lost. Repeats the
+    /// request if there is no resource.
     async fn find_resource(&mut self, world: &World) {
         let ids = self.check_resources(world).await;
         if self.is_in_session() || self.is_finished() {
@@ -357,7 +358,7 @@ impl Client {
         }
         match ids.first() {
             None => self.send_at_once(world).await,
-            // The list says it in place of the reply that was lost.
+            // The list replaces the reply that was lost.
             Some(id) => {
                 let body = format!(r#"{{"id":"{id}"}}"#);
                 self.oracle.note(&Event::Finished(body.into()));

@@ -7,12 +7,12 @@ use windlass_testkit::oracle::{Age, Answer, Event, Promise, Rule, Violation, jud
 
 use crate::world::Reply;
 
-/// What one upload was promised. It ends the test when a promise is broken.
+/// The promises to one upload. A broken promise ends the test.
 pub(super) struct Oracle {
     /// The name of the upload.
     upload: String,
     promise: Promise,
-    /// What the clock says of the session.
+    /// The age of the session by the clock.
     age: Age,
 }
 
@@ -90,14 +90,14 @@ impl Oracle {
     }
 }
 
-/// Ends the test with what is wrong, and where.
+/// Ends the test with a description of the violation.
 #[track_caller]
 pub(super) fn violate(upload: &str, rule: Rule) -> ! {
     let upload = upload.to_owned();
     panic!("{}", Violation { upload, rule })
 }
 
-/// What a reply says of an upload. Stores in trouble refuse with 503, and nothing else refuses here.
+/// Classifies a reply. Only faulty stores refuse with 503 here.
 fn answer(reply: &Reply) -> Answer {
     let received = reply.headers.get("x-goog-upload-size-received");
     match reply.status.as_u16() {

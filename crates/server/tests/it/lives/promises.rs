@@ -1,4 +1,4 @@
-//! What must be true of the stores when all is over: the part of the rules that no reply shows.
+//! Rules for the final state of the stores. Replies do not show this part of the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,8 +35,9 @@ pub(super) async fn check_media(world: &World, stores: &Stores) {
     }
 }
 
-/// Each change of an animal has left one event, and nothing else has. A version follows another, so an
-/// event that is missing leaves a gap, and one that is written twice is a duplicate.
+/// Checks that each change of an animal has left one event, and that there is no other event.
+/// Versions are consecutive, so a missing event leaves a gap, and an event that is written twice is
+/// a duplicate.
 pub(super) async fn check_events(stores: &Stores) {
     let mut versions = versions_in_events(stores).await;
     for versions in versions.values() {
@@ -51,7 +52,7 @@ pub(super) async fn check_events(stores: &Stores) {
             unannounced(&format!("version {} after {versions:?}", animal.version));
         }
     }
-    // Those of animals that are gone: they were made, and deleted.
+    // The events of deleted animals: their creation and their deletion.
     for versions in versions.values() {
         if versions.len() != 2 {
             unannounced(&format!("it is gone after {versions:?}"));
@@ -59,7 +60,7 @@ pub(super) async fn check_events(stores: &Stores) {
     }
 }
 
-/// The versions of each animal that events tell of, in order.
+/// The versions of each animal in events, in order.
 async fn versions_in_events(stores: &Stores) -> BTreeMap<String, Vec<u64>> {
     let rows = stores.ledger.resources(EVENTS, None, 100).await;
     let mut versions: BTreeMap<String, Vec<u64>> = BTreeMap::new();

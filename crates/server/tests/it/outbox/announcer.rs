@@ -32,7 +32,7 @@ pub(crate) struct Announcer {
 }
 
 impl Announcer {
-    /// The Farm API, each of whose changes leaves an event.
+    /// The Farm API. Each of its changes leaves an event.
     pub(crate) fn farm() -> ServedApi {
         Self::of(&[TOPIC]).serve()
     }

@@ -206,6 +206,6 @@ async fn dropped_server_keeps_no_store_open() {
     next(&mut attempts).await;
     sleep(Duration::from_secs(1)).await;
     drop(world);
-    // Without a turn for the tasks that end. The references left are those of the place.
+    // No task gets a turn to end in between. The remaining references belong to `place`.
     assert_eq!(Arc::strong_count(&place.ledger), 2);
 }

@@ -67,7 +67,7 @@ async fn conclusion_that_takes_too_long_is_a_failure() {
     assert_fails_by_timeout(receiver, attempts).await;
 }
 
-/// Has an event delivered by a receiver whose first attempt takes longer than its timeout.
+/// Delivers an event to a receiver with a first attempt that takes longer than its timeout.
 async fn assert_fails_by_timeout(mut receiver: Receiver, mut attempts: Attempts) {
     receiver.policy.timeout = Duration::from_secs(10 * 60);
     let place = Place::new();

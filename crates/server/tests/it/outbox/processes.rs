@@ -121,7 +121,7 @@ async fn event_of_another_process_is_found_within_a_minute_though_own_events_kee
     let _serving = world.serve().await;
     upload(&world).await;
     next(&mut attempts).await;
-    // An id of long ago, as that of an event that another process has postponed.
+    // An old id, like the id of an event that another process has postponed.
     let foreign = json!({"created": 0, "due": 0, "failures": 0, "payload": "foreign"});
     place.insert_row("0", &foreign).await;
     let begun = Instant::now();

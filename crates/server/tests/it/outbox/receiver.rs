@@ -43,7 +43,7 @@ pub(super) struct Receiver {
     conclusions: AtomicUsize,
     /// Concludes events after this number of failures, instead of the tally.
     pub(super) conclude: Option<Conclude>,
-    /// Whether attempts whose payload is `"?"` fail with an error about a row of the ledger.
+    /// Whether attempts with the payload `"?"` fail with an error about a row of the ledger.
     pub(super) reads_badly: bool,
 }
 
