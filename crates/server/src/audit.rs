@@ -17,7 +17,8 @@ use crate::identifiers::Clock;
 
 /// Takes the entries of the audit log.
 pub trait AuditLog: Send + Sync + 'static {
-    /// Writes an entry. It is called between two steps of a request, so it must not wait for long.
+    /// Writes an entry. Called between two steps of a request, so an implementation must return
+    /// quickly.
     fn write(&self, entry: &AuditEntry<'_>);
 }
 
@@ -29,7 +30,7 @@ pub struct AuditEntry<'a> {
     pub time: Timestamp,
     /// The action.
     pub action: AuditAction,
-    /// How it ended.
+    /// The outcome.
     pub outcome: AuditOutcome,
     /// The principal of the action, if it is known. For a resumable upload, the principal that
     /// started it.
@@ -42,9 +43,10 @@ pub struct AuditEntry<'a> {
     pub method: Option<&'a str>,
     /// Path of the request, without the prefix of uploads and without the query.
     pub path: Option<&'a str>,
-    /// Id of the resource that was made, if it has one.
+    /// Id of the created resource, if it has one.
     pub resource: Option<&'a str>,
-    /// Upload session, if it is about one. [`SessionId::abbreviated`] is as the log shows it.
+    /// Upload session, if the entry belongs to one. The log shows its [`SessionId::abbreviated`]
+    /// form.
     pub session: Option<SessionId>,
 }
 
@@ -125,7 +127,7 @@ impl Audit {
         if self.0.is_none() {
             return work.await;
         }
-        // In a box, so that requests without an audit log need no memory for it.
+        // Boxed, so that requests without an audit log need no memory for the task-local value.
         Box::pin(SENDER.scope(sender, work)).await
     }
 

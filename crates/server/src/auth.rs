@@ -119,7 +119,8 @@ pub struct AccessRequest<'a> {
 }
 
 impl<'a> AccessRequest<'a> {
-    /// Returns a request from an unknown address, without a certificate and a principal. For tests of an [`Authorize`].
+    /// Returns a request from an unknown address, without a certificate and a principal. For tests
+    /// of an [`Authorize`].
     pub fn new(
         access: Access,
         http_method: &'a HttpMethod,
@@ -149,7 +150,7 @@ impl<'a> AccessRequest<'a> {
         }
     }
 
-    /// Sets the address of a client that is limited by it.
+    /// Sets the address by which the client is limited.
     #[must_use]
     pub fn limited_as(self, client: IpAddr) -> Self {
         Self {
@@ -182,7 +183,7 @@ impl<'a> AccessRequest<'a> {
         Self { base_url, ..self }
     }
 
-    /// Sets the principal that a layer in front has established.
+    /// Sets the principal that a layer in front has identified.
     #[must_use]
     pub fn of_principal(self, principal: &'a Principal) -> Self {
         Self {
@@ -196,8 +197,8 @@ impl<'a> AccessRequest<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
-    /// The discovery service, from which client libraries read the descriptions of APIs, and the page
-    /// at `/`, which shows people the same APIs.
+    /// The discovery service, from which client libraries read the descriptions of APIs, and the
+    /// page at `/`, which shows the same APIs to people.
     Discovery,
     /// An upload session. Only the client that started the session has its URI.
     Session,
@@ -205,7 +206,7 @@ pub enum Access {
     /// ([`SessionAuth::Owner`](crate::config::SessionAuth)). The owner of some sessions is not
     /// known, so credentials may be missing, but invalid credentials are refused.
     OwnedSession,
-    /// A method of an API, or a path that nothing answers.
+    /// A method of an API, or an unknown path.
     Call,
 }
 
@@ -234,7 +235,7 @@ impl Access {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// The request has no credentials, and needs some: 401.
+    /// The request needs credentials and has none: 401.
     #[error("the request has no credentials; send them in the header Authorization")]
     CredentialsMissing,
     /// The credentials are wrong: 401.
@@ -243,7 +244,7 @@ pub enum AccessError {
     /// The credentials have expired: 401.
     #[error("the credentials of the request have expired; get new ones")]
     CredentialsExpired,
-    /// The credentials are where they must not be, such as a token in the query: 400.
+    /// The credentials are in a forbidden place, such as a token in the query: 400.
     #[error("{problem}")]
     CredentialsMisplaced {
         /// Message that names the problem and the place where the credentials belong.
@@ -262,7 +263,7 @@ pub enum AccessError {
     /// None of the scopes of the credentials allows the method: 403.
     #[error("the credentials have none of the scopes that this method needs: {}", scopes.join(", "))]
     InsufficientScope {
-        /// The scopes, of which one is needed.
+        /// The scopes. One of them is needed.
         scopes: Vec<String>,
     },
     /// The principal may not do this: 403.
@@ -298,7 +299,7 @@ impl AccessError {
 /// The challenge for credentials with insufficient scopes. It names the scopes if a header can.
 fn insufficient_scope(scopes: &[String]) -> HeaderValue {
     const CHALLENGE: &str = "Bearer realm=\"windlass\", error=\"insufficient_scope\"";
-    // RFC 6749, section 3.3. Descriptions are free to name scopes with other characters.
+    // RFC 6749, section 3.3. Descriptions may name scopes with other characters.
     let is_scope = |byte: u8| byte.is_ascii_graphic() && !b"\"\\".contains(&byte);
     let can_be_named = scopes.iter().all(|scope| scope.bytes().all(is_scope));
     let named = can_be_named.then(|| format!("{CHALLENGE}, scope=\"{}\"", scopes.join(" ")));

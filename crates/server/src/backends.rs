@@ -52,21 +52,21 @@ use metrics::BackendMetrics;
 /// Maximum size of the reply of a backend in bytes.
 const MAX_REPLY: usize = 1 << 20;
 
-/// Maximum number of calls that wait for one service, which is a host and a port, at the same time. Further
-/// ones are refused with 503.
+/// Maximum number of concurrent calls to one service, which is a host and a port. Further calls are
+/// refused with 503.
 pub const BACKEND_CALLS: usize = 32;
 
-/// Maximum number of these calls of one caller: a principal, or an address without one. Further ones
-/// wait for [`Backends::with_timeout`].
+/// Maximum number of these calls per caller: a principal, or an address if there is no principal.
+/// Further calls wait for [`Backends::with_timeout`].
 const CALLS_PER_CALLER: usize = BACKEND_CALLS / 4;
 
 /// Beginning of a secret as Standard Webhooks writes it.
 const SECRET_PREFIX: &str = "whsec_";
 
-/// The sizes that Standard Webhooks allows a secret, in bytes.
+/// The permitted lengths of a secret in bytes, according to Standard Webhooks.
 const SECRET_LEN: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// The secret by which requests to services are signed. Its `Debug` does not show it.
+/// The secret that signs requests to services. Its `Debug` does not show it.
 #[derive(Clone)]
 pub struct ServiceSecret(hmac::Key);
 
@@ -78,7 +78,7 @@ pub struct NotAServiceSecret;
 impl FromStr for ServiceSecret {
     type Err = NotAServiceSecret;
 
-    /// Reads the form of Standard Webhooks, `whsec_` and base64.
+    /// Parses the form of Standard Webhooks, `whsec_` and base64.
     fn from_str(text: &str) -> Result<Self, NotAServiceSecret> {
         let text = text.trim();
         let encoded = text.strip_prefix(SECRET_PREFIX).unwrap_or(text);
@@ -97,7 +97,7 @@ impl fmt::Debug for ServiceSecret {
     }
 }
 
-/// How the services of descriptions are called.
+/// The connection to the services of descriptions.
 pub struct Backends {
     outbound: Arc<dyn Outbound>,
     secret: ServiceSecret,
@@ -105,18 +105,18 @@ pub struct Backends {
     /// The calls of each service, by its host and port.
     calls: Mutex<HashMap<String, Calls>>,
     metrics: BackendMetrics,
-    /// Time in which a backend must have answered.
+    /// Maximum time of a backend's answer.
     timeout: Duration,
 }
 
-/// The calls that wait for one service.
+/// The running calls of one service.
 #[derive(Clone)]
 struct Calls {
     pool: Pool,
     shares: Arc<Shares<Caller>>,
 }
 
-/// A call that waits for a service, until it is dropped.
+/// A permit for a call to a service. Dropping it releases the permit.
 #[derive(Debug)]
 struct CallPermit<'a> {
     _share: Option<SharePermit<'a, Caller>>,
@@ -131,11 +131,11 @@ impl Calls {
         }
     }
 
-    /// Admits a call. One beyond the share of its caller waits until another one has ended: a caller
-    /// of a slow service would otherwise keep out all others.
+    /// Admits a call. A call above the limit of its caller waits until another call of this caller
+    /// has ended. Otherwise one caller of a slow service would keep all other callers out.
     ///
     /// # Errors
-    /// [`Full`] if the service has as many calls as it may have, or after the timeout.
+    /// [`Full`] if the service has its maximum number of calls, or after the timeout.
     async fn admit(
         &self,
         caller: Option<Caller>,
@@ -179,8 +179,8 @@ impl Backends {
         }
     }
 
-    /// Sets the time in which a backend must have answered a call. The caller waits for it. Default:
-    /// [`Backends::TIMEOUT`].
+    /// Sets the maximum time of a backend's answer to a call. The caller waits for this answer.
+    /// Default: [`Backends::TIMEOUT`].
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
@@ -252,7 +252,7 @@ impl Backends {
         }
     }
 
-    /// Has a backend answer a call.
+    /// Forwards a call to a backend.
     async fn call(
         &self,
         url: &str,
@@ -272,8 +272,8 @@ impl Backends {
         Reply::read(call, &reply)
     }
 
-    /// The calls of the service at a URL: of its host and port, so that a service that is slow holds up
-    /// its own callers alone. There are as many as the descriptions have.
+    /// Returns the calls of the service at a URL. A service is a host and a port, so a slow service
+    /// delays only its own callers. There is one entry per service in the descriptions.
     fn calls_of(&self, url: &str) -> Calls {
         let mut services = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let calls = services.entry(service_of(url)).or_insert_with(Calls::new);
@@ -289,7 +289,7 @@ fn service_of(url: &str) -> String {
     service.unwrap_or_default()
 }
 
-/// Returns how many connections to the services of these APIs may be open at the same time.
+/// Returns the maximum number of concurrent connections to the services of these APIs.
 pub(crate) fn connections<'a>(apis: impl Iterator<Item = &'a Api>) -> usize {
     let (mut services, mut deliveries) = (BTreeSet::new(), 0);
     for api in apis {
@@ -349,7 +349,7 @@ impl WithBackends {
 
     async fn ask_backend(&self, call: &Call<'_>, url: &str) -> Result<Answer, Rejection> {
         let target = Target::of(call).await?;
-        // Before the service does its work.
+        // Checked before the service does its work.
         match &target {
             Some(target) => call.check_conditions(&target.etag())?,
             None => call.check_conditions_without_tag()?,

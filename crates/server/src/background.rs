@@ -1,8 +1,9 @@
 //! Tasks that run next to the requests: they measure free disk space, evict idle sessions, finish
 //! uploads that a crash interrupted, sweep, and deliver events.
 //!
-//! No task is awaited, so a panic that ended one would go unnoticed until the disk is full. A panic
-//! therefore ends one round of its task only; the next round comes after the usual pause.
+//! Nothing awaits these tasks, so a task that a panic has ended would go unnoticed until the disk
+//! is full. A panic therefore ends only one round of its task. The next round follows after the
+//! usual pause.
 //!
 //! Between two rounds a task does not keep the server's stores open.
 
@@ -42,7 +43,7 @@ const FINISH_BATCH: usize = 64;
 /// Pause before a worker that has panicked is started again.
 const WORKER_PAUSE: Duration = Duration::from_secs(60);
 
-/// The tasks that run next to the requests. They end when it is dropped.
+/// The tasks that run next to the requests. They end when this is dropped.
 #[derive(Default)]
 pub(crate) struct Background {
     tasks: JoinSet<()>,
@@ -59,8 +60,8 @@ impl Background {
         tasks.spawn(evict_idle_sessions(Arc::downgrade(server)));
     }
 
-    /// Starts the tasks that maintain the stores, and the workers of the outbox, unless that was
-    /// done.
+    /// Starts the tasks that maintain the stores, and the workers of the outbox, unless they are
+    /// started.
     pub(crate) fn start_maintenance(&mut self, server: &Arc<ServerState>) {
         if std::mem::replace(&mut self.has_maintenance, true) {
             return;
@@ -84,7 +85,8 @@ impl Background {
         }
     }
 
-    /// Ends all tasks. Waits for deliveries that have begun: ended ones would be repeated.
+    /// Ends all tasks. Waits for deliveries that have begun, because aborted deliveries would be
+    /// repeated.
     pub(crate) async fn shutdown(mut self) {
         self.tasks.shutdown().await;
         while self.workers.join_next().await.is_some() {}
@@ -200,7 +202,7 @@ async fn finish_unless_postponed(
     finished
 }
 
-/// Deletes the rows of links that count once, when they are not needed any more.
+/// Deletes the rows of single-use links that are not needed any more.
 async fn forget_link_uses(server: Weak<ServerState>) {
     while let Some(server) = server.upgrade() {
         let (now, lifetime) = (server.clock.now(), server.settings.session_lifetime);
@@ -250,7 +252,8 @@ async fn sweep(server: Weak<ServerState>) {
     }
 }
 
-/// Pauses, for a shorter time if a request has left garbage: its client may want the space soon.
+/// Pauses. The pause is shorter if a request has left garbage, because its client may need the
+/// space soon.
 async fn pause_for(pause: Duration, sweep_now: &Notify) {
     let wanted = async {
         sweep_now.notified().await;
@@ -261,7 +264,7 @@ async fn pause_for(pause: Duration, sweep_now: &Notify) {
 
 fn report(swept: &Swept) {
     if let Some(error) = &swept.failure {
-        // Logged with its causes: one is a backup, during which no media is deleted.
+        // Logged with its causes. One cause is a backup, during which no media is deleted.
         let (failed, error) = (swept.failed, error as &dyn std::error::Error);
         tracing::warn!(
             failed,
@@ -289,19 +292,19 @@ const SWEEP_PAUSE: Duration = Duration::from_secs(1);
 /// Minimum pause between steps.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 
-// Half of the delay that a request may see.
+// Half of the acceptable delay of a request.
 /// Intended duration of a step.
 const STEP_DURATION: Duration = Duration::from_millis(25);
 
-// A step below the minimum takes hardly less time: that is the commit's.
+// A smaller step takes hardly less time, because the commit dominates.
 /// Number of sessions, and of garbage entries, that a step may handle.
 const BATCH_SIZES: std::ops::RangeInclusive<usize> = 64..=256;
 
 /// The pace of the sweep.
 ///
-/// A step shares the ledger's writer and its commit with requests, which may have to wait for it. On a
-/// slow or busy disk the steps become smaller, and the pause after a step is at least as long as the
-/// step.
+/// A step shares the ledger's writer and its commit with requests, which may have to wait for the
+/// step. On a slow or busy disk the steps become smaller. The pause after a step is at least as
+/// long as the step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SweepThrottle {
     batch_size: usize,

@@ -44,7 +44,8 @@ pub(crate) fn is_inside(head: &Parts) -> bool {
     head.extensions.get::<InBatch>().is_some()
 }
 
-/// Answers a call of a batch: the head of its request, and its body or why it is refused.
+/// Answers a call of a batch. The arguments are the head of its request, and its body or its
+/// refusal.
 pub(crate) type AnswerCall =
     fn(Arc<ServerState>, Parts, Result<Bytes, Error>) -> BoxFuture<'static, Reply>;
 
@@ -134,13 +135,13 @@ struct Batch {
     begun: usize,
     /// `None` after the last delimiter.
     boundary: Option<String>,
-    /// For the memory of the head and of the calls.
+    /// The permit for the memory of the head and of the calls.
     _memory: Option<Permit>,
 }
 
 impl Batch {
-    /// Carries out the next call and returns its part of the reply; after the last call the end of
-    /// the reply, then `None`.
+    /// Carries out the next call and returns its part of the reply. Returns the end of the reply
+    /// after the last call, and then `None`.
     async fn next_part(&mut self) -> Option<Vec<Bytes>> {
         let Some(call) = self.calls.next() else {
             let boundary = self.boundary.take()?;
@@ -162,7 +163,7 @@ impl Batch {
         (self.answer)(server, request, refused.map_or(Ok(call.body), Err)).await
     }
 
-    /// Returns the head of the request that a call stands for, and why it is refused if it is.
+    /// Returns the head of the request in a call, and an error if the call is refused.
     fn request_of(&self, server: &ServerState, call: &Call) -> (Parts, Option<Error>) {
         let (mut head, ()) = Request::new(()).into_parts();
         head.method = call.http_method.clone();
@@ -187,7 +188,8 @@ impl Batch {
     }
 
     fn check(&self, server: &ServerState, call: &Call) -> Result<(), Error> {
-        // The batch lasts as long as its client takes it; the server's end does not wait for that.
+        // The reply lasts as long as its client reads. The stop of the server does not wait for
+        // that.
         if server.lifecycle.is_draining() {
             return Err(Error::Draining);
         }
@@ -198,7 +200,7 @@ impl Batch {
     }
 }
 
-/// Refuses a call that names another host than its batch was sent to.
+/// Refuses a call that names another host than its batch.
 fn check_host(host: Option<&Host>, base_url: &Uri, call: &Call) -> Result<(), Error> {
     let known = [host.cloned(), base_url.authority().and_then(Host::of)];
     let header = call.headers.get(HOST).and_then(|host| host.to_str().ok());
@@ -213,8 +215,8 @@ fn check_host(host: Option<&Host>, base_url: &Uri, call: &Call) -> Result<(), Er
     }
 }
 
-/// Returns the target of a call at the origin of its batch. Clients write the path as they know it, that
-/// is with the one under which the server is mounted.
+/// Returns the target of a call at the origin of its batch. Clients write the path as they know it,
+/// including the path under which the server is mounted.
 fn target_of(batch: &Parts, base_url: &Uri, target: &Uri) -> Result<Uri, Error> {
     let path = target.path_and_query().map_or("/", |path| path.as_str());
     let mount = base_url.path().trim_end_matches('/');
@@ -228,8 +230,8 @@ fn target_of(batch: &Parts, base_url: &Uri, target: &Uri) -> Result<Uri, Error> 
     Uri::from_parts(parts).map_err(|_| no_such())
 }
 
-/// Returns the headers of a call: the headers of its own part, and headers of the batch. A header
-/// that an API refuses is included, so that the call is refused.
+/// Returns the headers of a call: the headers in its part, and headers of the batch. A header that
+/// an API refuses is included, so that the call is refused.
 fn headers_of(
     batch: &HeaderMap,
     call: &Call,
@@ -266,14 +268,15 @@ fn is_own(name: &HeaderName) -> bool {
     single.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether Google's proxies set the header, to name the principal. An API may refuse all of `x-goog-*`.
+/// Whether Google's proxies set the header to name the principal. An API may refuse all of
+/// `x-goog-*`.
 fn is_of_proxy(name: &HeaderName) -> bool {
     let name = name.as_str();
     let prefixes = ["x-goog-authenticated-", "x-goog-iap-", "x-forwarded-"];
     name == HOST || name == "forwarded" || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether a header of the batch is one of its calls, too.
+/// Whether a header of the batch applies to its calls as well.
 fn is_shared(name: &HeaderName) -> bool {
     let is_of_message = name.as_str().starts_with("content-")
         || name == "x-http-method-override"
@@ -281,7 +284,8 @@ fn is_shared(name: &HeaderName) -> bool {
     !is_of_message
 }
 
-/// Returns the part with the reply to a call. The bytes of a long body come with its permit.
+/// Returns the part with the reply to a call. The permit for the bytes of a long body is attached
+/// to the bytes.
 async fn part(boundary: &str, content_id: Option<&str>, reply: Reply, is_head: bool) -> Vec<Bytes> {
     let (head, mut body) = reply.into_parts();
     let mut frames = Vec::new();
@@ -305,7 +309,7 @@ async fn part(boundary: &str, content_id: Option<&str>, reply: Reply, is_head: b
     frames
 }
 
-/// Returns a part of the reply up to the body of a reply of this length, if it is stated.
+/// Returns the head of a part. `length` is the length of the body, if it is stated.
 fn part_head(
     boundary: &str,
     content_id: Option<&str>,

@@ -42,7 +42,7 @@ const MAX_DRAIN: u64 = 64 * 1024;
 /// Time over which the rate of a body is measured.
 pub(crate) const RATE_WINDOW: Duration = Duration::from_secs(60);
 
-/// As [`RATE_WINDOW`], of a body that holds a connection while few are left.
+/// Like [`RATE_WINDOW`], for a body that holds a connection while few are left.
 pub(crate) const HURRIED_WINDOW: Duration = Duration::from_secs(10);
 
 /// Maximum time that a reply is delayed to read these bytes.
@@ -54,7 +54,7 @@ pub(crate) struct RequestBody {
     source: Source,
     limits: BodyLimits,
     pace: Pace,
-    /// Whether the body is not read any further.
+    /// Whether reading has stopped because the body is too slow.
     is_too_slow: bool,
     ended: bool,
     /// `Content-Length`.
@@ -86,8 +86,9 @@ impl EndFlag {
         self.0.is_read.load(Ordering::Relaxed)
     }
 
-    /// Whether the next request begins where the body has ended. After trailers nobody knows: hyper takes the
-    /// head of a request for them if the end of the last chunk is malformed (`0\r\n\n`).
+    /// Whether the next request certainly begins where the body has ended. After trailers this is
+    /// uncertain: hyper takes the head of a request for trailers if the end of the last chunk is
+    /// malformed (`0\r\n\n`).
     pub(crate) fn is_sure(&self) -> bool {
         self.is_set() && !self.0.has_trailers.load(Ordering::Relaxed)
     }
@@ -118,10 +119,10 @@ enum Source {
     },
 }
 
-/// How fast a body arrives.
+/// The rate at which a body arrives.
 #[derive(Debug, Default)]
 struct Pace {
-    /// Time for which the server has waited for it, in the current window.
+    /// Time for which the server has waited for the client, in the current window.
     waited: Duration,
     /// Bytes that have arrived in this time.
     arrived: u64,
@@ -129,15 +130,16 @@ struct Pace {
     coded: u64,
 }
 
-/// A wait for bytes. It counts also if it is given up, since the next one continues it.
+/// A wait for bytes. Its time counts even if it is cancelled, because the next wait continues it.
 struct Wait<'a> {
     pace: &'a mut Pace,
     begun: Instant,
 }
 
 impl Pace {
-    /// Counts a piece. Returns whether fewer than `min_rate` bytes a second have arrived in a window. Only the
-    /// time counts for which the server has waited: it may be slow itself.
+    /// Counts a piece. Returns whether fewer than `min_rate` bytes per second have arrived in a
+    /// window. Only the time for which the server has waited counts, because the server itself may
+    /// be slow.
     fn is_too_slow(&mut self, arrived: u64, limits: BodyLimits) -> bool {
         self.arrived += arrived;
         if self.waited < limits.rate_window {
@@ -302,7 +304,7 @@ impl RequestBody {
         }
     }
 
-    /// Judges the rate, and ends at a pause, sooner than usual.
+    /// Shortens the window of the rate and the maximum pause.
     pub(crate) fn hurry(&mut self) {
         self.limits.rate_window = HURRIED_WINDOW;
         self.limits.stall = self.limits.stall.min(HURRIED_WINDOW);
@@ -405,7 +407,7 @@ impl RequestBody {
             // This piece is kept.
             self.is_too_slow = self.pace.is_too_slow(arrived, self.limits);
         }
-        // After an error, as after the end, no further bytes may be read.
+        // After an error or the end, no further bytes may be read.
         self.ended = !matches!(piece, Ok(Some(_)));
         if matches!(piece, Ok(None)) || self.source.is_at_end() {
             self.read_to_end.set();
@@ -470,15 +472,15 @@ async fn next_data(body: &mut UnsyncBoxBody<Bytes, BoxError>) -> Result<Option<B
         match frame.map_err(|error| broken(&*error))?.into_data() {
             Ok(data) if data.is_empty() => {}
             Ok(data) => return Ok(Some(data)),
-            // Trailers: the protocol has none.
+            // Trailers are ignored: the protocol has none.
             Err(_) => {}
         }
     }
     Ok(None)
 }
 
-/// Maps an error of hyper. It tells bad framing from a broken connection only by the kind of the I/O
-/// error underneath.
+/// Maps an error of hyper. Only the kind of the underlying I/O error distinguishes bad framing from
+/// a broken connection.
 fn broken(error: &(dyn std::error::Error + 'static)) -> BodyError {
     let mut causes = std::iter::successors(Some(error), |cause| cause.source());
     let is_malformed = causes.any(|cause| {

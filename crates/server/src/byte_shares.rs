@@ -15,13 +15,13 @@ use tokio::sync::Notify;
 /// possible.
 pub(crate) struct ByteShares<K> {
     most: u64,
-    /// Bytes of each user that holds some, never 0.
+    /// Bytes held by each user. Never 0.
     held: Mutex<HashMap<K, u64>>,
-    /// Notifies all who wait that a user has given bytes back.
+    /// Wakes all waiters when a user has given bytes back.
     released: Notify,
 }
 
-/// Bytes of one user, until dropped.
+/// Bytes of one user. Dropping them gives them back.
 #[must_use]
 pub(crate) struct ByteShare<K: Eq + Hash> {
     shares: Arc<ByteShares<K>>,
@@ -42,12 +42,12 @@ impl<K: Clone + Eq + Hash> ByteShares<K> {
     /// Waits until the user may hold `bytes` more.
     ///
     /// # Cancel safety
-    /// Cancel safe: a call that is given up holds nothing.
+    /// This method is cancel safe. A dropped call holds nothing.
     pub(crate) async fn acquire(self: &Arc<Self>, user: K, bytes: u64) -> ByteShare<K> {
         // One byte at least, so that the table forgets a user only after its last share.
         let bytes = bytes.max(1);
         loop {
-            // Made before the look at the table, so that a release in between is not missed.
+            // Created before the table is read, so that a release in between is not missed.
             let released = self.released.notified();
             if self.try_take(&user, bytes) {
                 let shares = Arc::clone(self);
@@ -107,7 +107,7 @@ impl<K: Eq + Hash> Drop for ByteShare<K> {
     }
 }
 
-/// Shows no users.
+/// Leaves out the users.
 impl<K> fmt::Debug for ByteShares<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ByteShares")
@@ -116,7 +116,7 @@ impl<K> fmt::Debug for ByteShares<K> {
     }
 }
 
-/// Shows no user.
+/// Leaves out the user.
 impl<K: Eq + Hash> fmt::Debug for ByteShare<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ByteShare")

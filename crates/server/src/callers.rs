@@ -297,7 +297,7 @@ impl AddressLimits {
     /// Admits a connection of a client.
     ///
     /// # Errors
-    /// [`TooMany`].
+    /// [`TooMany`] if the address is at its limit, or blocked because of resets.
     pub(crate) fn admit(&self, client: IpAddr) -> Result<Admission, TooMany> {
         let address = Address::from(client);
         let resets = self.resets.as_ref().map(|limit| AddressResets {
@@ -323,7 +323,7 @@ impl Admission {
     }
 }
 
-/// The connections, or the requests under way, of one address.
+/// The connections, or the running requests, of one address.
 #[derive(Debug, Clone)]
 pub(crate) struct AddressShare {
     places: Arc<AddressPlaces>,
@@ -347,7 +347,7 @@ impl AddressShare {
     }
 }
 
-/// The open connections, or the requests under way, of each address.
+/// The open connections, or the running requests, of each address.
 #[derive(Debug)]
 struct AddressPlaces {
     most: usize,
@@ -357,7 +357,7 @@ struct AddressPlaces {
 
 #[derive(Debug, Default)]
 struct Open {
-    /// Never 0.
+    /// The count of each address. Never 0.
     of: HashMap<Address, usize>,
     /// The counts of the networks above an address. Never 0.
     of_wide: HashMap<Network, usize>,
@@ -406,7 +406,7 @@ impl Open {
 pub(crate) struct AddressPermit(AddressShare);
 
 impl AddressPlaces {
-    /// Allows `most` for each address.
+    /// Allows `most` connections or requests per address.
     fn new(most: usize, metrics: CallerMetrics) -> Self {
         Self {
             most,

@@ -16,20 +16,21 @@ use crate::config::Limits;
 use crate::importance::Importance;
 use crate::shares::{Caller, Shares};
 
-/// Maximum number of files that are open because media is read by a handler or for a digest. Further reads of handlers
-/// wait for [`Limits::takeover_timeout`] and are then refused (503), those for digests wait as long as it takes.
+/// Maximum number of files that are open because a handler or a digest needs to read media. Further
+/// reads of handlers wait for [`Limits::takeover_timeout`] and are then refused (503). Further
+/// reads for digests wait without a limit.
 pub const MEDIA_READS: usize = 64;
 
-/// Maximum number of calls that put media together from existing media: each takes as long as a copy, on few threads.
-/// Further ones wait for [`Limits::takeover_timeout`] and are then refused (503).
+/// Maximum number of calls that concatenate existing media. Each call takes as long as a copy, on
+/// few threads. Further calls wait for [`Limits::takeover_timeout`] and are then refused (503).
 pub const CONCATENATIONS: usize = 16;
 
-/// Maximum number of these calls at a time for one caller.
+/// Maximum number of concurrent concatenations of one caller.
 const CONCATENATIONS_OF_A_CALLER: usize = CONCATENATIONS / 4;
 
-// The limit on requests bounds all short replies together. An upload must not fail at its end because
-// other clients do not take their replies.
-/// Length in bytes up to which a reply does not count.
+// The limit on requests bounds all short replies together. An upload must not fail at its end
+// because other clients do not read their replies.
+/// Replies up to this length in bytes are not counted.
 pub(crate) const SHORT_REPLY: usize = 4 * 1024;
 
 /// A resource that clients can make the server hold.
@@ -40,15 +41,17 @@ pub enum LimitedResource {
     Connections,
     /// Requests, from their head until their reply is sent. Over HTTP/2 these are streams.
     Requests,
-    /// Requests that are queued because [`Limits::requests`], or the part of it for their importance, is reached.
+    /// Requests that wait because [`Limits::requests`], or the part of it for their importance, is
+    /// reached.
     WaitingRequests,
     /// Running uploads. Each may have a file open.
     Uploads,
     /// Running downloads. Each may have a file open.
     Downloads,
-    /// Calls that put media together from existing media.
+    /// Calls that concatenate existing media.
     Concatenations,
-    /// Calls that wait for a service which answers methods. Each service has its own bound, not in any [`Usage`].
+    /// Calls that wait for a service that answers methods. Each service also has its own limit,
+    /// which is not in any [`Usage`].
     BackendCalls,
     /// Files that are open because media is read by a handler or for a digest.
     MediaReads,
@@ -64,7 +67,7 @@ pub enum LimitedResource {
     LargeReplies,
     /// Bytes of media that is read into memory as a whole.
     Reading,
-    /// Bytes of media that was received and is not written yet, as far as they are pooled.
+    /// Pooled bytes of media that was received and is not written yet.
     Media,
 }
 
@@ -78,7 +81,7 @@ pub struct Full(pub(crate) LimitedResource);
 pub struct Usage {
     /// The resource.
     pub resource: LimitedResource,
-    /// Amount in use: bytes, a multiple of 1,024, or a count. It depends on the resource.
+    /// Amount in use: bytes, as a multiple of 1,024, or a count, depending on the resource.
     pub used: u64,
     /// Maximum amount, in the same unit.
     pub limit: u64,
@@ -102,12 +105,12 @@ pub(crate) struct Capacity {
     pub(crate) large_bodies: Pool,
     pub(crate) replies: Pool,
     pub(crate) large_replies: Pool,
-    /// The bytes that each caller may hold of them: a half, so that one caller who takes its
-    /// replies slowly does not keep all others from such replies.
+    /// Limits each caller to half of the bytes of large replies, so that a caller that reads its
+    /// replies slowly does not keep all other callers from such replies.
     pub(crate) large_reply_shares: Arc<ByteShares<Caller>>,
     /// Memory of media that is read as a whole.
     pub(crate) reading: Pool,
-    /// How long a request waits for a pool in which it may wait.
+    /// Maximum time for which a request waits for a pool.
     pub(crate) timeout: Duration,
 }
 
@@ -137,7 +140,7 @@ impl LimitedResource {
         }
     }
 
-    /// Whether it is measured in bytes. Other resources are counted.
+    /// Whether the resource is measured in bytes. Other resources are counted.
     pub(crate) fn is_in_bytes(self) -> bool {
         match self {
             Self::Connections
@@ -199,10 +202,11 @@ impl Capacity {
         }
     }
 
-    /// Returns a place among the requests, and waits a moment for it. As many may wait as there may be connections.
+    /// Returns a permit for a request, and waits a short time for it. The number of waiting
+    /// requests is limited to the number of connections.
     ///
     /// # Errors
-    /// [`Full`] if there was none in time, or too many wait.
+    /// [`Full`] if no permit was free in time, or too many requests wait.
     pub(crate) async fn admit_request(
         &self,
         importance: impl Fn() -> Importance,
@@ -249,7 +253,7 @@ impl Capacity {
         pools.map(Pool::usage).into()
     }
 
-    /// Counts the text of a reply, unless it is short, until its last reference is dropped.
+    /// Counts the text of a reply until its last reference is dropped. A short text is not counted.
     pub(crate) fn reply(
         &self,
         text: Bytes,
@@ -280,7 +284,7 @@ const KIB: u64 = 1024;
 /// Size in bytes up to which a permit is small.
 const SMALL: u64 = 64 * KIB;
 
-/// A bounded amount of a resource, of which requests hold permits.
+/// A limited amount of a resource. Requests hold permits for parts of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool(Arc<State>);
 
@@ -292,7 +296,7 @@ struct State {
     total: u32,
     /// Maximum number of units of one permit, unless it is small.
     largest: u32,
-    /// Number of units that other permits leave for small ones.
+    /// Number of units that large permits leave for small permits.
     reserved: u32,
     /// Number of units that other permits leave for modest clients.
     for_modest: u32,
@@ -304,7 +308,7 @@ struct State {
     refused: AtomicU64,
 }
 
-/// Units of a pool, until dropped.
+/// Units of a pool. Dropping the permit gives them back.
 #[derive(Debug)]
 pub(crate) struct Permit {
     pool: Pool,
@@ -314,7 +318,7 @@ pub(crate) struct Permit {
 }
 
 impl Pool {
-    /// Creates a pool of `count` things.
+    /// Creates a pool of `count` items.
     pub(crate) fn of_count(resource: LimitedResource, count: usize) -> Self {
         let total = units(count as u64, 1);
         Self::new(resource, 1, total, [total, 0, 0])
@@ -331,7 +335,8 @@ impl Pool {
         )
     }
 
-    /// Creates a pool of `bytes` for large values. A value larger than the pool gets all of it, alone.
+    /// Creates a pool of `bytes` for large values. A value larger than the pool gets the whole
+    /// pool.
     fn for_large(resource: LimitedResource, bytes: u64) -> Self {
         let total = units(bytes, KIB);
         Self::new(resource, KIB, total, [total, 0, 0])
@@ -427,7 +432,7 @@ impl Pool {
         taken.await.map_err(|_| self.full())
     }
 
-    /// As [`Pool::wait`], without a timeout.
+    /// Like [`Pool::wait`], without a timeout.
     pub(crate) async fn acquire(&self, amount: u64) -> Permit {
         let units = self.wanted(amount);
         let taken = self.0.free.acquire_many(units).await;
@@ -458,7 +463,7 @@ impl Pool {
         }
     }
 
-    /// Returns the units of an amount, at most as many as one permit may have.
+    /// Returns the units of an amount, at most the maximum of one permit.
     fn wanted(&self, amount: u64) -> u32 {
         let State {
             unit,
@@ -470,7 +475,7 @@ impl Pool {
         units(amount, unit).min(largest)
     }
 
-    /// Takes units if as many as it `leaves` are free besides them.
+    /// Takes units if at least `leaves` units remain free. Does not wait.
     fn try_take(&self, units: u32, leaves: u32) -> bool {
         let free = &self.0.free;
         let is_there = free.available_permits() >= (units + leaves) as usize;
@@ -481,7 +486,7 @@ impl Pool {
                 .is_ok()
     }
 
-    /// Returns the refusal of a request for which nothing was free in time, and counts it.
+    /// Returns and counts a refusal.
     pub(crate) fn full(&self) -> Full {
         self.0.refused.fetch_add(1, Ordering::Relaxed);
         Full(self.0.resource)
@@ -541,7 +546,7 @@ impl Permit {
         self.resize(amount)
     }
 
-    /// Attaches the permit to `bytes` until their last reference is dropped.
+    /// Attaches the permit to `bytes`, until their last reference is dropped.
     pub(crate) fn with(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(BytesWithPermit {
             bytes,
@@ -580,8 +585,8 @@ fn units(amount: u64, unit: u64) -> u32 {
     u32::try_from(amount.div_ceil(unit)).unwrap_or(u32::MAX / 2)
 }
 
-/// Returns an upper bound of the memory in bytes of the values parsed from a JSON text, the text
-/// excluded. An array's element of two bytes becomes a value of 32, in a vector that may be half
+/// Returns an upper bound in bytes of the memory of the values parsed from a JSON text, without the
+/// text. An array's element of two bytes becomes a value of 32 bytes, in a vector that may be half
 /// empty, and an object has a table.
 pub(crate) fn json_cost(text: &[u8]) -> u64 {
     const STRING: u64 = 32;

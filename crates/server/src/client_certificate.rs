@@ -1,4 +1,4 @@
-//! The certificate by which a client has identified itself when it opened its connection.
+//! The certificate by which a client has identified itself on its connection.
 
 use std::sync::Arc;
 

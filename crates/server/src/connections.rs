@@ -76,10 +76,10 @@ const BRIEF_FULL_PAUSE: Duration = Duration::from_millis(25);
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A service that connections can be served by: it is cloned for each request and always replies.
+/// A service for connections. It is cloned for each request and always replies.
 ///
-/// Implemented by each type that fits, such as [`UploadService`](crate::UploadService) inside layers
-/// of `tower` that keep the type of the reply's body.
+/// Implemented by every suitable type, such as [`UploadService`](crate::UploadService) inside
+/// layers of `tower` that keep the type of the reply's body.
 pub trait HttpService<R>:
     Service<R, Response = Response<ReplyBody>, Error = Infallible, Future: Send + 'static>
     + Clone
@@ -101,7 +101,7 @@ impl<R, S> HttpService<R> for S where
 /// Serves the connections of one listener.
 pub(crate) struct Connections<S> {
     service: S,
-    /// The limit on their number.
+    /// The limit on the number of connections.
     places: Places,
     /// The limits on the connections of one address.
     addresses: AddressLimits,
@@ -116,8 +116,8 @@ pub(crate) struct Connections<S> {
     shutdown: CancellationToken,
 }
 
-/// The longest wait for a head while few connections are left: many that send nothing would otherwise lock
-/// out all others for [`Limits::head_timeout`].
+/// The maximum wait for a head while few connections are left. Otherwise many silent connections
+/// would lock out all other clients for [`Limits::head_timeout`].
 const HURRIED_HEAD: Duration = Duration::from_secs(10);
 
 impl<S: HttpService<Request<Incoming>>> Connections<S> {
@@ -167,8 +167,8 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
     /// Accepts connections until the future is dropped.
     pub(crate) async fn accept<A: Accept>(&self, listener: &Listener<A>) {
         loop {
-            // Before the accept: connections above the limit wait in the kernel's queue, where they
-            // take no memory of the server.
+            // Waits before the accept, so that connections above the limit stay in the kernel's
+            // queue, where they take no memory of the server.
             let permit = self.next_place().await;
             match listener.sockets.accept().await {
                 Ok(accepted) => self.serve(accepted, listener, permit),
@@ -227,7 +227,7 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
         let client = peer.filter(|_| !listener.is_behind_proxy);
         let admission = client.map(|client| self.addresses.admit(client.ip()));
         let Ok(admission) = admission.transpose() else {
-            // Closed without a reply: writing one could wait for the client.
+            // Closed without a reply, because writing a reply could wait for the client.
             return;
         };
         let limits = if self.places.are_short() {
@@ -294,11 +294,11 @@ struct Connection<S> {
     shutdown: CancellationToken,
     local: Option<LocalAddress>,
     peer: Option<PeerAddress>,
-    /// Its place among the connections of its address.
+    /// Its permit from the limit of its address.
     admission: Admission,
     /// The certificate of the client, once the TLS handshake has verified one.
     certificate: Option<ClientCertificate>,
-    /// When the client must have completed the TLS handshake and sent the first bytes of a request.
+    /// Deadline for the TLS handshake and the first bytes of a request.
     deadline: Instant,
 }
 
@@ -335,7 +335,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
     }
 
     /// Performs the TLS handshake, if any, and detects the version of HTTP. Returns the future that
-    /// serves the connection; `None` if the connection has ended.
+    /// serves the connection, or `None` if the connection has ended.
     async fn begin<T>(mut self, stream: T, tls: Option<Tls>) -> Option<BoxFuture<'static, ()>>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -350,7 +350,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         }
     }
 
-    /// Returns the stream inside TLS; `None` if the connection has ended.
+    /// Returns the stream inside TLS. `None` if the connection has ended.
     async fn tls_handshake<T>(&self, tls: Tls, stream: T) -> Option<TlsStream<T>>
     where
         T: AsyncRead + AsyncWrite + Unpin,
@@ -384,7 +384,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         stream.watched(pace, Arc::clone(&self.entry.progress))
     }
 
-    /// The least rate at which the client has to take replies.
+    /// The minimum rate at which the client has to read replies.
     fn rate(&self) -> Rate {
         Rate {
             min: self.limits.min_rate,
@@ -416,7 +416,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         let metrics = self.metrics.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             progress.record_request();
-            // hyper refuses as many over HTTP/1 by itself.
+            // Over HTTP/1, hyper itself refuses more fields.
             if is_http2 && count_fields(request.headers()) > MAX_FIELDS {
                 metrics.count(CallerLimit::Head);
                 let refused = reply::empty(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
@@ -425,7 +425,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
             // hyper calls this on the connection's task. Over HTTP/2 the returned future runs on the
             // stream's task, where `http2::watch` finds its stream.
             let len = request.body().size_hint().upper();
-            // Only for a long body: detaching copies the head.
+            // Only for a long body, because detaching copies the head.
             if len.is_none_or(|len| len > LONG_BODY) {
                 detach(&mut request);
             }
@@ -476,7 +476,8 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         let (shutdown, linger) = (self.shutdown, self.limits.linger);
         let (admission, entry) = (self.admission, self.entry);
         let metrics = self.metrics;
-        // Boxed at once: it is large, and is moved several times before it is polled.
+        // Boxed at once, because the connection is large and is moved several times before it is
+        // polled.
         let mut connection = Box::pin(connection);
         async move {
             let ended = loop {
@@ -498,7 +499,8 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
                         GivenUp::Crowded => graceful(connection.as_mut()),
                         GivenUp::Stalled => {
                             graceful(connection.as_mut());
-                            // Limited: a client that takes no reply may not end the connection either.
+                            // Limited, because a client that reads no reply may not end the
+                            // connection either.
                             break tokio::time::timeout(linger, connection).await.unwrap_or(Ok(()));
                         }
                         GivenUp::ShutOut => {
@@ -513,7 +515,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
                 }
             };
             drop((admission, entry));
-            // Debug: clients and networks end connections all the time.
+            // Logged at debug level: clients and networks often end connections.
             if let Err(error) = ended {
                 if error.is_parse_too_large() {
                     metrics.count(CallerLimit::Head);
@@ -526,8 +528,8 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         .boxed()
     }
 
-    /// Awaits a first step of the connection; `None` if it fails, misses the deadline, or the server
-    /// stops.
+    /// Awaits a first step of the connection. `None` if the step fails or misses the deadline, or
+    /// if the server stops.
     async fn within_deadline<T>(
         &self,
         what: &str,
@@ -557,13 +559,13 @@ fn http1(limits: &Limits) -> http1::Builder {
         .header_read_timeout(limits.head_timeout)
         // A client may shut down its sending side after the request and still read the reply.
         .half_close(true)
-        // hyper grows the buffer for a client that fills it. An upload that outpaces the disk holds two such
-        // buffers; docs/adr/0002 compares sizes.
+        // hyper grows the buffer for a client that fills it. An upload that is faster than the disk
+        // holds two such buffers; docs/adr/0002 compares sizes.
         .max_buf_size(limits.head.max(LEAST_HEAD));
     builder
 }
 
-/// A source of connections, with or without TLS. Connections are TCP's unless another
+/// A source of connections, with or without TLS. Connections are TCP connections unless another
 /// implementation of [`Accept`] is given.
 pub struct Listener<A = TcpListener> {
     sockets: A,
@@ -579,7 +581,7 @@ pub trait Accept: Send + Sync {
     /// Waits for a connection.
     ///
     /// # Errors
-    /// None is final: it is logged as a warning, and the server tries again after 100 ms.
+    /// No error is final: it is logged as a warning, and the server tries again after 100 ms.
     ///
     /// # Cancel safety
     /// No connection is lost when the future is dropped.
@@ -713,10 +715,10 @@ fn add<T: Clone + Send + Sync + 'static>(extensions: &mut Extensions, fact: Opti
     }
 }
 
-/// Copies the parts of a request's head that point into the connection's read buffer.
+/// Copies the parts of a request's head that refer to the connection's read buffer.
 ///
-/// As long as such a part exists, hyper cannot reuse the buffer and reads the body into another one.
-/// An upload that takes hours would hold both for hours.
+/// As long as such a part exists, hyper cannot reuse the buffer and reads the body into another
+/// buffer. An upload that takes hours would hold both buffers for hours.
 fn detach<B>(request: &mut Request<B>) {
     let len = request.headers().values().map(HeaderValue::len).sum();
     let mut copies = BytesMut::with_capacity(len);

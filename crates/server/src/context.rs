@@ -85,7 +85,7 @@ impl Principal {
     }
 
     fn with(mut self, change: impl FnOnce(&mut Identity)) -> Self {
-        // A principal is given its parts where it is made, so it is not shared yet.
+        // Normally the principal was just created and is not shared yet.
         if let Some(identity) = Arc::get_mut(&mut self.0) {
             change(identity);
             return self;
@@ -149,21 +149,21 @@ impl fmt::Display for Principal {
     }
 }
 
-/// The address of the client's end of the connection, as an extension of the request. Behind an HTTP proxy
-/// it is the proxy's, and with the PROXY protocol the client's.
+/// The address of the client's end of the connection, as an extension of the request. Behind an
+/// HTTP proxy it is the proxy's address, and with the PROXY protocol the client's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress(pub SocketAddr);
 
-/// The id of a request in logs, as an extension of the request. A layer may insert its own; else the
-/// server makes one.
+/// The id of a request in logs, as an extension of the request. A layer may insert an id. Otherwise
+/// the server creates one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestId(Id);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Id {
-    /// Of a layer.
+    /// An id from a layer.
     Given(Arc<str>),
-    /// Of the server. Written out only if it is logged.
+    /// An id from the server. It becomes text only if it is logged.
     Made(u64),
 }
 
@@ -183,8 +183,8 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// Makes the ids of requests that come without one: numbers from a random one on, since the logs of
-/// several processes may be read together.
+/// Creates the ids of requests without an id: consecutive numbers from a random start, because the
+/// logs of several processes may be read together.
 #[derive(Debug)]
 pub(crate) struct RequestIds(AtomicU64);
 
@@ -205,7 +205,7 @@ pub(crate) struct RequestContext {
     pub(crate) id: RequestId,
     /// Address of the client's end of the connection, if it is known.
     pub(crate) peer: Option<SocketAddr>,
-    /// Address of the client: of the connection, or as a trusted proxy states it.
+    /// Address of the client: the connection's, or the address that a trusted proxy states.
     pub(crate) client: Option<IpAddr>,
     /// Address by which concurrent requests are limited: the client's. `None` for requests that a
     /// trusted proxy sends by itself.
@@ -278,7 +278,7 @@ pub(crate) struct Origin<'a> {
     /// The path under which the application serves the server, or nothing.
     mount: &'a str,
     forwarded: Forwarded,
-    /// The authority that the request itself names.
+    /// The authority in the request itself.
     own: Option<Authority>,
     local: Option<LocalAddress>,
 }
@@ -340,7 +340,7 @@ impl<'a> Origin<'a> {
 }
 
 /// Returns the path under which an application serves the server, with a slash at its beginning and
-/// none at its end; `None` if the text is not a path. Without segments it is empty.
+/// none at its end. It is empty without segments. `None` if the text is not a path.
 pub(crate) fn mount_path(text: &str) -> Option<String> {
     let path = text.trim_end_matches('/');
     if path.is_empty() {

@@ -20,23 +20,23 @@ use crate::config::Limits;
 use crate::error::Error;
 use crate::shares::Caller;
 
-/// How often each uploaded byte may be copied. Clients that upload in parts compose the parts, and
-/// then the composites where there are more than 32 parts.
+/// The number of times that each uploaded byte may be copied. Clients that upload in parts compose
+/// the parts. With more than 32 parts they then compose the composites.
 const LEVELS: u64 = 2;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// After this time without an upload or a copy, the uploads of a caller are forgotten.
+/// After this time without an upload or a copy, the credit of a caller expires.
 const MEMORY: Duration = Duration::from_secs(24 * 3600);
 
-/// The shortest time between two searches for accounts that need not be remembered.
+/// Minimum time between two removals of unneeded accounts.
 const CLEANING: Duration = Duration::from_secs(1);
 
 /// Accounts with less uploaded than this number of bytes are evicted first when the table is full.
 /// Such credit is small compared with an hour's copies, and cheap to earn from many addresses.
 const SMALL_CREDIT: u64 = 1 << 20;
 
-/// Bytes of rows that a call may make of nothing. Nearly all calls make less.
+/// Bytes of rows that a call may create without input. Nearly all calls create less.
 const SHORT_ROWS: u64 = 64 * 1024;
 
 /// The accounts of all callers. Clones share them.
@@ -61,18 +61,18 @@ struct Table {
 /// The uploads of one caller and the bytes copied for it.
 #[derive(Debug)]
 struct Account {
-    /// Bytes that were uploaded and are not used for copies yet.
+    /// Credit in bytes for uploads that is not used for copies yet.
     uploaded: u64,
     /// Bytes that were copied beyond the credit for uploads, minus the part that has drained since.
     excess: u64,
     at: Instant,
 }
 
-/// Bytes that are copied. They do not count if this is dropped.
+/// Bytes to copy. Dropping the charge before [`CopyCharge::keep`] cancels it.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct CopyCharge {
-    /// The accounts, the caller, and the parts that were taken of its uploads and of its hour.
+    /// The accounts, the caller, and the parts charged to its uploads and to its hour.
     charged: Option<(Arc<Shared>, Option<Caller>, Parts)>,
 }
 
@@ -117,7 +117,7 @@ impl CopyLimits {
         };
         let (caller, per_hour) = (caller(), shared.per_hour);
         let mut table = shared.lock();
-        // The shared account of late callers must not grow by the uploads of each of them.
+        // The account that late callers share must not grow by each of their uploads.
         let has_account = caller
             .as_ref()
             .is_none_or(|caller| table.has_room(caller, per_hour));
@@ -152,7 +152,7 @@ impl CopyLimits {
 }
 
 impl CopyCharge {
-    /// The bytes were copied.
+    /// Confirms that the bytes were copied.
     pub(crate) fn keep(mut self) {
         self.charged = None;
     }
@@ -191,7 +191,7 @@ impl Table {
         account
     }
 
-    /// Whether the caller is in the table, or has a place there.
+    /// Whether the caller is in the table, or may be added to it.
     fn has_room(&mut self, caller: &Caller, per_hour: u64) -> bool {
         if self.accounts.contains_key(caller) || self.accounts.len() < MOST_CALLERS {
             return true;
@@ -223,7 +223,7 @@ impl Account {
         if silent >= MEMORY {
             self.uploaded = 0;
         }
-        // A moment in which nothing fades must not count as time that has passed.
+        // An interval in which nothing drains must not count as elapsed time.
         if faded > 0 || self.excess == 0 {
             self.excess = self.excess.saturating_sub(faded);
             self.at = Instant::now();
@@ -239,7 +239,8 @@ impl Account {
             let wait = wait.div_ceil(u128::from(per_hour));
             return Err(Error::TooManyCopies {
                 bytes,
-                // Never, if it is more than an hour has. The caller may have uploaded more by then.
+                // Never admitted if it exceeds the limit of an hour, unless the caller has uploaded
+                // more by then.
                 left: (per_hour - self.excess.min(per_hour)).saturating_add(self.uploaded),
                 retry_after: u32::try_from(wait).map_or(3600, |wait| wait.clamp(1, 3600)),
             });
@@ -250,7 +251,7 @@ impl Account {
     }
 }
 
-/// Returns the bytes that are forgotten in this time.
+/// Returns the bytes that drain in this time.
 fn faded(time: Duration, per_hour: u64) -> u64 {
     let faded = u128::from(per_hour) * time.as_millis() / HOUR.as_millis();
     u64::try_from(faded).unwrap_or(u64::MAX)

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
-/// The longest origin that is compared with others, in bytes: a scheme, a name that DNS knows, and a port.
-/// The reply to a request holds its origin for as long as the request lasts.
+/// The longest origin that is compared, in bytes: a scheme, a name in DNS, and a port. The reply to
+/// a request holds its origin for as long as the request lasts.
 pub(crate) const LONGEST_ORIGIN: usize = 320;
 
 /// The origins with pages that may call an API from a browser and read its replies.
@@ -33,15 +33,15 @@ pub struct CorsPolicy {
     max_age: Duration,
 }
 
-/// Replies with credentials cannot be for every origin: browsers refuse the combination, and any page
-/// could act in the name of each user that visits it.
+/// A policy cannot allow credentials for every origin. Browsers refuse the combination, and any
+/// page could act in the name of each of its visitors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("credentials cannot be allowed to the origin *; name the origins")]
 pub struct CredentialsForAll;
 
 impl CorsPolicy {
     /// How long browsers may keep the answer to a preflight, unless a policy says otherwise.
-    // A preflight per URL and 10 min costs little, and an origin that is removed from the list keeps
+    // A preflight per URL and 10 min costs little. An origin that is removed from the list keeps
     // the right to send for no longer than that.
     pub const MAX_AGE: Duration = Duration::from_secs(600);
 
@@ -105,7 +105,8 @@ impl CorsPolicy {
     }
 }
 
-/// Returns a copy of an origin for the reply: the value itself is a part of the buffer with the head of the request.
+/// Returns a copy of an origin for the reply. The value itself is a part of the buffer with the
+/// head of the request.
 pub(crate) fn copied(origin: &HeaderValue) -> Option<HeaderValue> {
     HeaderValue::from_bytes(origin.as_bytes()).ok()
 }
@@ -152,7 +153,7 @@ impl AllowedOrigin {
             Pattern::Subdomains { scheme, rest } => {
                 let subdomain = origin.strip_prefix(scheme.as_str());
                 let subdomain = subdomain.and_then(|host| host.strip_suffix(rest.as_str()));
-                // Checked as a name, so that no `/`, `@` or `:` makes another host of the origin.
+                // Checked as a name, so that no `/`, `@` or `:` turns the origin into another host.
                 subdomain.is_some_and(is_name)
             }
         }

@@ -42,8 +42,8 @@ use crate::uploads::ServerState;
 /// The longest `Access-Control-Request-Headers` that is answered, in bytes. The reply repeats it.
 const LONGEST_REQUESTED: usize = 2048;
 
-/// Methods that a preflight of an upload path or session URI is allowed: both take more HTTP methods than the
-/// table has for the path, and a page should be able to read their 405.
+/// Methods that a preflight of an upload path or session URI allows. Both accept more HTTP methods
+/// than the table has for the path, and a page should be able to read their 405.
 const UPLOAD_METHODS: [HttpMethod; 6] = [
     HttpMethod::POST,
     HttpMethod::PUT,
@@ -53,8 +53,8 @@ const UPLOAD_METHODS: [HttpMethod; 6] = [
     HttpMethod::HEAD,
 ];
 
-/// Headers that uploaders and downloads need, in every reply. `*` would not do: with credentials it is
-/// the name of a header.
+/// Headers that uploaders and downloads need, in every reply. `*` is not enough: with credentials
+/// it is the name of a header.
 // Names that are safelisted by the Fetch standard, such as Content-Type and Content-Length, are not here.
 const EXPOSED: &str = "Accept-Ranges, Allow, Content-Disposition, Content-Encoding, Content-Range, Date, ETag, \
                        Location, Range, Retry-After, WWW-Authenticate, X-GUploader-UploadID, X-Goog-Generation, \
@@ -66,7 +66,7 @@ const EXPOSED: &str = "Accept-Ranges, Allow, Content-Disposition, Content-Encodi
 /// The relation between the page's site and the server (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Names beginning with this say who may read the reply; they are not for the page.
+/// Headers with this prefix control access to the reply. They are not for the page.
 const OWN_PREFIX: &str = "access-control-";
 
 /// An extension of a batch's head. It marks that a page may read the batch's reply. The heads of
@@ -106,7 +106,7 @@ pub(crate) fn examine(
     if batch::is_inside(head) {
         let refused = head.extensions.get::<ReadableBatch>().is_some() && allowed.is_none();
         let refused = refused.then(|| Err(not_allowed(&head.headers)));
-        // The headers of the batch's own reply count.
+        // The headers of the batch's own reply apply.
         let marks = Marks {
             foreign_authority: Some(authority(policy, allowed.as_ref())),
             ..Marks::default()
@@ -120,7 +120,8 @@ pub(crate) fn examine(
         foreign_authority: Some(authority(Some(policy), allowed.as_ref())),
         credentials: policy.credentials() && allowed.is_some(),
         allow_origin: allowed,
-        // Also of replies to requests without an origin: a cache must not give them to a page.
+        // Sent for requests without an origin as well: a cache must not give their replies to a
+        // page.
         vary: (!policy.allows_all()).then_some("Origin"),
     };
     if let Some(requested) = requested {
@@ -191,8 +192,9 @@ fn not_allowed(headers: &HeaderMap) -> Error {
     }
 }
 
-/// Lets the page that a session was started for use it, whatever the policy says: its origin came with the
-/// start, from the page itself or from who passed the session URI on to it, and the URI is the credential.
+/// Allows the page for which a session was started to use it, whatever the policy says. The page's
+/// origin came with the start, either from the page itself or from the program that passed the
+/// session URI on to it. The URI is the credential.
 ///
 /// `examined` is the outcome of [`examine`], and is returned for all other requests.
 pub(crate) async fn examine_session(
@@ -217,7 +219,7 @@ pub(crate) async fn examine_session(
     (None, marks)
 }
 
-/// Returns the origin of a request to a session that was started for it.
+/// Returns the origin of a request if the session was started for it.
 async fn allowed_by_session(server: &ServerState, head: &Parts) -> Option<HeaderValue> {
     let origin = head.headers.get(ORIGIN)?;
     plain_path(head.uri.path())?;
@@ -228,7 +230,7 @@ async fn allowed_by_session(server: &ServerState, head: &Parts) -> Option<Header
     is_allowed.then(|| copied(origin))?
 }
 
-/// Answers a preflight of an origin that is allowed.
+/// Answers a preflight of an allowed origin.
 fn preflight(
     methods: &[HttpMethod],
     max_age: Duration,
@@ -317,12 +319,14 @@ fn requested_headers(headers: &HeaderMap) -> Result<Option<HeaderValue>, Error> 
     Ok(text.and_then(|text| HeaderValue::try_from(text).ok()))
 }
 
-/// Whether the request may change something. Else the reply is all there is, which is hidden from the page.
+/// Whether the request may change something. Otherwise its only effect is the reply, which is
+/// hidden from the page.
 fn may_change(head: &Parts) -> bool {
     !effective_method(&head.method, &head.headers).is_ok_and(|called| called.is_safe())
 }
 
-/// Whether a page of another origin had a browser send the request, which may change something.
+/// Whether a page of another origin made a browser send the request, and the request may change
+/// something.
 fn is_foreign_change(head: &Parts, base_url: &str) -> bool {
     may_change(head) && is_foreign(head, base_url)
 }
@@ -337,7 +341,7 @@ fn is_foreign(head: &Parts, base_url: &str) -> bool {
         let is_other = site.is_some_and(|site| site == "cross-site" || site == "same-site");
         return is_other && may_change(head);
     };
-    // No page can send it, and a proxy may have changed the host.
+    // A page cannot set this header, and a proxy may have changed the host.
     let site = head.headers.get(SEC_FETCH_SITE);
     if site.is_some_and(|site| site == "same-origin") {
         return false;
@@ -351,7 +355,7 @@ fn is_foreign(head: &Parts, base_url: &str) -> bool {
     let base_url = base_url.as_ref();
     let own = base_url.and_then(|url| Some(origin_of(url.scheme_str()?, url.authority()?)));
     let is_own = own.is_some_and(|own| *origin == own);
-    // An attacker on the network could serve a page by http under a host that users reach by https.
+    // An attacker on the network could serve an http page under a host that users reach by https.
     let host = named.as_ref().map(Authority::as_str);
     let is_encrypted = base_url.is_some_and(|url| {
         url.scheme_str() == Some("https") && url.authority().map(Authority::as_str) == host
@@ -434,8 +438,8 @@ impl Marks {
     }
 }
 
-/// Returns the names that a page may read: the usual ones, and all others that the reply has, which a
-/// handler or another dialect has set.
+/// Returns the names of headers that a page may read: the usual headers, and other headers of the
+/// reply that a handler or another dialect has set.
 fn exposed(headers: &HeaderMap) -> HeaderValue {
     let usual = || EXPOSED.split(", ");
     let is_usual = |name: &str| usual().any(|known| known.eq_ignore_ascii_case(name));

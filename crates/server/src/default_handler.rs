@@ -129,8 +129,8 @@ async fn find_existing(call: &Call<'_>, candidates: &[ResourceKey]) -> Result<Re
     })
 }
 
-/// Returns the id that the client has chosen, or a new one if it has chosen none. A chosen id that
-/// is taken is refused.
+/// Returns the id that the client has chosen, or a new id. A chosen id that is already used is
+/// refused.
 async fn available_id(call: &Call<'_>, collection: &str) -> Result<String, Rejection> {
     let Some(id) = chosen_id(call, collection)? else {
         return Ok(CallContext::of(call).fresh_id(collection));
@@ -147,18 +147,18 @@ async fn available_id(call: &Call<'_>, collection: &str) -> Result<String, Rejec
 /// How a call changes the fields of a resource.
 #[derive(Clone, Copy)]
 enum Change {
-    /// The client's fields take the place of the old ones.
+    /// The client's fields replace the old fields.
     Replace,
-    /// The client's fields are added; null removes one.
+    /// The client's fields are added. Null removes a field.
     Merge,
 }
 
-/// A resource that a call makes or changes.
+/// A resource that a call creates or changes.
 struct Write {
     /// The resource before; `None` for a new one.
     old: Option<Resource>,
     new: Resource,
-    /// The resources on which the write relies.
+    /// The resources on which the write depends.
     expect: Vec<Expected>,
 }
 
@@ -267,14 +267,14 @@ fn inserted(
 enum Upload {
     /// The change has none.
     None,
-    /// It is still to come.
+    /// The media has not arrived yet.
     Started,
     Finished(Media),
 }
 
 impl Upload {
-    /// Checks the client's fields. Where the media is still to come, [`DefaultHandler::admit`] has
-    /// done it.
+    /// Checks the client's fields. If the media has not arrived before, [`DefaultHandler::admit`]
+    /// has already checked them.
     async fn check_fields(&self, call: &Call<'_>) -> Result<(), Rejection> {
         match self {
             Self::Started => Ok(()),
@@ -291,7 +291,7 @@ fn replaced(
     change: Change,
 ) -> Result<Resource, Rejection> {
     let mask = UpdateMask::of(call)?;
-    // Media alone says nothing about the fields.
+    // An upload without metadata leaves the fields as they are.
     let only_media = !matches!(upload, Upload::None) && call.metadata.is_empty();
     let fields = match mask {
         Some(mask) => Some(mask.apply(fields_of(&old), client_fields(call)?)),

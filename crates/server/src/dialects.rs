@@ -5,12 +5,12 @@ use std::sync::Arc;
 use http::HeaderMap;
 use windlass_proto::dialect::{Dialect, Google, XGoogUpload};
 
-/// The dialects of a server, in the order in which they are asked whether a request is theirs.
+/// The dialects of a server, in the order in which they may claim a request.
 #[derive(Debug)]
 pub(crate) struct Dialects {
     /// Dialects that claim some of the requests.
     others: Vec<Arc<dyn Dialect>>,
-    /// Google's, which takes the rest.
+    /// Google's dialect, which handles all other requests.
     google: Arc<dyn Dialect>,
 }
 
@@ -42,7 +42,7 @@ impl Dialects {
             .map(|dialect| &**dialect)
     }
 
-    /// The dialect of requests that no other dialect claims, and of all that are no uploads.
+    /// The dialect of requests that no other dialect claims, and of requests that are not uploads.
     pub(crate) fn default(&self) -> Arc<dyn Dialect> {
         Arc::clone(&self.google)
     }
@@ -52,8 +52,7 @@ impl Dialects {
         self.all().find(|dialect| dialect.name() == name)
     }
 
-    /// The dialect that claims a request with these headers; `None` if it is Google's, which has the
-    /// rest.
+    /// The dialect that claims a request with these headers. `None` means Google's dialect.
     pub(crate) fn claiming(&self, headers: &HeaderMap) -> Option<Arc<dyn Dialect>> {
         let mut others = self.others.iter();
         others.find(|dialect| dialect.claims(headers)).cloned()

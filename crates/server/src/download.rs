@@ -42,11 +42,11 @@ use crate::reply::{Reply, ReplyBody, full, nothing};
 use crate::uploads::ServerState;
 use stored_gzip::{Form, has_chunks};
 
-/// As much is read at once when there is not memory for [`READ_LEN`].
+/// Number of bytes that are read at once if there is not enough memory for [`READ_LEN`].
 const FALLBACK_READ_LEN: usize = 128 * 1024;
 
-/// As much is read first, before it shows whether the client takes anything, and when other replies have all the memory
-/// that they may have. It comes on top of that.
+/// Number of bytes that are read first, before it is known whether the client reads anything, and
+/// when other replies use up the memory. These bytes are in addition to the limit.
 const FIRST_READ_LEN: usize = 8 * 1024;
 
 const X_GOOG_HASH: HeaderName = HeaderName::from_static("x-goog-hash");
@@ -58,7 +58,7 @@ pub(crate) struct Own {
     pub(crate) etag: Option<String>,
     /// Headers in addition to the usual ones.
     pub(crate) headers: HeaderMap,
-    /// Who may keep the media, unless the headers say it.
+    /// The caches that may keep the media, unless the headers say it.
     pub(crate) caching: Caching,
 }
 
@@ -118,7 +118,7 @@ pub(crate) async fn media(
     }
     let wanted = Form::wanted(version, headers, &own.headers);
     let form = match verdict {
-        // Nothing of the media is sent, so nothing of it is read.
+        // No media is sent, so none is read.
         Verdict::NotModified => wanted,
         _ => form_of(server, media, wanted, request).await?,
     };
@@ -130,7 +130,8 @@ pub(crate) async fn media(
     // Applied after the handler's headers, which may come from the client that uploaded the media.
     protection::protect(reply.headers_mut(), &server.settings.downloads);
     if verdict == Verdict::NotModified {
-        // A cache would take it for the coding of its copy, which may be unpacked (RFC 9111, section 3.2).
+        // A cache would apply the header to its copy, which may be unpacked (RFC 9111, section
+        // 3.2).
         reply.headers_mut().remove(CONTENT_ENCODING);
         *reply.status_mut() = StatusCode::NOT_MODIFIED;
         return Ok(reply);
@@ -178,8 +179,8 @@ pub(crate) async fn media(
     Ok(reply)
 }
 
-/// Returns the form in which a client gets the media. Media that does not begin as gzip does is not
-/// unpacked, whatever its handler says.
+/// Returns the form of the media for a client. Media is unpacked only if its first bytes are those
+/// of gzip, whatever its handler says.
 async fn form_of(
     server: &ServerState,
     media: &Media,
@@ -192,7 +193,8 @@ async fn form_of(
     match is_gzip(server, media, request.client).await {
         Ok(true) => Ok(Form::Unpacked),
         Ok(false) => Ok(Form::Packed),
-        // HEAD needs no media, so it does not fail with it. The handler's word is nearly always true.
+        // HEAD needs no media, so a failed read does not fail it. The handler's statement is nearly
+        // always right.
         Err(_) if request.http_method == HttpMethod::HEAD => Ok(wanted),
         Err(error) => Err(error),
     }
@@ -221,8 +223,8 @@ async fn small_media(server: &ServerState, media: &Media) -> Result<Bytes, Error
     bytes.ok_or(Error::MediaLost(media.at.id))
 }
 
-/// Whether the media was gone when it was to be read. A resource that was replaced or deleted
-/// meanwhile has other media now, or none.
+/// Whether the media had been deleted when it was to be read. The resource was replaced or deleted
+/// in the meantime, so it has other media now, or no media.
 pub(crate) fn is_gone(error: &Error) -> bool {
     matches!(
         error,
@@ -265,7 +267,7 @@ fn goog_hash(media: &Media) -> String {
     }
 }
 
-/// Returns a place among the downloads.
+/// Returns a permit for a download.
 fn admit(server: &ServerState, client: Option<IpAddr>) -> Result<Permit, Full> {
     let importance = || server.importance_to(client, Importance::Query);
     server.capacity.downloads.take_for(importance)
@@ -303,9 +305,10 @@ async fn bytes_of(
 /// Media in the vault on its way out.
 struct Download {
     reader: Box<dyn MediaReader>,
-    /// Whether the client has taken anything. The HTTP library asks for the first piece before it knows.
+    /// Whether the client has read anything. The HTTP library asks for the first piece before it
+    /// knows.
     is_taken: bool,
-    /// For the bytes that are read and not sent yet.
+    /// The pool for bytes that are read and not sent yet.
     memory: Pool,
     _permit: Permit,
 }
@@ -326,7 +329,7 @@ impl Download {
             .find(|size| permit.resize(*size as u64).is_ok());
         let piece = self.reader.next(fits.unwrap_or(FIRST_READ_LEN)).await?;
         if fits.is_some() {
-            // It is no more than before.
+            // Cannot fail, because the permit does not grow.
             permit.resize(piece.len() as u64).ok();
         }
         Ok(permit.with(piece))

@@ -15,10 +15,10 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::reply::{Reply, empty};
 
-/// The header by which browsers tell how a reply will be used.
+/// The header in which browsers state how a reply will be used.
 const SEC_FETCH_MODE: &str = "sec-fetch-mode";
 
-/// Whether a request is for the host that has media alone.
+/// Whether a request is for the host that serves only media.
 pub(crate) fn is_asked(settings: &Settings, host: Option<&Host>) -> bool {
     host.is_some() && settings.downloads.host.as_ref() == host
 }
@@ -40,8 +40,8 @@ pub(crate) fn check_method(
     }
 }
 
-/// Returns the redirection of a browser that opens media as a document at the URL `base_url` and the
-/// target `uri`; `None` if the media is to be served where it was asked for.
+/// Returns the redirection for a browser that opens media as a document at the URL `base_url` and
+/// the target `uri`. `None` if the media is to be served at the requested host.
 pub(crate) fn redirection(
     settings: &Settings,
     headers: &HeaderMap,
@@ -61,8 +61,9 @@ pub(crate) fn redirection(
     Some(reply)
 }
 
-/// Tells caches that a reply to a download depends on how a browser will use it, if there is a host for media.
-/// Otherwise a browser could open, as a document of this host, media that a page has fetched before.
+/// Adds `Vary`, if there is a host for media: a reply to a download depends on how a browser will
+/// use it. Otherwise a browser could open media that a page has fetched before as a document of
+/// this host.
 pub(crate) fn vary(settings: &Settings, headers: &mut HeaderMap) {
     if settings.downloads.host.is_some() {
         headers.append(VARY, HeaderValue::from_static("Sec-Fetch-Mode"));

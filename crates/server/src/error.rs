@@ -24,13 +24,13 @@ use crate::handler::{Input, Refusal, RefusalKind, RefusedAs, Rejection};
 use crate::host::Host;
 use crate::partial_response::{FieldMaskError, NoSuchField};
 
-/// Why a request failed. Clients read the message.
+/// The error of a failed request. Its message is sent to the client.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The request breaks a rule of the protocol.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
-    /// Its sender may not send it.
+    /// The sender is not allowed to send the request.
     #[error(transparent)]
     Access(#[from] AccessError),
     /// The API refuses it.
@@ -57,7 +57,7 @@ pub(crate) enum Error {
         /// Their HTTP methods.
         allowed: Vec<Method>,
     },
-    /// The body of a request that stands for one without a body is no form.
+    /// The body of a POST that stands for a method without a body is not a form.
     #[error(
         "the body of a POST with X-HTTP-Method-Override: {http_method} has parameters of the query; \
          send them as application/x-www-form-urlencoded in UTF-8, or send no body"
@@ -69,7 +69,7 @@ pub(crate) enum Error {
     /// Media, or a parameter of uploads, was sent to the plain URI.
     #[error("this path takes no media; upload it to the same path prefixed with /upload")]
     WrongUrlForUpload {
-        /// The parameter by which the request asks for an upload, if it is not its body alone.
+        /// The parameter that makes the request an upload. `None` if only its body does.
         parameter: Option<&'static str>,
     },
     /// A parameter of uploads was sent to a method that takes no media.
@@ -119,7 +119,7 @@ pub(crate) enum Error {
         /// The host.
         host: String,
     },
-    /// The host that was asked has media alone.
+    /// The requested host serves only media.
     #[error(
         "this host has nothing but downloads of media; send other requests to the server's own host"
     )]
@@ -203,7 +203,7 @@ pub(crate) enum Error {
         /// Maximum length in bytes.
         limit: u64,
     },
-    /// The signed link counts once.
+    /// The single-use signed link has been used.
     #[error("the signed link counts once and has been used; get a new one")]
     LinkUsed,
     /// The signed link is for another purpose than the request.
@@ -230,7 +230,7 @@ pub(crate) enum Error {
     /// A finished upload cannot be cancelled.
     #[error("the upload is finished and cannot be cancelled; delete its resource instead")]
     AlreadyFinished,
-    /// The session that is to be cancelled has been cancelled before.
+    /// The session has already been cancelled.
     #[error("the upload has been cancelled before")]
     AlreadyCancelled,
     /// The address or the principal has sent too many requests.
@@ -239,7 +239,7 @@ pub(crate) enum Error {
         /// Seconds until the next request is admitted.
         retry_after: u32,
     },
-    /// The caller has had the server copy too many bytes.
+    /// The server has copied too many bytes for the caller.
     #[error(
         "the server would copy {bytes} bytes for this request, and copies {left} more for this \
          caller now; try again later, or upload the media instead (limits.copies_per_hour)"
@@ -356,7 +356,7 @@ impl Error {
         }
     }
 
-    /// Whether the client has broken off the body of the request: it takes no reply.
+    /// Whether the client has broken off the body of the request, so that it reads no reply.
     pub(crate) fn is_broken_off(&self) -> bool {
         matches!(self.of_body(), Some(BodyError::Broken))
     }
@@ -385,7 +385,8 @@ fn http_methods(methods: &[Method]) -> String {
     names.join(", ")
 }
 
-// The functions of the protocol crate return these parts of `ProtocolError`, so that `?` needs them.
+// The protocol crate's functions return these parts of `ProtocolError`, so `?` needs these
+// conversions.
 /// Converts the parts of a [`ProtocolError`].
 macro_rules! protocol_errors {
     ($($part:ty),* $(,)?) => {$(
@@ -573,7 +574,7 @@ fn rejection(error: &Rejection) -> ErrorReply {
     }
 }
 
-/// The reply to a call that an API refuses in the words of its service.
+/// The reply to a call that an API refuses with a reason of its service.
 fn refused(refusal: &Refusal) -> ErrorReply {
     let status = match refusal.kind {
         RefusalKind::Invalid => StatusCode::BAD_REQUEST,
@@ -617,7 +618,8 @@ fn body(error: &BodyError) -> ErrorReply {
     }
 }
 
-/// As [`body`], with 503 instead of 408: all clients continue after a 503, not all after a 408.
+/// Like [`body`], but with 503 instead of 408: all clients continue after a 503, but not all after
+/// a 408.
 fn interrupted(dialect: &dyn Dialect, error: &BodyError) -> ErrorReply {
     match error {
         BodyError::Stalled(_) | BodyError::Slow { .. } | BodyError::Broken => {

@@ -20,10 +20,10 @@ use windlass_proto::command::{ContentCoding, effective_method};
 use crate::body::RequestBody;
 use crate::error::{BodyError, Error};
 
-/// The type of a form, which has its pairs in the syntax of a query.
+/// The media type of a form. Its pairs have the syntax of a query.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// Bytes that a form may have and a target may not. An escape of the form stays as it is.
+/// Bytes that are valid in a form and not in a target. Escapes in the form are kept.
 const NOT_IN_TARGETS: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
 
 /// The longest target of a request, in bytes. The HTTP library refuses longer targets.
@@ -33,11 +33,11 @@ const MAX_TARGET: usize = 65_534;
 const WITHOUT_BODY: [Method; 3] = [Method::GET, Method::HEAD, Method::DELETE];
 
 /// Appends the form in the body of a POST to its query, if the POST stands for a method without a
-/// body. The form is at most `limit` bytes, as a head is.
+/// body. The limit on the form is `limit` bytes, as for a head.
 ///
 /// # Errors
-/// [`Error::NotAForm`] if there is a body that is no form: it would have no effect.
-/// [`BodyError::TooLong`] if it is too long for a head.
+/// [`Error::NotAForm`] if the body is not a form, because it would have no effect.
+/// [`BodyError::TooLong`] if the form is too long for a head.
 pub(crate) async fn append_to_query(
     head: &mut Parts,
     body: &mut RequestBody,
@@ -65,7 +65,7 @@ pub(crate) async fn append_to_query(
     head.uri = with_form(&head.uri, &form).ok_or(BodyError::TooLong { limit })?;
     let after = head.uri.path_and_query().map_or(0, |it| it.as_str().len());
     body.enlarge_head((after - before) as u64)?;
-    // The body has been taken, so that nothing may be read from its description.
+    // The body has been read, so nothing may depend on its headers any more.
     for name in [
         CONTENT_ENCODING,
         CONTENT_LENGTH,
@@ -83,7 +83,7 @@ fn overridden(head: &Parts) -> Option<Method> {
     (head.method == Method::POST && WITHOUT_BODY.contains(&called)).then_some(called)
 }
 
-/// Whether the body is a form in UTF-8, to which also ASCII belongs.
+/// Whether the body is a form in UTF-8, which includes ASCII.
 fn is_form(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (Some(stated), None) = (types.next(), types.next()) else {
@@ -97,7 +97,8 @@ fn is_form(headers: &HeaderMap) -> bool {
     is_form && parts.all(is_readable)
 }
 
-/// Whether a parameter of the media type leaves the form readable: it states no other charset.
+/// Whether the form is readable with a parameter of the media type, that is, the parameter states
+/// no other charset.
 fn is_readable(parameter: &str) -> bool {
     let Some((name, value)) = parameter.split_once('=') else {
         return true;

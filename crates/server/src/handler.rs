@@ -1,9 +1,10 @@
 //! The contract between the server and the APIs that it serves.
 //!
-//! An [`ApiHandler`] gets a [`Call`] and, for an upload, its media. It may read the stores, and
+//! An [`ApiHandler`] receives a [`Call`] and, for an upload, its media. It may read the stores, and
 //! returns an [`Answer`]: a change set, events and a reply. The ledger commits the change set and
-//! the events in the transaction that ends the upload. A handler therefore holds no state and cannot
-//! finish a call in part; if another call was faster, it is asked again.
+//! the events in the transaction that ends the upload. A handler therefore holds no state and
+//! cannot finish a call in part. If a concurrent call has changed the same rows, the handler is
+//! called again.
 //!
 //! Effects outside of the ledger, such as a message to a relay, are events. The server's outbox
 //! passes an event to the [`Deliver`] of its topic once the event is durable.
@@ -57,13 +58,13 @@ pub use stores::{BlockingMedia, MediaBytes, MediaSource, Uploaded};
 /// The behaviour of one family of resources.
 #[async_trait]
 pub trait ApiHandler: Send + Sync + 'static {
-    /// Checks an upload before its media is taken, so that a hopeless one is refused early.
+    /// Checks an upload before its media is received, so that a hopeless upload is refused early.
     ///
-    /// The stores may change until [`ApiHandler::run`], which has to check again.
+    /// The stores may change before [`ApiHandler::run`], which has to check again.
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection>;
 
-    /// Carries out the call. `media` is durable: it was uploaded with the call, or put together for it
-    /// because an earlier answer has asked for it ([`Answer::concatenation`]).
+    /// Carries out the call. `media` is durable. It was uploaded with the call, or concatenated for
+    /// it because an earlier answer has requested that ([`Answer::concatenation`]).
     async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection>;
 
     /// Returns the resource that the path of the call names. A download gives its media.
@@ -119,8 +120,8 @@ pub trait ApiHandler: Send + Sync + 'static {
         HeaderMap::new()
     }
 
-    /// As [`ApiHandler::media_headers`], for a download at a path that stands for the method's own
-    /// one ([`ApiHandler::alias`]). Default: the same headers.
+    /// Like [`ApiHandler::media_headers`], for a download at an alias of the method's path
+    /// ([`ApiHandler::alias`]). Default: the same headers.
     ///
     /// # Errors
     /// If a parameter of the call asks for a header that it cannot have.
@@ -209,7 +210,7 @@ pub struct Call<'a> {
     pub path: &'a PathParameters,
     /// Parameters of the query.
     pub query: &'a Parameters,
-    /// JSON of the call; empty if there was none.
+    /// JSON of the call. Empty if the call has no JSON.
     pub metadata: &'a Map<String, Value>,
     /// Time at which the call is carried out.
     pub now: Timestamp,
@@ -232,7 +233,7 @@ pub struct Call<'a> {
     pub lookup: StoreReader<'a>,
     /// Conditions of the request.
     pub conditions: Conditions<'a>,
-    /// Name of the file that an upload states in `X-Goog-Upload-File-Name`. A client chose it.
+    /// Name of the file that an upload states in `X-Goog-Upload-File-Name`. The client chooses it.
     pub file_name: Option<&'a str>,
     /// Memory for a large reply.
     pub reply_memory: &'a ReplyMemoryPermit,
@@ -243,7 +244,7 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// The path, if the call changes the resource that it names.
+    /// Returns the path if the call changes the resource that it names.
     pub fn lock_key_by_path(&self) -> Option<String> {
         let changes = [HttpMethod::PUT, HttpMethod::PATCH, HttpMethod::DELETE]
             .contains(&self.method.http_method);
@@ -251,8 +252,9 @@ impl Call<'_> {
         path.filter(|_| changes)
     }
 
-    /// Returns the owner of a resource that the call makes. Inserted resources without an owner get
-    /// this one by themselves; a handler sets it where an upload takes the place of another one's.
+    /// Returns the owner of a resource that the call creates. Inserted resources without an owner
+    /// get this owner automatically. A handler sets the owner if an upload replaces another
+    /// principal's resource.
     pub fn owner(&self) -> Option<String> {
         self.principal.map(Principal::to_string)
     }
@@ -275,9 +277,9 @@ impl Call<'_> {
         }
     }
 
-    /// Checks the request's conditions (`If-Match`, `If-None-Match`) against the current entity tag of
-    /// the resource, quotes included. Where a handler does not ask, the resource has no tag, and the
-    /// server refuses a call with an `If-Match` other than `*`.
+    /// Checks the request's conditions (`If-Match`, `If-None-Match`) against the current entity tag
+    /// of the resource, quotes included. If a handler does not call this, the resource has no tag,
+    /// and the server refuses a call with an `If-Match` other than `*`.
     ///
     /// # Errors
     /// [`Rejection::ConditionNotMet`] or [`Rejection::NotModified`].
@@ -285,8 +287,8 @@ impl Call<'_> {
         self.conditions.check(Some(etag))
     }
 
-    /// Checks the request's conditions for a resource that does not exist yet and that the call makes:
-    /// `If-Match` is false (RFC 9110, section 13.1.1).
+    /// Checks the request's conditions for a resource that does not exist yet and that the call
+    /// creates. `If-Match` is then false (RFC 9110, section 13.1.1).
     ///
     /// # Errors
     /// [`Rejection::ConditionNotMet`].
@@ -318,21 +320,21 @@ impl Call<'_> {
 /// The result of a call: changes, events and a reply.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
-    /// Changes, of which all or none are applied.
+    /// Changes. The ledger applies all of them or none.
     pub changes: Vec<ResourceChange>,
     /// Events to be delivered if the changes are applied, at most [`MAX_EVENTS`].
     pub events: Vec<OutboxEvent>,
-    /// Resources on which the changes rely without changing them. If one is not as the handler has
-    /// read it when the changes are applied, nothing is changed and the handler is asked again. Not
-    /// compared for a call without media that changes nothing.
+    /// Resources on which the changes depend without changing them. If a resource has another
+    /// version when the changes are applied, nothing is changed and the handler is called again.
+    /// Not compared for a call without media that changes nothing.
     pub expect: Vec<Expected>,
     /// Collections that must be empty after the changes, such as the content of a deleted folder.
-    /// Otherwise nothing is changed and the handler is asked again.
+    /// Otherwise nothing is changed and the handler is called again.
     pub expect_empty: Vec<String>,
-    /// Content of the reply; `None` for a reply without any.
+    /// Content of the reply. `None` for an empty reply.
     pub body: Option<Content>,
-    /// Media that the call needs first. If it is set on a call without media, the rest of the answer
-    /// is ignored: the server puts the media together and asks the handler again, with it.
+    /// Media that the call needs first. If a call without media sets it, the rest of the answer is
+    /// ignored. The server then concatenates the media and calls the handler again with the result.
     pub concatenation: Option<Concatenation>,
 }
 
@@ -416,7 +418,7 @@ impl Answer {
 
 /// Calls the handler, and completes its answer: created resources have their owner, and collections
 /// have the ledger's names.
-// The only place that calls `ApiHandler::run`, so that no change leaves the call's namespace.
+// Only this function calls `ApiHandler::run`, so that no change leaves the call's namespace.
 pub(crate) async fn run(
     handler: &dyn ApiHandler,
     call: &Call<'_>,
@@ -452,9 +454,9 @@ pub struct Embedded {
 #[derive(Clone, Copy, Default)]
 pub struct Conditions<'a> {
     head: Option<(&'a http::Method, &'a http::HeaderMap)>,
-    /// Whether the handler has compared `If-Match` and the like with something.
+    /// Whether the handler has checked `If-Match` and similar headers.
     are_asked: Option<&'a AtomicBool>,
-    /// Whether `If-Match` and the like are about media, with which the download compares them.
+    /// Whether `If-Match` and similar headers apply to media. The download then checks them.
     are_of_media: bool,
 }
 
@@ -477,8 +479,8 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Checks the conditions against the entity tag of a resource, quotes included; `None` if there is
-    /// no such resource.
+    /// Checks the conditions against the entity tag of a resource, quotes included. `None` if the
+    /// resource does not exist.
     fn check(&self, etag: Option<&str>) -> Result<(), Rejection> {
         if let Some(are_asked) = self.are_asked {
             // Relaxed: the flag is read by the same task.
@@ -547,7 +549,7 @@ impl std::fmt::Debug for Conditions<'_> {
 /// Why a handler refuses a call.
 #[derive(Debug, thiserror::Error)]
 pub enum Rejection {
-    /// The principal may not call the method, or must say first who they are.
+    /// The principal may not call the method, or the call needs credentials.
     #[error(transparent)]
     Access(#[from] AccessError),
     /// The resource that the path names does not exist.
@@ -558,8 +560,8 @@ pub enum Rejection {
         /// Id of the resource.
         id: String,
     },
-    /// As [`Rejection::NotFound`], in the words of Cloud Storage, by which some of its clients tell it
-    /// from other 404s.
+    /// Like [`Rejection::NotFound`], with the text of Cloud Storage, by which some of its clients
+    /// distinguish this error from other 404s.
     #[error("No such {what}: {id}")]
     NoSuch {
         /// Type of the resource, such as `object`.
@@ -578,7 +580,7 @@ pub enum Rejection {
     /// The call conflicts with existing resources.
     #[error("{problem}")]
     Conflict {
-        /// Message: the conflict.
+        /// Message that describes the conflict.
         problem: String,
     },
     /// A field of the metadata has an invalid value.
@@ -586,7 +588,7 @@ pub enum Rejection {
     InvalidField {
         /// Path of the field.
         field: String,
-        /// Message: the rule that the value breaks.
+        /// Message with the rule that the value breaks.
         problem: String,
     },
     /// A field of the metadata is missing.
@@ -600,7 +602,7 @@ pub enum Rejection {
     InvalidParameter {
         /// Name of the parameter.
         parameter: String,
-        /// Message: the rule that the value breaks.
+        /// Message with the rule that the value breaks.
         problem: String,
     },
     /// A header has an invalid value.
@@ -608,7 +610,7 @@ pub enum Rejection {
     InvalidHeader {
         /// Name of the header.
         header: String,
-        /// Message: the rule that the value breaks.
+        /// Message with the rule that the value breaks.
         problem: String,
     },
     /// The query has a parameter that the method does not have.
@@ -618,11 +620,11 @@ pub enum Rejection {
         parameter: String,
         /// Id of the method.
         method: String,
-        /// Names of the parameters of the query that the method has, or that it has none.
+        /// Names of the query parameters of the method, or a text that says that it has none.
         known: String,
     },
-    /// The call has an input that narrows, protects or decides, and that this server does not carry
-    /// out.
+    /// The call has an input that restricts, protects or decides something, and that this server
+    /// does not implement.
     #[error("{input} {reason}")]
     RefusedInput {
         /// The input.
@@ -641,7 +643,7 @@ pub enum Rejection {
     /// The method does not accept the media.
     #[error("the media is not accepted: {problem}")]
     InvalidMedia {
-        /// Message: the rule that the media breaks.
+        /// Message with the rule that the media breaks.
         problem: String,
     },
     /// The media exceeds the size limit of its target type.
@@ -655,7 +657,7 @@ pub enum Rejection {
     /// The state of the resources does not allow the call.
     #[error("{problem}")]
     FailedPrecondition {
-        /// Message: the state that is missing.
+        /// Message that describes the missing state.
         problem: String,
     },
     /// The service behind the method refuses the call.
@@ -666,7 +668,7 @@ pub enum Rejection {
         /// Message of the service.
         message: String,
     },
-    /// The service behind the method did not answer, or its answer is of no use.
+    /// The service behind the method did not answer, or its answer is unusable.
     #[error("the service behind {method} failed; try again later")]
     BackendFailed {
         /// Id of the method.

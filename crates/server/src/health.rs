@@ -12,7 +12,7 @@ use crate::uploads::ServerState;
 /// How long the readiness check waits for the ledger.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether a path is one at which the health of the server is asked.
+/// Whether a path is a health probe's.
 pub(crate) fn is_probe(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz")
 }

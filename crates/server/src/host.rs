@@ -60,7 +60,8 @@ impl Host {
         self.0.starts_with('[') || self.0.parse::<Ipv4Addr>().is_ok()
     }
 
-    /// Whether it is `localhost` or a name below it, which lead to the own machine alone (RFC 6761, section 6.3).
+    /// Whether it is `localhost` or a name below it. Such names always refer to the local machine
+    /// (RFC 6761, section 6.3).
     pub(crate) fn is_loopback_name(&self) -> bool {
         let name = self.0.strip_suffix("localhost");
         name.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
@@ -68,7 +69,7 @@ impl Host {
 }
 
 impl AllowedHost {
-    /// Returns the one host; `None` if any will do.
+    /// Returns the named host. `None` if any host is allowed.
     pub(crate) fn host(&self) -> Option<&Host> {
         match self {
             Self::Any => None,

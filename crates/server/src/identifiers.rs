@@ -33,8 +33,9 @@ pub(crate) fn session_id(upload_id: &str) -> SessionId {
     SessionId::from_bytes(id)
 }
 
-/// Returns a text for the log with `..` in place of each word that has an `upload_id` in it. A client may put
-/// one anywhere, such as into the path, and it is all that an upload to its session needs.
+/// Returns a text for the log with `..` in place of each word that may contain an `upload_id`. A
+/// client may put an `upload_id` anywhere, such as into the path, and it is sufficient for an
+/// upload to its session.
 pub(crate) fn without_upload_ids(text: &str) -> Cow<'_, str> {
     let is_inside = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_%".contains(byte);
     let words = text
@@ -51,8 +52,9 @@ pub(crate) fn without_upload_ids(text: &str) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8_lossy(&shown).into_owned())
 }
 
-/// Whether a word may have an `upload_id` in it: it is as long, and has letters of both cases, which an
-/// `upload_id` is without once in ten million times. Digests in hexadecimal digits have letters of one.
+/// Whether a word may contain an `upload_id`: it is long enough, and has letters of both cases. An
+/// `upload_id` lacks one case once in ten million times. Hexadecimal digests have letters of only
+/// one case.
 fn has_upload_id(word: &[u8]) -> bool {
     const LEN: usize = (TIMESTAMP_LEN + SECRET_LEN) * 4 / 3;
     word.len() >= LEN

@@ -14,7 +14,7 @@ use windlass_proto::header::X_GOOG_UPLOAD_COMMAND;
 use windlass_proto::parameters::Parameters;
 use windlass_proto::upload_command::UploadCommand;
 
-/// How much the refusal of a request costs its client.
+/// The cost of a request's refusal for its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Importance {
     /// Nothing has been sent yet: the start of an upload, an upload in one request, or another

@@ -1,11 +1,11 @@
-//! The page at `/`, for people who open the server in a browser: the APIs of the host, their upload URLs,
-//! and for each API a command line that uploads something.
+//! The page at `/`, for people who open the server in a browser. It shows the APIs of the host,
+//! their upload URLs, and for each API a command line that uploads something.
 //!
-//! It says nothing that the discovery service does not say, and to nobody else. An API with a method at `/`
-//! keeps the path, and the host of media has no page.
+//! The page has no more information than the discovery service, and no larger audience. An API with
+//! a method at `/` keeps the path, and the host of media has no page.
 //!
-//! Browsers get HTML, clients that ask for `application/json` JSON, all others text. The HTML has no
-//! script, and its style is the only thing that its policy lets a browser load.
+//! Browsers receive HTML. Clients that ask for `application/json` receive JSON, and all other
+//! clients text. The HTML has no script, and its policy allows a browser to load only its style.
 
 use std::fmt::Write as _;
 

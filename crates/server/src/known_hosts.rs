@@ -62,8 +62,8 @@ impl KnownHosts {
     }
 }
 
-/// Refuses a request that does not say which host it is for as its version of HTTP demands (RFC 9112,
-/// section 3.2; RFC 9113, section 8.3.1).
+/// Refuses a request that does not name its host as its version of HTTP demands (RFC 9112, section
+/// 3.2; RFC 9113, section 8.3.1).
 fn check_form(head: &Parts) -> Result<(), Error> {
     let mut lines = head.headers.get_all(HOST).into_iter();
     let line = lines.next();
@@ -86,7 +86,7 @@ fn check_form(head: &Parts) -> Result<(), Error> {
     if head.version >= Version::HTTP_2 {
         return check_pseudo_headers(head, named.as_ref());
     }
-    // A service that an application calls itself may go without.
+    // A request that an application passes directly to the service may lack a host.
     let came_by_connection = head.extensions.get::<LocalAddress>().is_some();
     if named.is_none() && head.version == Version::HTTP_11 && came_by_connection {
         return Err(Error::MissingHost);

@@ -20,19 +20,19 @@ use crate::audit;
 use crate::error::Error;
 use crate::handler::Rejection;
 
-/// The step of its life that a server is at.
+/// The phases of a server's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Phase {
-    /// It refuses all requests.
+    /// All requests are refused.
     Built,
-    /// It admits requests.
+    /// Requests are admitted.
     Started,
-    /// It begins nothing new.
+    /// No new work is begun.
     Draining,
 }
 
-/// How far a server is from its end, and the signals that bring it there.
+/// The phase of a server, and the signals that end its work.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     /// Cancelled at the first storage fault: nothing is acknowledged any more.
@@ -107,12 +107,12 @@ impl Lifecycle {
         }
     }
 
-    /// Stops the server if an error of the vault is a fault. Tells an operator of media that is there and
-    /// cannot be used, such as media that everybody can change.
+    /// Stops the server if an error of the vault is a fault. Reports media to the operator that
+    /// exists and cannot be used, such as media that everybody can change.
     pub(crate) fn examine_vault(&self, error: &VaultError) {
         match error {
             VaultError::Fault(cause) => self.fail("vault", cause),
-            // A client that connects again takes over from itself.
+            // A client that connects again supersedes its own earlier request.
             VaultError::Unreadable { cause, .. } if cause.is::<Superseded>() => {}
             VaultError::Unreadable { id, cause } => {
                 tracing::warn!(media = %id, error = %cause, "media cannot be used");

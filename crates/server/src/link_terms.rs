@@ -55,7 +55,7 @@ pub(crate) struct SingleUse {
 }
 
 impl LinkTerms {
-    /// Returns the terms of a link for any media, as often as its holder likes.
+    /// Returns the terms of a link for any media and any number of uses.
     pub fn new(purpose: LinkPurpose) -> Self {
         Self {
             purpose,
@@ -84,9 +84,9 @@ impl LinkTerms {
         }
     }
 
-    /// Lets the link count once: one upload is finished, or one download begins. `id` is the link's, and
-    /// `expires` the time of its expiry in seconds since the Unix epoch. The server remembers the use
-    /// until no upload can be under way that was begun before.
+    /// Allows the link to be used once: one upload is finished, or one download begins. `id` is the
+    /// link's, and `expires` the time of its expiry in seconds since the Unix epoch. The server
+    /// remembers the use until no upload that was begun before the use can still be running.
     #[must_use]
     pub fn once(self, id: impl Into<String>, expires: u64) -> Self {
         let id = id.into();

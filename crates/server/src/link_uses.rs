@@ -1,10 +1,10 @@
-//! The uses of links that count once: rows of the ledger, one for each used link.
+//! The uses of single-use links: rows of the ledger, one for each used link.
 //!
-//! An upload commits its row together with its resource, so of several uploads by one link one finishes.
-//! A download commits its row before the first byte is sent.
+//! An upload commits its row together with its resource, so only one of several uploads by the same
+//! link finishes. A download commits its row before the first byte is sent.
 //!
-//! A row is kept for the lifetime of a session after the expiry of its link: a session that was started
-//! just before the expiry may finish until then.
+//! A row is kept after the expiry of its link for the lifetime of a session: a session that was
+//! started just before the expiry may finish until then.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const COLLECTION: &str = ".links";
 /// Number of rows that are deleted in one change set.
 pub(crate) const BATCH: usize = 64;
 
-/// Refuses a link that counts once and has been used.
+/// Refuses a single-use link that has been used.
 ///
 /// # Errors
 /// [`Error::LinkUsed`].
@@ -57,7 +57,7 @@ pub(crate) fn record(link: Option<&LinkTerms>, now: Timestamp) -> Option<Resourc
 /// Records the use of a link by a download.
 ///
 /// # Errors
-/// [`Error::LinkUsed`] if it counts once and has been used.
+/// [`Error::LinkUsed`] if it is a single-use link that has been used.
 pub(crate) async fn commit(
     ledger: &dyn Ledger,
     link: Option<&LinkTerms>,

@@ -64,7 +64,7 @@ const SECONDS: [f64; 15] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum UploadType {
-    /// It is no upload, or it was refused before it was known to be one.
+    /// Not an upload, or a request that was refused before it was known to be an upload.
     None,
     /// A simple upload.
     Media,
@@ -142,14 +142,14 @@ struct DurationLabels {
     upload_type: &'static str,
 }
 
-/// Counts of sessions, as far as this process has seen them.
+/// Counts of sessions in this process.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SessionCounters {
     pub(crate) started: Counter,
     pub(crate) finished: Counter,
     pub(crate) cancelled: Counter,
     pub(crate) failed: Counter,
-    /// Deleted after the end of their lifetime, in whatever state they were.
+    /// Sessions that were deleted after the end of their lifetime, in any state.
     pub(crate) expired: Counter,
 }
 
@@ -312,7 +312,7 @@ impl ServerMetrics {
     }
 }
 
-/// The handles of one server, looked up.
+/// The resolved handles of one server.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     /// The counters of each value of the label `method`, as [`ServerMetrics::of_method`] orders them.
@@ -345,8 +345,8 @@ pub(crate) struct RequestRecord {
 }
 
 impl RequestRecord {
-    /// Begins to count a request that belongs to no method as yet. `is_logged` is whether its reply will
-    /// be logged: only then it counts its own bytes, for which it allocates.
+    /// Begins to count a request. It belongs to no method yet. `is_logged` says whether its reply
+    /// will be logged. Only then the request counts its own bytes, which takes an allocation.
     pub(crate) fn begin(recorder: &Arc<Recorder>, is_logged: bool) -> Self {
         Self {
             recorder: Arc::clone(recorder),
@@ -419,7 +419,7 @@ impl RequestRecord {
         self.method.store(DISCOVERY, Ordering::Relaxed);
     }
 
-    /// Records that the request asks how the server is.
+    /// Records that the request is a health probe.
     pub(crate) fn health(&self) {
         self.method.store(HEALTH, Ordering::Relaxed);
     }
@@ -464,10 +464,11 @@ const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 const PROMETHEUS_TEXT: HeaderValue = HeaderValue::from_static(prometheus_text::CONTENT_TYPE);
 
-/// Answers requests for `/metrics` from a registry, and passes all others to the service inside.
+/// Answers requests for `/metrics` from a registry, and passes all other requests to the inner
+/// service.
 ///
-/// It needs no store, so it answers after a storage fault and beyond the limit on requests. It
-/// authenticates nobody.
+/// It needs no store, so it answers after a storage fault and beyond the limit on requests. It does
+/// not authenticate requests.
 #[derive(Debug, Clone)]
 pub struct MetricsService<S> {
     registry: Arc<Registry>,
@@ -574,7 +575,8 @@ fn answer<B: Body>(registry: &Registry, request: &Request<B>) -> Reply {
     reply
 }
 
-/// Whether the client takes the format of `OpenMetrics`. Each scraper that does takes it in preference.
+/// Whether the client accepts the format of `OpenMetrics`. Every scraper that accepts the format
+/// also prefers it.
 fn accepts_open_metrics(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT).iter();
     let mut types = values
@@ -590,7 +592,7 @@ fn refusal<B: Body>(request: &Request<B>, error: &Error) -> Reply {
     reply
 }
 
-/// Closes the connection if the request has a body, because nobody reads it.
+/// Closes the connection if the request has a body, because the body is not read.
 fn close_if_unread<B: Body>(reply: &mut Reply, request: &Request<B>) {
     if !request.body().is_end_stream() && request.version() < Version::HTTP_2 {
         reply::close(reply);

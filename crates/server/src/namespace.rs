@@ -21,7 +21,7 @@ use crate::config::Settings;
 use crate::context::Principal;
 
 // No name of an API begins with a dot, so no collection of the root namespace has such a name.
-/// Beginning of the names of all collections that are in a namespace.
+/// Prefix of the names of all collections in a namespace.
 const PREFIX: &str = ".owner/";
 
 /// The namespace in which a call or the delivery of an event reads and writes.
@@ -98,7 +98,7 @@ impl Namespace {
         resource
     }
 
-    /// Writes the names of the ledger into changes of a handler.
+    /// Replaces the handler's names of collections by the ledger's names in changes.
     pub(crate) fn qualify_changes(&self, changes: &mut [ResourceChange]) {
         for change in changes {
             self.qualify(match change {
@@ -110,14 +110,15 @@ impl Namespace {
         }
     }
 
-    /// Writes the names of the ledger into the rows on which a handler relies.
+    /// Replaces the handler's names of collections by the ledger's names in the rows on which a
+    /// handler depends.
     pub(crate) fn qualify_expected(&self, expected: &mut [Expected]) {
         for row in expected {
             self.qualify(&mut row.collection);
         }
     }
 
-    /// Writes the name of the ledger in place of a handler's collection.
+    /// Replaces a handler's name of a collection by the ledger's name.
     pub(crate) fn qualify(&self, collection: &mut String) {
         collection.insert_str(0, &self.prefix);
     }

@@ -1,7 +1,7 @@
 //! Work of the application after an upload has become a resource.
 //!
-//! The event is committed with the resource, so that no crash loses it, and the outbox calls the
-//! application until it has succeeded: at least once.
+//! The event is committed with the resource, so a crash cannot lose it. The outbox calls the
+//! application until it succeeds: at least once.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -17,11 +17,12 @@ use crate::handler::{
     Content, Deliver, Delivery, Failure, MediaSource, OutboxEvent, Outcome, Rejection, topic_of,
 };
 
-/// Maximum length in bytes of a resource in an event. An event has room for more, and metadata may be
-/// longer than that.
+/// Maximum length in bytes of a resource in an event. Metadata may be longer, and an event has room
+/// for more.
 const MAX_RESOURCE: usize = 512 * 1024;
 
-/// Maximum depth of a resource in an event. JSON is read only up to a limit, and the event is around it.
+/// Maximum depth of a resource in an event. JSON is parsed only up to a maximum depth, and the
+/// event itself adds levels.
 const MAX_DEPTH: usize = 100;
 
 /// An upload that has become a resource.
@@ -38,8 +39,8 @@ pub struct UploadedResource {
     pub resource: Value,
     /// The principal that uploaded, if it is known.
     pub principal: Option<String>,
-    /// The media. It can be read until the callback has succeeded, also when the resource has been
-    /// deleted meanwhile.
+    /// The media. It can be read until the callback has succeeded, even if the resource has been
+    /// deleted in the meantime.
     pub media: Option<MediaSource>,
 }
 

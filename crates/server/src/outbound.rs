@@ -1,9 +1,9 @@
 //! The contract for requests that the server itself sends: key sets, introspection of tokens,
 //! webhooks.
 //!
-//! All of them go through one [`Outbound`], so that the limits on time, size, addresses and
-//! redirects are in one place. This crate opens no socket; the program that runs the server brings
-//! an implementation.
+//! All of these requests use one [`Outbound`], so that the limits on time, size, addresses and
+//! redirects are in one place. This crate opens no socket. The program that runs the server
+//! provides an implementation.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -14,18 +14,18 @@ use http::{Request, Response};
 
 /// Sends HTTP requests of the server.
 ///
-/// A redirect is not followed: it is a reply like any other. Nothing is repeated.
+/// Redirects are not followed: a redirect is a reply like any other. Requests are not repeated.
 #[async_trait]
 pub trait Outbound: Send + Sync + 'static {
-    /// Sends a request to its absolute URI, by `http` or `https`, and returns the whole reply,
-    /// whatever its status is.
+    /// Sends a request to its absolute `http` or `https` URI, and returns the whole reply, whatever
+    /// its status is.
     ///
     /// # Errors
-    /// [`OutboundError`]. Its message has neither the path nor the query, headers or body of the
-    /// request, which may be credentials.
+    /// [`OutboundError`]. Its message contains neither the path nor the query, headers or body of
+    /// the request, which may contain credentials.
     ///
     /// # Cancel safety
-    /// The request is abandoned if the future is dropped; its receiver may have seen it.
+    /// The request is abandoned if the future is dropped. Its receiver may have received it.
     async fn send(
         &self,
         request: Request<Bytes>,
@@ -36,7 +36,7 @@ pub trait Outbound: Send + Sync + 'static {
 /// Limits on one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutboundLimits {
-    /// Time until the last byte of the reply has arrived, with the resolution of the name.
+    /// Time until the last byte of the reply has arrived, including the resolution of the name.
     pub timeout: Duration,
     /// Maximum size of the reply's body in bytes. A longer reply is an error.
     pub reply: usize,
@@ -44,34 +44,34 @@ pub struct OutboundLimits {
     pub addresses: OutboundAddresses,
 }
 
-/// Which addresses a request may go to.
+/// The addresses that a request may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutboundAddresses {
     /// Any address. For URLs that the operator has configured.
     Any,
-    /// Addresses of the public internet alone, as [`is_public`] tells them. For URLs that a client
+    /// Only addresses of the public internet, as defined by [`is_public`]. For URLs that a client
     /// can choose, which could otherwise reach services that trust the server's network. No proxy
-    /// is used, because it would resolve the name by itself.
+    /// is used, because a proxy would resolve the name itself.
     Public,
 }
 
-/// Why there is no reply to a request.
+/// Why a request has no reply.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutboundError {
-    /// The URI is not an absolute one of `http` or `https`, or the server sends no requests.
+    /// The URI is not an absolute `http` or `https` URI, or the server sends no requests.
     #[error("the request cannot be sent: {problem}")]
     Unsupported {
         /// Message that names the problem.
         problem: &'static str,
     },
-    /// The host has no address to which the request may go.
+    /// The host has no permitted address.
     #[error("{host} is not an address of the public internet, and the request may go to no other")]
     Refused {
         /// Host.
         host: String,
     },
-    /// There was no whole reply within the time limit.
+    /// The reply was not complete within the time limit.
     #[error("{host} did not reply within {} s", timeout.as_secs_f32())]
     Timeout {
         /// Host.
@@ -87,7 +87,7 @@ pub enum OutboundError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// There is no connection, or it broke.
+    /// The connection failed or broke.
     #[error("the exchange with {host} failed")]
     Failed {
         /// Host.

@@ -33,22 +33,22 @@ use crate::namespace::Namespace;
 pub(crate) use worker::Worker;
 
 // No name of an API begins with a dot, so the default handler reaches no such collection.
-/// Beginning of the names of all collections of events.
+/// Prefix of the names of all collections of events.
 const PREFIX: &str = ".outbox/";
 
 /// The field of a claimed row with the opening of the ledger.
 const CLAIMED_BY: &str = "claimedBy";
 
-/// Maximum number of new events of a topic that wait to be looked at by their ids. Further ones are
+/// Maximum number of new events of a topic that the worker reads by their ids. Further events are
 /// found by the next scan of all rows.
 const MAX_NEW: usize = 4096;
 
 /// The call that leaves events.
 pub(crate) struct Source<'a> {
     now: Timestamp,
-    /// In which its events are delivered.
+    /// The namespace in which its events are delivered.
     namespace: &'a Namespace,
-    /// For whom its events count while they wait.
+    /// The principal whose quota counts its events while they wait.
     principal: Option<&'a Principal>,
 }
 
@@ -164,7 +164,7 @@ impl Row<'_> {
                 body.len()
             ));
         }
-        // JSON is written at any depth, and read only up to a limit.
+        // JSON is written at any depth, and parsed only up to a maximum depth.
         if Event::parse(&body).is_none() {
             return Err(
                 "an event is nested too deeply; its payload may have at most 126 levels".to_owned(),
@@ -184,7 +184,7 @@ struct Event {
     failures: u32,
     /// The opening of the ledger in which the event was claimed, while it is claimed.
     claimed_by: Option<u64>,
-    /// Whether it is delivered in the root namespace, although its row has an owner.
+    /// Whether the event is delivered in the root namespace, although its row has an owner.
     in_root: bool,
     payload: Value,
 }
@@ -202,18 +202,19 @@ impl Event {
         let payload = fields.shift_remove("payload");
         Some(Self {
             created,
-            // A row of a former collection may have a field of this name for itself.
+            // A row of a former collection may use this field's name for its own data.
             since: since.filter(|_| payload.is_some()).unwrap_or(created),
             due,
             failures,
             claimed_by: claimed_by.as_ref().and_then(Value::as_u64),
             in_root: in_root.unwrap_or(false),
-            // A row of a former collection has its payload around these fields.
+            // The payload of a row of a former collection is the whole object around these fields.
             payload: payload.unwrap_or(Value::Object(fields)),
         })
     }
 
-    /// Returns whether a process claimed the event that has ended, seen from this opening of the ledger.
+    /// Returns whether the process that claimed the event has ended, as far as this opening of the
+    /// ledger shows.
     fn is_abandoned(&self, opening: Option<u64>) -> bool {
         self.claimed_by.is_some() && opening.is_some() && self.claimed_by != opening
     }
@@ -225,8 +226,8 @@ impl Event {
     }
 }
 
-/// Returns the next version of a row with another due time, claimed in this opening of the ledger or by nobody.
-/// Fields that this version does not know are kept.
+/// Returns the next version of a row with another due time. It is claimed in this opening of the
+/// ledger, or unclaimed. Fields that this version does not know are kept.
 fn rescheduled(
     row: &Resource,
     due: Timestamp,
@@ -332,7 +333,7 @@ pub(crate) struct Topic {
 }
 
 impl Outbox {
-    /// Of several deliveries for a topic, the first counts.
+    /// If several deliveries have the same topic, the first delivery is used.
     pub(crate) fn new(deliveries: impl IntoIterator<Item = Arc<dyn Deliver>>) -> Self {
         let mut topics: Vec<Arc<Topic>> = Vec::new();
         for deliver in deliveries {

@@ -1,4 +1,5 @@
-//! Partial responses: the `fields` parameter, by which a client names the fields of the reply that
+//! Partial responses: the `fields` parameter, in which a client names the fields of the reply that
+//! it wants.
 //! it wants.
 //!
 //! ```text
@@ -28,7 +29,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use windlass_discovery::ResponseFields;
 
-/// The longest mask that is read, in bytes.
+/// Maximum length of a mask in bytes.
 const MAX_LEN: usize = 8 * 1024;
 
 /// Maximum number of names in a mask. It bounds the cost of applying a mask.
@@ -95,7 +96,7 @@ impl FieldMask {
     }
 }
 
-/// Cuts `value` down to the union of `selections`; false when nothing of it is selected.
+/// Reduces `value` to the union of `selections`. Returns false if nothing of it is selected.
 fn retain(selections: &[&Selection], value: &mut Value) -> bool {
     if selections.iter().any(|selection| selection.whole) {
         return true;
@@ -126,7 +127,7 @@ struct Selection {
 }
 
 impl Selection {
-    /// Refuses a name that the values of `fields` do not have. It goes as deep as the mask does.
+    /// Refuses a name that the values of `fields` do not have, at every level of the mask.
     fn check(&self, fields: &ResponseFields<'_>) -> Result<(), NoSuchField> {
         if fields.is_open() {
             return Ok(());
@@ -236,7 +237,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Goes past `wanted`, if it is next.
+    /// Consumes `wanted` if it is the next character.
     fn eat(&mut self, wanted: char) -> bool {
         let is_next = self.peek() == Some(wanted);
         if is_next {
@@ -261,7 +262,7 @@ fn ends_name(c: char) -> bool {
     matches!(c, '*' | ',' | '/' | '(' | ')') || c.is_whitespace()
 }
 
-/// A field mask names a field that the reply does not have at this place.
+/// A field mask names a field that the reply does not have at this position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Invalid field selection {name}")]
 pub(crate) struct NoSuchField {
@@ -272,25 +273,25 @@ pub(crate) struct NoSuchField {
 /// Why a field mask cannot be read. `at` is the byte of the mask, from 0, where reading it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FieldMaskError {
-    /// The mask is longer than any sensible one.
+    /// The mask is too long.
     #[error("a field mask has at most {MAX_LEN} bytes, this one has {len}")]
     TooLong {
         /// How many bytes it has.
         len: usize,
     },
-    /// The mask has more names than any sensible one.
+    /// The mask has too many names.
     #[error("a field mask has at most {MAX_NAMES} names, one more is at byte {at}")]
     TooManyNames {
         /// Where the first name too many is.
         at: usize,
     },
-    /// A selector reaches deeper than any sensible one.
+    /// A selector is too deep.
     #[error("a field mask has at most {MAX_LEVELS} levels, one more is at byte {at}")]
     TooDeep {
         /// Where the name on the first level too many is.
         at: usize,
     },
-    /// A name is missing, as behind the comma of `id,`.
+    /// A name is missing, as after the comma of `id,`.
     #[error("the field mask lacks a field name at byte {at}")]
     NameExpected {
         /// Where the name should be.

@@ -35,7 +35,7 @@ impl PatternError {
 }
 
 /// The work of matching short texts, such as the parameters of a call. The limit on heads bounds
-/// them, so that long ones are refused instead of matched elsewhere.
+/// these texts, so long texts are refused and not matched on another thread.
 #[derive(Debug, Default)]
 pub(crate) struct ShortTexts {
     work: Cell<u64>,
@@ -126,7 +126,7 @@ impl PatternChecks {
         matching.await.map_err(|_| Rejection::Busy)?
     }
 
-    /// As [`PatternChecks::finish`], on this thread.
+    /// Like [`PatternChecks::finish`], on the current thread.
     pub(crate) fn finish_here(self) -> Result<(), Rejection> {
         check_all(&self.deferred.into_inner())
     }

@@ -33,7 +33,7 @@ pub(crate) struct Validators {
 }
 
 impl Validators {
-    /// The moment of modification as `Last-Modified` shows it: in whole seconds.
+    /// The time of modification in whole seconds, as in `Last-Modified`.
     fn last_modified(&self) -> Option<SystemTime> {
         let since_epoch = self.modified?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         Some(SystemTime::UNIX_EPOCH + Duration::from_secs(since_epoch.as_secs()))
@@ -72,11 +72,12 @@ pub(crate) fn evaluate(
     }
 }
 
-/// Whether the `Range` of a request counts: it has no `If-Range`, or one with the current tag.
+/// Whether the `Range` of a request applies: the request has no `If-Range`, or an `If-Range` with
+/// the current tag.
 ///
-/// A date never lets it count. It would have to be a strong validator (section 13.1.5), which it
-/// is only if the media did not change twice within its second; sending the whole media is right in
-/// any case. A client that was given a tag must not send a date anyway.
+/// A date never makes the range apply. The date would have to be a strong validator (section
+/// 13.1.5), which it is only if the media did not change twice within its second. Sending the whole
+/// media is right in any case. A client that has received a tag must not send a date anyway.
 pub(crate) fn range_applies(headers: &HeaderMap, current: &Validators) -> bool {
     headers.get(IF_RANGE).is_none_or(|value| {
         ETag::parse(&value_text(value)).is_some_and(|tag| tag.equals_strongly(&current.etag))
@@ -103,7 +104,8 @@ fn if_modified_since(headers: &HeaderMap, current: Option<&Validators>) -> Optio
     Some(current?.last_modified()? > date)
 }
 
-/// Whether the list of tags in the header `name` has the current one; `*` is whatever is there.
+/// Whether the list of tags in the header `name` contains the current tag. `*` matches any existing
+/// target.
 fn names_current(
     headers: &HeaderMap,
     name: &HeaderName,
@@ -139,17 +141,17 @@ fn tags(list: &str) -> impl Iterator<Item = ETag> {
     })
 }
 
-/// A header value as text. Returns a header value as text. Invalid UTF-8 is replaced: such a tag is
-/// not one of this server's.
+/// Returns a header value as text. Invalid UTF-8 is replaced, because no tag of this server
+/// contains it.
 fn value_text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes())
         .trim_matches([' ', '\t'])
         .to_owned()
 }
 
-/// An entity tag: `"opaque"`, or `W/"opaque"` when it is weak.
+/// An entity tag: `"opaque"`, or `W/"opaque"` if it is weak.
 ///
-/// `==` tells whether two tags are the same text; conditions compare with
+/// `==` compares the text and the weakness. Conditions compare with
 /// [`equals_strongly`](Self::equals_strongly) or [`equals_weakly`](Self::equals_weakly).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ETag {
@@ -158,8 +160,8 @@ pub(crate) struct ETag {
 }
 
 impl ETag {
-    /// A strong tag: equal tags promise equal bytes. `None` when `opaque` has white space, a
-    /// control character or a quotation mark in it.
+    /// Returns a strong tag: equal strong tags promise equal bytes. `None` if `opaque` contains
+    /// white space, a control character or a quotation mark.
     pub(crate) fn strong(opaque: impl Into<String>) -> Option<Self> {
         let opaque = opaque.into();
         opaque.chars().all(is_etag_char).then_some(Self {
@@ -168,7 +170,7 @@ impl ETag {
         })
     }
 
-    /// Reads one tag as headers have it, with its quotation marks.
+    /// Parses one tag as in a header, with its quotation marks.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (tag, rest) = Self::take(text)?;
         rest.is_empty().then_some(tag)
@@ -185,7 +187,7 @@ impl ETag {
         Some((Self { weak, ..tag }, rest))
     }
 
-    /// Returns the weak tag of the same text, for other bytes of the same content.
+    /// Returns the weak tag with the same text, for other bytes of the same content.
     pub(crate) fn to_weak(&self) -> Self {
         Self {
             weak: true,

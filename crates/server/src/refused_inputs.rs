@@ -1,8 +1,8 @@
-//! Parameters and headers that the service of an API has and this server refuses.
+//! Parameters and headers that the original service of an API has and this server refuses.
 //!
 //! An input that is accepted and ignored widens a result or breaks a promise. An API names such
-//! inputs ([`ServedApi::refusing`](crate::ServedApi::refusing)), and a call that has one is refused
-//! before its handler sees it.
+//! inputs ([`ServedApi::refusing`](crate::ServedApi::refusing)). A call that has such an input is
+//! refused before its handler sees the call.
 
 use std::collections::HashMap;
 
@@ -22,8 +22,8 @@ pub struct RefusedInput {
     /// Values that ask for the server's usual behaviour. They are accepted, and so is an empty
     /// value.
     pub allowed: Vec<String>,
-    /// Whether an empty value is refused too, for a parameter whose presence is the request, such
-    /// as `?acl`.
+    /// Whether an empty value is refused too. For a parameter that takes effect by its presence,
+    /// such as `?acl`.
     pub also_empty: bool,
     /// The status of the refusal.
     pub refused_as: RefusedAs,

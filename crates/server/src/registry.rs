@@ -162,7 +162,7 @@ pub struct Registry {
     deliveries: Vec<Arc<dyn Deliver>>,
 }
 
-/// Two APIs that cannot both be served.
+/// Two APIs that cannot be served together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Conflict {

@@ -30,7 +30,8 @@ pub type ReplyBody = UnsyncBoxBody<Bytes, std::io::Error>;
 /// A reply.
 pub(crate) type Reply = Response<ReplyBody>;
 
-/// Marks a reply that nobody takes, as an extension of it: the client has broken off its request.
+/// Marks a reply that cannot be delivered, as an extension of it: the client has broken off its
+/// request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientGone;
 
@@ -60,7 +61,8 @@ pub(crate) fn nothing() -> ReplyBody {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A reply with a body of a type. No cache keeps it, and a browser takes it for nothing but its type.
+/// Returns a reply with a body of this type. No cache keeps the reply, and browsers rely on its
+/// stated type.
 pub(crate) fn reply(status: StatusCode, content_type: HeaderValue, body: Bytes) -> Reply {
     let mut reply = Response::new(full(body));
     *reply.status_mut() = status;
@@ -98,7 +100,7 @@ pub(crate) fn demand_https(reply: &mut Reply, base_url: &str, max_age: Duration)
 pub(crate) fn empty(status: StatusCode) -> Reply {
     let mut reply = Response::new(nothing());
     *reply.status_mut() = status;
-    // A status without a body by definition has no length either.
+    // A status that never has a body has no length either.
     if status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED {
         reply
             .headers_mut()
@@ -148,7 +150,8 @@ pub(crate) fn stored_json(status: StatusCode, body: Bytes) -> Reply {
     reply(status, JSON, body)
 }
 
-/// Returns the reply to an error, by the table of errors. It is short, whatever the client has sent.
+/// Returns the reply to an error, by the table of errors. Its length is bounded, whatever the
+/// client has sent.
 pub(crate) fn of_error(dialect: &dyn Dialect, error: &Error) -> Reply {
     let row = error_reply(dialect, error);
     let message = bounded(error.to_string());
@@ -184,7 +187,7 @@ fn bounded(mut message: String) -> String {
     let mut fits = |character: char| {
         let len = match character {
             '"' | '\\' => 2,
-            // At most: `\u` and four digits.
+            // The longest escape is `\u` and four digits.
             _ if character.is_control() => 6,
             _ => character.len_utf8(),
         };
@@ -265,7 +268,7 @@ fn allowed(error: &Error) -> Option<HeaderValue> {
     HeaderValue::try_from(names.join(", ")).ok()
 }
 
-/// The `Content-Range` of a reply that says that a media of `length` bytes lacks the range.
+/// Returns the `Content-Range` of a reply that the media of `length` bytes lacks the range.
 pub(crate) fn unsatisfied_range(length: u64) -> HeaderValue {
     let value = HeaderValue::try_from(format!("bytes */{length}"));
     value.expect("digits are a header value")
@@ -293,7 +296,7 @@ fn error_document(row: &ErrorReply, message: &str) -> Value {
             detail.insert("locationType".into(), "parameter".into());
             detail.insert("location".into(), name.as_ref().into());
         }
-        // As YouTube writes it.
+        // The form of YouTube's API.
         Some(Location::Field(path)) => {
             detail.insert("locationType".into(), "other".into());
             detail.insert("location".into(), path.as_ref().into());

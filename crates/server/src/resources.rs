@@ -42,7 +42,7 @@ use crate::uploads::{concat, single_request};
 /// The text, its parsed values and the decoded media are in memory at the same time.
 const COPIES: u64 = 3;
 
-/// Parameters of requests to an upload URI.
+/// Parameters that belong to requests to an upload URI.
 const OF_UPLOADS: [&str; 3] = ["uploadType", "upload_protocol", "upload_id"];
 
 /// The head of a call.
@@ -60,7 +60,8 @@ pub(crate) struct CallHead<'a> {
     pub(crate) principal: Option<&'a Principal>,
     /// The address of the client, if it is known.
     pub(crate) client: Option<IpAddr>,
-    /// Why authorization refuses it, if only its handler can tell whether it reads something public.
+    /// Why authorization refuses the call, if the handler decides whether the call reads something
+    /// public.
     pub(crate) refusal: Option<&'a AccessError>,
     /// Whether it is a call in a batch.
     pub(crate) in_batch: bool,
@@ -139,7 +140,7 @@ pub(crate) async fn call(
     if head.media_only {
         return Err(Error::MediaOnly);
     }
-    // Media has no fields.
+    // Media has no fields, so a mask cannot apply to it.
     if let Some(mask) = &mask {
         mask.check(&ResponseFields::of(
             &head.method.served.api,
@@ -219,7 +220,7 @@ impl Shape {
     }
 }
 
-/// Whether the method has no reply but media, so that clients may omit `alt=media`.
+/// Whether the method replies only with media, so that clients may omit `alt=media`.
 fn is_media_only(method: &Method) -> bool {
     method.supports_media_download && method.response.is_none()
 }
@@ -233,7 +234,7 @@ async fn run(
 ) -> Result<Reply, Error> {
     let ownership = server.ownership(head.method.served, head.principal);
     let mut attempt = 0;
-    // The same for all attempts: services know a call by it.
+    // The same for all attempts, because services identify a call by it.
     let fresh_id = new_resource_id(server.clock.now());
     loop {
         attempt += 1;
@@ -296,7 +297,7 @@ fn write_change(server: &ServerState, head: &CallHead<'_>, resources: &[Resource
         }
         _ => false,
     };
-    // The change of a resource may replace rows about it.
+    // A change of a resource may also replace rows that belong to it.
     let is_change = [HttpMethod::PATCH, HttpMethod::PUT].contains(head.http_method);
     let action = if !is_change && resources.iter().any(deletes) {
         AuditAction::Delete
@@ -351,7 +352,8 @@ async fn media_or_redirection(
         attempt += 1;
         let handler = &*head.method.served.handler;
         let resource = handler.find(&call).await?;
-        // Not before, as a stranger must not be sent to media that is not public.
+        // Not earlier: an unauthenticated caller must not be redirected to media that is not
+        // public.
         if may_redirect
             && let Some(reply) =
                 download_host::redirection(&server.settings, head.headers, head.base_url, head.uri)
@@ -383,7 +385,7 @@ async fn media_or_redirection(
         link_uses::check_unused(&*server.stores.ledger, link).await?;
         match download::media(server, &resource, request, own).await {
             Err(error) if download::is_gone(&error) && attempt < ATTEMPTS => {}
-            // A reply without the media, such as that to HEAD, is no use of the link.
+            // A reply without the media, such as the reply to HEAD, does not use up the link.
             Ok(reply) if has_media(head.http_method, &reply) => {
                 link_uses::commit(&*server.stores.ledger, link, call.now).await?;
                 return Ok(reply);
@@ -411,7 +413,7 @@ async fn upload(
     Ok(reply::reply(reply.status, reply.content_type, reply.body))
 }
 
-/// Continues as an upload of media that is put together from existing media.
+/// Continues as an upload of media that is concatenated from existing media.
 async fn concatenate(
     server: &Arc<ServerState>,
     head: CallHead<'_>,
@@ -466,7 +468,8 @@ async fn read_metadata(
     })
 }
 
-/// Refuses a call that asks for an upload by its parameters, and one of a method with media by its body.
+/// Refuses a call with parameters of an upload, and a call with a media body if the method accepts
+/// media.
 ///
 /// JSON on the plain path would be carried out as a change of the metadata, and the media would be
 /// lost.

@@ -92,7 +92,7 @@ pub(crate) async fn route(
     if !media_only && index_page::is_asked(virtual_host, stated, path) {
         destination = Destination::Index;
     }
-    // First of all, so that every error has its reply in the dialect of the request.
+    // Determined first, so that every error is answered in the dialect of the request.
     match (&destination, server.dialects.claiming(&head.headers)) {
         (Destination::Upload { .. }, Some(claiming)) => *dialect = claiming,
         // Firebase's libraries upload to the path of the method itself.
@@ -154,7 +154,7 @@ pub(crate) async fn route(
     route_upload(request, dialect, framing, plain, body).await
 }
 
-/// As [`route`], for a request to the upload path of `plain`.
+/// Like [`route`], for a request to the upload path of `plain`.
 async fn route_upload(
     request: Routed<'_>,
     dialect: &Arc<dyn Dialect>,
@@ -169,7 +169,7 @@ async fn route_upload(
         headers,
         framing,
     };
-    // A session is found by its `upload_id` alone, whether its method is still served or not.
+    // A session is found by its `upload_id` alone, whether or not its method is still served.
     let method = match request.query.upload_id() {
         Some(_) => {
             request.check_session_headers()?;
@@ -197,13 +197,14 @@ async fn route_upload(
         Command::Multipart(multipart) => Upload::Multipart(multipart),
         Command::Start(start) => Upload::Start(start),
     };
-    // With an `upload_id` the request was authenticated as one to a session, and it is nothing else.
+    // A request with an `upload_id` was authenticated as a request to a session, and must not be
+    // handled as anything else.
     let method = method.ok_or(Error::SessionNotFound)?;
     let reply = request.upload(&**dialect, method, plain, upload, body);
     reply.await.map(Routing::Answered)
 }
 
-/// Establishes who sends the request.
+/// Identifies the sender of the request.
 async fn authenticate(
     server: &ServerState,
     head: &Parts,
@@ -259,15 +260,15 @@ async fn answer_stranger(
     answered.map_err(|error| error.or_refusal(&AccessError::CredentialsMissing))
 }
 
-/// Where a path leads.
+/// The target of a path.
 enum Destination<'a> {
-    /// To the discovery service.
+    /// The discovery service.
     Discovery(DiscoveryRequest<'a>),
-    /// To the page for people.
+    /// The page for people.
     Index,
-    /// To an upload into the resource at this path.
+    /// An upload into the resource at this path.
     Upload { plain: &'a str },
-    /// To a method of an API, or nowhere.
+    /// A method of an API, or an unknown path.
     Call,
 }
 
@@ -299,19 +300,20 @@ fn access_to(
     }
 }
 
-/// Returns how the length of the body is known.
+/// Returns how the body states its length.
 fn framing_of(head: &Parts, body: Option<&RequestBody>) -> Result<Framing, ProtocolError> {
     let empty = body.is_none_or(|body| body.end_flag().is_set());
     Framing::of(head.version, &head.headers, empty)
 }
 
-/// No method has a path that is not UTF-8; a 404 would mean that the resource does not exist.
+/// Refuses a path that is not UTF-8, because no method has such a path. A 404 would mean that the
+/// resource does not exist.
 fn check_path(path: &str) -> Result<(), ProtocolError> {
     let decoded = percent_decode_str(path).decode_utf8();
     decoded.map(drop).map_err(|_| ProtocolError::PathNotUtf8)
 }
 
-/// Whether requests with this HTTP method read alone.
+/// Whether requests with this HTTP method only read.
 fn reads(method: &HttpMethod) -> bool {
     [HttpMethod::GET, HttpMethod::HEAD].contains(method)
 }
@@ -329,8 +331,8 @@ pub(crate) fn plain_path(path: &str) -> Option<&str> {
     rest.starts_with('/').then_some(rest)
 }
 
-/// Returns the parameters of a request on a download path, which has only media. The first of
-/// several values counts.
+/// Returns the parameters of a request on a download path, which serves only media. The first of
+/// several values is used.
 fn for_media(query: Option<&str>) -> Result<Parameters, QueryError> {
     Parameters::parse(Some(&format!("alt=media&{}", query.unwrap_or_default())))
 }
@@ -494,7 +496,7 @@ impl Routed<'_> {
     fn nothing_at(&self, path: &str) -> Error {
         let not_served = self.virtual_host.not_served(self.http_method, path);
         match not_served {
-            // A stranger does not learn which APIs are here.
+            // An unauthenticated caller does not learn which APIs are served.
             Some(method) if !self.is_stranger => Rejection::NotImplemented { method }.into(),
             _ => no_such(path),
         }
@@ -515,11 +517,11 @@ impl Routed<'_> {
         check_parameters(method, path, self.query)
     }
 
-    /// Refuses a request to a session with a header that the method of its path refuses, such as a key
-    /// for the encryption of the media.
+    /// Refuses a request to a session with a header that the method at its path refuses, such as an
+    /// encryption key for the media.
     fn check_session_headers(&self) -> Result<(), Rejection> {
         let (path, headers) = (self.head.uri.path(), &self.head.headers);
-        // Most chunks come without one, and need no search for their method.
+        // Most chunks have no such header, so their method need not be looked up.
         let may_be_refused = |name: &HeaderName| {
             let prefixes = ["x-goog-", "x-amz-"];
             prefixes
@@ -631,7 +633,7 @@ impl Routed<'_> {
         let request = request.for_origin(upload.headers);
         let upload_id = session::start(self.server, request, declared, dialect.name()).await?;
         let path = self.head.uri.path();
-        // A session has an upload URI, also if it was started at the plain path.
+        // A session has an upload URI, even if it was started at the plain path.
         let prefix = plain_path(path).map_or("/upload", |_| "");
         let location = format!(
             "{}{prefix}{path}?uploadType=resumable&upload_id={upload_id}",
@@ -656,7 +658,7 @@ enum Upload {
 }
 
 impl Upload {
-    /// Returns the number of sessions that it makes, and the length that it declares.
+    /// Returns the number of sessions that the command creates, and the length that it declares.
     fn occupies(&self, headers: &HeaderMap) -> (u64, Option<u64>) {
         match self {
             Self::Simple(_) | Self::Multipart(_) => {

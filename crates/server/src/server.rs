@@ -99,11 +99,11 @@ impl ServerBuilder {
         Self { clock, ..self }
     }
 
-    /// Says that the application serves the service under this path, such as `/media`, and takes the
-    /// path off before it calls the service, as `axum::Router::nest_service` does. `Location`, links
-    /// and discovery documents then contain the path. Default: none.
+    /// Declares that the application serves the service under this path, such as `/media`. The
+    /// application removes the path before it calls the service, as `axum::Router::nest_service`
+    /// does. `Location`, links and discovery documents then contain the path. Default: none.
     ///
-    /// [`Settings::public_url`] takes precedence: it is a whole URL, path included.
+    /// [`Settings::public_url`] takes precedence, because it is a whole URL including its path.
     pub fn mounted_at(self, prefix: impl Into<String>) -> Self {
         Self {
             mount: prefix.into(),
@@ -111,12 +111,13 @@ impl ServerBuilder {
         }
     }
 
-    /// Sets who may send requests. Default: [`AllowAll`]. It is asked for a batch, and for each call in it.
+    /// Sets who may send requests. Default: [`AllowAll`]. It is called for a batch and for each
+    /// call in it.
     pub fn authorize(self, authorize: Arc<dyn Authorize>) -> Self {
         Self { authorize, ..self }
     }
 
-    /// Sets where the entries of the audit log go. Default: nowhere.
+    /// Sets the receiver of the audit log's entries. Default: none.
     pub fn audit(self, log: Arc<dyn AuditLog>) -> Self {
         Self {
             audit: Some(log),
@@ -294,11 +295,11 @@ impl Server {
         }
     }
 
-    /// Admits requests, and begins to maintain the stores: deletes expired sessions and unreferenced
-    /// media, finishes uploads that a crash has interrupted, watches the free space of the disks, and
-    /// delivers the events of the outbox.
+    /// Admits requests, and begins to maintain the stores: deletes expired sessions and
+    /// unreferenced media, finishes uploads that a crash has interrupted, watches the free space of
+    /// the disks, and delivers the events of the outbox.
     ///
-    /// A second call does nothing, and neither does one after [`Server::drain`].
+    /// A second call does nothing. A call after [`Server::drain`] does nothing either.
     ///
     /// # Panics
     /// Outside of a Tokio runtime.
@@ -308,24 +309,24 @@ impl Server {
     pub async fn start(&self) {
         self.start_without_maintenance().await;
         let state = &self.inner.state;
-        // Under the lock: a drain takes the tasks after it has set the phase.
+        // Under the lock, because a drain takes the tasks after it has set the phase.
         let mut background = self.background();
         if !state.lifecycle.is_draining() {
             background.start_maintenance(state);
         }
     }
 
-    /// Admits requests as [`Server::start`] does, and leaves the maintenance of the stores to another
+    /// Admits requests like [`Server::start`], and leaves the maintenance of the stores to another
     /// process that has them open.
     ///
     /// # Panics
     /// Outside of a Tokio runtime.
     ///
     /// # Cancel safety
-    /// As [`Server::start`].
+    /// The same as for [`Server::start`].
     pub async fn start_without_maintenance(&self) {
         let state = &self.inner.state;
-        // Before the first request: until it is measured, the free space counts as unlimited.
+        // Measured before the first request. Until then the free space counts as unlimited.
         background::check_free_space(state).await;
         let mut background = self.background();
         if state.lifecycle.start() {
@@ -333,11 +334,11 @@ impl Server {
         }
     }
 
-    /// Returns the service that answers requests. Until [`Server::start`], and after the last clone
-    /// of the server is dropped, it answers 503.
+    /// Returns the service that answers requests. It answers 503 until [`Server::start`], and after
+    /// the last clone of the server is dropped.
     ///
-    /// Layers of `tower` may be put around it. It reads these extensions of a request, if they are
-    /// there: [`Principal`](crate::Principal), [`RequestId`](crate::RequestId),
+    /// Layers of `tower` may wrap it. It reads these extensions of a request, if they are present:
+    /// [`Principal`](crate::Principal), [`RequestId`](crate::RequestId),
     /// [`PeerAddress`](crate::PeerAddress), [`LocalAddress`](crate::LocalAddress) and
     /// [`ClientCertificate`](crate::ClientCertificate).
     pub fn service(&self) -> UploadService {
@@ -347,7 +348,7 @@ impl Server {
     /// Resolves at the first storage fault. From then on the service answers 503.
     ///
     /// # Cancel safety
-    /// Cancel safe.
+    /// This method is cancel safe.
     pub async fn failed(&self) -> StorageFailed {
         self.inner.state.lifecycle.failed().await;
         StorageFailed
@@ -465,7 +466,7 @@ impl Server {
         state.lifecycle.drain_now.cancel();
         let background = std::mem::take(&mut *self.background());
         let finished = async {
-            // First, since background tasks may begin tracked ones.
+            // First, because background tasks may begin tracked tasks.
             background.shutdown().await;
             state.lifecycle.tasks.close();
             state.lifecycle.tasks.wait().await;

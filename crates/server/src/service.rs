@@ -92,7 +92,7 @@ where
     }
 }
 
-/// The reply when the server has been dropped.
+/// The reply after the server has been dropped.
 fn gone(version: Version) -> Reply {
     let mut reply = reply::of_error(&Google, &Error::Draining);
     if version < Version::HTTP_2 {
@@ -215,7 +215,7 @@ where
             Ok(Routing::Answered(reply)) => Ok(reply),
             Ok(Routing::Session(call)) => {
                 (head.headers, head.extensions) = Default::default();
-                // The log needs the path alone, and the query may be as long as a head.
+                // The log needs only the path, and the query may be as long as a head.
                 head.uri = head.uri.path().parse().unwrap_or_default();
                 if let Some(body) = &mut body {
                     body.forget_head();
@@ -252,8 +252,8 @@ where
         marks.add_to(&mut reply);
         reply::demand_https(&mut reply, &base_url, server.settings.hsts);
         drop(running);
-        // Else it is counted as aborted, although some such clients get the reply: a broken
-        // connection is no error of the server.
+        // Otherwise the request is counted as aborted, although some such clients receive the
+        // reply. A broken connection is not an error of the server.
         if !is_abandoned {
             record.answered(reply.status());
         }
@@ -272,7 +272,7 @@ struct Early {
     place: Option<AddressPermit>,
 }
 
-/// Examines a request before it is routed.
+/// Checks a request before it is routed.
 async fn answer_early(
     server: &ServerState,
     head: &Parts,
@@ -303,8 +303,8 @@ async fn answer_early(
     }
 }
 
-/// Refuses a request that names a host which the server does not know. Probes may name any one, and the
-/// calls of a batch have the batch's.
+/// Refuses a request that names an unknown host. Probes may name any host, and the calls of a batch
+/// have the batch's host.
 fn check_host(server: &ServerState, head: &Parts, context: &RequestContext) -> Result<(), Error> {
     if batch::is_inside(head) {
         return Ok(());
@@ -373,7 +373,7 @@ fn begin_record(server: &ServerState) -> RequestRecord {
     RequestRecord::begin(&server.metrics, tracing::enabled!(tracing::Level::INFO))
 }
 
-/// Writes into the audit log that a request is refused because of its credentials.
+/// Writes into the audit log that a request was refused because of its credentials.
 fn write_refusal(head: &Parts, about: &About<'_>, server: &ServerState, status: StatusCode) {
     let path = audit::About {
         path: Some(&without_upload_ids(head.uri.path())),
@@ -446,10 +446,10 @@ fn cut(text: &str, most: usize) -> &str {
     &text[..end.unwrap_or_default()]
 }
 
-/// Writes the line of a request. The path is the template of its method, so that lines of the same calls
-/// are alike and have no names in them; without a method it is the beginning of the path itself. The query, which may
-/// have the URI of a session or a token, is left out. The bytes and the time are those until the head of
-/// the reply.
+/// Writes the log line of a request. The path is the template of its method, so that lines of equal
+/// calls are alike and contain no names. Without a method it is the beginning of the path itself.
+/// The query is left out, because it may contain a session URI or a token. The bytes and the time
+/// are measured up to the head of the reply.
 fn log(head: &Parts, about: &About<'_>, reply: &Reply) {
     if !tracing::enabled!(tracing::Level::INFO) {
         return;

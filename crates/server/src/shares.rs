@@ -40,7 +40,7 @@ pub(crate) enum Caller {
 
 struct Share {
     places: Arc<Semaphore>,
-    /// Number of permits that are held or waited for.
+    /// Number of permits that the user holds or awaits.
     users: usize,
 }
 

@@ -249,7 +249,7 @@ impl ServerState {
         let Some(key) = key else {
             return Ok(None);
         };
-        // This lock has nothing to do with takeovers of sessions. The limit on the wait is the same.
+        // This lock is unrelated to takeovers of sessions. Only the limit on the wait is the same.
         let timeout = self.settings.limits.takeover_timeout;
         let key = call.lookup.namespace().qualified(&key).into_owned();
         let guard = self.keyed_mutex.take(key, timeout).await;

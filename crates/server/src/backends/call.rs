@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use crate::default_handler::Target;
 use crate::handler::{Call, Rejection};
 
-/// Maximum length of the message of a backend that is passed on, in characters.
+/// Maximum length of a backend's message to the caller, in characters.
 const MAX_MESSAGE: usize = 500;
 
-/// The statuses by which a backend refuses a call. Any other says that the exchange with it failed:
-/// 405 or 415, for example, are about the request that the server has made.
+/// The statuses by which a backend refuses a call. Any other status is a failure of the exchange.
+/// 405 or 415, for example, concern the request that the server has made.
 const REFUSALS: [StatusCode; 13] = [
     StatusCode::BAD_REQUEST,
     StatusCode::UNAUTHORIZED,
@@ -102,7 +102,7 @@ impl Reply {
         if body.trim_ascii().is_empty() {
             return Ok(Self::default());
         }
-        // The error itself would show values.
+        // The text of the error itself would show values.
         serde_json::from_slice(body).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             format!(

@@ -11,7 +11,8 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::capacity::{Full, LimitedResource};
 use crate::handler::Rejection;
 
-/// Upper bounds in seconds of the buckets of calls: from a service on the same machine to the longest wait.
+/// Upper bounds in seconds of the buckets of calls: from a service on the same machine to the
+/// longest timeout.
 const SECONDS: [f64; 11] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0,
 ];
@@ -74,7 +75,7 @@ impl BackendMetrics {
         );
     }
 
-    /// Makes the series of methods and events, with zero.
+    /// Creates the series of methods and events with the value 0.
     pub(super) fn prepare<'a>(
         &self,
         methods: impl Iterator<Item = &'a str>,

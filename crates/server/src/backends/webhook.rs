@@ -15,16 +15,16 @@ use crate::handler::{
 };
 use crate::on_uploaded;
 
-/// Time in which a service must have taken an event.
+/// Maximum time in which a service must accept an event.
 const DELIVERY_TIME: Duration = Duration::from_secs(30);
 
-/// Maximum size of the reply to an event, which nobody reads.
+/// Maximum size of the reply to an event. The reply is not used.
 const MAX_RECEIPT: usize = 64 << 10;
 
 /// Maximum number of events of a collection that are being delivered at the same time.
 pub(super) const DELIVERIES: usize = 8;
 
-/// Adds the event of a finished upload to the answer, if somebody is to be told.
+/// Adds the event of a finished upload to the answer, if a service receives such notices.
 pub(super) fn add_event(call: &Call<'_>, answer: &mut Answer) {
     let settings = call.api.settings().collection_of(call.method);
     let Some(url) = settings.and_then(|it| it.on_finished.as_deref()) else {
@@ -80,7 +80,7 @@ fn topic(api: &Api, collection: &str) -> String {
     topic_of("webhook", &name)
 }
 
-/// Tells services of the finished uploads of a collection.
+/// Sends notices about the finished uploads of a collection.
 struct Webhook {
     topic: String,
     /// The type of its events.
@@ -104,7 +104,7 @@ impl Deliver for Webhook {
     }
 
     async fn deliver(&self, delivery: &Delivery<'_>) -> Result<Outcome, Rejection> {
-        // Of the time of the upload: the description may name another service by now.
+        // The URL at the time of the upload. The description may name another service by now.
         let url = delivery.payload.get("url").and_then(Value::as_str);
         let (Some(url), Some(event)) = (url, delivery.payload.get("event")) else {
             return Ok(Outcome::Unreadable("it has no URL or no event".to_owned()));
@@ -124,7 +124,7 @@ impl Deliver for Webhook {
             Err(error) => Failure::new(with_causes(&error)),
         };
         backends.metrics.delivered(&self.event, false);
-        // So a service says that it wants no more of them.
+        // 410 is how a service declines further events.
         Ok(if failure.status == Some(StatusCode::GONE.as_u16()) {
             Outcome::GiveUp(failure)
         } else {

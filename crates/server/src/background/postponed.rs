@@ -29,21 +29,21 @@ struct Pause {
 }
 
 impl Postponed {
-    /// Begins a round through all unfinished uploads. Forgets sessions that have not been tried for long: they have
-    /// ended.
+    /// Begins a round through all unfinished uploads. Removes sessions that have not been tried for
+    /// a long time, because they have ended.
     pub(super) fn begin_round(&mut self, now: Instant) {
         self.owners.clear();
         self.sessions.retain(|_, pause| now < pause.until + LONGEST);
     }
 
-    /// Whether nothing is to be tried now for a session of this owner.
+    /// Whether a session of this owner must not be tried now.
     pub(super) fn is_waiting(&self, id: SessionId, owner: Option<&str>, now: Instant) -> bool {
         let pause = self.sessions.get(&id);
         pause.is_some_and(|pause| now < pause.until)
             || self.owners.iter().any(|it| it.as_deref() == owner)
     }
 
-    /// Begins a pause of a session, which is twice as long as its last one.
+    /// Begins a pause of a session, twice as long as its previous pause.
     pub(super) fn put_off(&mut self, id: SessionId, owner: Option<String>, now: Instant) {
         let last = self.sessions.get(&id).map(|pause| pause.length * 2);
         let length = last.unwrap_or(SHORTEST).min(LONGEST);

@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use crate::callers::{Address, CallerLimit, CallerMetrics, MOST_CALLERS};
 use crate::config::Settings;
 
-/// How long requests are counted together, and how long an address is blocked.
+/// The time over which requests are counted, and for which an address is blocked.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// The shortest time between two searches for addresses that need not be remembered any more.
+/// Minimum time between two removals of expired addresses.
 const CLEANING: Duration = Duration::from_secs(1);
 
 /// The requests that each address has reset, and the addresses that are blocked.
@@ -35,7 +35,7 @@ struct Counts {
     cleaned: Instant,
 }
 
-/// The requests of one address since it has reset one.
+/// The requests of one address since its first reset.
 #[derive(Debug)]
 struct Count {
     since: Instant,
@@ -67,12 +67,12 @@ pub(crate) struct AddressResets {
 }
 
 impl AddressResets {
-    /// Whether connections of the address are to be closed. Each refusal counts in the metric.
+    /// Whether connections of the address must be closed. Each refusal is counted in the metric.
     pub(super) fn is_shut_out(&self) -> bool {
         self.limit.is_shut_out(self.address)
     }
 
-    /// Counts requests that were reset, and others that were answered.
+    /// Counts requests that were reset, and requests that were answered.
     ///
     /// # Errors
     /// [`ShutOut`] if the address has reset too many.
@@ -93,7 +93,7 @@ impl ResetLimit {
         is_limited.then(|| Arc::new(Self::new(most as u64, metrics.clone())))
     }
 
-    /// Allows `most` resets more than there are replies.
+    /// Allows `most` more resets than replies.
     fn new(most: u64, metrics: CallerMetrics) -> Self {
         let counts = Counts {
             addresses: HashMap::new(),

@@ -1,9 +1,10 @@
-//! HTTP/2: ends stalled streams, and connections on which nothing happens or requests are begun only to be reset.
+//! HTTP/2: ends stalled streams, idle connections, and connections whose client only begins and
+//! resets requests.
 //!
-//! Over HTTP/1 a client that takes no reply blocks its socket, which [`super::streams`] notices. Over
-//! HTTP/2 the socket stays writable while the window of a stream is closed, so each reply is watched
-//! on its own. hyper takes a body of any length and keeps it, so a reply is handed over in pieces,
-//! each after the one before it has been sent.
+//! Over HTTP/1, a client that reads no reply blocks its socket, which [`super::streams`] notices.
+//! Over HTTP/2, the socket stays writable while the window of a stream is closed, so each reply is
+//! watched separately. hyper accepts a body of any length and keeps it. A reply is therefore handed
+//! over in pieces, each after the previous piece has been sent.
 
 use std::mem;
 use std::pin::Pin;
@@ -31,16 +32,16 @@ use crate::connections::pace::Pace;
 use crate::connections::place::Place;
 use crate::reply::{ClientGone, Reply, ReplyBody};
 
-/// The least and the most of [`Limits::window`], as its documentation says.
+/// The minimum and the maximum of [`Limits::window`], as in its documentation.
 const LEAST_WINDOW: u32 = 64 * 1024;
 const MOST_WINDOW: u32 = 1024 * 1024 * 1024;
 
-// A client has to take one piece within `limits.body_timeout`, however slow it is.
+// A client has to read one piece within `limits.body_timeout`, however slow it is.
 /// Maximum number of bytes of a reply that hyper holds.
 const PIECE: usize = 32 * 1024;
 
 tokio::task_local! {
-    // Set around each request, since hyper hands a service no id of its stream.
+    // Set around each request, because hyper does not pass the stream's id to a service.
     /// The stream of the current task.
     static STREAM: Arc<Stream>;
 }
@@ -51,15 +52,15 @@ pub(super) struct Streams {
     tasks: TaskTracker,
     limits: Timeouts,
     activity: Arc<Mutex<Activity>>,
-    /// Where the requests that the client resets are counted.
+    /// Counts the requests that the client resets.
     resets: Option<AddressResets>,
     /// Cancelled when the client has reset too many requests, or sends new requests after the
     /// notice that its connection ends.
     shut_out: CancellationToken,
     place: Place,
-    /// The pace of a reply that begins.
+    /// The initial pace of a reply.
     pace: Pace,
-    /// Notified when a request begins while others wait for a place.
+    /// Notified when a request begins while other connections wait for a permit.
     crowded: Arc<Crowded>,
 }
 
@@ -70,12 +71,12 @@ struct Crowded {
     begun: Notify,
 }
 
-/// Why the server gives a connection up.
+/// The reason why the server closes a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GivenUp {
-    /// Others wait for its place: it may end its requests, and begin no more.
+    /// Other connections wait for its permit. It may end its requests, but not begin new requests.
     Crowded,
-    /// It is idle, or its client takes nothing of a reply.
+    /// It is idle, or its client does not read a reply.
     Stalled,
     /// Its address has reset too many requests, or it continues to send requests although its place
     /// is wanted.
@@ -86,7 +87,7 @@ pub(super) enum GivenUp {
 struct Timeouts {
     /// Maximum time without a request.
     idle: Duration,
-    /// Maximum time in which the client takes none of a reply.
+    /// Maximum time in which the client reads nothing of a reply.
     stall: Duration,
 }
 
@@ -98,7 +99,7 @@ struct Activity {
     working: usize,
     /// Number of replies that are being sent.
     replying: usize,
-    /// When a request began, or a client took some of a reply.
+    /// When a request last began, or a client last read a part of a reply.
     last: Instant,
     /// Whether a stalled stream was reset since then.
     has_reset: bool,
@@ -114,7 +115,7 @@ struct Activity {
 struct Stream {
     pace: Pace,
     activity: Arc<Mutex<Activity>>,
-    /// When the reply began, or the client last took some of it. `None` before the reply.
+    /// When the reply began, or the client last read a part of it. `None` before the reply.
     taken: Mutex<Option<Instant>>,
 }
 
@@ -155,15 +156,16 @@ impl Streams {
         let mut builder = http2::Builder::new(self.clone());
         builder
             .timer(TokioTimer::new())
-            // The same for each stream as for the connection: many streams may not hold many windows.
+            // The same for a stream as for the connection, so that many streams cannot hold many
+            // windows.
             .initial_stream_window_size(window)
             .initial_connection_window_size(window)
             .max_concurrent_streams(saturate(limits.streams).max(1))
-            // Decompressed, since HPACK can expand a small frame to a large head. It bounds the frames that continue
-            // a head, too.
+            // The decompressed size, because HPACK can expand a small frame to a large head. The
+            // limit also bounds the frames that continue a head.
             .max_header_list_size(saturate(limits.head.max(LEAST_HEAD)))
-            // Finds connections that broke without a word. A client that answers these pings is not
-            // active for that: `stalled` looks at its streams.
+            // Finds connections that broke silently. Answers to these pings do not count as
+            // activity of the client: `stalled` examines the streams.
             .keep_alive_interval(self.limits.idle);
         builder
     }
@@ -174,7 +176,7 @@ impl Streams {
         activity.working == 0 && activity.replying == 0
     }
 
-    /// Resolves when the server gives the connection up; with [`GivenUp::Crowded`] once.
+    /// Resolves when the server closes the connection. Resolves with [`GivenUp::Crowded`] once.
     pub(super) async fn given_up(&self) -> GivenUp {
         tokio::select! {
             () = self.shut_out.cancelled() => GivenUp::ShutOut,
@@ -183,9 +185,9 @@ impl Streams {
         }
     }
 
-    /// Has the connection end after its requests where others wait for its place; see [`GivenUp::Crowded`]. A client
-    /// that begins requests long after it was told loses it at once: hyper takes them for as long as the client does
-    /// not acknowledge.
+    /// Ends the connection after its requests if other connections wait for its permit; see
+    /// [`GivenUp::Crowded`]. A client that begins requests long after this notice is disconnected
+    /// at once: hyper accepts requests until the client acknowledges the notice.
     fn make_room(&self) {
         match self.crowded.told.get() {
             Some(told) if told.elapsed() > self.limits.idle => self.shut_out.cancel(),
@@ -221,8 +223,8 @@ impl Streams {
         }
     }
 
-    /// Resolves when there was no request for the idle timeout, or no stream made progress for the
-    /// stall timeout.
+    /// Resolves when there was no request for the idle timeout, or when no stream made progress for
+    /// the stall timeout.
     async fn stalled(&self) {
         loop {
             let deadline = self.deadline();
@@ -233,13 +235,13 @@ impl Streams {
         }
     }
 
-    /// When to look again; a time in the past if the connection is to be closed.
+    /// Returns when to check again. A time in the past means that the connection is to be closed.
     fn deadline(&self) -> Instant {
         let activity = lock(&self.activity);
         match *activity {
-            // The server owes a reply, so it is not for it to close the connection.
+            // The server owes a reply, so the connection stays open.
             Activity { working: 1.., .. } => Instant::now() + self.limits.stall,
-            // After a reset the client may be gone, and gets no longer idle time.
+            // After a reset the client may be gone, so it gets no additional idle time.
             Activity { replying: 1.., .. }
             | Activity {
                 has_reset: true, ..
@@ -264,8 +266,8 @@ where
         self.count_resets();
         self.make_room();
         let stream = Arc::new(Stream::begin(&self.activity, self.pace.clone()));
-        // hyper spawns one future for each stream, which is where its task local is set and where
-        // it can be dropped to reset the stream.
+        // hyper spawns one future per stream. The task-local is set in this future, and dropping
+        // the future resets the stream.
         let running = Running {
             request: STREAM.scope(Arc::clone(&stream), request),
             stream,
@@ -289,7 +291,7 @@ impl Stream {
         }
     }
 
-    /// Records that the reply begins, and whether the client is there to take it.
+    /// Records that the reply begins, and whether the client is still there to read it.
     fn begin_reply(&self, is_answered: bool) {
         // The two locks are taken one after the other, never both at once. `Drop` does the same.
         *lock(&self.taken) = Some(Instant::now());
@@ -304,7 +306,7 @@ impl Stream {
         activity.record_progress();
     }
 
-    /// Records that the client took some of the reply.
+    /// Records that the client has read a part of the reply.
     fn make_progress(&self) {
         *lock(&self.taken) = Some(Instant::now());
         lock(&self.activity).record_progress();
@@ -325,7 +327,7 @@ impl Drop for Stream {
             activity.working -= 1;
             activity.unanswered += 1;
         }
-        // A stream that was reset is no activity of the client.
+        // A stream that was reset does not count as activity of the client.
         if !activity.has_reset {
             activity.record_progress();
         }
@@ -335,7 +337,7 @@ impl Drop for Stream {
 /// Watches a reply on the stream of the current task.
 ///
 /// # Panics
-/// Outside of a task that [`Streams`] has spawned.
+/// If the current task was not spawned by [`Streams`].
 pub(super) fn watch(reply: Reply) -> Reply {
     let stream = STREAM.with(Arc::clone);
     stream.begin_reply(reply.extensions().get::<ClientGone>().is_none());
@@ -354,13 +356,13 @@ pub(super) fn watch(reply: Reply) -> Reply {
 }
 
 pin_project! {
-    /// The future of one stream. It ends early, which resets the stream, if the client takes none of
-    /// the reply for too long.
+    /// The future of one stream. If the client reads nothing of the reply for too long, the future
+    /// ends early, which resets the stream.
     struct Running<F> {
         #[pin]
         request: F,
         stream: Arc<Stream>,
-        // Maximum time in which the client takes nothing of the reply.
+        // Maximum time in which the client reads nothing of the reply.
         timeouts: Duration,
         timer: Option<Pin<Box<Sleep>>>,
     }
@@ -371,18 +373,18 @@ impl<F: Future> Future for Running<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        // The request first, so that a reply that is complete is not reset.
+        // The request is polled first, so that a complete reply is not reset.
         if this.request.poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        // The stream is polled by its timer although hyper does not poll the body while the window
-        // is closed.
+        // The timer polls the stream, because hyper does not poll the body while the window is
+        // closed.
         while let Some(taken) = this.stream.last_taken() {
             let deadline = taken + *this.timeouts;
             let timer = this
                 .timer
                 .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-            // Reset only when it fires: pieces are taken far more often than that.
+            // The timer is reset only when it fires, because pieces are read far more often.
             if timer.is_elapsed() {
                 if deadline <= Instant::now() {
                     tracing::debug!("a reply was not taken; its stream is reset");
@@ -397,13 +399,13 @@ impl<F: Future> Future for Running<F> {
     }
 }
 
-/// The body of a reply, in pieces that follow each other only when the one before has been sent.
+/// The body of a reply, in pieces. A piece follows only after the previous piece has been sent.
 ///
-/// It is dropped, with the permits that it holds, no sooner than its last byte is sent and no later
-/// than its stream ends.
+/// The body is dropped, with the permits that it holds, after its last byte is sent and before its
+/// stream ends.
 struct WatchedBody {
     body: ReplyBody,
-    /// Bytes of the body that were not handed out yet.
+    /// Bytes of the body that have not been handed over yet.
     rest: Bytes,
     /// Resolves when the last piece has been sent.
     sent: Option<oneshot::Receiver<()>>,
@@ -413,7 +415,8 @@ struct WatchedBody {
     stream: Arc<Stream>,
 }
 
-/// A piece of a body. Dropping its sender tells the body that hyper has sent it.
+/// A piece of a body. hyper drops the piece after sending it, and dropping its sender notifies the
+/// body.
 struct Piece {
     bytes: Bytes,
     _sent: oneshot::Sender<()>,
@@ -454,7 +457,7 @@ impl Body for WatchedBody {
                 }
                 Poll::Ready(end) => return Poll::Ready(end),
                 Poll::Pending => {
-                    // The client has taken everything, and the server works on the rest.
+                    // The client has read everything, and the server works on the rest.
                     self.stream.make_progress();
                     return Poll::Pending;
                 }
@@ -473,7 +476,7 @@ impl Body for WatchedBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        // Not before the last piece is sent: hyper drops a body that has ended.
+        // Not before the last piece is sent, because hyper drops a body that has ended.
         self.sent.is_none() && self.rest.is_empty() && self.body.is_end_stream()
     }
 

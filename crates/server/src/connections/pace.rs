@@ -13,23 +13,23 @@ use tokio::time::Instant;
 use crate::body::{HURRIED_WINDOW, RATE_WINDOW};
 use crate::callers::{CallerLimit, CallerMetrics};
 
-/// The least rate of replies.
+/// The minimum rate of replies.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Rate {
-    /// Bytes per second; 0 for none.
+    /// Bytes per second. 0 is no limit.
     pub(super) min: u64,
     /// Whether few connections were left when the connection began.
     pub(super) is_hurried: bool,
 }
 
-/// How fast a client takes replies.
+/// The rate at which a client reads replies.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pace {
     rate: Rate,
     metrics: CallerMetrics,
     /// Time for which the server has waited for the client, in the current window.
     waited: Duration,
-    /// Bytes that the client has taken in this window.
+    /// Bytes that the client has read in this window.
     taken: u64,
     /// When the current wait began.
     waiting: Option<Instant>,
@@ -49,10 +49,10 @@ impl Pace {
         self.waiting.get_or_insert_with(Instant::now);
     }
 
-    /// Records that the client has taken bytes.
+    /// Records that the client has read bytes.
     ///
     /// # Errors
-    /// [`TimedOut`](io::ErrorKind::TimedOut) if it has taken too few in a window.
+    /// [`TimedOut`](io::ErrorKind::TimedOut) if it has read too few bytes in a window.
     pub(super) fn end_wait(&mut self, bytes: usize) -> io::Result<()> {
         self.taken += bytes as u64;
         let Some(begun) = self.waiting.take() else {

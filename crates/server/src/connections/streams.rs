@@ -36,8 +36,8 @@ impl<S: AsyncRead + Unpin> RewindStream<S> {
     pub(super) async fn starts_with(&mut self, word: &[u8]) -> io::Result<bool> {
         let mut begun = vec![0; word.len()];
         let mut len = 0;
-        // Stops at the first difference: a client that sends a short HTTP/1 request waits for its
-        // reply, so that more bytes may never come.
+        // Stops at the first difference. A client that sends a short HTTP/1 request waits for its
+        // reply, so more bytes may never come.
         while len < word.len() && begun[..len] == word[..len] {
             match self.inner.read(&mut begun[len..]).await? {
                 0 => break,
@@ -63,7 +63,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for RewindStream<S> {
         let len = self.begun.len().min(buf.remaining());
         buf.put_slice(&self.begun[..len]);
         self.begun.drain(..len);
-        // Frees the memory, which a connection would otherwise hold to its end.
+        // Frees the memory. Otherwise the connection would hold it to its end.
         if self.begun.is_empty() {
             self.begun = Vec::new();
         }
@@ -101,20 +101,20 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for RewindStream<S> {
     }
 }
 
-// The drain of all connections has a limit, which must not be spent on lingering.
+// The drain of all connections is limited, and lingering must not use up its time.
 /// Maximum time that a closing connection lingers while the server stops.
 const SHUTDOWN_LINGER: Duration = Duration::from_millis(500);
 
-/// A stream that closes in two steps: it shuts down writing, then reads and discards bytes until
-/// the client closes its side or the timeout ends.
+/// A stream that closes in two steps. It shuts down writing, and then reads and discards bytes
+/// until the client closes its side or the timeout ends.
 ///
-/// Otherwise a client that is still sending when its request is refused would get a TCP reset, which
-/// can discard the reply before the client has read it.
+/// Otherwise a client that is still sending when its request is refused would receive a TCP reset.
+/// A reset can discard the reply before the client has read it.
 ///
-/// An idle stream does not wait for its client while the server stops: since the stop nothing was
-/// received or sent, so that no reply can be lost.
+/// While the server stops, an idle stream does not wait for its client. Nothing was received or
+/// sent since the stop, so no reply can be lost.
 ///
-/// Writing to a client that takes nothing fails with [`TimedOut`](io::ErrorKind::TimedOut).
+/// Writing to a client that reads nothing fails with [`TimedOut`](io::ErrorKind::TimedOut).
 pub(super) struct LingeringStream<S> {
     inner: S,
     timeouts: Timeouts,
@@ -131,7 +131,7 @@ pub(super) struct LingeringStream<S> {
 }
 
 pin_project! {
-    /// The time that a closing stream has left. It becomes shorter when the server stops.
+    /// The remaining time of a closing stream. It becomes shorter when the server stops.
     struct Closing {
         #[pin]
         ends: Sleep,
@@ -160,7 +160,7 @@ impl Closing {
 /// How long a connection waits for its client.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeouts {
-    /// Maximum time in which the client takes none of the written bytes.
+    /// Maximum time in which the client reads none of the written bytes.
     pub(super) unread: Duration,
     /// Maximum time in which a closing connection discards bytes.
     pub(super) linger: Duration,
@@ -180,7 +180,7 @@ impl<S> LingeringStream<S> {
         }
     }
 
-    /// Demands a minimum rate at which the client reads what is written, and records the progress.
+    /// Demands a minimum rate at which the client reads written bytes, and records the progress.
     pub(super) fn watched(self, pace: Pace, progress: Arc<Progress>) -> Self {
         Self {
             pace,
@@ -198,8 +198,8 @@ impl<S> LingeringStream<S> {
         Instant::now() + limit
     }
 
-    /// Returns the result of a write, or `TimedOut` if the client has taken nothing for too long, or
-    /// too little.
+    /// Returns the result of a write, or `TimedOut` if the client has read nothing for too long, or
+    /// too slowly.
     fn watch_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -216,7 +216,7 @@ impl<S> LingeringStream<S> {
         self.watch(cx, written)
     }
 
-    /// Returns the result of a step, or `TimedOut` if the client has taken nothing for too long.
+    /// Returns the result of a step, or `TimedOut` if the client has read nothing for too long.
     fn watch<T>(
         &mut self,
         cx: &mut Context<'_>,

@@ -22,7 +22,7 @@ pub(super) struct Tls {
     challenges: Option<Arc<ServerConfig>>,
 }
 
-/// Why a handshake has failed, and the connection, unless it has broken.
+/// The error of a failed handshake, and the connection unless it is broken.
 type Failed<T> = (io::Error, Option<T>);
 
 impl Tls {
@@ -40,8 +40,7 @@ impl Tls {
         }
     }
 
-    /// Performs the handshake. Returns the stream inside; `None` if the connection was a challenge,
-    /// which has ended.
+    /// Performs the handshake. Returns the stream inside TLS, or `None` after a challenge.
     pub(super) async fn accept<T>(self, stream: T) -> Result<Option<TlsStream<T>>, Failed<T>>
     where
         T: AsyncRead + AsyncWrite + Unpin,
@@ -75,8 +74,8 @@ where
     accepted.map_err(|(error, stream)| (error, Some(stream)))
 }
 
-/// A client that offers other protocols as well wants to speak one of those: validation offers this
-/// one alone (RFC 8737, section 3).
+/// Whether a client's hello is a challenge. A validation offers only this protocol (RFC 8737,
+/// section 3). A client that offers other protocols as well wants to use one of them.
 fn is_challenge(hello: &ClientHello<'_>) -> bool {
     hello
         .alpn()

@@ -10,7 +10,7 @@ use serde_json::Value;
 use windlass_discovery::settings::{IndexedField, ValueKind};
 use windlass_store::Resource;
 
-/// The most comparisons in a filter.
+/// Maximum number of comparisons in a filter.
 const MOST: usize = 16;
 
 /// A value of a field. Values of the same kind can be compared.
@@ -139,7 +139,7 @@ impl Rest<'_> {
         Ok(word.to_owned())
     }
 
-    /// A backslash makes the next character one of the text.
+    /// Reads a quoted text. A backslash makes the next character part of the text.
     fn quoted(&mut self, quote: char) -> Result<String, String> {
         let mut text = String::new();
         let mut chars = self.at.char_indices().skip(1);

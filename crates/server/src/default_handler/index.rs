@@ -300,7 +300,7 @@ pub(super) async fn changes(
     if indexes.is_empty() {
         return Ok(changes);
     }
-    // The parsed fields, which may take much memory, are dropped before the ledger is asked.
+    // The parsed fields may take much memory and are dropped before the ledger is asked.
     let rows: Vec<_> = {
         let (old, new) = (old.map(read), new.map(read));
         let indexes = indexes.iter();
@@ -314,9 +314,11 @@ pub(super) async fn changes(
     Ok(changes)
 }
 
-/// Returns the records that the indexes of a collection are complete, if the call makes its first resource.
+/// Returns the records that the indexes of a collection are complete, if the call creates the
+/// collection's first resource.
 ///
-/// Of two calls that make the first one, the ledger refuses the second, which is then made again.
+/// If two calls create the first resource, the ledger refuses the second call, which is then run
+/// again.
 pub(super) async fn begin(
     call: &Call<'_>,
     settings: Option<&CollectionSettings>,
@@ -336,8 +338,8 @@ pub(super) async fn begin(
     Ok(records)
 }
 
-/// Returns the deletions of the records of indexes that this description does not have, for a write
-/// into the collection: it makes no rows for them.
+/// Returns the deletions of records of indexes that this description lacks. For a write into the
+/// collection, which makes no rows for these indexes.
 pub(super) async fn end_others(
     call: &Call<'_>,
     settings: Option<&CollectionSettings>,
@@ -350,17 +352,17 @@ pub(super) async fn end_others(
     let own: Vec<_> = indexes.iter().map(Index::name).collect();
     let mut records = records(call, collection).await?;
     records.retain(|record| !own.contains(&record.id));
-    // Otherwise it is only certain once the deletions are committed.
+    // Otherwise the state is certain only once the deletions are committed.
     if records.is_empty() {
         call.lookup.settle(collection);
     }
     Ok(records.into_iter().map(deletion).collect())
 }
 
-/// How far an index has rows of all resources of a collection.
+/// For how many resources of a collection an index has rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Built {
-    /// None is known to be there.
+    /// No rows are known to be present.
     Nothing,
     /// No rows are known to be present, and this record says otherwise.
     Doubted(Box<Resource>),
@@ -396,7 +398,7 @@ impl Built {
         }
     }
 
-    /// The change that records rows up to `last`, or of everything.
+    /// Returns the change that records rows up to `last`, or rows of everything.
     pub(super) fn advance(
         &self,
         call: &Call<'_>,
@@ -426,7 +428,7 @@ impl Built {
     }
 }
 
-/// Returns the insertions of the rows that are missing of `resources`.
+/// Returns the insertions of the missing rows of `resources`.
 pub(super) async fn missing(
     call: &Call<'_>,
     index: &Index<'_>,
@@ -484,12 +486,12 @@ fn letter(kind: ValueKind) -> char {
     }
 }
 
-/// A value in hexadecimal digits that sort as the values do, absent ones first.
+/// Returns hexadecimal digits that sort like the values, with absent values first.
 fn digits(value: Option<&Scalar>, descending: bool) -> String {
     let mut bytes = vec![u8::from(value.is_some())];
     match value {
         Some(Scalar::Integer(number) | Scalar::Time(number)) => {
-            // The sign bit makes negative numbers the lesser ones.
+            // Inverting the sign bit sorts negative numbers first.
             let shifted = number.cast_unsigned() ^ (1 << 127);
             bytes.extend(shifted.to_be_bytes());
         }

@@ -170,11 +170,11 @@ struct Filling<'a> {
     selection: &'a Selection<'a>,
     limit: usize,
     bytes: usize,
-    /// Number of resources that were looked at, whether they belong to the list or not.
+    /// Number of examined resources, including resources that do not belong to the list.
     examined: usize,
-    /// Their size in bytes.
+    /// Size in bytes of the examined resources.
     examined_bytes: usize,
-    /// The size of the longest of them.
+    /// Size of the longest examined resource.
     longest: usize,
     page: Page,
     /// Position of the last examined resource.
@@ -196,8 +196,8 @@ impl<'a> Filling<'a> {
         })
     }
 
-    /// Looks at the resource at a position, which belongs to the list or not. Returns whether the page is
-    /// full: then it has not become part of it.
+    /// Examines the resource at a position, which may not belong to the list. Returns whether the
+    /// page is full. The resource is then not in the page.
     fn add(
         &mut self,
         position: &str,
@@ -237,7 +237,8 @@ impl<'a> Filling<'a> {
         self.call.reply_memory.hold_while_searched(bytes)
     }
 
-    /// Lets other tasks have their turn before this resource is read, if much was read since the last time.
+    /// Yields to other tasks before this resource is read, if many bytes were read since the last
+    /// yield.
     async fn give_way(&self, resource: &Resource) {
         let before = self.examined_bytes / AT_ONCE;
         if (self.examined_bytes + resource.body.len()) / AT_ONCE > before {
@@ -245,21 +246,21 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// The page, after which another one may follow.
+    /// Returns the page. Another page may follow.
     fn before_next(mut self) -> Page {
         self.page.next = self.last;
         self.page
     }
 
-    /// How many resources are read at once: one more than the page can still hold, to know whether
-    /// another page follows.
+    /// Returns how many resources to read at once: one more than the page can still hold, so that
+    /// it is known whether another page follows.
     fn batch(&self) -> usize {
         let wanted = BATCH.min(self.limit + 1 - self.page.resources.len());
         if self.selection.conditions.is_empty() {
             return wanted;
         }
-        // Starts with few, and reads fewer the longer they are: a batch takes memory before it is known which of them
-        // the page shows.
+        // Starts with few resources, and reads fewer the longer they are. A batch takes memory
+        // before it is known which of its resources the page shows.
         let fitting = AT_ONCE / self.longest.max(1);
         let most = self.examined.max(FIRST_SEARCHED);
         wanted.min(fitting.clamp(1, most))
@@ -319,7 +320,8 @@ impl<'a> Filling<'a> {
                 let id = String::from_utf8_lossy(&row.body);
                 let resource = self.call.lookup.resource(collection, &id).await?;
                 let _searched = self.hold_searched(resource.as_slice())?;
-                // Otherwise the row is an old one, or the resource has changed since the row was read.
+                // Otherwise the row is outdated, or the resource has changed since the row was
+                // read.
                 let read = resource.map(|it| (fields_of(&it), it));
                 let is_end = match read.filter(|(fields, it)| index.row_id(it, fields) == row.id) {
                     Some((fields, resource)) => {
@@ -338,8 +340,8 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Adds rows that the index lacks. The page is empty, and the client asks for the next one until the
-    /// index is complete.
+    /// Adds missing rows to the index. The page is empty, and the client asks for the next page
+    /// until the index is complete.
     async fn and_build(
         self,
         index: &Index<'_>,
@@ -361,7 +363,7 @@ impl<'a> Filling<'a> {
             last = batch.into_iter().next_back().map(|it| it.id).or(last);
         }
         if last.is_none() {
-            // There is nothing to be listed, and nothing to be recorded.
+            // There is nothing to list and nothing to record.
             return Ok(Page::default());
         }
         let last = last.filter(|_| !is_end);

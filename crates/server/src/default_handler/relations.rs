@@ -16,14 +16,14 @@ use super::operation::{ResourceKey, key, split};
 use super::{BATCH, index};
 use crate::handler::{Call, Rejection};
 
-/// The most resources that are deleted with one.
+/// Maximum number of resources that are deleted with one resource.
 const MAX_CONTENT: usize = 5_000;
 
 /// The most rows that are deleted with one resource, including index rows. All other changes wait
 /// for the deletion.
 const MAX_CONTENT_ROWS: usize = 20_000;
 
-/// The most ids in one field.
+/// Maximum number of ids in one field.
 const MAX_IDS: usize = 100;
 
 /// Checks the resources on which a change from `old` to `new` depends: the resource that contains
@@ -64,10 +64,11 @@ pub(super) async fn check(
     Ok(expected)
 }
 
-/// Checks that the resource exists that contains a collection, if it is one inside of resources.
+/// Checks that the resource that contains a collection exists, if the collection is inside of a
+/// resource.
 ///
 /// # Errors
-/// [`Rejection::NotFound`] if it does not.
+/// [`Rejection::NotFound`] if it does not exist.
 pub(super) async fn check_parent(
     call: &Call<'_>,
     collection: &str,
@@ -163,7 +164,7 @@ pub(super) async fn content(call: &Call<'_>, resource: &Resource) -> Result<Cont
 }
 
 impl Content {
-    /// Adds the resources of a collection, which has this name in the description. Returns their ids.
+    /// Adds the resources of a collection with this name in the description. Returns their ids.
     async fn add(
         &mut self,
         call: &Call<'_>,

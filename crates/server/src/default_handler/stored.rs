@@ -40,19 +40,19 @@ struct Described<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fit {
-    /// It is of another API, or no resource of a client.
+    /// The row belongs to another API, or is not a client's resource.
     Foreign,
     /// It fits.
     Fits {
         /// The path of its collection, with its variables.
         collection: String,
     },
-    /// The description has no such collection any more: nobody can reach the resource.
+    /// The description has no such collection any more, so the resource is unreachable.
     NoCollection {
         /// The path of its collection, with its own ids.
         collection: String,
     },
-    /// It does not fit: the next write to it is refused, unless it mends the field.
+    /// It does not fit. The next write to it is refused, unless the write corrects the field.
     Misfit {
         /// The path of its collection, with its variables.
         collection: String,
@@ -122,7 +122,8 @@ impl<'a> StoredResources<'a> {
         let validation = SchemaValidation {
             document,
             patterns: Some(&checks),
-            // As from the server itself: it may have fields that no client sets.
+            // Checked like JSON from the server itself, because the row may have fields that no
+            // client sets.
             purpose: Purpose::Service,
             enforced: true,
             closed: described.schema.additional_properties.is_none(),

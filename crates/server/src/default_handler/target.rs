@@ -1,5 +1,5 @@
-//! The resource that the path of a custom method names, as the service behind the method sees and
-//! changes it.
+//! The resource that the path of a custom method names, as the method's service sees and changes
+//! it.
 
 use serde_json::{Map, Value};
 use windlass_discovery::{Method, Schema};

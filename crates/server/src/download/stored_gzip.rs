@@ -1,7 +1,7 @@
 //! Media that is stored in gzip, and clients that do not accept gzip (docs/protocol.md, 2.18).
 //!
-//! A handler says by `Content-Encoding: gzip` among the headers of a download that the media is
-//! stored in gzip. As at Cloud Storage, a client that does not accept gzip gets it unpacked.
+//! A handler states `Content-Encoding: gzip` among the headers of a download if the media is stored
+//! in gzip. As in Cloud Storage, a client that does not accept gzip receives the media unpacked.
 
 use std::io;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ use crate::precondition::ETag;
 use crate::reply::ReplyBody;
 
 /// The first bytes of a gzip member (RFC 1952, section 2.3.1): its identification, and the only
-/// compression method there is.
+/// defined compression method.
 pub(super) const MAGIC: &[u8] = b"\x1f\x8b\x08";
 
 /// Approximate memory of a decoder in bytes.
@@ -37,13 +37,13 @@ const DECODER_MEMORY: u64 = 48 * 1024;
 /// Number of unpacked bytes that are read at once.
 const PIECE_LEN: usize = 32 * 1024;
 
-/// Memory in bytes that must be free before any is taken. A smaller permit would count as small, and
-/// stalled downloads would take the memory that is left for short replies.
+/// Memory in bytes that must be free before any is taken. A smaller permit would count as small,
+/// and stalled downloads would use the memory that is left for short replies.
 const FREE_MEMORY: u64 = DECODER_MEMORY + PIECE_LEN as u64;
 
 // A gzip stream may unpack to no bytes for a long time. Nothing is sent then, so neither a slow
 // client nor a client that has gone stops the work.
-/// Maximum number of packed bytes that are unpacked before other tasks have their turn.
+/// Maximum number of packed bytes that are unpacked before the task yields.
 const TURN_LEN: usize = 32 * 1024;
 
 /// Maximum number of consecutive packed bytes that unpack to nothing. No encoder produces more, so
@@ -89,19 +89,20 @@ impl Form {
             WARNING,
             HeaderValue::from_static("214 UploadServer gunzipped"),
         );
-        // The strong tag promises the stored bytes, and a client may continue them by it.
+        // The strong tag promises the stored bytes, and a client may resume a download of them by
+        // it.
         headers.insert(ETAG, HeaderValue::from(&etag.to_weak()));
     }
 }
 
-/// Whether the media is stored in gzip, and in no other coding besides.
+/// Whether the media is stored in gzip and no other coding.
 fn is_stored_in_gzip(own: &HeaderMap) -> bool {
     let mut codings = own.get_all(CONTENT_ENCODING).iter();
     let only = codings.next().filter(|_| codings.next().is_none());
     only.is_some_and(|coding| coding.as_bytes().eq_ignore_ascii_case(b"gzip"))
 }
 
-/// Whether a client can tell the end of a body from a broken connection when the length is not stated.
+/// Whether a client can distinguish the end of a body without a length from a broken connection.
 pub(super) fn has_chunks(version: Version) -> bool {
     version >= Version::HTTP_11
 }
@@ -127,10 +128,10 @@ fn accepts_gzip(request: &HeaderMap) -> bool {
     any
 }
 
-/// Unpacks the media of `packed` as its client takes it.
+/// Unpacks the media of `packed` as its client reads it.
 ///
-/// Damaged gzip ends the body with an error, which the client sees as a broken connection: it must not
-/// take a part for the whole.
+/// Damaged gzip ends the body with an error, which the client sees as a broken connection. The
+/// client must not take a part for the whole.
 ///
 /// # Errors
 /// [`Full`] if there is no memory for a decoder.
@@ -174,7 +175,7 @@ struct Packed {
     body: BodyDataStream<ReplyBody>,
     /// The bytes of the body that are to be read next.
     piece: Bytes,
-    /// Number of bytes that have been read since anything was unpacked.
+    /// Number of bytes that have been read since the decoder last produced output.
     idle: Arc<AtomicU64>,
 }
 
@@ -205,7 +206,7 @@ struct Unpacking {
     decoder: Pin<Box<dyn AsyncRead + Send>>,
     /// See [`Packed`].
     idle: Arc<AtomicU64>,
-    /// For the bytes that are unpacked and not sent yet.
+    /// The pool for bytes that are unpacked and not sent yet.
     memory: Pool,
     _permit: Permit,
 }
@@ -224,7 +225,7 @@ impl Unpacking {
     }
 }
 
-/// Returns the body without its length, so that it goes out in chunks.
+/// Returns the body without its length, so that it is sent in chunks.
 pub(super) fn without_length(body: ReplyBody) -> ReplyBody {
     StreamBody::new(BodyStream::new(body)).boxed_unsync()
 }

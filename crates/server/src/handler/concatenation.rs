@@ -1,4 +1,4 @@
-//! Media that is put together from the media of resources.
+//! Media that is concatenated from the media of resources.
 
 use windlass_digest::Crc32c;
 use windlass_store::{Expected, Media, MediaRef};

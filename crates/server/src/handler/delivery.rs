@@ -36,12 +36,13 @@ pub struct OutboxEvent {
     ///
     /// If this process has no delivery for the topic, the event is kept until a process has one.
     pub topic: Cow<'static, str>,
-    /// Content. With it the event may have at most [`MAX_EVENT_LEN`] bytes. Arrays and objects may be
+    /// Content. The whole event may have at most [`MAX_EVENT_LEN`] bytes. Arrays and objects may be
     /// nested up to 126 levels.
     pub payload: Value,
-    /// Media that the event needs. It is kept as long as the event, also if its resource is deleted.
+    /// Media that the event needs. It is kept as long as the event, even if its resource is
+    /// deleted.
     pub media: Option<Media>,
-    /// Time of the first attempt. Default: none, for an attempt at once.
+    /// Time of the first attempt. Default: `None`, for an immediate attempt.
     pub due: Option<Timestamp>,
 }
 
@@ -60,8 +61,8 @@ impl OutboxEvent {
 /// The delivery of the events of one topic, such as to an SMTP relay or to a webhook.
 #[async_trait]
 pub trait Deliver: Send + Sync + 'static {
-    /// Returns the topic. If several deliveries of a server have the same one, the first gets all
-    /// of its events.
+    /// Returns the topic. If several deliveries of a server have the same topic, the first delivery
+    /// receives all of its events.
     fn topic(&self) -> &str;
 
     /// Returns when an event is tried again, and when it is given up.
@@ -69,19 +70,19 @@ pub trait Deliver: Send + Sync + 'static {
         DeliveryPolicy::default()
     }
 
-    /// Returns another collection to read events from, in which a version before the outbox wrote
-    /// them. Default: none.
+    /// Returns another collection from which events are read. Versions before the outbox wrote
+    /// events there. Default: none.
     ///
     /// Such a row is a JSON object with the integers `created`, `due` (both in milliseconds since
-    /// the epoch) and `failures`. All of it is the payload.
+    /// the epoch) and `failures`. The payload is the whole object.
     fn former_collection(&self) -> Option<&str> {
         None
     }
 
-    /// Tries to deliver an event. No other process on the same stores tries it meanwhile.
+    /// Tries to deliver an event. No other process on the same stores tries it at the same time.
     ///
-    /// A panic and an error count as [`Outcome::Retry`]. If the ledger as a whole has failed, is busy
-    /// or is full, the event is tried again when its claim has run out, a few minutes later.
+    /// A panic and an error count as [`Outcome::Retry`]. If the ledger as a whole has failed, is
+    /// busy or is full, the event is tried again when its claim expires, a few minutes later.
     ///
     /// # Cancel safety
     /// The future is dropped at any `await` when the server stops and the drain has taken too long,
@@ -136,11 +137,12 @@ pub enum Outcome {
     Retry(Failure),
     /// The receiver will never accept the event.
     GiveUp(Failure),
-    /// The event is replaced by events with these payloads, at least one and at most [`MAX_EVENTS`].
-    /// They have the event's media, its age and its failures, and are due at once.
+    /// The event is replaced by events with these payloads, at least one and at most
+    /// [`MAX_EVENTS`]. The new events have the event's media, age and failures, and are due at
+    /// once.
     Split(Vec<Value>),
-    /// The delivery cannot read the payload; a later version may. The event is left, and not tried
-    /// again by this process.
+    /// The delivery cannot read the payload, but a later version may. The event is kept, and not
+    /// tried again by this process.
     Unreadable(String),
 }
 
@@ -199,7 +201,7 @@ pub(crate) fn topic_of(kind: &str, name: &str) -> String {
 pub enum Conclusion<'a> {
     /// The receiver has accepted it.
     Delivered,
-    /// It is given up after this failure, the last one.
+    /// It is given up after this last failure.
     GivenUp(&'a Failure),
 }
 
@@ -207,7 +209,7 @@ pub enum Conclusion<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeliveryPolicy {
-    /// Delay after the first failure. It doubles with each further one. Default: 1 min.
+    /// Delay after the first failure. It doubles with each further failure. Default: 1 min.
     pub first_delay: Duration,
     /// Maximum delay between two attempts. Default: 4 h.
     pub max_delay: Duration,
@@ -233,7 +235,7 @@ impl Default for DeliveryPolicy {
 }
 
 impl DeliveryPolicy {
-    /// Returns the delay after an attempt that failed, of an event with `failures` earlier ones.
+    /// Returns the delay after a failed attempt of an event with `failures` earlier failures.
     pub(crate) fn delay(&self, failures: u32) -> Duration {
         let doubled = self
             .first_delay

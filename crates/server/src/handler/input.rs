@@ -1,4 +1,4 @@
-//! The inputs of a call by which it may be refused: parameters and headers.
+//! The inputs of a call for which it may be refused: parameters and headers.
 
 use std::fmt;
 
@@ -23,8 +23,8 @@ impl fmt::Display for Input {
 /// The status of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusedAs {
-    /// The input is wrong at this method: 400.
+    /// The input is not valid for this method: 400.
     Invalid,
-    /// The service carries out the input, and this server does not: 501.
+    /// The original service implements the input, but this server does not: 501.
     NotImplemented,
 }

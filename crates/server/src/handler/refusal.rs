@@ -1,5 +1,4 @@
-//! Refusals in a service's own words: the reason, the domain and the location that its clients
-//! know.
+//! Refusals with a service's own reason, domain and location, which its clients know.
 
 use std::borrow::Cow;
 

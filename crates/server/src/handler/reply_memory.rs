@@ -14,8 +14,8 @@ use crate::shares::Caller;
 /// Permits for the memory of a reply, from its sources until it is sent.
 #[derive(Debug)]
 pub struct ReplyMemoryPermit {
-    /// Pool for replies with media inside. Not the pool of media that is read, which the call may hold
-    /// at the same time: waiting with a permit of the same pool could deadlock.
+    /// Pool for replies with media inside. It is separate from the pool of media that is read,
+    /// because a call may hold both: waiting with a permit of the same pool could deadlock.
     large: Pool,
     large_shares: Arc<ByteShares<Caller>>,
     /// The caller under whose limit the large reply is counted. `None` if the caller is not known.
@@ -33,7 +33,7 @@ pub struct SearchedRows {
 }
 
 impl SearchedRows {
-    /// Gives back the memory of a row that was looked at: it is dropped, or becomes part of the reply.
+    /// Gives back the memory of an examined row. The row is dropped, or becomes part of the reply.
     pub(crate) fn release(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.permit.shrink(self.bytes);
@@ -58,7 +58,7 @@ struct LargeReply {
 impl LargeReply {
     /// Attaches the memory to the text of the reply, until it is sent.
     fn with(mut self, text: Bytes) -> Bytes {
-        // The values are gone. A slow reader holds the text alone.
+        // The parsed values are gone. A slow reader holds only the text.
         self.permit.shrink(text.len() as u64);
         if let Some(share) = &mut self.share {
             share.shrink(text.len() as u64);
@@ -100,8 +100,8 @@ impl ReplyMemoryPermit {
         }
     }
 
-    /// Returns a permit that never waits, for a call in a batch: the reply to the call before may not
-    /// be sent yet, and who holds memory must not wait for more.
+    /// Returns a permit that never waits, for a call in a batch. The reply to the previous call may
+    /// not be sent yet, and a holder of memory must not wait for more memory.
     pub(crate) fn without_waiting(self) -> Self {
         Self {
             timeout: Duration::ZERO,
@@ -109,8 +109,8 @@ impl ReplyMemoryPermit {
         }
     }
 
-    /// Waits for memory for media inside the reply, its text and its values together; in a batch it
-    /// does not wait. To be called once in a call, before media is read.
+    /// Waits for memory for media inside the reply. The memory covers its text and its values
+    /// together. In a batch this does not wait. Call it once per call, before media is read.
     ///
     /// # Errors
     /// [`Rejection::Full`] if the memory was not free in time.
@@ -136,7 +136,7 @@ impl ReplyMemoryPermit {
     /// Takes memory for a row that the reply shows, and for its parsed JSON. Does not wait.
     ///
     /// # Errors
-    /// [`Rejection::Full`] if other replies have the memory.
+    /// [`Rejection::Full`] if other replies use up the memory.
     pub fn hold_row(&self, row: &[u8]) -> Result<(), Rejection> {
         let mut permits = self.permits();
         permits.row_bytes += row.len() as u64 + json_cost(row);

@@ -48,7 +48,7 @@ impl SettledCollections {
 
     fn slot(&self, collection: &str) -> (&AtomicU64, u64) {
         let hash = self.hasher.hash_one(collection) | 1;
-        // The upper bits: the lowest one is the same for all.
+        // The upper bits are used, because the lowest bit is the same for all hashes.
         let index = usize::try_from(hash >> 32).unwrap_or_default() % SLOTS;
         (&self.slots[index], hash)
     }

@@ -19,13 +19,13 @@ use crate::namespace::Namespace;
 pub(crate) struct StoreHandles {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) vault: Arc<dyn Vault>,
-    /// Bound on the memory of media that is read as a whole.
+    /// Limit on the memory of media that is read as a whole.
     pub(crate) reading: Pool,
-    /// Bound on the open files.
+    /// Limit on the open files.
     pub(crate) media_reads: Pool,
-    /// Bound on the calls that match long texts with patterns.
+    /// Limit on the calls that match long texts with patterns.
     pub(crate) pattern_checks: Pool,
-    /// How long a call waits for one of these.
+    /// Maximum time for which a call waits for one of these limits.
     pub(crate) timeout: Duration,
     /// Collections with known index records.
     pub(crate) settled: SettledCollections,
@@ -33,9 +33,9 @@ pub(crate) struct StoreHandles {
 
 /// Read access to the stores.
 ///
-/// Of an API with [`Access::Owner`](windlass_discovery::Access), it reads the resources of the call's
-/// principal only, unless the handler
-/// [separates owners itself](super::ApiHandler::separates_owners).
+/// For an API with [`Access::Owner`](windlass_discovery::Access), it reads only the resources of
+/// the call's principal, unless the handler [separates owners
+/// itself](super::ApiHandler::separates_owners).
 #[derive(Clone, Copy)]
 pub struct StoreReader<'a> {
     store_handles: &'a StoreHandles,
@@ -101,10 +101,10 @@ impl<'a> StoreReader<'a> {
         self.store_handles.settled.insert(&collection);
     }
 
-    /// Waits for a turn to match long texts with patterns.
+    /// Waits for a permit to match long texts with patterns.
     ///
     /// # Errors
-    /// [`Rejection::Full`] if there was none in time.
+    /// [`Rejection::Full`] if no permit was free in time.
     pub(crate) async fn pattern_turn(&self) -> Result<Permit, Rejection> {
         let StoreHandles {
             pattern_checks,
@@ -145,7 +145,7 @@ pub struct MediaSource {
     store_handles: StoreHandles,
     at: MediaRef,
     length: u64,
-    /// All bytes, if they are not in a store yet.
+    /// All bytes, if they are not yet in a store.
     held: Option<Bytes>,
 }
 
@@ -192,7 +192,7 @@ impl MediaSource {
     ///
     /// Waits for a part of the memory that all calls share
     /// ([`Limits::reading_memory`](crate::config::Limits::reading_memory)). Drop the bytes before
-    /// the next read: two calls that hold some and wait for more are both refused.
+    /// the next read: if two calls hold bytes and wait for more, both are refused.
     ///
     /// # Errors
     /// [`Rejection::Full`] if the memory was not free in time; [`Rejection::Vault`],
@@ -201,11 +201,11 @@ impl MediaSource {
         self.read_for_copies(range, 0).await
     }
 
-    /// As [`MediaSource::read`], with memory for a number of copies of the bytes, such as changed ones. It is the
-    /// caller's until the bytes are dropped.
+    /// Like [`MediaSource::read`], with additional memory for this number of copies of the bytes,
+    /// such as changed copies. The caller may use this memory until the bytes are dropped.
     ///
     /// # Errors
-    /// As [`MediaSource::read`].
+    /// As for [`MediaSource::read`].
     pub async fn read_for_copies(
         &self,
         range: Range<u64>,

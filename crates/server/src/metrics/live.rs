@@ -1,4 +1,5 @@
-//! What is read at each scrape: the use of limited resources, and the state of the storage.
+//! Metrics that are read at each scrape: the use of limited resources, and the state of the
+//! storage.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -24,11 +25,11 @@ struct StoreLabels {
     store: &'static str,
 }
 
-/// The state of a server that is read at each scrape. Nothing before the server is built.
+/// The state of a server that is read at each scrape. Empty before the server is built.
 #[derive(Debug, Default)]
 pub(super) struct Live(OnceLock<Sources>);
 
-/// What is read.
+/// The sources of these metrics.
 pub(crate) struct Sources {
     /// Returns the use of all limited resources.
     pub(crate) usage: Box<dyn Fn() -> Vec<Usage> + Send + Sync>,
@@ -43,7 +44,7 @@ impl fmt::Debug for Sources {
 }
 
 impl Live {
-    /// Sets what is read, once: a builder builds one server.
+    /// Sets the sources, once: a builder builds one server.
     pub(super) fn read_from(&self, sources: Sources) {
         self.0.set(sources).ok();
     }

@@ -25,8 +25,8 @@ use crate::namespace::Namespace;
 /// Time for which an event is claimed. It is renewed after half of it.
 const CLAIM: Duration = Duration::from_secs(5 * 60);
 
-/// Maximum pause of a worker, and its pause after an error of the ledger. Events of other processes
-/// are found at its end.
+/// Maximum pause of a worker, and its pause after an error of the ledger. The events of other
+/// processes are found after the pause.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// Minimum pause between two scans of all rows, for each row.
@@ -78,8 +78,8 @@ impl Worker {
         }
     }
 
-    /// Delivers events until the server drains or is dropped. A delivery that runs when it drains is
-    /// finished.
+    /// Delivers events until the server drains or is dropped. A delivery that is running when the
+    /// server drains is finished.
     pub(crate) async fn run(&self) {
         let mut scan = Scan::All;
         // Time of the next scan of all rows, by both clocks, because the wall clock may be set
@@ -163,7 +163,7 @@ impl Round {
                 found
             }
         };
-        // Where very many events wait, one of them is due nearly all the time.
+        // If very many events wait, an event is due nearly all the time.
         let now = self.now();
         let earliest = now.saturating_add(SCAN_PAUSE * found.waiting);
         Ok(found.next.max(earliest).min(now.saturating_add(MAX_PAUSE)))
@@ -198,7 +198,7 @@ impl Round {
         let mut found = Found::new();
         let mut after: Option<String> = None;
         loop {
-            // Pages can be many, and no event is begun any more.
+            // There can be many pages, and no event is begun after the start of a drain.
             if self.lifecycle.is_draining() {
                 return Ok(found);
             }
@@ -241,7 +241,8 @@ impl Round {
         self.clock.now()
     }
 
-    /// Tries an event if it is due. Returns the time of the next attempt; `None` if the event is done.
+    /// Tries an event if it is due. Returns the time of the next attempt, or `None` if the event is
+    /// done.
     async fn process(&self, row: Resource) -> Result<Option<Timestamp>, LedgerError> {
         if self.is_unreadable(&row) {
             return Ok(Some(UNKNOWN));
@@ -256,7 +257,7 @@ impl Round {
             return Ok(Some(event.due));
         }
         match self.deliver(&row, &event).await {
-            // Other events may succeed: the error is about this one.
+            // This error concerns only one event, so other events may succeed.
             Err(error) if !concerns_all(&error) => {
                 tracing::warn!(
                     topic = self.topic.name,
@@ -331,7 +332,7 @@ impl Round {
         ));
         let finished = loop {
             tokio::select! {
-                // The outcome first: a renewal would only delay it.
+                // The outcome comes first, because a renewal would only delay it.
                 biased;
                 finished = &mut working => break finished,
                 () = tokio::time::sleep(CLAIM / 2) => {}
@@ -573,8 +574,8 @@ impl Round {
         }
     }
 
-    /// Commits the outcome of a delivery. A busy or full ledger gets a moment, because an outcome that
-    /// is not recorded means another delivery.
+    /// Commits the outcome of a delivery. Retries for a moment while the ledger is busy or full,
+    /// because an unrecorded outcome means another delivery.
     async fn commit(
         &self,
         claim: &Resource,
@@ -624,7 +625,8 @@ impl Round {
         !unreadable.is_empty() && unreadable.contains(&(row.collection.clone(), row.id.clone()))
     }
 
-    /// Remembers and logs a row that cannot be read. It is left, because a later version may read it.
+    /// Remembers and logs a row that cannot be parsed. The row is kept, because a later version may
+    /// read it.
     fn leave_unreadable(&self, row: &Resource, problem: &str) {
         let unreadable = self.unreadable.lock();
         let mut unreadable = unreadable.unwrap_or_else(PoisonError::into_inner);
@@ -640,7 +642,7 @@ impl Round {
     }
 }
 
-/// The rows that a worker looks at.
+/// The rows that a worker examines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scan {
     All,

@@ -1,4 +1,4 @@
-//! The parameters of a call against the description of its method.
+//! Checks of a call's parameters against the description of its method.
 
 use http::Method as HttpMethod;
 use windlass_discovery::{Api, Location, Method, Numbers, Parameter, PathParameters};
@@ -10,11 +10,11 @@ use crate::pattern_checks::ShortTexts;
 /// Parameters of the protocol, which every method has whether its API describes them or not.
 const PROTOCOL: [&str; 4] = ["uploadType", "upload_id", "upload_protocol", "userIp"];
 
-/// Refuses a call with a parameter of the query that neither the method nor the API has, if the API is
-/// strict. A filter that is misspelt must not answer as if it were none.
+/// Refuses a call with a query parameter that neither the method nor the API has, if the API is
+/// strict. A misspelt filter must not be ignored silently.
 ///
-/// Names that begin with `$` or `X-` are of systems on the way: Google's libraries append `$.xgafv` and
-/// `$httpMethod`, and signed links are in `X-Windlass-Link`.
+/// Names that begin with `$` or `X-` belong to intermediate systems. Google's libraries append
+/// `$.xgafv` and `$httpMethod`, and signed links are in `X-Windlass-Link`.
 pub(super) fn check_names(api: &Api, method: &Method, query: &Parameters) -> Result<(), Rejection> {
     if !api.settings().strict {
         return Ok(());
@@ -58,7 +58,7 @@ pub(super) fn check_repeated_method(
     }
 }
 
-/// Names the parameters of the query of a method.
+/// Lists the query parameters of a method.
 fn names(method: &Method) -> String {
     let parameters = method.parameters.iter();
     let of_query = parameters.filter(|parameter| parameter.location == Location::Query);
@@ -143,7 +143,7 @@ fn check_value(parameter: &Parameter, value: &str, texts: &ShortTexts) -> Result
 fn check_number(parameter: &Parameter, numbers: &Numbers, value: &str) -> Result<(), String> {
     let no_number = || {
         let format = parameter.format.as_ref();
-        // A string of the format int64 is a number; the error says so.
+        // A string of the format int64 is a number, and the error says so.
         let of_strings = format.filter(|_| parameter.json_type == "string");
         let expected = of_strings.unwrap_or(&parameter.json_type);
         format!("must be of type {expected}")

@@ -209,8 +209,8 @@ impl Append {
         let in_vault = |rest: &u64| offset + rest > self.server.small_media_limit() as u64;
         let declared = rest.or(request).filter(in_vault).unwrap_or(0);
         match self.space.set_aside(declared, Leaving::Hard) {
-            // Not all that is left to come fits. The bytes that are committed would be of no use
-            // without this request's, and there may be more room for the next ones.
+            // There is not enough room for the whole rest. Without this request's bytes the
+            // committed bytes would be useless, and there may be more room for the next requests.
             Err(_) if offset > 0 => self.space.set_aside(request.unwrap_or(0), Leaving::Hard)?,
             done => done?,
         }
@@ -441,12 +441,12 @@ impl Append {
         Ok((flushed, was_full))
     }
 
-    /// Flushes a sink that has got no bytes from this request.
+    /// Flushes a sink that has received no bytes from this request.
     async fn flush_committed(&mut self) -> Result<FlushedMedia, Error> {
         match self.flush_and_sync().await? {
             (flushed, false) => Ok(flushed),
             // The disk was full, so there were bytes to write: small media that moves from the
-            // ledger to the vault, because the limit has become lower since.
+            // ledger to the vault, because the limit was lowered in the meantime.
             (_, true) => Err(Error::NoSpace),
         }
     }
@@ -454,8 +454,8 @@ impl Append {
     /// Discards the bytes that this request has received, and returns the committed state.
     async fn discard_unverified(&mut self) -> FlushedMedia {
         if self.offset_committer.has_media_in_vault() {
-            // The media has committed bytes. Those after the committed offset are cut off when the
-            // session is resumed.
+            // The media has committed bytes. The bytes after the committed offset are cut off when
+            // the session is resumed.
             self.sink.stop_writing().await;
         } else {
             self.sink.discard().await;
@@ -530,9 +530,9 @@ impl Append {
         }
     }
 
-    /// Commits, releases the session to a newer request, and waits for that one. Returns the final
-    /// reply if the newer request finishes the upload, so that two requests with the same last bytes
-    /// get the same reply.
+    /// Commits, releases the session to a newer request, and waits for the newer request. Returns
+    /// the final reply if the newer request finishes the upload, so that two requests with the same
+    /// last bytes get the same reply.
     async fn yield_to_newer(
         mut self: Box<Self>,
         flushed: FlushedMedia,

@@ -38,12 +38,12 @@ impl RunningChecksum {
 pub(super) enum BackgroundHasher {
     /// Neither digest is wanted.
     Off,
-    /// The hasher after all bytes that [`update`](Self::update) has got.
+    /// The hasher after all bytes passed to [`update`](Self::update).
     Idle(Box<Md5Sha256Hasher>),
     /// A task is hashing the last bytes.
     Busy(JoinHandle<Box<Md5Sha256Hasher>>),
-    /// There is no hasher that has got exactly the bytes of the media so far. The digests will be
-    /// computed from the stored media at the end.
+    /// No hasher has processed exactly the bytes of the media so far. The digests will be computed
+    /// from the stored media at the end.
     Unknown,
 }
 

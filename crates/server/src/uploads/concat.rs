@@ -32,8 +32,8 @@ use crate::namespace;
 use crate::quotas::Reservation;
 use crate::shares::{Caller, SharePermit};
 
-/// Maximum number of times that media is put together for one call, if other calls keep replacing
-/// its sources. Each time may copy everything.
+/// Maximum number of concatenations for one call, if other calls keep replacing its sources. Each
+/// concatenation may copy everything.
 const ATTEMPTS: usize = 3;
 
 /// Carries out a call for which the handler has asked for `wanted`.
@@ -58,10 +58,10 @@ pub(crate) async fn concatenate(
 struct Concat<'a> {
     server: &'a ServerState,
     start_request: StartRequest,
-    /// Counts against the limit on these calls. Their copies share few threads, so more of them would only
-    /// occupy upload permits and memory while they wait for a thread.
+    /// Counts against the limit on concatenations. Their copies share few threads, so more of them
+    /// would only hold upload permits and memory while they wait for a thread.
     _turn: Permit,
-    /// The caller's share of the turns.
+    /// The permit from the caller's own limit.
     _share: Option<SharePermit<'a, Caller>>,
     /// Counts against the limit on running uploads.
     _permit: Permit,
@@ -69,7 +69,7 @@ struct Concat<'a> {
     _memory: Permit,
 }
 
-/// Media that was put together.
+/// Concatenated media.
 struct Made {
     sources: Vec<MediaRef>,
     at: MediaRef,
@@ -82,7 +82,7 @@ struct Made {
 }
 
 impl Made {
-    /// Whether the media of the only source is used itself, without a copy.
+    /// Whether the media of a single source is used directly, without a copy.
     fn is_shared(&self) -> bool {
         self.sources.contains(&self.at)
     }
@@ -119,7 +119,7 @@ impl<'a> Concat<'a> {
         })
     }
 
-    /// Puts the media together and finishes the call with it. Starts again if another call changes a
+    /// Concatenates the media and finishes the call with it. Starts again if another call changes a
     /// source or the resource that this call writes.
     async fn run(self, mut wanted: Concatenation) -> Result<FinalReply, Error> {
         let mut made = None;
@@ -127,8 +127,8 @@ impl<'a> Concat<'a> {
         let error = loop {
             attempt += 1;
             let asked = wanted.media();
-            // That media is lost is remembered. The error is returned if the handler names the same media
-            // again.
+            // The loss of the media is remembered. The error is returned if the handler names the
+            // same media again.
             let media_lost = match self.attempt(&mut made, wanted).await {
                 Ok(reply) => {
                     if let Some(made) = made {
@@ -148,30 +148,30 @@ impl<'a> Concat<'a> {
                 Ok(wanted) => wanted,
                 Err(error) => break error,
             };
-            // If the handler still names the same media, no other call has deleted it: a resource has
-            // media that the stores lack. Another attempt would fail as well.
+            // If the handler still names the same media, no other call has deleted it: a resource
+            // refers to media that the stores lack. Another attempt would fail as well.
             if let Some(error) = media_lost
                 && wanted.media() == asked
             {
                 break error;
             }
         };
-        // After a fault of the ledger it is unknown whether a row names the media. If none does, the
-        // sweep deletes it a day later.
+        // After a fault of the ledger it is unknown whether a row names the media. If no row does,
+        // the sweep deletes it a day later.
         if !matches!(error, Error::Ledger(LedgerError::Fault(_))) {
             self.discard(made).await;
         }
         Err(error)
     }
 
-    /// Puts the media together, unless `made` is of the same sources, and asks the handler once.
+    /// Concatenates the media, unless `made` has the same sources, and asks the handler once.
     async fn attempt(
         &self,
         made: &mut Option<Made>,
         wanted: Concatenation,
     ) -> Result<FinalReply, Error> {
-        // Only the references to the media are compared: if a resource has another version, or its
-        // media another type, the bytes are still the same.
+        // Only the references to the media are compared. A source may have another version, or its
+        // media another type, but the bytes are still the same.
         let sources = wanted.media();
         let made = match made.take() {
             Some(same) if same.sources == sources => made.insert(same),
@@ -246,7 +246,7 @@ impl<'a> Concat<'a> {
         })
     }
 
-    /// Reads all sources and joins their bytes, which together are small media.
+    /// Reads and joins the bytes of all sources. Together they are small media.
     async fn read(&self, sources: &[Media]) -> Result<Bytes, Error> {
         let lookup = StoreReader::new(&self.server.store_handles, &namespace::ROOT);
         let mut all = BytesMut::new();
@@ -257,16 +257,16 @@ impl<'a> Concat<'a> {
         Ok(all.freeze())
     }
 
-    /// Has the vault copy the sources into a new media. When the server tells running uploads to end,
-    /// the copy is given up with [`Error::Draining`].
+    /// Copies the sources into a new media in the vault. When the server tells running uploads to
+    /// end, the copy is cancelled with [`Error::Draining`].
     async fn copy(&self, id: MediaId, sources: &[Media], length: u64) -> Result<(), Error> {
         let server = self.server;
         let space = server.stores.media_space(self.start_request.caller());
         space.set_aside(length, Leaving::Soft)?;
         let is_small = |source: &&Media| source.at.location == MediaLocation::Ledger;
         let small_bytes = sources.iter().filter(is_small).map(|source| source.length);
-        // Memory for the small sources. One permit for all of them: a call that holds one must not
-        // wait for the next.
+        // Memory for the small sources. One permit covers all of them, because a call that holds a
+        // permit must not wait for the next.
         let memory = server
             .capacity
             .reading
@@ -298,7 +298,7 @@ impl<'a> Concat<'a> {
         }
     }
 
-    /// Deletes media that was put together and is not used.
+    /// Deletes concatenated media that is not used.
     async fn discard(&self, made: Option<Made>) {
         if let Some(made) = made
             && made.at.location == MediaLocation::Vault
@@ -315,8 +315,8 @@ impl<'a> Concat<'a> {
     }
 }
 
-/// Whether the call may succeed if the handler is asked again: a source or the resource that the call
-/// writes has changed since, or others kept the ledger or the resource busy.
+/// Whether the call may succeed if the handler is asked again: a source or the resource that the
+/// call writes has changed, or other calls kept the ledger or the resource busy.
 fn is_outdated(error: &Error) -> bool {
     let is_busy = matches!(
         error,
@@ -325,7 +325,7 @@ fn is_outdated(error: &Error) -> bool {
     is_busy || is_media_lost(error)
 }
 
-/// Whether media of a source is not in the stores any more.
+/// Whether the media of a source is not in the stores any more.
 fn is_media_lost(error: &Error) -> bool {
     matches!(
         error,

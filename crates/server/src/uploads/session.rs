@@ -168,7 +168,8 @@ async fn answer_without_lease(
     let (mut session, mut start_request) = server.sessions.read_session(id, target).await?;
     record.method(start_request.method_id());
     let rules = server.sessions.rules(&session, &start_request)?;
-    // They may be long, and are of no use here. The end of the body may be awaited for as long as the client likes.
+    // They may be long and are not needed here. The client decides how long the end of the body
+    // takes.
     session.context = Vec::new();
     start_request.drop_details();
     let is_foreign = session.dialect != target.dialect;
@@ -230,7 +231,7 @@ pub(crate) async fn cancel(
     if session.dialect != target.dialect {
         return Err(Error::OtherDialect);
     }
-    // Others may have the lease for long.
+    // Dropped early, because the lease may be awaited for a long time.
     drop(session);
     request.drop_details();
     let lifecycle = Arc::clone(&server.lifecycle);

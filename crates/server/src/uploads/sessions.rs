@@ -282,8 +282,8 @@ impl Sessions {
         if start_request.link.is_some() {
             return true;
         }
-        // If the API is not served any more, its access setting is unknown. To let the request pass does no
-        // harm: no resource can be made.
+        // If the API is not served any more, its access setting is unknown. Letting the request
+        // pass is harmless, because no resource can be created.
         let (Some(_), Ok(method)) = (principal, start_request.method(&self.registry)) else {
             return true;
         };
@@ -327,7 +327,8 @@ impl Sessions {
         Ok((session, start_request))
     }
 
-    /// Refuses a request that must come from the principal that started the session, and does not.
+    /// Refuses a request from another principal than the one who started the session, if the owner
+    /// is required.
     fn check_principal(
         &self,
         session: &Session,
@@ -351,8 +352,9 @@ impl Sessions {
         }
     }
 
-    /// Whether a page that sends a request is of the origin at which the session was started. True also for
-    /// a request without an origin: it comes from no page of another origin.
+    /// Whether a page that sends a request has the origin at which the session was started. True
+    /// also for a request without an origin, because such a request comes from no page of another
+    /// origin.
     fn is_of_origin(&self, start_request: &StartRequest, target: &SessionTarget) -> bool {
         let bound = start_request.origin.as_ref();
         let bound = bound.filter(|_| self.settings.bind_origin);

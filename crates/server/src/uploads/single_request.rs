@@ -226,8 +226,8 @@ impl MultipartPrelude {
 }
 
 impl<'a> SingleRequestUpload<'a> {
-    /// Admits an upload of this declared length. Where the length is not declared, the media may be
-    /// known to have `at_most` this many bytes.
+    /// Admits an upload of this declared length. If the length is not declared, `at_most` is the
+    /// known upper bound of the media in bytes.
     async fn open(
         server: &'a ServerState,
         start_request: StartRequest,
@@ -240,8 +240,7 @@ impl<'a> SingleRequestUpload<'a> {
             .uploads
             .take_for(|| server.importance_to(start_request.client, Importance::Start))?;
         admit(server, &start_request).await?;
-        // Before the room that the media takes: media above the limit never fits, wherever there
-        // is room.
+        // Checked before room is reserved: media above the limit never fits, even if there is room.
         let max_size = server.sessions.max_size(&start_request)?;
         let body_filter = BodyFilter::single_request(max_size, length)
             .map_err(|error| start_request.name_link_limit(error))?;
@@ -362,7 +361,7 @@ impl<'a> SingleRequestUpload<'a> {
         Ok(())
     }
 
-    /// Has the sink write its buffer. Pooled bytes may still be on their way when this returns.
+    /// Lets the sink write its buffer. Pooled bytes may still be in flight when this returns.
     async fn write(&mut self) -> Result<(), Error> {
         self.space.admit_write(self.sink.buffered_len())?;
         self.sink.write(false).await?;
