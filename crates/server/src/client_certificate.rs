@@ -10,7 +10,8 @@ use webpki::EndEntityCert;
 /// A client's certificate, as an extension of each request on its connection. Cheap to clone.
 ///
 /// The server inserts it where the TLS configuration of the [`Listener`](crate::Listener) asks for
-/// certificates and its verifier has accepted one. An application that serves TLS itself inserts its own:
+/// certificates and its verifier has accepted one. An application that serves TLS itself inserts
+/// its own:
 ///
 /// ```
 /// use windlass_server::ClientCertificate;
@@ -21,10 +22,10 @@ use webpki::EndEntityCert;
 /// ```
 ///
 /// An [`Authorize`](crate::Authorize) finds it in
-/// [`AccessRequest::certificate`](crate::AccessRequest::certificate). It is not there in a request that
-/// changes something and that a page of another origin had a browser send, unless the policy for
-/// [CORS](crate::CorsPolicy) allows that origin to send credentials: browsers send a certificate
-/// wherever they have one, as they do with cookies.
+/// [`AccessRequest::certificate`](crate::AccessRequest::certificate). It is not there in a request
+/// that changes something and that a page of another origin had a browser send, unless the policy
+/// for [CORS](crate::CorsPolicy) allows that origin to send credentials: browsers send a
+/// certificate wherever they have one, as they do with cookies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate(Arc<Identity>);
 

@@ -30,10 +30,10 @@ pub struct Settings {
     /// `https://uploads.example.com`. Session URIs and discovery documents are built from it.
     /// Default: none; the URL is derived from each request.
     pub public_url: Option<String>,
-    /// Whether to trust `Forwarded` and `X-Forwarded-*`: for the client's address, and for the URL if there is no
-    /// `public_url`. Connections are then not limited by address, but concurrent requests are
-    /// ([`Limits::connections_per_address`]), and [`Limits::resets_per_address`] is off. Only safe behind a proxy
-    /// that overwrites these headers. Default: false.
+    /// Whether to trust `Forwarded` and `X-Forwarded-*`: for the client's address, and for the URL
+    /// if there is no `public_url`. Connections are then not limited by address, but concurrent
+    /// requests are ([`Limits::connections_per_address`]), and [`Limits::resets_per_address`] is
+    /// off. Only safe behind a proxy that overwrites these headers. Default: false.
     pub trust_forwarded: bool,
     /// The hosts that requests may name in addition to the known hosts. Always known are addresses,
     /// `localhost` and the names below it, the host of `public_url`, the hosts of APIs, and the
@@ -100,25 +100,28 @@ pub enum SessionAuth {
 pub struct Limits {
     /// Length in bytes up to which media is kept in the ledger. Default and maximum: 64 KiB.
     pub small_media: u64,
-    /// Maximum length in bytes of a request's head, at least 8 KiB; over HTTP/2 of its fields, decompressed and with 32
-    /// bytes for each. An upload that outpaces the disk may hold twice as much. Default: 32 KiB.
+    /// Maximum length in bytes of a request's head, at least 8 KiB; over HTTP/2 of its fields,
+    /// decompressed and with 32 bytes for each. An upload that outpaces the disk may hold twice as
+    /// much. Default: 32 KiB.
     pub head: usize,
-    /// Maximum length in bytes of the headers of a part of a multipart body; in a batch also of the head of a call.
-    /// Default: 16 KiB.
+    /// Maximum length in bytes of the headers of a part of a multipart body; in a batch also of the
+    /// head of a call. Default: 16 KiB.
     pub part_headers: usize,
     /// Maximum length in bytes of a JSON document. Default: 1 MiB.
     pub metadata: usize,
-    /// Maximum number of values in a JSON document. Each may take some seventy bytes of memory. Default: 20,000.
+    /// Maximum number of values in a JSON document. Each may take some seventy bytes of memory.
+    /// Default: 20,000.
     pub json_values: usize,
-    /// Maximum number of objects and arrays around a value in a JSON document. Documents that are nested more than 127
-    /// deep are always refused. Default: 100.
+    /// Maximum number of objects and arrays around a value in a JSON document. Documents that are
+    /// nested more than 127 deep are always refused. Default: 100.
     pub json_depth: usize,
     /// Bytes of memory for media on its way to the disk, over all uploads; at least 1 MiB. Default:
     /// 32 MiB.
     pub media_memory: u64,
-    /// Bytes of memory for media that handlers read as a whole, such as messages that are parsed. The
-    /// same amount is for JSON requests with media inside, and once more for such replies: up to three times
-    /// as much in all. A request that needs more than one of them gets all of it, alone. Default: 256 MiB.
+    /// Bytes of memory for media that handlers read as a whole, such as messages that are parsed.
+    /// The same amount is for JSON requests with media inside, and once more for such replies: up
+    /// to three times as much in all. A request that needs more than one of them gets all of it,
+    /// alone. Default: 256 MiB.
     pub reading_memory: u64,
     /// Bytes of memory for heads of requests and their JSON, over all requests: from the first byte
     /// on, and including the parsed form. Default: 24 MiB.
@@ -128,10 +131,10 @@ pub struct Limits {
     pub reply_memory: u64,
     /// Maximum number of connections; further ones wait in the kernel's queue. Default: 8192.
     pub connections: usize,
-    /// Maximum number of connections of one address: an IPv4 address, or a /64 network of IPv6. Further
-    /// ones are closed at once. With [`Settings::trust_forwarded`] connections are the proxy's and not limited. An
-    /// address may have as many requests under way, over HTTP/2 or behind a proxy. 0 is no limit.
-    /// Default: 1024.
+    /// Maximum number of connections of one address: an IPv4 address, or a /64 network of IPv6.
+    /// Further ones are closed at once. With [`Settings::trust_forwarded`] connections are the
+    /// proxy's and not limited. An address may have as many requests under way, over HTTP/2 or
+    /// behind a proxy. 0 is no limit. Default: 1024.
     pub connections_per_address: usize,
     /// Maximum number of HTTP/2 requests that one address may reset before their reply within a
     /// minute, beyond the number of its answered requests. An address that exceeds the limit is
@@ -159,8 +162,8 @@ pub struct Limits {
     /// recipients. A caller is a principal, or otherwise an address. Further copies are refused
     /// (429). 0 is no limit. Default: 512 MiB.
     pub copies_per_hour: u64,
-    /// Minimum number of bytes per second of a request's body, over a minute in which the server waits for it.
-    /// 0 is no limit. Default: 512, less than the slowest mobile line.
+    /// Minimum number of bytes per second of a request's body, over a minute in which the server
+    /// waits for it. 0 is no limit. Default: 512, less than the slowest mobile line.
     pub min_rate: u64,
     /// Maximum number of requests over all connections. A connection carries one over HTTP/1 and up
     /// to [`Limits::streams`] over HTTP/2. Default: 16384.
@@ -175,11 +178,12 @@ pub struct Limits {
     pub uploads: usize,
     /// Maximum number of downloads, each of which has a file open. Default: 2048.
     pub downloads: usize,
-    /// Maximum time of a connection for the header of the PROXY protocol, the TLS handshake and the first bytes
-    /// together, and again for the rest of the first head. After that it is the maximum time from a reply to the end
-    /// of the next head, and over HTTP/2 the maximum time without a request. A connection that is accepted while
-    /// fewer than a quarter of [`Limits::connections`] are free has at most 10 s each time, for its whole life.
-    /// Default: 2 min. A client library that finds its kept connection closed may not try again.
+    /// Maximum time of a connection for the header of the PROXY protocol, the TLS handshake and the
+    /// first bytes together, and again for the rest of the first head. After that it is the maximum
+    /// time from a reply to the end of the next head, and over HTTP/2 the maximum time without a
+    /// request. A connection that is accepted while fewer than a quarter of [`Limits::connections`]
+    /// are free has at most 10 s each time, for its whole life. Default: 2 min. A client library
+    /// that finds its kept connection closed may not try again.
     pub head_timeout: Duration,
     /// Maximum time without progress of a request's or a reply's body. Default: 45 s.
     pub body_timeout: Duration,
@@ -211,9 +215,10 @@ pub struct Checkpoints {
 pub struct FreeSpace {
     /// Below this, no upload is started (503). Default: 256 MiB.
     pub soft: u64,
-    /// Below this on either disk, no media is accepted, and below it on the ledger's disk, no resource is created
-    /// or changed (503). Queries, downloads, cancels and deletes continue. Finishes continue down to half of it, and
-    /// use at most another quarter of it below that. Default: 64 MiB.
+    /// Below this on either disk, no media is accepted, and below it on the ledger's disk, no
+    /// resource is created or changed (503). Queries, downloads, cancels and deletes continue.
+    /// Finishes continue down to half of it, and use at most another quarter of it below that.
+    /// Default: 64 MiB.
     pub hard: u64,
 }
 
@@ -221,8 +226,8 @@ pub struct FreeSpace {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Downloads {
-    /// Types of media that browsers may show; any other media is saved as a file (`Content-Disposition:
-    /// attachment`). Default: [`Downloads::inline_types`].
+    /// Types of media that browsers may show; any other media is saved as a file
+    /// (`Content-Disposition: attachment`). Default: [`Downloads::inline_types`].
     pub inline: Vec<MediaRange>,
     /// The pages that may embed media. Default: pages of the same origin.
     pub resource_policy: ResourcePolicy,
@@ -244,10 +249,12 @@ impl Downloads {
     }
 }
 
-/// The pages that may embed media, by `<img>`, `<video>` or `<script>`: `Cross-Origin-Resource-Policy`
-/// of the Fetch standard. Browsers apply it to requests without CORS only: what a page reads by `fetch`,
-/// or embeds with `crossorigin`, is subject to [`Settings::cors`].
-// Requests without CORS have no `Origin`, so that the policy cannot follow the list of allowed origins.
+/// The pages that may embed media, by `<img>`, `<video>` or `<script>`:
+/// `Cross-Origin-Resource-Policy` of the Fetch standard. Browsers apply it to requests without CORS
+/// only: what a page reads by `fetch`, or embeds with `crossorigin`, is subject to
+/// [`Settings::cors`].
+// Requests without CORS have no `Origin`, so that the policy cannot follow the list of allowed
+// origins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ResourcePolicy {
     /// `same-origin`: pages of the server's own origin.

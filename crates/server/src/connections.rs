@@ -51,7 +51,8 @@ use place::Places;
 use streams::{LingeringStream, RewindStream, Timeouts};
 use tls::Tls;
 
-/// The least of [`Limits::head`], in bytes: the size of hyper's read buffer at the beginning of a connection.
+/// The least of [`Limits::head`], in bytes: the size of hyper's read buffer at the beginning of a
+/// connection.
 const LEAST_HEAD: usize = 8 * 1024;
 
 /// Maximum number of fields in a head; hyper's limit for HTTP/1.
@@ -422,8 +423,8 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
                 let refused = reply::empty(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
                 return Either::Left(async { Ok(http2::watch(refused)) });
             }
-            // hyper calls this on the connection's task. Over HTTP/2 the returned future runs on the
-            // stream's task, where `http2::watch` finds its stream.
+            // hyper calls this on the connection's task. Over HTTP/2 the returned future runs on
+            // the stream's task, where `http2::watch` finds its stream.
             let len = request.body().size_hint().upper();
             // Only for a long body, because detaching copies the head.
             if len.is_none_or(|len| len > LONG_BODY) {
@@ -462,8 +463,8 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         })
     }
 
-    /// Serves a connection until it ends, the server stops, its streams are stalled, or its address is
-    /// blocked. `graceful` starts hyper's graceful shutdown.
+    /// Serves a connection until it ends, the server stops, its streams are stalled, or its address
+    /// is blocked. `graceful` starts hyper's graceful shutdown.
     fn run<C>(
         self,
         connection: C,

@@ -45,8 +45,8 @@ impl CorsPolicy {
     // the right to send for no longer than that.
     pub const MAX_AGE: Duration = Duration::from_secs(600);
 
-    /// Returns a policy that allows these origins, without credentials. Without origins it allows none:
-    /// preflights are refused.
+    /// Returns a policy that allows these origins, without credentials. Without origins it allows
+    /// none: preflights are refused.
     pub fn new(origins: impl IntoIterator<Item = AllowedOrigin>) -> Self {
         Self {
             origins: origins.into_iter().collect(),
@@ -55,8 +55,8 @@ impl CorsPolicy {
         }
     }
 
-    /// Lets pages send cookies, HTTP authentication and client certificates. A token that a page puts
-    /// into `Authorization` itself does not need it.
+    /// Lets pages send cookies, HTTP authentication and client certificates. A token that a page
+    /// puts into `Authorization` itself does not need it.
     ///
     /// # Errors
     /// [`CredentialsForAll`] if the policy allows the origin `*`.
@@ -93,8 +93,8 @@ impl CorsPolicy {
         self.max_age
     }
 
-    /// Returns the value of `Access-Control-Allow-Origin` for a request from `origin`; `None` if it is
-    /// not allowed.
+    /// Returns the value of `Access-Control-Allow-Origin` for a request from `origin`; `None` if it
+    /// is not allowed.
     pub(crate) fn allow_origin(&self, origin: &HeaderValue) -> Option<HeaderValue> {
         if self.allows_all() {
             return Some(HeaderValue::from_static("*"));

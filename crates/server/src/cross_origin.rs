@@ -55,7 +55,8 @@ const UPLOAD_METHODS: [HttpMethod; 6] = [
 
 /// Headers that uploaders and downloads need, in every reply. `*` is not enough: with credentials
 /// it is the name of a header.
-// Names that are safelisted by the Fetch standard, such as Content-Type and Content-Length, are not here.
+// Names that are safelisted by the Fetch standard, such as Content-Type and Content-Length, are not
+// here.
 const EXPOSED: &str = "Accept-Ranges, Allow, Content-Disposition, Content-Encoding, Content-Range, Date, ETag, \
                        Location, Range, Retry-After, WWW-Authenticate, X-GUploader-UploadID, X-Goog-Generation, \
                        X-Goog-Hash, X-Goog-Metageneration, X-Goog-Storage-Class, X-Goog-Stored-Content-Encoding, \

@@ -10,8 +10,8 @@
 //! | none, another unit, several ranges, malformed | 200 and the whole media |
 //!
 //! `Range` is defined for GET alone, and `If-Range` may switch it off: see
-//! [`range_applies`](crate::precondition::range_applies). It does not apply to media that is unpacked
-//! for the client: see [`stored_gzip`].
+//! [`range_applies`](crate::precondition::range_applies). It does not apply to media that is
+//! unpacked for the client: see [`stored_gzip`].
 
 mod protection;
 mod stored_gzip;

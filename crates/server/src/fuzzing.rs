@@ -32,8 +32,8 @@ pub struct Decoded {
     pub is_whole: bool,
 }
 
-/// Decodes a gzip body that arrives in these packets, with a limit on its compression ratio. Needs a
-/// runtime of Tokio with time.
+/// Decodes a gzip body that arrives in these packets, with a limit on its compression ratio. Needs
+/// a runtime of Tokio with time.
 pub async fn gunzip(packets: Vec<Bytes>, ratio: u64) -> Decoded {
     let frames = packets
         .into_iter()
@@ -61,14 +61,15 @@ pub async fn gunzip(packets: Vec<Bytes>, ratio: u64) -> Decoded {
 /// The beginning of a connection behind a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proxied {
-    /// The client and the address that it has connected to; `None` for a connection of the proxy itself.
+    /// The client and the address that it has connected to; `None` for a connection of the proxy
+    /// itself.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// The bytes after the header.
     pub rest: Vec<u8>,
 }
 
-/// Reads the header of the PROXY protocol from a connection on which at most `piece` bytes arrive at once; `None`
-/// if it has none. Needs a runtime of Tokio.
+/// Reads the header of the PROXY protocol from a connection on which at most `piece` bytes arrive
+/// at once; `None` if it has none. Needs a runtime of Tokio.
 ///
 /// # Panics
 /// If `piece` is 0.

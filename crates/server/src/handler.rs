@@ -113,8 +113,8 @@ pub trait ApiHandler: Send + Sync + 'static {
 
     /// Returns additional headers for a download of the resource's media. Default: none.
     ///
-    /// `Content-Encoding: gzip` says that the media is stored in gzip. The server unpacks it for clients
-    /// that do not accept gzip, unless there is a `Cache-Control` with `no-transform`.
+    /// `Content-Encoding: gzip` says that the media is stored in gzip. The server unpacks it for
+    /// clients that do not accept gzip, unless there is a `Cache-Control` with `no-transform`.
     fn media_headers(&self, resource: &Resource) -> HeaderMap {
         let _ = resource;
         HeaderMap::new()

@@ -40,7 +40,8 @@ impl KnownHosts {
         Self::Named(listed.chain(public).chain(media).chain(of_apis).collect())
     }
 
-    /// Checks the `Host` of a request. `host` is its parsed form, `None` if it is missing or cannot be parsed.
+    /// Checks the `Host` of a request. `host` is its parsed form, `None` if it is missing or cannot
+    /// be parsed.
     ///
     /// # Errors
     /// 400 if it is missing, repeated or malformed, and 421 if it is not known.

@@ -1,8 +1,8 @@
 //! An upload server. It implements Google's media upload protocol for any API with a discovery
 //! document, over any store that fulfils the contracts of [`windlass_store`].
 //!
-//! A [`Server`] is built from its APIs and its stores. Here it serves one API over stores in memory,
-//! on a free port, until `stop` resolves:
+//! A [`Server`] is built from its APIs and its stores. Here it serves one API over stores in
+//! memory, on a free port, until `stop` resolves:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -78,8 +78,8 @@
 //!
 //! - It routes requests by the description of an API, and checks their parameters and metadata.
 //! - It carries out simple, multipart and resumable uploads, downloads, and calls without media.
-//! - It asks an [`ApiHandler`](handler::ApiHandler) what a call changes. The [`DefaultHandler`] works
-//!   for any description.
+//! - It asks an [`ApiHandler`](handler::ApiHandler) what a call changes. The [`DefaultHandler`]
+//!   works for any description.
 //! - It bounds the memory, the files and the time that clients can take; see [`config`].
 //! - It drains when it stops, and stops when storage fails.
 //! - It counts its work in the registry that the application gives to [`ServerBuilder::metrics`].

@@ -17,8 +17,8 @@ use windlass_discovery::media_range::accepts;
 /// let terms = LinkTerms::new(LinkPurpose::Upload).with_max_size(10 << 20);
 /// let principal = Principal::new("link:7").with_link(terms);
 /// ```
-// The terms of an upload are stored in the start request, so the names of the fields are a format on
-// disk.
+// The terms of an upload are stored in the start request, so the names of the fields are a format
+// on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkTerms {
     purpose: LinkPurpose,

@@ -38,8 +38,8 @@ pub(crate) async fn check_unused(
     }
 }
 
-/// Returns the change that records a use; `None` if the link may be used many times. The ledger refuses
-/// the change set with [`LedgerError::Conflict`] if the link has been used meanwhile.
+/// Returns the change that records a use; `None` if the link may be used many times. The ledger
+/// refuses the change set with [`LedgerError::Conflict`] if the link has been used meanwhile.
 pub(crate) fn record(link: Option<&LinkTerms>, now: Timestamp) -> Option<ResourceChange> {
     let single_use = link.and_then(LinkTerms::single_use)?;
     Some(ResourceChange::Insert(Resource {

@@ -315,7 +315,8 @@ impl ServerMetrics {
 /// The resolved handles of one server.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    /// The counters of each value of the label `method`, as [`ServerMetrics::of_method`] orders them.
+    /// The counters of each value of the label `method`, as [`ServerMetrics::of_method`] orders
+    /// them.
     methods: Vec<Vec<Counter>>,
     /// The values of the label `method`.
     names: Vec<String>,
@@ -380,8 +381,8 @@ impl RequestRecord {
         &self.recorder.names[self.method.load(Ordering::Relaxed)]
     }
 
-    /// Returns the template of the path of the request, such as `/upload/farm/v1/animals/{animalId}`; `None`
-    /// if it calls no method.
+    /// Returns the template of the path of the request, such as
+    /// `/upload/farm/v1/animals/{animalId}`; `None` if it calls no method.
     pub(crate) fn path_template(&self, path: &str) -> Option<String> {
         let templates = &self.recorder.templates[self.method.load(Ordering::Relaxed)];
         let split = |prefix: &'static str| Some((prefix, path.strip_prefix(prefix)?));

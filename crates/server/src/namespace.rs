@@ -55,7 +55,8 @@ pub(crate) fn separate_owner<'a>(
     }
 }
 
-/// Returns the name of a collection of the ledger as handlers write it, in whichever namespace it is.
+/// Returns the name of a collection of the ledger as handlers write it, in whichever namespace it
+/// is.
 pub(crate) fn without_owner(collection: &str) -> &str {
     let inside = collection.strip_prefix(PREFIX);
     let inside = inside.and_then(|inside| inside.split_once('/'));

@@ -50,7 +50,8 @@ type Callback = Box<
         + Sync,
 >;
 
-/// A callback for the uploads of an API; see [`ServedApi::on_uploaded`](crate::ServedApi::on_uploaded).
+/// A callback for the uploads of an API; see
+/// [`ServedApi::on_uploaded`](crate::ServedApi::on_uploaded).
 pub struct UploadCallback {
     topic: String,
     callback: Callback,

@@ -155,7 +155,8 @@ struct Row<'a> {
 
 impl Row<'_> {
     /// # Errors
-    /// The message, if the payload is too long, or nested so deeply that no process could read the row.
+    /// The message, if the payload is too long, or nested so deeply that no process could read the
+    /// row.
     fn to_bytes(&self) -> Result<Bytes, String> {
         let body = serde_json::to_vec(self).expect("rows can be written");
         if body.len() > MAX_EVENT_LEN {

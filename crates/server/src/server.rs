@@ -135,8 +135,8 @@ impl ServerBuilder {
     /// Adds the metrics of the server to `registry`. Default: metrics are counted, but cannot be
     /// read.
     ///
-    /// docs/metrics.md lists them. The application shows its registry as it likes; the server has no
-    /// path for it. [`MetricsService`](crate::MetricsService) is one. For several servers in one
+    /// docs/metrics.md lists them. The application shows its registry as it likes; the server has
+    /// no path for it. [`MetricsService`](crate::MetricsService) is one. For several servers in one
     /// registry, pass a sub-registry with a label for each:
     /// [`sub_registry_with_label`](MetricsRegistry::sub_registry_with_label).
     pub fn metrics(self, registry: &mut MetricsRegistry) -> Self {

@@ -59,9 +59,9 @@
 //! - To *flush* media is to write and sync all bytes that the server has received of it, at the end
 //!   of a request. Small media is handed out instead, for the ledger.
 //! - *Garbage* is media that the ledger has released and lists for deletion.
-//! - The *sweep* is a background task that deletes expired sessions, garbage, and media in the vault
-//!   that the ledger does not name, a day after its last write. Another task finishes uploads that
-//!   a crash or an error left in the state *finishing*.
+//! - The *sweep* is a background task that deletes expired sessions, garbage, and media in the
+//!   vault that the ledger does not name, a day after its last write. Another task finishes uploads
+//!   that a crash or an error left in the state *finishing*.
 //! - A server *drains* when it stops. It refuses new work from then on (`is_draining`). After half
 //!   of the drain time it also tells running uploads to commit their bytes and end (`drain_now`).
 //! - A *dialect* is a wire form of the upload protocol, such as Google's. A session is changed only

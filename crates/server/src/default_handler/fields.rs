@@ -98,8 +98,8 @@ pub(super) fn fields_to_bytes(fields: &Map<String, Value>) -> Bytes {
 /// As [`fields_to_bytes`], for a resource that is changed.
 ///
 /// # Errors
-/// [`Rejection::InvalidArgument`] if the fields are more than one JSON document may consist of, unless they become
-/// fewer: a resource would otherwise grow with each patch.
+/// [`Rejection::InvalidArgument`] if the fields are more than one JSON document may consist of,
+/// unless they become fewer: a resource would otherwise grow with each patch.
 pub(super) fn changed_bytes(
     call: &Call<'_>,
     old: &Resource,

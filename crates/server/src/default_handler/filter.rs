@@ -1,8 +1,9 @@
-//! Conditions of a list: the smallest subset of the filters of AIP-160 (<https://google.aip.dev/160>).
+//! Conditions of a list: the smallest subset of the filters of AIP-160
+//! (<https://google.aip.dev/160>).
 //!
-//! A filter is one comparison, or several with `AND` between them. A comparison is the name of a field,
-//! one of `=`, `!=`, `<`, `<=`, `>`, `>=`, and a value: a text in double or single quotes, or a word without
-//! blanks. A field that is absent fulfils none of them.
+//! A filter is one comparison, or several with `AND` between them. A comparison is the name of a
+//! field, one of `=`, `!=`, `<`, `<=`, `>`, `>=`, and a value: a text in double or single quotes,
+//! or a word without blanks. A field that is absent fulfils none of them.
 
 use std::cmp::Ordering;
 

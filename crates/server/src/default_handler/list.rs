@@ -163,8 +163,8 @@ async fn page(call: &Call<'_>, collection: &str) -> Result<Page, Rejection> {
     }
 }
 
-/// A page that is being filled up to its limits of count and bytes. It gets at least one resource if one
-/// is found.
+/// A page that is being filled up to its limits of count and bytes. It gets at least one resource
+/// if one is found.
 struct Filling<'a> {
     call: &'a Call<'a>,
     selection: &'a Selection<'a>,

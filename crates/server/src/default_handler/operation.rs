@@ -225,8 +225,9 @@ impl<'a> MethodPath<'a> {
     }
 }
 
-/// Returns the methods of an API in the short form that the default handler does not implement, and that
-/// have no backend either. Published documents have none: their services know more than they say.
+/// Returns the methods of an API in the short form that the default handler does not implement, and
+/// that have no backend either. Published documents have none: their services know more than they
+/// say.
 pub fn unanswered_methods(api: &Api) -> impl Iterator<Item = &Method> {
     let settings = api.settings();
     api.methods()
@@ -254,8 +255,8 @@ fn is_implemented(api: &Api, method: &Method) -> bool {
     }
 }
 
-/// Returns the resource that the path of a method names, without its custom verb; `None` if it names a
-/// collection.
+/// Returns the resource that the path of a method names, without its custom verb; `None` if it
+/// names a collection.
 pub(super) fn named_resource(call: &Call<'_>) -> Option<ResourceKey> {
     let path = MethodPath::of(call);
     path.ends_in_variable().then(|| split(&path.key(call)))
@@ -530,8 +531,8 @@ fn numeric_id(id: u128) -> u128 {
     time << 20 | random
 }
 
-/// The 128 bits in 22 characters of the URL-safe alphabet of base64, which here is in the order of its
-/// bytes.
+/// The 128 bits in 22 characters of the URL-safe alphabet of base64, which here is in the order of
+/// its bytes.
 fn short_id(id: u128) -> String {
     const DIGITS: &[u8; 64] = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
     let digit = |at: u32| DIGITS[(id >> (6 * at)) as usize & 63];

@@ -1,8 +1,8 @@
 //! Validation of JSON against the schemas of a description.
 //!
 //! The result has only fields that the schema names, with numbers in the form that it requires.
-//! Unknown fields are dropped, so a client of another version of the description is accepted, unless the
-//! collection refuses them. An error names the path of the field.
+//! Unknown fields are dropped, so a client of another version of the description is accepted,
+//! unless the collection refuses them. An error names the path of the field.
 
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
@@ -21,7 +21,8 @@ pub(super) enum Purpose {
     /// JSON from a client: fields that only the server sets are dropped, and null is kept, since it
     /// has a meaning in a patch.
     Input,
-    /// JSON from a service of the operator: as from a client, and with fields that only the server sets.
+    /// JSON from a service of the operator: as from a client, and with fields that only the server
+    /// sets.
     Service,
     /// JSON for a reply: nested objects state their `kind`.
     Output,

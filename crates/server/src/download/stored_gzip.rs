@@ -62,8 +62,8 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Returns the form for a client, unless the media itself shows that it cannot be unpacked. `own`
-    /// are the headers that the handler sets.
+    /// Returns the form for a client, unless the media itself shows that it cannot be unpacked.
+    /// `own` are the headers that the handler sets.
     pub(super) fn wanted(version: Version, request: &HeaderMap, own: &HeaderMap) -> Self {
         if !is_stored_in_gzip(own) {
             Self::Plain

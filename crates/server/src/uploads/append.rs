@@ -250,9 +250,10 @@ impl Append {
                         Err(error) => return Stop::Storage(error),
                     }
                 }
-                // Joined when the commit has ended and the body has no bytes ready: an error reaches a
-                // client that pauses, and the task is freed. A client that sends on gets the error at the
-                // next checkpoint. `join` is cancel safe, so another branch may win.
+                // Joined when the commit has ended and the body has no bytes ready: an error
+                // reaches a client that pauses, and the task is freed. A client that sends on gets
+                // the error at the next checkpoint. `join` is cancel safe, so another branch may
+                // win.
                 joined = self.offset_committer.join(), if self.offset_committer.is_running() => match joined {
                     Ok(()) => continue,
                     Err(error) => return Stop::Storage(error),
@@ -295,10 +296,10 @@ impl Append {
         }
         let stop = match stop {
             // After a failed write the file may lack bytes, and a later sync may succeed without
-            // them (docs/durability.md, fail-stop). So nothing more is synced or committed. Only the
-            // checkpoint that is running already may end: its bytes were written without an error
-            // before it began. A full disk is no such fault: the vault states how many bytes it has written.
-            // Neither is a quota.
+            // them (docs/durability.md, fail-stop). So nothing more is synced or committed. Only
+            // the checkpoint that is running already may end: its bytes were written without an
+            // error before it began. A full disk is no such fault: the vault states how many bytes
+            // it has written. Neither is a quota.
             Stop::Storage(error) if !is_full(&error) && !error.is_over_quota() => {
                 let running = self.offset_committer.join().await;
                 // A fault has to stop the server. `run_to_completion` examines only the returned
@@ -334,8 +335,8 @@ impl Append {
         };
         match stop {
             // The disk filled up. The stored bytes are committed, but the request gets an error:
-            // some clients ignore the `Range` of the reply, which states the committed bytes, and would
-            // take the whole chunk as stored.
+            // some clients ignore the `Range` of the reply, which states the committed bytes, and
+            // would take the whole chunk as stored.
             _ if was_full => Err(self.commit_and(flushed, Error::NoSpace).await),
             Stop::Complete => self.complete(body_filter, flushed, expected_digests).await,
             Stop::Refused(error) => Err(self.commit_and(flushed, error.into()).await),
@@ -366,8 +367,8 @@ impl Append {
         Ok(())
     }
 
-    /// Makes room in the sink's full write buffer. Waits for the running write. If the buffer has no
-    /// pooled memory, tries again to get it: without a running write the upload has the higher
+    /// Makes room in the sink's full write buffer. Waits for the running write. If the buffer has
+    /// no pooled memory, tries again to get it: without a running write the upload has the higher
     /// [`Priority`]. If the buffer is still full, writes it.
     ///
     /// [`Priority`]: super::write_buffer::Priority

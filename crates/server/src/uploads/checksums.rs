@@ -57,7 +57,8 @@ impl BackgroundHasher {
         }
     }
 
-    /// Continues from a state that [`BackgroundHasher::save`] has returned; empty if none was saved.
+    /// Continues from a state that [`BackgroundHasher::save`] has returned; empty if none was
+    /// saved.
     pub(super) fn restore(wanted: Wanted, saved: &[u8]) -> Self {
         match Md5Sha256Hasher::restore(saved) {
             Ok(hasher) => Self::Idle(Box::new(hasher)),

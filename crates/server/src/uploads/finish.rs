@@ -269,7 +269,8 @@ pub(super) async fn concatenation(
     answer.concatenation.ok_or(Error::Crowded)
 }
 
-/// Returns an error if the handler refuses to let the upload begin, or the signed link has been used.
+/// Returns an error if the handler refuses to let the upload begin, or the signed link has been
+/// used.
 pub(crate) async fn admit(server: &ServerState, start_request: &StartRequest) -> Result<(), Error> {
     link_uses::check_unused(&*server.stores.ledger, start_request.link.as_ref()).await?;
     let parts = CallParts::new(server, start_request)?;

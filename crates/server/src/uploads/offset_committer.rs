@@ -26,8 +26,8 @@ pub(super) struct OffsetCommitter {
     total: Option<u64>,
     /// When the last checkpoint was scheduled; before the first one, when the request began.
     last_checkpoint: Instant,
-    /// Offset of the last checkpoint that was scheduled. For a gzip body, which has no checkpoints: the
-    /// offset at which one would have been scheduled.
+    /// Offset of the last checkpoint that was scheduled. For a gzip body, which has no checkpoints:
+    /// the offset at which one would have been scheduled.
     pub(super) scheduled: u64,
     /// The running checkpoint.
     running: Option<JoinHandle<Result<Committed, Error>>>,

@@ -104,8 +104,8 @@ pub(crate) async fn continue_session(
         appends_to_cached
     });
     // A request that continues a cached session does not read the session's row first. Any other is
-    // answered without a lease if possible, so that a query does not stop a running append. Boxed, so
-    // that its memory is free again while the body is awaited.
+    // answered without a lease if possible, so that a query does not stop a running append. Boxed,
+    // so that its memory is free again while the body is awaited.
     let mut start_request = None;
     if !appends_to_cached {
         let answered = answer_without_lease(server, id, &mut head, &target, body, record);
@@ -173,9 +173,9 @@ async fn answer_without_lease(
     session.context = Vec::new();
     start_request.drop_details();
     let is_foreign = session.dialect != target.dialect;
-    // If a finish states no offset, it refers to the bytes that are committed now. The offset is filled
-    // in before the takeover: the takeover makes a running request commit more bytes, of which this
-    // client does not know.
+    // If a finish states no offset, it refers to the bytes that are committed now. The offset is
+    // filled in before the takeover: the takeover makes a running request commit more bytes, of
+    // which this client does not know.
     if let SessionAction::Finish { first } = &mut head.request.action {
         first.get_or_insert(session.progress.offset);
     }
@@ -282,12 +282,14 @@ fn already_cancelled(error: Error) -> Error {
     }
 }
 
-/// For this long after its expiry the server keeps trying to finish a session in the state *finishing* that
-/// meets temporary errors, such as a lack of space: all of its bytes are acknowledged.
+/// For this long after its expiry the server keeps trying to finish a session in the state
+/// *finishing* that meets temporary errors, such as a lack of space: all of its bytes are
+/// acknowledged.
 const FINISH_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Finishes a session that was left in the state *finishing*, for example by a crash. Ends it as
-/// failed after an error that the upload itself causes, and after any error if it expired a day ago.
+/// failed after an error that the upload itself causes, and after any error if it expired a day
+/// ago.
 pub(crate) async fn finish_interrupted_upload(
     server: &Arc<ServerState>,
     session: Session,
@@ -316,8 +318,8 @@ pub(crate) async fn finish_interrupted_upload(
             let (epoch, is_given_up) = (session.epoch, server.clock.now() >= given_up);
             let start_request = match start_request {
                 // The start request in the row cannot be read, for example because a newer version
-                // of the server has written it. Until then it is kept, because that version can still
-                // finish it.
+                // of the server has written it. Until then it is kept, because that version can
+                // still finish it.
                 Err(error) if is_given_up => {
                     server.sessions.fail(id, epoch).await;
                     return Err(error);

@@ -2,16 +2,16 @@
 //!
 //! A client that has started a session or sent a chunk usually sends its next request at once. An
 //! entry holds the state that this request needs: the committed row with its lease, the start
-//! request, and the open media. The next request then begins without reading the row from the ledger and
-//! without a new lease, and the last extent need not be read back and verified.
+//! request, and the open media. The next request then begins without reading the row from the
+//! ledger and without a new lease, and the last extent need not be read back and verified.
 //!
 //! A session is put into the cache when it is started, and later by the holder of its guard, after
 //! all bytes are committed. Only a holder of the guard takes an entry to use it.
 //!
-//! No request depends on the cache. If there is no entry for its session, or if it does not continue
-//! where the entry ends, it reads the ledger. So an entry may be evicted at any time. The lease in
-//! an entry may be outdated, because another process has taken a newer one. The ledger then refuses
-//! the next commit.
+//! No request depends on the cache. If there is no entry for its session, or if it does not
+//! continue where the entry ends, it reads the ledger. So an entry may be evicted at any time. The
+//! lease in an entry may be outdated, because another process has taken a newer one. The ledger
+//! then refuses the next commit.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

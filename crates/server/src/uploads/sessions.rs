@@ -111,9 +111,10 @@ impl Sessions {
                 .rules(session, &cached.start_request)
                 .is_ok_and(|rules| {
                     match step(&snapshot(session), &rules, request) {
-                        // A chunk without new bytes makes no commit. If it used the cache, it would not
-                        // ask the ledger at all, which alone knows whether another process has taken over
-                        // or ended the session, and the reply would state an outdated offset.
+                        // A chunk without new bytes makes no commit. If it used the cache, it would
+                        // not ask the ledger at all, which alone knows whether another process has
+                        // taken over or ended the session, and the reply would state an outdated
+                        // offset.
                         Ok(Step::Append(body_filter)) => body_filter.commits(),
                         _ => false,
                     }
@@ -256,8 +257,8 @@ impl Sessions {
         self.check(self.ledger.session(id).await?, target, None)
     }
 
-    /// Whether the session has neither expired nor been revoked, was started under this path, and belongs to
-    /// no other principal.
+    /// Whether the session has neither expired nor been revoked, was started under this path, and
+    /// belongs to no other principal.
     fn exists_for(
         &self,
         session: &Session,
@@ -274,11 +275,11 @@ impl Sessions {
             && self.is_open_to(start_request, target.principal.as_ref())
     }
 
-    /// Whether the principal may use the session. It may not if the API keeps owners apart and another
-    /// principal has started the session. Without a principal the URI is the credential.
+    /// Whether the principal may use the session. It may not if the API keeps owners apart and
+    /// another principal has started the session. Without a principal the URI is the credential.
     fn is_open_to(&self, start_request: &StartRequest, principal: Option<&Principal>) -> bool {
-        // A session that was started by a signed link is continued by its URI alone: later requests do not
-        // carry the link.
+        // A session that was started by a signed link is continued by its URI alone: later requests
+        // do not carry the link.
         if start_request.link.is_some() {
             return true;
         }
@@ -303,8 +304,8 @@ impl Sessions {
         }
     }
 
-    /// Returns the session and its start request, if requests to `target` may use it. The start request is read from the
-    /// session unless the caller has it.
+    /// Returns the session and its start request, if requests to `target` may use it. The start
+    /// request is read from the session unless the caller has it.
     fn check(
         &self,
         session: Option<Session>,
@@ -389,8 +390,8 @@ impl Sessions {
         }
     }
 
-    /// Maximum size in bytes of the media, by the upload's API method and media type and by its signed
-    /// link; `None` if neither sets a limit.
+    /// Maximum size in bytes of the media, by the upload's API method and media type and by its
+    /// signed link; `None` if neither sets a limit.
     pub(crate) fn max_size(&self, start_request: &StartRequest) -> Result<Option<u64>, Error> {
         let ServedMethod { served, method } = start_request.method(&self.registry)?;
         let settings = served.api.settings();

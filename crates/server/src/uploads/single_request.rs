@@ -147,8 +147,8 @@ pub(crate) async fn embedded(
         .await
 }
 
-/// Returns the next bytes of a body, or [`Error::Draining`] when the server tells running uploads to
-/// end.
+/// Returns the next bytes of a body, or [`Error::Draining`] when the server tells running uploads
+/// to end.
 ///
 /// # Cancel safety
 ///
@@ -348,8 +348,8 @@ impl<'a> SingleRequestUpload<'a> {
         Ok(())
     }
 
-    /// Makes room in the sink's full write buffer. Waits for the running write. If the buffer has no
-    /// pooled memory, tries again to get it: without a running write the upload has the higher
+    /// Makes room in the sink's full write buffer. Waits for the running write. If the buffer has
+    /// no pooled memory, tries again to get it: without a running write the upload has the higher
     /// [`Priority`]. If the buffer is still full, writes it.
     ///
     /// [`Priority`]: super::write_buffer::Priority

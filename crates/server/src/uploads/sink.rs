@@ -2,8 +2,8 @@
 //!
 //! A [`MediaSink`] collects bytes in a [`WriteBuffer`] and computes their checksums. A task writes
 //! the bytes of one full buffer to the vault while the next ones are collected. The first write
-//! creates the media in the vault. Small media stays in the buffer, and its request commits it to the
-//! ledger.
+//! creates the media in the vault. Small media stays in the buffer, and its request commits it to
+//! the ledger.
 
 use std::slice;
 use std::sync::Arc;
@@ -282,11 +282,12 @@ impl MediaSink {
     ///
     /// * if the buffer is empty: by this call, since all accepted bytes are written already;
     /// * if its bytes are unpooled: by this call;
-    /// * if they are pooled: by the next call of `write` or [`MediaSink::await_write`], since the write goes
-    ///   on in its task. This call returns the progress of the write before it, if that is still owed.
+    /// * if they are pooled: by the next call of `write` or [`MediaSink::await_write`], since the
+    ///   write goes on in its task. This call returns the progress of the write before it, if that
+    ///   is still owed.
     ///
-    /// A [flush](MediaSink::flush_and_sync) does not return the progress of a write separately: its own
-    /// covers those bytes.
+    /// A [flush](MediaSink::flush_and_sync) does not return the progress of a write separately: its
+    /// own covers those bytes.
     pub(crate) async fn write(
         &mut self,
         wants_progress: bool,
@@ -320,8 +321,8 @@ impl MediaSink {
         let offset = from.offset;
         // A task, so that the next bytes are read while these are written. The sink waits for it
         // before its next write, flush or delete. A checkpoint may sync meanwhile. If the sink is
-        // dropped first, `Vault::reopen` waits for the late write, so that it cannot overwrite the bytes
-        // of the next writer.
+        // dropped first, `Vault::reopen` waits for the late write, so that it cannot overwrite the
+        // bytes of the next writer.
         let write = async move { write_out(&*media.media_writer, offset, slices).await };
         self.running_write = Some(Box::new(RunningWrite {
             task: tokio::spawn(write),
@@ -345,8 +346,8 @@ impl MediaSink {
         (from, slices)
     }
 
-    /// Writes and syncs all accepted bytes if [`Self::is_for_vault`]. Otherwise returns them for the
-    /// ledger. In both cases returns the progress that may now be committed.
+    /// Writes and syncs all accepted bytes if [`Self::is_for_vault`]. Otherwise returns them for
+    /// the ledger. In both cases returns the progress that may now be committed.
     pub(crate) async fn flush_and_sync(&mut self) -> Result<FlushedMedia, Error> {
         self.await_write().await?;
         if !self.is_for_vault() {
@@ -476,8 +477,8 @@ impl MediaSink {
         }
     }
 
-    /// Drops all accepted bytes after the first `written` bytes of a write of `slices` that began at
-    /// `from`.
+    /// Drops all accepted bytes after the first `written` bytes of a write of `slices` that began
+    /// at `from`.
     fn drop_unwritten(&mut self, from: RunningChecksum, slices: &[Bytes], written: u64) {
         // The checksum of the written part is computed again, because bytes cannot be removed from
         // a checksum.

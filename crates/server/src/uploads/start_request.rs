@@ -220,8 +220,8 @@ impl UploadHead<'_> {
     }
 }
 
-/// Returns the name of the file that the headers state, percent-encoded or not, as clients write it.
-/// Bytes that are not UTF-8 and control characters become replacement characters.
+/// Returns the name of the file that the headers state, percent-encoded or not, as clients write
+/// it. Bytes that are not UTF-8 and control characters become replacement characters.
 fn file_name(headers: &HeaderMap) -> Option<String> {
     let stated = headers.get("x-goog-upload-file-name")?;
     let name = percent_decode(stated.as_bytes()).decode_utf8_lossy();
@@ -304,7 +304,8 @@ impl StartRequest {
     }
 
     /// Returns the HTTP method and the conditional headers. The conditions are checked when the
-    /// upload starts and again when it finishes. Must not be called if [`StartRequest::are_details_dropped`].
+    /// upload starts and again when it finishes. Must not be called if
+    /// [`StartRequest::are_details_dropped`].
     pub(crate) fn conditions(&self) -> (HttpMethod, HeaderMap) {
         let headers = self.conditions.iter();
         let headers = headers.filter_map(|(name, value)| {
@@ -352,8 +353,9 @@ impl StartRequest {
         Ok(())
     }
 
-    /// Drops the metadata, the query and the conditions, if they are longer than [`SMALL_DETAILS`], while the media
-    /// of a session is being uploaded. They can be read again from the session's row.
+    /// Drops the metadata, the query and the conditions, if they are longer than [`SMALL_DETAILS`],
+    /// while the media of a session is being uploaded. They can be read again from the session's
+    /// row.
     pub(crate) fn drop_details(&mut self) {
         if self.details() > SMALL_DETAILS {
             self.metadata = String::new();
@@ -388,8 +390,8 @@ impl StartRequest {
         self.link.as_ref().and_then(LinkTerms::max_size)
     }
 
-    /// Replaces an error about the size of the media by [`Error::LinkMediaSize`] if it was the signed link
-    /// that has set the limit.
+    /// Replaces an error about the size of the media by [`Error::LinkMediaSize`] if it was the
+    /// signed link that has set the limit.
     pub(crate) fn name_link_limit(&self, error: impl Into<Error>) -> Error {
         match error.into() {
             Error::Protocol(ProtocolError::Session(SessionError::TooLarge { limit }))
@@ -441,9 +443,10 @@ impl StartRequest {
     }
 }
 
-/// Returns the conditional headers with their values, by name. Bytes that are not UTF-8 are replaced,
-/// as the evaluation of conditions does as well. That is harmless, because no tag of this server has such
-/// bytes. A value is never left out, because the upload would then be unconditional.
+/// Returns the conditional headers with their values, by name. Bytes that are not UTF-8 are
+/// replaced, as the evaluation of conditions does as well. That is harmless, because no tag of this
+/// server has such bytes. A value is never left out, because the upload would then be
+/// unconditional.
 pub(crate) fn conditions(headers: &HeaderMap) -> StatedConditions {
     let names = [
         IF_MATCH,

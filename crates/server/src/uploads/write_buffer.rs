@@ -79,9 +79,9 @@ impl WriteBuffer {
     /// the offset of the buffer's first byte in the media. Without pooled memory the buffer may
     /// hold `unpooled` bytes.
     pub(crate) fn room(&self, unpooled: usize, start: u64) -> usize {
-        // The last `misalignment` bytes of pooled memory stay unused, so that a full buffer ends at a
-        // multiple of the vault's write unit in the media. The next buffer then begins at one, and
-        // if it becomes full, the vault can write all of it with O_DIRECT.
+        // The last `misalignment` bytes of pooled memory stay unused, so that a full buffer ends at
+        // a multiple of the vault's write unit in the media. The next buffer then begins at one,
+        // and if it becomes full, the vault can write all of it with O_DIRECT.
         let misalignment = usize::try_from(start % WRITE_UNIT as u64).expect("less than a unit");
         let most = match &self.pooled {
             Some(pooled) => pooled.capacity() - misalignment,

@@ -216,7 +216,8 @@ async fn finishing(ledger: &MemoryLedger) -> SessionId {
     id
 }
 
-/// All of its bytes are acknowledged, and another version of the server may still be able to finish it.
+/// All of its bytes are acknowledged, and another version of the server may still be able to finish
+/// it.
 #[tokio::test(start_paused = true)]
 async fn finishing_session_with_an_unreadable_start_fails_a_day_after_its_expiry() {
     let ledger = Arc::new(MemoryLedger::new());

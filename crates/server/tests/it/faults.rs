@@ -11,8 +11,8 @@ use windlass_testkit::test_scale::is_long;
 use crate::lives::{Life, Manner, Plan, Tally};
 use crate::power::{LocalStores, MemoryStores, PoweredStores, Survivors};
 
-/// A little of everything: small media that stays in the ledger, media that moves from there to the vault,
-/// and media that is in the vault from its first byte.
+/// A little of everything: small media that stays in the ledger, media that moves from there to the
+/// vault, and media that is in the vault from its first byte.
 pub(crate) const SHORT_LIVES: [Life; 16] = [
     Life::Simple { len: 10 },
     Life::Simple { len: 40 },

@@ -21,8 +21,8 @@ impl SharedStores {
         session
     }
 
-    /// Lets another server append to the session, and does `meanwhile` when it has the lease. Returns
-    /// its reply.
+    /// Lets another server append to the session, and does `meanwhile` when it has the lease.
+    /// Returns its reply.
     async fn overtaken(
         &self,
         session: &str,

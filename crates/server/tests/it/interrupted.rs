@@ -25,7 +25,8 @@ use crate::world::{Reply, World, limits};
 
 const MEDIA: Media = Media::new(3, 3_000_000);
 
-/// How much comes of the body before it stands still. Less than a batch, so none of it is written before it is stopped.
+/// How much comes of the body before it stands still. Less than a batch, so none of it is written
+/// before it is stopped.
 const READ: u64 = 100_000;
 
 struct Standing {
@@ -57,8 +58,8 @@ impl Standing {
         }
     }
 
-    /// Sends the whole media, of which [`READ`] bytes come and no more. Returns when the server has taken them and
-    /// asks for the next ones.
+    /// Sends the whole media, of which [`READ`] bytes come and no more. Returns when the server has
+    /// taken them and asks for the next ones.
     async fn append(&self) -> JoinHandle<Result<Response<ReplyBody>, Infallible>> {
         let (ask, asked) = oneshot::channel();
         let first = Frame::data(Bytes::from(MEDIA.bytes(0..READ)));

@@ -36,8 +36,8 @@ enum State {
 
 #[derive(Debug, Clone)]
 enum Transition {
-    /// The bytes `first..end`; `states_total` says that the media has `LEN`; after `breaks` bytes the
-    /// connection breaks.
+    /// The bytes `first..end`; `states_total` says that the media has `LEN`; after `breaks` bytes
+    /// the connection breaks.
     Chunk {
         first: u64,
         end: u64,

@@ -13,7 +13,8 @@ use crate::world::World;
 /// uploads.
 const ENDLESS: [&str; 5] = ["space", "expire", "garbage", "list", "finishing"];
 
-/// By the clock of the timers, which stands still while anything is done. Longer than any pause between two rounds.
+/// By the clock of the timers, which stands still while anything is done. Longer than any pause
+/// between two rounds.
 const A_WHILE: Duration = Duration::from_secs(10 * 60);
 
 fn nth_index(nth: u64) -> usize {

@@ -19,7 +19,8 @@ pub(crate) trait PoweredStores {
     /// The stores, as a server has them. No copy may outlive the power.
     fn stores(&self) -> Stores;
 
-    /// The power goes out and comes back. Of the writes that no sync had made durable, these survive.
+    /// The power goes out and comes back. Of the writes that no sync had made durable, these
+    /// survive.
     fn crash(&mut self, survivors: Survivors);
 }
 

@@ -1,7 +1,7 @@
 //! Which syncs come before each acknowledgement, and in which order.
 //!
-//! Each change of the ledger is one sync. The vault syncs media, and in `create` the media's name. The stores are those in memory, so the
-//! expected lists depend on the server alone.
+//! Each change of the ledger is one sync. The vault syncs media, and in `create` the media's name.
+//! The stores are those in memory, so the expected lists depend on the server alone.
 
 use std::sync::Arc;
 

@@ -41,8 +41,8 @@ impl<'a> ListQuery<'a> {
         self.0.holds(resource)
     }
 
-    /// The row of a resource in the index by which the list is made, and whether the list reads it; `None`
-    /// if it is made without one. Rows are in the order of the list.
+    /// The row of a resource in the index by which the list is made, and whether the list reads it;
+    /// `None` if it is made without one. Rows are in the order of the list.
     pub fn row(&self, resource: &Resource) -> Option<(String, bool)> {
         let index = self.0.index.as_ref()?;
         let row = index.row_id(resource, &fields_of(resource));

@@ -15,8 +15,8 @@ use windlass_testkit::farm::SHORT_FORM;
 
 use super::{TOPIC, tally};
 
-/// The default handler. It leaves an event for each change of a resource, with the resource's id and its
-/// new version; a deletion counts as a version.
+/// The default handler. It leaves an event for each change of a resource, with the resource's id
+/// and its new version; a deletion counts as a version.
 #[derive(Default)]
 pub(crate) struct Announcer {
     pub(super) topics: Vec<&'static str>,
