@@ -14,8 +14,8 @@ pub(crate) fn elements<'a>(
         .map(str::trim_ascii)
 }
 
-/// Returns the name in an element, and its weight (RFC 9110, section 12.4.2). The default weight is
-/// 1. A weight that cannot be parsed becomes 0 (not acceptable).
+/// Returns the name in an element, and its weight (RFC 9110, section 12.4.2). Without a weight it
+/// is 1. A weight that cannot be parsed becomes 0 (not acceptable).
 pub(crate) fn weighted(element: &str) -> (&str, f32) {
     let (named, parameters) = element.split_once(';').unwrap_or((element, ""));
     let mut parameters = parameters.split(';').filter_map(|it| it.split_once('='));

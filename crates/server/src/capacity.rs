@@ -223,6 +223,7 @@ impl Capacity {
         let released = &self.requests.0.released[importance.leaves() as usize];
         let place = async {
             loop {
+                // `notify_one` keeps one notification, so a release before this wait is not missed.
                 released.notified().await;
                 if let Some(permit) = self.requests.try_take_for(|| importance) {
                     return permit;
@@ -326,6 +327,8 @@ impl Pool {
 
     /// Creates a pool of `bytes`.
     fn of_bytes(resource: LimitedResource, bytes: u64) -> Self {
+        // The parts of the pool at `SMALL`: for the largest permit, for small permits, and for
+        // clients with few requests.
         let total = units(bytes, KIB);
         Self::new(
             resource,

@@ -22,10 +22,10 @@ use webpki::EndEntityCert;
 /// ```
 ///
 /// An [`Authorize`](crate::Authorize) finds it in
-/// [`AccessRequest::certificate`](crate::AccessRequest::certificate). It is not there in a request
-/// that changes something and that a page of another origin had a browser send, unless the policy
-/// for [CORS](crate::CorsPolicy) allows that origin to send credentials: browsers send a
-/// certificate wherever they have one, as they do with cookies.
+/// [`AccessRequest::certificate`](crate::AccessRequest::certificate). It is missing if the request
+/// may change something and a page of another origin made a browser send it, unless the policy for
+/// [CORS](crate::CorsPolicy) allows that origin to send credentials. Browsers send a certificate
+/// wherever they have one, like cookies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate(Arc<Identity>);
 

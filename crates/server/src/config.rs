@@ -100,41 +100,42 @@ pub enum SessionAuth {
 pub struct Limits {
     /// Length in bytes up to which media is kept in the ledger. Default and maximum: 64 KiB.
     pub small_media: u64,
-    /// Maximum length in bytes of a request's head, at least 8 KiB; over HTTP/2 of its fields,
-    /// decompressed and with 32 bytes for each. An upload that outpaces the disk may hold twice as
-    /// much. Default: 32 KiB.
+    /// Maximum length in bytes of a request's head, at least 8 KiB. Over HTTP/2, the length is the
+    /// sum of the decompressed fields and 32 bytes for each field. An upload that is faster than
+    /// the disk may hold twice as much. Default: 32 KiB.
     pub head: usize,
-    /// Maximum length in bytes of the headers of a part of a multipart body; in a batch also of the
-    /// head of a call. Default: 16 KiB.
+    /// Maximum length in bytes of the headers of a part of a multipart body. In a batch, it also
+    /// limits the head of a call. Default: 16 KiB.
     pub part_headers: usize,
     /// Maximum length in bytes of a JSON document. Default: 1 MiB.
     pub metadata: usize,
-    /// Maximum number of values in a JSON document. Each may take some seventy bytes of memory.
+    /// Maximum number of values in a JSON document. A value may take about seventy bytes of memory.
     /// Default: 20,000.
     pub json_values: usize,
-    /// Maximum number of objects and arrays around a value in a JSON document. Documents that are
-    /// nested more than 127 deep are always refused. Default: 100.
+    /// Maximum number of objects and arrays around a value in a JSON document. Documents nested
+    /// more than 127 deep are always refused. Default: 100.
     pub json_depth: usize,
-    /// Bytes of memory for media on its way to the disk, over all uploads; at least 1 MiB. Default:
+    /// Bytes of memory for media on its way to the disk, over all uploads. At least 1 MiB. Default:
     /// 32 MiB.
     pub media_memory: u64,
     /// Bytes of memory for media that handlers read as a whole, such as messages that are parsed.
-    /// The same amount is for JSON requests with media inside, and once more for such replies: up
-    /// to three times as much in all. A request that needs more than one of them gets all of it,
-    /// alone. Default: 256 MiB.
+    /// JSON requests with media inside have the same amount, and so have JSON replies with media
+    /// inside: up to three times as much in all. A request that needs more than one of these
+    /// amounts gets the whole amount for itself. Default: 256 MiB.
     pub reading_memory: u64,
-    /// Bytes of memory for heads of requests and their JSON, over all requests: from the first byte
-    /// on, and including the parsed form. Default: 24 MiB.
+    /// Bytes of memory for heads of requests and their JSON, over all requests. They are counted
+    /// from the first byte, and include the parsed form. Default: 24 MiB.
     pub metadata_memory: u64,
     /// Bytes of memory for replies that are not sent yet, media included, and for their sources.
     /// Default: 48 MiB.
     pub reply_memory: u64,
-    /// Maximum number of connections; further ones wait in the kernel's queue. Default: 8192.
+    /// Maximum number of connections. Further connections wait in the kernel's queue. Default:
+    /// 8192.
     pub connections: usize,
     /// Maximum number of connections of one address: an IPv4 address, or a /64 network of IPv6.
-    /// Further ones are closed at once. With [`Settings::trust_forwarded`] connections are the
-    /// proxy's and not limited. An address may have as many requests under way, over HTTP/2 or
-    /// behind a proxy. 0 is no limit. Default: 1024.
+    /// Further connections are closed at once. An address may have the same number of running
+    /// requests, over HTTP/2 or behind a proxy. With [`Settings::trust_forwarded`], connections
+    /// belong to the proxy and are not limited. 0 is no limit. Default: 1024.
     pub connections_per_address: usize,
     /// Maximum number of HTTP/2 requests that one address may reset before their reply within a
     /// minute, beyond the number of its answered requests. An address that exceeds the limit is
@@ -150,7 +151,7 @@ pub struct Limits {
     /// Maximum number of requests per second of one principal, with bursts of twice as many.
     /// Default: 0, no limit.
     pub requests_per_principal: usize,
-    /// Maximum number of open sessions of one principal. Default: 100,000; 0 is no limit.
+    /// Maximum number of open sessions of one principal. 0 is no limit. Default: 100,000.
     pub sessions_per_principal: usize,
     /// Maximum number of bytes of one principal. These are the bytes of its resources and their
     /// media, of its open sessions with their declared length, of its records of finished sessions,
@@ -165,8 +166,8 @@ pub struct Limits {
     /// Minimum number of bytes per second of a request's body, over a minute in which the server
     /// waits for it. 0 is no limit. Default: 512, less than the slowest mobile line.
     pub min_rate: u64,
-    /// Maximum number of requests over all connections. A connection carries one over HTTP/1 and up
-    /// to [`Limits::streams`] over HTTP/2. Default: 16384.
+    /// Maximum number of requests over all connections. An HTTP/1 connection carries one request,
+    /// and an HTTP/2 connection up to [`Limits::streams`]. Default: 16384.
     pub requests: usize,
     /// Maximum number of concurrent requests of one HTTP/2 connection. Further requests are
     /// refused, and may be sent again. Default: 32.
@@ -174,23 +175,24 @@ pub struct Limits {
     /// Number of body bytes that the client of an HTTP/2 connection may send before the server has
     /// read them, over all streams together. From 64 KiB to 1 GiB. Default: 1 MiB.
     pub window: usize,
-    /// Maximum number of uploads, each of which may have a file open. Default: 8192.
+    /// Maximum number of uploads. Each may have a file open. Default: 8192.
     pub uploads: usize,
-    /// Maximum number of downloads, each of which has a file open. Default: 2048.
+    /// Maximum number of downloads. Each has a file open. Default: 2048.
     pub downloads: usize,
     /// Maximum time of a connection for the header of the PROXY protocol, the TLS handshake and the
-    /// first bytes together, and again for the rest of the first head. After that it is the maximum
-    /// time from a reply to the end of the next head, and over HTTP/2 the maximum time without a
+    /// first bytes together, and again for the rest of the first head. Later it is the maximum time
+    /// from a reply to the end of the next head, and over HTTP/2 the maximum time without a
     /// request. A connection that is accepted while fewer than a quarter of [`Limits::connections`]
-    /// are free has at most 10 s each time, for its whole life. Default: 2 min. A client library
-    /// that finds its kept connection closed may not try again.
+    /// are free has at most 10 s each time, for its whole life. Default: 2 min. A shorter time
+    /// closes kept connections earlier, and a client library may not retry on a closed connection.
     pub head_timeout: Duration,
     /// Maximum time without progress of a request's or a reply's body. Default: 45 s.
     pub body_timeout: Duration,
-    /// Maximum time that a newer request waits for an older one on the same session. Default: 10 s.
+    /// Maximum time that a newer request waits for an older request on the same session. Default:
+    /// 10 s.
     pub takeover_timeout: Duration,
-    /// Maximum ratio of decoded to encoded bytes of a gzip body, once it has decoded to more than 1
-    /// MiB. Default: 200.
+    /// Maximum ratio of decoded to encoded bytes of a gzip body. It applies after 1 MiB of decoded
+    /// bytes. Default: 200.
     pub gzip_ratio: u64,
     /// Maximum time for which a closing connection continues to read from its client, so that the
     /// client sees the reply and not a reset. Default: 10 s.
@@ -209,16 +211,16 @@ pub struct Checkpoints {
     pub interval: Duration,
 }
 
-/// How full the disks may become, as the free space in bytes that must remain.
+/// Minimum free space in bytes on the disks.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct FreeSpace {
     /// Below this, no upload is started (503). Default: 256 MiB.
     pub soft: u64,
-    /// Below this on either disk, no media is accepted, and below it on the ledger's disk, no
-    /// resource is created or changed (503). Queries, downloads, cancels and deletes continue.
-    /// Finishes continue down to half of it, and use at most another quarter of it below that.
-    /// Default: 64 MiB.
+    /// Below this on either disk, no media is accepted. Below this on the ledger's disk, no
+    /// resource is created or changed either (503). Queries, downloads, cancels and deletes
+    /// continue. Finishes continue down to half of it, and use at most another quarter of it below
+    /// that. Default: 64 MiB.
     pub hard: u64,
 }
 
@@ -226,7 +228,7 @@ pub struct FreeSpace {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Downloads {
-    /// Types of media that browsers may show; any other media is saved as a file
+    /// Types of media that browsers may show. Any other media is saved as a file
     /// (`Content-Disposition: attachment`). Default: [`Downloads::inline_types`].
     pub inline: Vec<MediaRange>,
     /// The pages that may embed media. Default: pages of the same origin.
@@ -250,11 +252,10 @@ impl Downloads {
 }
 
 /// The pages that may embed media, by `<img>`, `<video>` or `<script>`:
-/// `Cross-Origin-Resource-Policy` of the Fetch standard. Browsers apply it to requests without CORS
-/// only: what a page reads by `fetch`, or embeds with `crossorigin`, is subject to
+/// `Cross-Origin-Resource-Policy` of the Fetch standard. Browsers apply it only to requests without
+/// CORS. Media that a page reads by `fetch`, or embeds with `crossorigin`, is subject to
 /// [`Settings::cors`].
-// Requests without CORS have no `Origin`, so that the policy cannot follow the list of allowed
-// origins.
+// Requests without CORS have no `Origin`, so the policy cannot follow the list of allowed origins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ResourcePolicy {
     /// `same-origin`: pages of the server's own origin.

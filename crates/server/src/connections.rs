@@ -51,8 +51,7 @@ use place::Places;
 use streams::{LingeringStream, RewindStream, Timeouts};
 use tls::Tls;
 
-/// The least of [`Limits::head`], in bytes: the size of hyper's read buffer at the beginning of a
-/// connection.
+/// The least of [`Limits::head`], in bytes: the size of hyper's read buffer at the beginning of a connection.
 const LEAST_HEAD: usize = 8 * 1024;
 
 /// Maximum number of fields in a head; hyper's limit for HTTP/1.
@@ -168,8 +167,8 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
     /// Accepts connections until the future is dropped.
     pub(crate) async fn accept<A: Accept>(&self, listener: &Listener<A>) {
         loop {
-            // Waits before the accept, so that connections above the limit stay in the kernel's
-            // queue, where they take no memory of the server.
+            // Before the accept: connections above the limit wait in the kernel's queue, where they
+            // take no memory of the server.
             let permit = self.next_place().await;
             match listener.sockets.accept().await {
                 Ok(accepted) => self.serve(accepted, listener, permit),

@@ -21,11 +21,11 @@ use crate::host::Host;
 use crate::identifiers::random_number;
 use crate::link_terms::LinkTerms;
 
-/// Who sends a request, as an extension of the request.
+/// The sender of a request, as an extension of the request.
 ///
-/// A layer that authenticates inserts it. It is then in [`Call::principal`](crate::handler::Call).
-/// Its id is stored with the upload sessions and resources that the request creates, and is logged.
-/// Two principals with the same id are equal.
+/// A layer that authenticates inserts it. Handlers find it in
+/// [`Call::principal`](crate::handler::Call). Its id is stored with the upload sessions and
+/// resources that the request creates, and is logged. Two principals with the same id are equal.
 ///
 /// ```
 /// use windlass_server::Principal;

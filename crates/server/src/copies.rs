@@ -239,8 +239,8 @@ impl Account {
             let wait = wait.div_ceil(u128::from(per_hour));
             return Err(Error::TooManyCopies {
                 bytes,
-                // Never admitted if it exceeds the limit of an hour, unless the caller has uploaded
-                // more by then.
+                // Waiting alone never admits a copy above the limit of an hour. The caller may have
+                // uploaded more by then.
                 left: (per_hour - self.excess.min(per_hour)).saturating_add(self.uploaded),
                 retry_after: u32::try_from(wait).map_or(3600, |wait| wait.clamp(1, 3600)),
             });

@@ -118,6 +118,7 @@ pub(crate) struct Disks {
 }
 
 /// The bytes that may still be written to one disk.
+// Relaxed everywhere: the counters guard no other data.
 #[derive(Debug)]
 struct Disk {
     /// Total of admitted bytes.

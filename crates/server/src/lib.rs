@@ -68,17 +68,18 @@
 //! // Mount `service` under `/media`. Here it answers one request:
 //! let health = Request::get("/healthz").body(Empty::<bytes::Bytes>::new())?;
 //! assert_eq!(service.call(health).await?.status(), 200);
-//! // Meanwhile wait for `server.failed()`. At the end uploads commit what they have:
+//! // Wait for `server.failed()` in the meantime. At the end uploads commit their bytes:
 //! server.drain().await;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! # What the crate does
+//! # Responsibilities
 //!
 //! - It routes requests by the description of an API, and checks their parameters and metadata.
 //! - It carries out simple, multipart and resumable uploads, downloads, and calls without media.
-//! - It asks an [`ApiHandler`](handler::ApiHandler) what a call changes. The [`DefaultHandler`]
+//! - It asks an [`ApiHandler`](handler::ApiHandler) for the changes of a call. The
+//!   [`DefaultHandler`]
 //!   works for any description.
 //! - It bounds the memory, the files and the time that clients can take; see [`config`].
 //! - It drains when it stops, and stops when storage fails.

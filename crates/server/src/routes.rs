@@ -113,6 +113,7 @@ pub(crate) async fn route(
     let principal = authenticate(server, head, context, stated, access).await;
     let is_read = matches!(destination, Destination::Call) && reads(stated);
     if is_read && principal == Err(AccessError::CredentialsMissing) {
+        // Boxed, here and below, to keep the future of a request small.
         return Box::pin(answer_stranger(server, head, context, body, record)).await;
     }
     context.principal = principal?;
@@ -567,6 +568,7 @@ impl Routed<'_> {
         admitted.await?;
         let reply = match upload {
             Upload::Simple(upload) => {
+                // Boxed to keep the future of a request small.
                 Box::pin(single_request::simple(
                     self.server,
                     &head,
@@ -697,6 +699,7 @@ impl SessionCall {
                 (upload_id, no_308, result)
             }
             Call::Cancel(upload_id) => {
+                // Boxed to keep the future of a request small: most requests continue a session.
                 let result = Box::pin(session::cancel(server, &upload_id, target, record)).await;
                 (upload_id, false, result)
             }

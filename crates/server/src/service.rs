@@ -198,7 +198,7 @@ where
         let routed = match early.answered.filter(|_| refused.is_none()) {
             Some(answered) => answered.map(Routing::Answered),
             None => {
-                // Boxed: most requests with an early answer never need the future of the routes.
+                // Boxed to keep the future of an early answer small.
                 Box::pin(route(
                     &server,
                     &mut head,
@@ -284,6 +284,7 @@ async fn answer_early(
     let (answered, marks) = match counted {
         Err(error) => (Some(Err(error)), examined.1),
         Ok(()) if head.headers.contains_key(ORIGIN) => {
+            // Boxed to keep the future of the common case small, which has no `Origin`.
             Box::pin(cross_origin::examine_session(server, head, examined)).await
         }
         Ok(()) => examined,

@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::streams::RewindStream;
 
-/// Maximum length of a header in bytes. A header holds the addresses and what proxies add to them,
-/// such as the name that the client asked for.
+/// Maximum length of a header in bytes. A header holds the addresses, and may hold further data of
+/// the proxy, such as the host name that the client asked for.
 const LONGEST: usize = 4096;
 
 /// Maximum length of a header of version 1 in bytes, including the line end.

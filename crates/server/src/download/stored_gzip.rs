@@ -189,6 +189,7 @@ impl Packed {
             }
         }
         let turn = self.piece.split_to(self.piece.len().min(TURN_LEN));
+        // Relaxed: the counter guards no other data.
         let idle = self.idle.fetch_add(turn.len() as u64, Ordering::Relaxed);
         if idle > MAX_IDLE {
             let message = "gzip that unpacks to nothing";

@@ -689,5 +689,6 @@ fn concerns_all(error: &LedgerError) -> bool {
 }
 
 fn count(counter: &AtomicU64) {
+    // Relaxed: the counters guard no other data.
     counter.fetch_add(1, Ordering::Relaxed);
 }

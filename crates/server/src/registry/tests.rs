@@ -34,7 +34,7 @@ fn names(virtual_host: &VirtualHost) -> Vec<&str> {
     virtual_host.apis().map(Api::name).collect()
 }
 
-/// `disk` and `cloud` have the same path on hosts of their own, `farm` is everywhere.
+/// `disk` and `cloud` have the same path on different hosts, and `farm` is on every host.
 fn registry() -> Registry {
     let apis = [
         api("farm", "v1/animals"),
@@ -129,7 +129,7 @@ fn a_session_finds_the_method_of_its_api_at_its_host() {
     assert_eq!(path(Some(&b), "disk"), Some("v1/others"));
     assert_eq!(path(None, "disk"), None);
     assert_eq!(path(None, "farm"), Some("v1/animals"));
-    // It did not begin at a host of its own.
+    // The API `farm` has no host, so its sessions are found without a host only.
     assert_eq!(path(Some(&a), "farm"), None);
     assert_eq!(path(Some(&host("gone")), "farm"), None);
 }
@@ -210,7 +210,7 @@ fn alias_gives_way_to_the_paths_of_methods() {
     ] {
         assert_eq!(alias(&shared, None, path), expected, "{path}");
     }
-    // A host of its own is for such names.
+    // On the API's own host, an alias may have such a name.
     let own = store().on(host("store.example"));
     let apart = Registry::new([own, api("farm", "farm/v1/animals")]).unwrap();
     let on = Some("store.example");

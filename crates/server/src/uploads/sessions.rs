@@ -328,8 +328,8 @@ impl Sessions {
         Ok((session, start_request))
     }
 
-    /// Refuses a request from another principal than the one who started the session, if the owner
-    /// is required.
+    /// Refuses another principal's request if only the principal that started the session may
+    /// continue it.
     fn check_principal(
         &self,
         session: &Session,

@@ -3,14 +3,14 @@ use windlass_discovery::{Api, Document};
 
 use super::*;
 
-/// What is said of a query (without its question mark) to a method with this parameter `x`.
+/// Returns the refusal of a query (without its question mark) of a method with this parameter `x`.
 fn refusal(parameter: &Value, query: &str) -> Option<String> {
     let mut parameter = parameter.clone();
     parameter["location"] = json!("query");
     call(&parameter, "a", &PathParameters::default(), query)
 }
 
-/// What is said of the value of the variable `x` of a path.
+/// Returns the refusal of a value of the path variable `x`.
 fn refusal_in_path(parameter: &Value, value: &str) -> Option<String> {
     let mut parameter = parameter.clone();
     parameter["location"] = json!("path");
