@@ -52,7 +52,7 @@ const PHOTOS: &str = "/album/v1/photos";
 /// Where the ledger has the events of the photos.
 const EVENTS: &str = ".outbox/webhook.album.v1.photos";
 
-/// A request that a service has got.
+/// A request that a service has received.
 struct Got {
     path: String,
     id: String,
@@ -89,7 +89,7 @@ impl Outbound for Services {
     ) -> Result<Response<Bytes>, OutboundError> {
         assert_eq!(limits.addresses, OutboundAddresses::Any);
         let got = Got::of(&request);
-        // As another call would do meanwhile.
+        // Yields, so that another call can run in between.
         tokio::task::yield_now().await;
         let mut all = self.got.lock().expect("no panic");
         let answer = (self.answer)(all.len(), &got);
@@ -164,7 +164,8 @@ async fn a_backend_sees_the_call_and_changes_the_resource() {
     );
     album.json("POST", &like, &body).await;
     assert_eq!(album.get(&photo).await.json()["likes"], 2);
-    // A client cannot do the same, and loses nothing by replacing all that it can set.
+    // A client cannot set this field, and keeps its value when it replaces all fields that it can
+    // set.
     album.json("PATCH", &photo, &json!({"likes": 9})).await;
     album.json("PUT", &photo, &json!({"title": "Io"})).await;
     assert_eq!(album.get(&photo).await.json()["likes"], 2);

@@ -1,4 +1,4 @@
-//! Batches, as an application sees them that mounts the service (docs/protocol.md, 2.19).
+//! Batches in an application that mounts the service (docs/protocol.md, 2.19).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ async fn batch_and_its_calls_are_counted_as_requests_and_their_bytes_once() {
     }
 }
 
-/// Lets everybody in, but the nth request only once the test says so, which it never does.
+/// Admits every request, except that the nth request waits for the test, which never admits it.
 struct StopsAt {
     nth: usize,
     asked: AtomicUsize,
@@ -150,7 +150,7 @@ impl Authorize for StopsAt {
 
 #[tokio::test]
 async fn batch_that_its_client_leaves_begins_no_further_call() {
-    // The batch itself is the first, and its second call the third.
+    // The batch itself is the first request, and its second call the third.
     let stops = Arc::new(StopsAt {
         nth: 3,
         asked: AtomicUsize::new(0),
@@ -198,7 +198,7 @@ async fn batch_holds_the_reply_to_one_call_at_a_time() {
     assert_eq!(replies_in_use(&server), 0);
 }
 
-/// Answers with a short reply for which it takes all memory for large ones.
+/// Answers with a short reply, and takes all memory for large replies.
 struct Greedy;
 
 #[async_trait]

@@ -30,7 +30,7 @@ schemas.Bind.of = "string[]"
 schemas.Sheet.id = "string"
 "#;
 
-/// Sheets, and sheets that are bound from others.
+/// Sheets, and sheets that are bound from other sheets.
 struct Bindery;
 
 #[async_trait]
@@ -188,7 +188,7 @@ impl Watched {
     }
 }
 
-/// Long enough for anything to happen meanwhile.
+/// Long enough for anything else to happen.
 const LONG: Duration = Duration::from_secs(60);
 
 /// Media that is in the vault, and media that is in the ledger.
@@ -413,7 +413,7 @@ async fn drain_ends_a_concatenation_that_takes_too_long() {
     watched.put("large", LARGE).await;
     let call = watched.bind("bound", &["large", "large"]);
     let drain = async {
-        // Lets the call begin.
+        // Allows the call to begin.
         tokio::time::sleep(Duration::from_secs(1)).await;
         watched.world.server.drain().await;
     };
@@ -435,7 +435,7 @@ async fn drain_waits_for_a_concatenation() {
     assert_eq!(bound.status, 200, "{bound:?}");
 }
 
-/// Binds two sheets, and does `meanwhile` while the vault puts them together.
+/// Binds two sheets, and runs `meanwhile` while the vault concatenates them.
 async fn meanwhile(watched: &Watched, meanwhile: impl AsyncFnOnce()) -> Reply {
     watched.put("one", LARGE).await;
     watched.put("two", LARGE).await;
@@ -482,7 +482,7 @@ async fn source_that_is_deleted_meanwhile_is_not_found() {
 async fn source_that_changes_without_its_media_needs_no_second_copy() {
     let watched = Watched::struck(InjectedFault::Slow(LONG));
     let change = async || {
-        // It is made of itself: another version with the same media.
+        // The sheet is its own source: another version with the same media.
         assert_eq!(watched.bind("two", &["two"]).await.status, 200);
     };
     let bound = meanwhile(&watched, change).await;

@@ -1,4 +1,4 @@
-//! Many uploads that begin at once where not all of them fit, on the disk or into a quota.
+//! Many uploads that begin at once, although not all of them fit on the disk or into a quota.
 
 use std::convert::Infallible;
 
@@ -17,7 +17,7 @@ use windlass_testkit::media::Media;
 
 use crate::world::{Peer as _, SMALL_MEDIA, World};
 
-/// Media of one upload; ten of it fit.
+/// Media of one upload. There is room for ten.
 const MEDIA: Media = Media::new(7, 300_000);
 /// The rows of the uploads take some of the rest.
 const ROOM: u64 = 3_250_000;
@@ -40,7 +40,7 @@ struct Upload {
     method: &'static str,
     uri: String,
     headers: Vec<(HeaderName, String)>,
-    /// The length that the request states, if it states one.
+    /// The stated length, if the request states one.
     length: Option<usize>,
     /// The body before the stop, and after it.
     body: [Bytes; 2],
@@ -85,7 +85,7 @@ impl Upload {
         }
     }
 
-    /// Sends the request, and the second part of its body when `go` says so.
+    /// Sends the request, and the second part of its body when `go` is true.
     async fn send(self, world: &World, mut go: watch::Receiver<bool>) -> StatusCode {
         let request = Request::builder().method(self.method).uri(&self.uri);
         let mut request = request.extension(Principal::new("alice"));
@@ -110,8 +110,8 @@ impl Upload {
     }
 }
 
-/// Sends all uploads, and the second parts of their bodies when `waiting` are left without a reply.
-/// Returns the statuses of the replies before and after.
+/// Sends all uploads. Sends the second parts of their bodies when `waiting` uploads have no reply.
+/// Returns the statuses of the replies before and after that.
 async fn send_all(
     world: World,
     uploads: Vec<Upload>,

@@ -65,7 +65,7 @@ pub(crate) async fn started(builder: ServerBuilder) -> Server {
     server
 }
 
-/// Where clients believe the server to be.
+/// The origin of the server as clients see it.
 pub(crate) const ORIGIN: &str = "http://app.localhost";
 
 /// A request as a client at [`ORIGIN`] sends it.
@@ -204,7 +204,7 @@ async fn failing_from(nth: u64, stores: Stores) -> (Server, Arc<Faults>) {
     failing_with(nth, stores, identity).await
 }
 
-/// As [`failing_from`], with options of the builder.
+/// Like [`failing_from`], with options of the builder.
 pub(crate) async fn failing_with(
     nth: u64,
     Stores { ledger, vault }: Stores,
@@ -284,7 +284,7 @@ async fn drain_commits_what_a_running_upload_has_sent() {
     assert_eq!(query.headers["range"], format!("bytes=0-{}", SENT - 1));
 }
 
-/// Everybody who says who they are may do everything but delete.
+/// Everybody with a principal may do everything except delete.
 pub(crate) struct NoDeletes;
 
 #[async_trait]
@@ -491,7 +491,7 @@ impl Service<Request<Body>> for Cors {
 
 const APP: HeaderValue = HeaderValue::from_static("https://app.test");
 
-/// Leaves it to a layer in front which pages may send requests.
+/// Leaves the decision about origins to a layer in front.
 struct LayerDecides;
 
 #[async_trait]

@@ -9,7 +9,7 @@ use windlass_store::memory::{MemoryLedger, MemoryVault};
 
 use crate::world::{ManualClock, Peer as _, Reply, World};
 
-/// Fields that must be there, at every depth.
+/// Required fields at every depth.
 const ZOO: &str = r#"
 name = "zoo"
 version = "v1"

@@ -23,7 +23,7 @@ use windlass_testkit::media::Media;
 
 use crate::world::{Body, LIFETIME, ManualClock, Peer as _, SMALL_MEDIA, World, limits};
 
-/// More than an animal may have, which is 4 MB.
+/// Larger than an animal's limit, which is 4 MB.
 const TOO_LARGE: Media = Media::new(5, 5 << 20);
 
 /// A server that commits when a request ends, and its vault.
@@ -75,7 +75,7 @@ async fn unreferenced_media_is_deleted_at_once_also_if_small_media_was_committed
 }
 
 /// A sweep that began before the end of the session is committed would find nothing, and the next
-/// one comes a minute later.
+/// sweep follows a minute later.
 #[tokio::test(start_paused = true)]
 async fn media_of_a_failed_session_is_swept_soon_also_if_its_end_takes_long() {
     let slow = InjectedFault::Slow(Duration::from_secs(10));
@@ -123,7 +123,7 @@ async fn exceed_limit(world: &World, session: &str, offset: u64) -> u16 {
     reply.expect("it cannot fail").status().as_u16()
 }
 
-/// The limit of small media may become lower between two lives of a server.
+/// The limit of small media may be lowered between two processes of a server.
 #[tokio::test(start_paused = true)]
 async fn finish_that_moves_small_media_to_a_full_disk_can_be_repeated() {
     let media = Media::new(2, 2 * SMALL_MEDIA);
@@ -181,7 +181,8 @@ async fn upload_on_condition_of_a_tag_that_is_not_ascii_is_refused() {
     assert_eq!(world.media(&reply).await, old.whole());
 }
 
-/// A session that is finishing, with a start that no version of the server has written.
+/// A session in the state *finishing*, with a start request that no version of the server has
+/// written.
 async fn finishing(ledger: &MemoryLedger) -> SessionId {
     let id = SessionId::from_bytes([1; 32]);
     let session = NewSession {

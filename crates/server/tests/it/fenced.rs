@@ -33,7 +33,7 @@ impl SharedStores {
         self.overtaken_over(ledger, session, from, meanwhile).await
     }
 
-    /// As [`SharedStores::overtaken`], by a server that has this ledger.
+    /// Like [`SharedStores::overtaken`], by a server that has this ledger.
     async fn overtaken_over(
         &self,
         ledger: Arc<dyn Ledger>,
@@ -85,7 +85,7 @@ async fn append_whose_session_a_newer_lease_has_finished_is_answered_503() {
         let animal = farm::animal(&reply.field("id"));
         let deleted = newer.call("DELETE", &animal).await;
         assert_eq!(deleted.status, 204, "{deleted:?}");
-        // As the sweep does.
+        // Deletes garbage like the sweep.
         for media in shared.ledger.garbage(None, 10).await.unwrap() {
             shared.vault.delete(media).await.unwrap();
         }

@@ -125,7 +125,7 @@ async fn bytes_read_are_kept_when_a_newer_append_takes_over() {
     older.abort();
 }
 
-/// The older request still reads its body then, which never ends.
+/// The older request still reads its body at that time, and its body never ends.
 #[tokio::test(start_paused = true)]
 async fn superseded_append_does_not_count_against_the_limit_on_uploads() {
     let one_upload = |stores| {
@@ -180,7 +180,7 @@ async fn slow_finish_keeps_its_lease_when_left_sessions_are_finished() {
     serving.stop().await.unwrap();
 }
 
-/// An upload over a ledger of which one call takes a day.
+/// An upload over a ledger with one call that takes a day.
 struct Upload {
     calls: Arc<Faults>,
     world: World,

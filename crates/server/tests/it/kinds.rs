@@ -30,10 +30,10 @@ schema = { text = "string" }
 max_size = "1MB"
 "#;
 
-/// The longest JSON that letters come in.
+/// The longest JSON with a letter.
 const LONGEST: usize = 2 * 1024 * 1024;
 
-/// Counts letters in one row, and looks at each from its end.
+/// Counts letters in one row, and reads each letter from its end.
 struct PostOffice;
 
 #[async_trait]
@@ -45,7 +45,7 @@ impl ApiHandler for PostOffice {
     async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
         let media = media.expect("letters have media");
         let count = call.lookup.resource("post/count", "letters").await?;
-        // Others would come in between, if they could.
+        // Other calls would run in between if they could.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -192,7 +192,7 @@ async fn media_inside_json_is_stored_as_an_upload() {
     assert_eq!(lengths.sum::<u64>(), 700_110);
 }
 
-/// All the memory that there is would hold a third of it.
+/// The whole memory would hold a third of the body.
 #[tokio::test]
 async fn json_body_larger_than_the_memory_for_bodies_is_accepted_alone() {
     let mut limits = limits();

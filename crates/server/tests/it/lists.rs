@@ -59,7 +59,7 @@ fn without_indexes() -> String {
     kept.collect::<Vec<_>>().join("\n")
 }
 
-/// Makes a resource a moment after the one before, so that its id is greater.
+/// Creates a resource a moment after the previous resource, so that its id is greater.
 async fn made(album: &World, collection: &str, fields: &Value) -> String {
     album.clock.advance(Duration::from_millis(1));
     let reply = album.json("POST", collection, fields).await;
@@ -304,7 +304,7 @@ async fn collections_from_before_their_indexes_are_indexed_by_their_lists() {
     }
 }
 
-/// A server of the album that filters and orders by less than [`ALBUM`].
+/// A server of the album with fewer filters and orders than [`ALBUM`].
 fn with_fewer_indexes(ledger: &Arc<MemoryLedger>) -> World {
     let fewer = ALBUM.replace(r#"["rating desc", "title"]"#, r#"["rating desc"]"#);
     let fewer = fewer.replace(r#""album", "#, "");
@@ -406,8 +406,8 @@ async fn holes_of_earlier_releases_are_mended_once() {
                 .expect("it can be read")
         }
     };
-    // As an earlier release leaves them: the records say that all rows are there, and one is
-    // missing.
+    // The state that an earlier release leaves: the records say that all rows are present, and one
+    // row is missing.
     let mut changes = Vec::new();
     for record in read(state.clone()).await {
         let expected = record.version;

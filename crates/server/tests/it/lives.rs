@@ -42,7 +42,7 @@ pub(crate) enum Life {
         chunk: u64,
         manner: Manner,
     },
-    /// Some chunks, and then no more of them.
+    /// Some chunks, and then a cancel.
     Cancelled { len: u64, chunk: u64 },
     /// Some chunks, and then no request until the session has expired.
     Expired { len: u64, chunk: u64 },
@@ -56,7 +56,7 @@ pub(crate) enum Life {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
     Plain,
-    /// The total is said only at the end, by a request without a body.
+    /// The total is stated only at the end, by a request without a body.
     OpenEnded,
     /// Each chunk repeats some bytes of the previous chunk.
     Overlapping,
@@ -97,7 +97,7 @@ impl Plan {
     }
 }
 
-/// One life over one kind of stores in one kind of trouble.
+/// One life over one kind of stores with one plan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) life: Life,
@@ -116,7 +116,7 @@ impl fmt::Display for Case {
     }
 }
 
-/// How many cases there should have been, and how many there were.
+/// The expected and the actual number of cases.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     planned: usize,
@@ -154,7 +154,7 @@ impl Tally {
         }
     }
 
-    /// No case was left out, and there was something to lose.
+    /// Checks that no case was left out, and that something was durable.
     pub(crate) fn check(&self) {
         if test_scale::is_single() {
             return;
@@ -266,5 +266,5 @@ async fn sweep(stores: &Stores, world: &World) {
     }
 }
 
-/// When no session and no grace lasts any more.
+/// A time after the end of every session and every grace period.
 pub(crate) const FAR: Timestamp = Timestamp::from_millis(4_000_000_000_000);

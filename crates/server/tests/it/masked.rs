@@ -10,8 +10,8 @@ use windlass_testkit::media::Media;
 
 use crate::world::{SMALL_MEDIA, World};
 
-/// Three write buffers: the checkpoint that follows the first one still runs when the last one is
-/// flushed.
+/// Three write buffers. The checkpoint that follows the first buffer is still running when the last
+/// buffer is flushed.
 const LARGE: Media = Media::new(21, 2_200_000);
 
 const SMALL: Media = Media::new(22, SMALL_MEDIA);

@@ -55,7 +55,7 @@ enum Transition {
     /// Another total than the media has.
     WrongTotal,
     Cancel,
-    /// The power goes out and comes back.
+    /// The power fails and comes back.
     Crash,
     Expire,
 }
@@ -69,7 +69,7 @@ enum Expected {
 }
 
 impl Model {
-    /// The answer of a session that takes nothing any more.
+    /// The reply of a session that accepts nothing any more.
     fn ended(&self) -> Option<Expected> {
         match self.state {
             State::Active => None,

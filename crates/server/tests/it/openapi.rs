@@ -1,4 +1,4 @@
-//! The API as its OpenAPI document describes it: requests that are made of the document alone.
+//! The API as described by its OpenAPI document. The requests are made from the document alone.
 
 use std::sync::Arc;
 
@@ -192,7 +192,7 @@ async fn session_goes_on_by_the_link_of_its_start() {
 }
 
 impl Described {
-    /// Uploads `moo` in two requests with a question between them, and returns the resource.
+    /// Uploads `moo` in two requests with a query in between, and returns the resource.
     async fn session(&self, id: &str, of: &[(&str, &str)], ends_with: &str) -> Value {
         let start = [of, &[("uploadType", "resumable")]].concat();
         let headers = [

@@ -1,4 +1,4 @@
-//! Events of a handler that wraps the default one, and their deliveries.
+//! Events of a handler that wraps the default handler, and their deliveries.
 
 mod announcer;
 mod calls;
@@ -136,7 +136,7 @@ async fn next(attempts: &mut Attempts) -> Attempt {
         .expect("the server runs")
 }
 
-/// The next version of a row that counts something. If there is a rival, it is faster.
+/// The next version of a row with a count. If there is a rival, the rival changes the row first.
 async fn tally(
     lookup: StoreReader<'_>,
     rival: Option<&MemoryLedger>,

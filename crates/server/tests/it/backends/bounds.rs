@@ -15,7 +15,7 @@ use windlass_testkit::in_process;
 use super::*;
 use crate::world::limits;
 
-/// Two services, of which the first answers when it may.
+/// Two services. The first answers only when the test permits.
 const TWO: &str = r#"
 name = "album"
 version = "v1"
@@ -38,7 +38,7 @@ parameters.why = "string"
 backend = "http://127.0.0.1:9001/tell"
 "#;
 
-/// A service at port 9000 that answers as often as there are permits, and another one.
+/// A service at port 9000 that answers once per permit, and a second service.
 struct Stuck {
     may_answer: Semaphore,
     services: Arc<Services>,
@@ -163,7 +163,7 @@ async fn parameters_that_may_be_repeated_come_as_arrays() {
     assert_eq!(got[1].body["query"], json!({"to": ["ann"]}));
 }
 
-/// Refuses to be asked for longer, or for more, than it may.
+/// Asserts the limits of each request, and refuses the request.
 struct Bounded(Duration);
 
 #[async_trait]
@@ -203,7 +203,7 @@ async fn time_size_and_addresses_are_bounded() {
 
 #[tokio::test]
 async fn reply_of_a_service_counts_as_memory_of_the_reply() {
-    // Short as a text, and long in memory.
+    // Short as text, and large in memory.
     let many = json!({"reply": {"a": vec![1; 3000]}}).to_string();
     let services = services(move |_, _| Ok((200, many.clone())));
     let mut limits = limits();

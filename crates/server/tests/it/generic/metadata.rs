@@ -1,4 +1,4 @@
-//! Metadata held against the request schema.
+//! Checks of metadata against the request schema.
 
 use serde_json::{Value, json};
 

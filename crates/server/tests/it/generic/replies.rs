@@ -1,4 +1,4 @@
-//! In which form the default handler answers.
+//! The form of the default handler's replies.
 
 use serde_json::json;
 

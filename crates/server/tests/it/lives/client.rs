@@ -1,4 +1,4 @@
-//! A client that goes about its business, and has each reply judged.
+//! A client that works on its uploads and checks each reply.
 
 use serde_json::json;
 use windlass_testkit::farm::{self, ANIMALS, UPLOADS};
@@ -73,7 +73,7 @@ impl Client {
         self.look(world).await;
     }
 
-    /// Nothing of the business is left undone.
+    /// Checks that all work is done.
     pub(super) fn assert_complete(&self) {
         let promise = self.oracle.promise();
         let is_done = self.second_step == Asked::Done;
@@ -103,7 +103,7 @@ impl Client {
         }
     }
 
-    /// All is as the client was told.
+    /// Checks that everything is as the replies have promised.
     pub(super) async fn check(&mut self, world: &World) {
         if let Some(session) = self.session.clone() {
             let reply = world.query(&session).await;
@@ -138,7 +138,7 @@ impl Client {
         self.oracle.promise().finished.is_some()
     }
 
-    /// Nothing disturbs the server any more, and yet it goes no further.
+    /// Fails the test: the server makes no progress although there are no faults.
     #[track_caller]
     fn stuck(&self, how: &str) -> ! {
         self.oracle.violate(Rule::Stuck(how.to_owned()))
@@ -215,7 +215,7 @@ impl Client {
         world.put(session, &range, self.media.bytes(from..to)).await
     }
 
-    /// Sends a chunk in the dialect `X-Goog-Upload`. The last one finishes the upload.
+    /// Sends a chunk in the dialect `X-Goog-Upload`. The last chunk finishes the upload.
     async fn send_x_goog(&mut self, world: &World, session: &str, to: u64) -> Reply {
         let from = self.committed();
         self.oracle.note(&Event::Sent(from..to));
@@ -306,7 +306,7 @@ impl Client {
         };
         self.second_step = match reply.status.as_u16() {
             status if status == done => Asked::Done,
-            // It was done before, unheard.
+            // The deletion was done before, without a reply.
             404 if done == DELETED && self.second_step == Asked::Unanswered => Asked::Done,
             503 => Asked::Unanswered,
             _ => self.oracle.violate(strange(&reply)),
@@ -398,7 +398,7 @@ impl Client {
         }
     }
 
-    /// Judges a download of all bytes from `first` on, of which the last ones may not have come.
+    /// Checks a download of all bytes from `first` on. The last bytes may be missing.
     #[track_caller]
     fn judge_media(&self, first: u64, reply: &Reply) {
         if !reply.status.is_success() {
@@ -414,7 +414,7 @@ impl Client {
             };
             media.compare(first..end, &reply.body[..]).err()
         };
-        // Nothing as soon as one of them does not differ.
+        // `None` as soon as one media matches.
         let how: Option<Vec<_>> = self.may_be_there().iter().map(differs).collect();
         if let Some(how) = how {
             self.oracle.violate(Rule::MediaDiffers(format!("{how:?}")));

@@ -47,7 +47,7 @@ impl Oracle {
         self.promise.note(event);
     }
 
-    /// The life of the session is over.
+    /// Records that the session has expired.
     pub(super) fn note_expiry(&mut self) {
         self.age = Age {
             may_have_expired: true,
@@ -55,7 +55,7 @@ impl Oracle {
         };
     }
 
-    /// Takes in a reply to a request of the upload.
+    /// Records a reply to a request of the upload.
     #[track_caller]
     pub(super) fn take(&mut self, reply: &Reply) -> Answer {
         let answer = answer(reply);
@@ -66,7 +66,7 @@ impl Oracle {
         answer
     }
 
-    /// Takes in a reply that can only be a refusal.
+    /// Records a reply that must be a refusal.
     #[track_caller]
     pub(super) fn take_refusal(&mut self, reply: &Reply) {
         let answer = self.take(reply);
@@ -114,7 +114,7 @@ fn answer(reply: &Reply) -> Answer {
     }
 }
 
-/// The rule that a reply breaks which has no place where it comes.
+/// Returns the rule that an unexpected reply breaks.
 pub(super) fn strange(reply: &Reply) -> Rule {
     Rule::Strange(format!("{reply:?}"))
 }

@@ -82,7 +82,7 @@ fn unfit(how: String) -> ! {
     violate("the stores", Rule::Store(how))
 }
 
-/// Events are not among the five rules.
+/// Ends the test. The five rules do not cover events.
 #[track_caller]
 fn unannounced(how: &str) -> ! {
     let how = format!("each change leaves one event: {how}");
@@ -99,7 +99,7 @@ async fn rows(stores: &Stores) -> Vec<Resource> {
     rows.expect("the ledger is well")
 }
 
-/// The media that resources name and the vault has to have. All sessions are dead.
+/// The media that resources name and the vault must hold. All sessions have expired.
 fn named(rows: Vec<Resource>) -> BTreeSet<MediaId> {
     let media = rows.into_iter().filter_map(|row| row.media);
     media

@@ -26,7 +26,7 @@ pub(crate) struct Announcer {
     pub(super) names_media: bool,
     /// Time until the first attempt.
     pub(super) delay: Option<Duration>,
-    /// Changes the row of [`tally`] behind the back of the first call.
+    /// A rival that changes the row of [`tally`] during the first call.
     pub(super) rival: Option<Arc<MemoryLedger>>,
     pub(super) calls: AtomicUsize,
 }

@@ -13,7 +13,7 @@ use super::{A_WHILE, Attempts, CLAIM, Place, Receiver, counts, next, upload};
 #[tokio::test(start_paused = true)]
 async fn event_is_delivered_again_after_a_crash_between_delivery_and_deletion() {
     let place = Place::new();
-    // It takes the event, and the server dies before it knows.
+    // The receiver accepts the event, and the server dies before it learns that.
     let (receiver, mut attempts) = receiver(|_| Box::pin(pending()));
     let world = place.world([receiver]);
     let serving = world.serve().await;
@@ -82,8 +82,8 @@ async fn long_conclusion_keeps_its_claim() {
     assert_keeps_claim(one, of_one).await;
 }
 
-/// Has an event delivered by a receiver that takes three times as long as a claim lasts, while
-/// another server on the same store waits for one.
+/// Delivers an event to a receiver that takes three times as long as a claim lasts. Another server
+/// on the same store waits for an event in the meantime.
 async fn assert_keeps_claim(one: Receiver, mut of_one: Attempts) {
     let place = Place::new();
     let (other, mut of_other) = willing();

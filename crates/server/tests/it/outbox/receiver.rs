@@ -32,13 +32,13 @@ type Conclude =
 
 type Script = Box<dyn Fn(&Attempt) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
-/// A receiver that reports each attempt, and then does as its script says.
+/// A receiver that reports each attempt, and then follows its script.
 pub(super) struct Receiver {
     pub(super) topic: &'static str,
     pub(super) policy: DeliveryPolicy,
     attempts: UnboundedSender<Attempt>,
     script: Script,
-    /// Tallies given up events; the first time, a rival is faster.
+    /// Counts events that are given up. The first time, a rival is faster.
     pub(super) ledger: Option<Arc<MemoryLedger>>,
     conclusions: AtomicUsize,
     /// Concludes events after this number of failures, instead of the tally.
