@@ -1,7 +1,7 @@
 //! The limit on HTTP/2 requests that an address resets before their reply.
 //!
 //! A request that is begun and reset costs the server as much as an answered request, and costs its
-//! client nothing: the request holds no slot among the connection's concurrent requests, and the
+//! client nothing. The request holds no slot among the connection's concurrent requests, and the
 //! client waits for no reply. An address that sends little else is blocked for a while.
 //!
 //! Requests that end with their connection do not count, because the network may end many at once.

@@ -287,9 +287,9 @@ fn uploaded(server: &ServerState, finished: &FinishedMedia) -> Uploaded {
     )
 }
 
-/// Returns the status of the final reply: for a resumable upload that was started by POST, the
-/// API's `created_status`, which is 201 by default as Google's documents promise; for all other
-/// uploads 200 (docs/protocol.md, decision 1).
+/// Returns the status of the final reply. For a resumable upload that was started by POST, it is
+/// the API's `created_status`, which is 201 by default as Google's documents promise. For all other
+/// uploads it is 200 (docs/protocol.md, decision 1).
 fn status(
     server: &ServerState,
     start_request: &StartRequest,

@@ -282,9 +282,9 @@ fn already_cancelled(error: Error) -> Error {
     }
 }
 
-/// For this long after its expiry the server keeps trying to finish a session in the state
-/// *finishing* that meets temporary errors, such as a lack of space: all of its bytes are
-/// acknowledged.
+/// For this long after its expiry, the server keeps trying to finish a session in the state
+/// *finishing* that meets temporary errors, such as a lack of space. All bytes of such a session
+/// are acknowledged.
 const FINISH_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Finishes a session that was left in the state *finishing*, for example by a crash. Ends it as

@@ -24,19 +24,19 @@ pub(crate) trait PoweredStores {
     fn crash(&mut self, survivors: Survivors);
 }
 
-/// Which unsynced writes reached the disk before the power went out.
+/// The unsynced writes that reached the disk before the power failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Survivors {
     None,
     All,
-    /// Every other one, more or less.
+    /// About half of the writes.
     Some {
         seed: u64,
     },
 }
 
 impl Survivors {
-    /// Returns a function that decides for one write after the other whether it survives.
+    /// Returns a function that decides for each write in turn whether it survives.
     fn choice(self) -> impl FnMut() -> bool {
         let mut state = match self {
             Self::None | Self::All => 0,
