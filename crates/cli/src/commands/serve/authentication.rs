@@ -267,9 +267,7 @@ impl AuthenticationError {
                 source: RulesError::LinkSecret { .. },
                 ..
             } => Some("write the output of `openssl rand -base64 32` on one line"),
-            Self::File { .. } | Self::Rules { .. } => {
-                Some("docs/credentials.md has an example")
-            }
+            Self::File { .. } | Self::Rules { .. } => Some("docs/credentials.md has an example"),
             Self::PolicyGone { .. } => Some(
                 "write [[allow]] with nothing below it if that is meant, or start the server again",
             ),
