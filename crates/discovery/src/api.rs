@@ -88,7 +88,8 @@ impl Api {
         &self.settings
     }
 
-    /// Returns the methods: first those outside of collections, then the others by name.
+    /// Returns the methods: first the methods outside of collections, then the methods of
+    /// collections by name.
     pub fn methods(&self) -> &[Arc<Method>] {
         &self.methods
     }
@@ -261,7 +262,7 @@ pub(crate) fn unknown_references(document: &Document) -> Vec<(FieldPath, &str)> 
     found
 }
 
-/// Returns all properties of the schemas of the document, also those of properties.
+/// Returns all properties of the document's schemas, including nested properties.
 pub(crate) fn all_properties(document: &Document) -> Vec<(FieldPath, &Schema)> {
     let mut found = Vec::new();
     for (name, schema) in &document.schemas {

@@ -21,8 +21,9 @@ const SAMPLES: [(&str, &str); 6] = [
 
 /// Returns the command line by which curl uploads a file to a method that takes media.
 ///
-/// What only the user can know is in braces. Without required fields the upload has media alone, else it is
-/// multipart, with a value for each of them.
+/// Values that only the user can know are placeholders in braces. Without required fields, the
+/// upload sends the media alone. With required fields, the upload is multipart and has a value for
+/// each field.
 ///
 /// ```
 /// use windlass_discovery::{Api, curl};
@@ -67,7 +68,8 @@ pub fn upload_command(api: &Api, method: &Method, base_url: &str) -> String {
     format!("curl -X {} {body} {}", method.http_method, quoted(&url))
 }
 
-/// Returns the method whose uploads need the least to be typed; `None` for an API without uploads.
+/// Returns the upload method that needs the fewest values from the user; `None` for an API without
+/// uploads.
 pub fn simplest_upload(api: &Api) -> Option<&Method> {
     let methods = api.methods().iter().map(|method| &**method);
     let uploads = methods.filter(|method| method.upload.is_some());
@@ -113,7 +115,7 @@ fn required_metadata(api: &Api, method: &Method) -> Map<String, Value> {
         .collect()
 }
 
-/// A value of the type and within the bounds, as far as it can be guessed; else one in braces.
+/// Returns a guess of a value of the right type within the bounds, or a placeholder in braces.
 fn sample_value(name: &str, field: &Schema) -> Value {
     if let Some(default) = field.default_value() {
         return default;

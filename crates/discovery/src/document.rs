@@ -1,11 +1,11 @@
 //! The discovery document as Google publishes it.
 //!
-//! The model has fields for the properties that a server uses and keeps the others in `extra`, so that
-//! reading and writing a document loses nothing. (Empty lists, empty objects and false flags are
-//! omitted, which means the same.) Reading checks only the JSON types; the content is checked when the
-//! document becomes an [`Api`](crate::Api).
+//! The model has fields for the properties that a server uses. All other properties are kept in
+//! `extra`, so reading and writing a document loses nothing. (Empty lists, empty objects and false
+//! flags are omitted, which means the same.) Reading checks only the JSON types. The content is
+//! checked when the document becomes an [`Api`](crate::Api).
 //!
-//! The fields are those of <https://developers.google.com/discovery/v1/reference/apis>.
+//! The fields are documented at <https://developers.google.com/discovery/v1/reference/apis>.
 
 use std::collections::BTreeMap;
 
@@ -141,7 +141,7 @@ pub struct MethodDescription {
     /// Whether `alt=media` gives the media.
     #[serde(skip_serializing_if = "is_false")]
     pub supports_media_download: bool,
-    /// Whether downloads have paths of their own, under `/download`.
+    /// Whether downloads have separate paths, under `/download`.
     #[serde(skip_serializing_if = "is_false")]
     pub use_media_download_service: bool,
     /// Whether there is a [`media_upload`](Self::media_upload).
@@ -301,7 +301,8 @@ impl Document {
         found
     }
 
-    /// The schema that is meant: the named one for a reference, else the schema itself.
+    /// Resolves a reference: returns the schema that it names. A schema without a reference is
+    /// returned unchanged.
     ///
     /// `None` if the document has no schema of that name.
     pub fn resolve<'a>(&'a self, schema: &'a Schema) -> Option<&'a Schema> {

@@ -19,7 +19,7 @@ pub enum Error {
     Shape {
         /// Where, e.g. `resources.animals.methods.insert.scopes[1]`.
         path: String,
-        /// What. The message tells line and column.
+        /// The parse error. Its message has the line and the column.
         error: serde_json::Error,
     },
     /// The text is not the short form.
@@ -30,7 +30,7 @@ pub enum Error {
     Document {
         /// Where, e.g. `resources.animals.methods.insert.mediaUpload.maxSize`.
         path: String,
-        /// What.
+        /// The fault.
         fault: Fault,
     },
 }

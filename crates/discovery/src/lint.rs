@@ -32,7 +32,7 @@ use crate::pattern::NotAPattern;
 pub struct Finding {
     /// Where, e.g. `resources.animals.methods.insert.mediaUpload.accept[1]`.
     pub path: String,
-    /// What.
+    /// The error or warning.
     pub problem: Problem,
 }
 
@@ -42,7 +42,8 @@ pub enum Problem {
     /// A warning: the document can be used, but probably does not mean what it says.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// The document can be used, and probably says what nobody meant.
+    /// A suspicious construct: the document can be used, but probably does not mean what its author
+    /// intended.
     #[error(transparent)]
     LintWarning(#[from] LintWarning),
 }
@@ -69,7 +70,7 @@ pub enum LintWarning {
     /// A method takes media at no path.
     #[error("neither `simple` nor `resumable` is there, so no client knows where media goes")]
     NoProtocol,
-    /// Many clients do not read the path and build it from that of the method.
+    /// Many clients ignore this path and derive the upload path from the method's path.
     #[error("the path is not `{expected}`, where many clients upload to")]
     UploadPath {
         /// The path that those clients use.
@@ -81,7 +82,7 @@ pub enum LintWarning {
     /// An upload has no reply that the document describes.
     #[error("there is no `response`, so clients learn nothing of what they uploaded")]
     NoResponse,
-    /// A schema that no method leads to refers to one that is not there.
+    /// A schema that no method uses refers to a schema that does not exist.
     #[error("there is no schema `{name}`; no method leads here")]
     UnknownSchema {
         /// The name.
@@ -105,7 +106,7 @@ pub enum LintWarning {
          {longest} bytes is refused"
     )]
     LongText {
-        /// The maximum length in bytes of what is matched.
+        /// The maximum length in bytes of a matched text.
         longest: u64,
     },
     /// No value is allowed.

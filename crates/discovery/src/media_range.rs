@@ -168,7 +168,7 @@ impl fmt::Display for MediaRange {
     }
 }
 
-/// The trimmed `type/subtype`, and what follows the first semicolon.
+/// Returns the trimmed `type/subtype` and the text after the first semicolon.
 fn split_parameters(text: &str) -> (&str, &str) {
     let (essence, parameters) = text.split_once(';').unwrap_or((text, ""));
     (essence.trim(), parameters)
@@ -191,7 +191,8 @@ fn parse_parameters(mut rest: &str) -> Result<Vec<(String, String)>, MediaTypeEr
     }
 }
 
-/// One `name=value`, and what follows it: nothing or a semicolon.
+/// Returns the name and value of one `name=value`, and the rest of the text: empty or a semicolon
+/// and more.
 fn split_parameter(text: &str) -> Option<(&str, String, &str)> {
     let (name, value) = text.split_once('=')?;
     let (value, after) = match value.strip_prefix('"') {
@@ -202,14 +203,14 @@ fn split_parameter(text: &str) -> Option<(&str, String, &str)> {
     (is_token(name) && ends_well).then_some((name, value, after))
 }
 
-/// A token, and what follows it.
+/// Returns a token and the rest of the text.
 fn split_unquoted(text: &str) -> Option<(String, &str)> {
     let (token, after) = text.split_at(text.find(';').unwrap_or(text.len()));
     let token = token.trim_end();
     is_token(token).then(|| (token.to_owned(), after))
 }
 
-/// The value of a quoted string whose opening quote is already gone, and what follows it.
+/// Returns the value of a quoted string without its opening quote, and the rest of the text.
 fn split_quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = text.char_indices();

@@ -35,7 +35,7 @@ pub struct Method {
     pub request: Option<String>,
     /// The name of the schema of the reply.
     pub response: Option<String>,
-    /// The parameters by name, without those of the whole API.
+    /// The method's parameters by name, without the parameters of the whole API.
     pub parameters: Vec<Parameter>,
     /// The required parameters in the order that clients should give them.
     pub parameter_order: Vec<String>,

@@ -66,16 +66,16 @@ struct Route {
     method: Arc<Method>,
 }
 
-/// The routes whose templates agree up to some segment.
+/// The routes with templates that agree up to some segment.
 ///
 /// The tree only narrows the choice; the template decides.
 #[derive(Debug, Default)]
 struct Node {
     literals: HashMap<String, Node>,
     one: Option<Box<Node>>,
-    /// Routes whose templates end at this segment.
+    /// Routes with templates that end at this segment.
     ended: Vec<usize>,
-    /// Routes whose templates continue with any number of segments.
+    /// Routes with templates that continue with any number of segments.
     open: Vec<usize>,
 }
 
@@ -127,7 +127,7 @@ impl MethodTable {
         }
     }
 
-    /// Returns the methods whose paths match, for any HTTP method, in order of preference.
+    /// Returns the methods with a matching path, for any HTTP method, in order of preference.
     pub fn methods_at(&self, raw_path: &str) -> impl Iterator<Item = &Arc<Method>> {
         self.matching(raw_path).map(|(route, _)| &route.method)
     }
@@ -169,7 +169,8 @@ impl Node {
         found
     }
 
-    /// `path` is what is left of it; `None` after its last segment.
+    /// Collects the routes below this node. `path` is the rest of the path; `None` after the last
+    /// segment.
     fn collect(&self, path: Option<&str>, found: &mut Vec<usize>) {
         found.extend(&self.open);
         let Some(path) = path else {

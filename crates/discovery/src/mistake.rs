@@ -6,10 +6,10 @@ use std::ops::Range;
 use thiserror::Error;
 use toml::Spanned;
 
-/// Everything that is wrong with a text in the short form: at least one mistake, in the order of the text.
+/// All mistakes in a text of the short form: at least one, in the order of the text.
 ///
-/// As text it is the first mistake, with its place, and the number of the others. In the form `{:#}` it has no
-/// place.
+/// Displayed as the first mistake with its position and the number of further mistakes. The form
+/// `{:#}` omits the position.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct ShortFormError {
     mistakes: Vec<Mistake>,
@@ -27,9 +27,9 @@ pub struct Mistake {
     pub position: Position,
     /// The key with those around it, e.g. `collections.photos.media.max_size`; `None` if the text is not TOML.
     pub key: Option<String>,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What to write instead, where that is known.
+    /// The suggested correction, if one is known.
     pub help: Option<String>,
 }
 

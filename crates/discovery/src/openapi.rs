@@ -1,8 +1,8 @@
 //! OpenAPI 3.1 documents of APIs, for generators of clients and other tools that read no discovery
 //! documents.
 //!
-//! A document describes what a server of the API does, in words of OpenAPI. Where the two forms of
-//! description differ:
+//! A document describes how a server of the API behaves, in OpenAPI's terms. The two forms of
+//! description differ in these points:
 //!
 //! | in the description | in the document |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | `uploadType=media` and `multipart` | `/upload/PATH`, the operation `ID.upload` |
 //! | `uploadType=resumable` | `/resumable/upload/PATH`: the operation `ID.resumable` begins a session, `ID.resumable.append` sends bytes or asks for the offset, `ID.resumable.cancel` ends it |
 //! | `alt=media` | `/download/PATH`, the operation `ID.media` |
-//! | a property that a resource must have | `required`, but not in the body of a PATCH, which has a schema of its own |
+//! | a property that a resource must have | `required`, but not in the body of a PATCH, which has a separate schema |
 //! | the default of `kind` | `const` |
 //! | scopes | the security scheme `bearer`, with the scopes as roles |
 //!
@@ -103,7 +103,7 @@ fn entries(api: &Api) -> Vec<Entry<'_>> {
         .collect()
 }
 
-/// What the operations are made with.
+/// The state of a conversion.
 struct Converter<'a> {
     api: &'a Api,
     schemas: Schemas<'a>,
@@ -111,7 +111,7 @@ struct Converter<'a> {
     operation_ids: UniqueNames,
     /// Whether a method names scopes.
     has_scopes: bool,
-    /// The operations whose path and HTTP method another one has.
+    /// The operations whose path and HTTP method another operation already has.
     left_out: Vec<String>,
 }
 

@@ -107,7 +107,7 @@ impl Pattern {
 
 impl Program {
     fn of(text: &str) -> Result<Self, regex_lite::Error> {
-        // The engine does not state a size: it refuses what is larger than a limit. Most patterns
+        // The engine does not report a size; it only refuses programs above a limit. Most patterns
         // are small, so the first attempts succeed.
         let mut size = SMALLEST_PROGRAM;
         loop {

@@ -109,7 +109,7 @@ impl<'a> ResponseFields<'a> {
     }
 }
 
-/// What a value has inside.
+/// The structure of a value.
 enum Shape<'a> {
     /// No fields.
     Scalar,

@@ -1,8 +1,8 @@
 //! The JSON schemas of a discovery document, as far as a server needs to see into them.
 //!
 //! This is the dialect of JSON Schema (draft 3) that discovery documents use. Nothing is validated
-//! against a schema here: it tells which fields a resource has, what they look like, and which
-//! `kind` a resource is.
+//! against a schema here. A schema tells the fields of a resource, their types and the resource's
+//! `kind`.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -128,10 +128,10 @@ impl Schema {
         self.extra.get("immutable") == Some(&Value::Bool(true))
     }
 
-    /// Returns the default as a value of the schema's type; `None` without a default, and for one that is
-    /// no value of the type.
+    /// Returns the default as a value of the schema's type. Returns `None` without a default, and
+    /// if the default is not a value of the type.
     ///
-    /// Documents write it as a string, whatever the type.
+    /// Documents write the default as a string, whatever the type.
     pub fn default_value(&self) -> Option<Value> {
         let default = self.default.as_ref()?;
         if self.reference.is_some() {
@@ -249,8 +249,8 @@ fn compare(number: &str, bound: &str) -> Option<Ordering> {
     number.partial_cmp(&bound.parse().ok()?)
 }
 
-/// A pattern that is compiled when it is first needed. It follows from the schema and is no part of
-/// what makes two schemas equal.
+/// A pattern that is compiled on first use. The pattern follows from the schema, so two schemas are
+/// equal regardless of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Compiled(OnceLock<Pattern>);
 

@@ -19,7 +19,7 @@ use crate::method::Method;
 pub struct Settings {
     /// The status that ends a resumable upload begun by `POST`.
     pub created_status: CreatedStatus,
-    /// Whose resources a principal sees.
+    /// Which principals see a resource.
     pub access: Access,
     /// Whether a multipart upload may have a third part: a JSON object of checksums of the media, as
     /// Cloud Storage takes it. Default: no, two parts only.
@@ -30,7 +30,7 @@ pub struct Settings {
     pub strict: bool,
     /// The URLs of the services that answer methods, by the ids of these.
     pub backends: BTreeMap<String, String>,
-    /// What else is known of collections, by name (`animals`, `animals.photos`).
+    /// Further settings of collections, by name (`animals`, `animals.photos`).
     pub collections: BTreeMap<String, CollectionSettings>,
     /// The largest media by media range, for collections and methods with more than one limit; keys as
     /// for `digests`.
@@ -44,24 +44,24 @@ pub struct Settings {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CollectionSettings {
-    /// Whether resources have only the fields that a schema names, and others are refused. Otherwise
-    /// the schema says what happens to them.
+    /// Whether resources may have only the fields that a schema names, and unknown fields are
+    /// refused. Otherwise the schema decides about unknown fields.
     pub closed: bool,
-    /// For a collection inside of the resources of another: what happens to its resources when that
-    /// one is deleted. `None` for a collection of its own.
+    /// What happens to the resources of a nested collection when their parent is deleted. `None`
+    /// for a collection without a parent.
     pub on_parent_delete: Option<OnParentDelete>,
-    /// Fields whose values are ids of resources, with the collections of these. A collection here has a
-    /// name without dots.
+    /// Fields that hold ids of resources, each with the collection of these resources. Collections
+    /// are named without dots here.
     pub references: BTreeMap<String, String>,
-    /// The URL of a service that is told of each upload that has become a resource.
+    /// The URL of a service that is notified of each upload that has become a resource.
     pub on_finished: Option<String>,
     /// The fields by which the list can be filtered.
     pub filters: Vec<IndexedField>,
-    /// The orders that the list can have besides that of the ids.
+    /// The orders that the list supports in addition to the order of the ids.
     pub orders: Vec<SortOrder>,
 }
 
-/// A field whose values the server keeps in order.
+/// A field by which the server keeps resources in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexedField {
     /// The name.
@@ -94,7 +94,7 @@ pub enum ValueKind {
     Time,
 }
 
-/// What happens to the content of a resource that is deleted.
+/// What happens to the child resources when a resource is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnParentDelete {
@@ -119,11 +119,11 @@ pub enum CreatedStatus {
     Created,
 }
 
-/// Whose resources a principal sees and changes.
+/// Which resources a principal sees and changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
-    /// Its own. Those of other principals are answered as if they did not exist.
+    /// Only its own resources. Resources of other principals appear not to exist.
     Owner,
     /// All of them, as far as the server's authorization allows the method.
     #[default]
@@ -157,7 +157,7 @@ pub struct NotACreatedStatus {
 }
 
 impl Settings {
-    /// The settings of a published API whose document is all that is known of it.
+    /// The settings of a published API that is known only by its document.
     pub fn of_document() -> Self {
         Self {
             created_status: CreatedStatus::Ok,
@@ -205,7 +205,7 @@ impl Settings {
     }
 }
 
-/// The values for a method: its own, else those of its collection.
+/// Returns the method's values, or the values of its collection if the method has none.
 fn of_method<'a, T>(values: &'a BTreeMap<String, Vec<T>>, method: &Method) -> &'a [T] {
     let own = values.get(&method.id);
     let found = own.or_else(|| values.get(method.collection()));

@@ -13,7 +13,8 @@
 //!
 #![doc = concat!("```toml\n", include_str!("short_form/methods.toml"), "```")]
 //!
-//! Unknown keys are errors. All [mistakes](Mistake) of a text are told at once, each with its line, column and key.
+//! Unknown keys are errors. All [mistakes](Mistake) of a text are reported together, each with its
+//! line, column and key.
 
 mod bounds;
 mod checks;
@@ -50,9 +51,9 @@ use relations::{Collections, full_name, lineage};
 
 /// Reads the short form and compiles it.
 ///
-/// The [`Settings`] hold the values for which a discovery document has no field. The error has all mistakes of
-/// the text, but for those that only the whole document shows, such as two methods with the same path:
-/// [`Api::from_document`](crate::Api::from_document) finds them.
+/// The [`Settings`] hold the values for which a discovery document has no field. The error lists
+/// all mistakes of the text. It excludes the mistakes that only the whole document shows, such as
+/// two methods with the same path: [`Api::from_document`](crate::Api::from_document) finds them.
 pub fn compile(text: &str) -> Result<(Document, Settings), ShortFormError> {
     let Reading {
         form,
@@ -81,7 +82,7 @@ struct ShortForm {
     description: Option<String>,
     documentation: Option<String>,
     service_path: Option<String>,
-    /// Of every method that names none of its own.
+    /// The scopes of every method that names no scopes itself.
     #[serde(default)]
     scopes: Vec<String>,
     #[serde(default)]
@@ -146,7 +147,8 @@ impl ShortForm {
     }
 }
 
-/// The parameters of every method of every API of Google's, without those that mean nothing here.
+/// The parameters that every method of every Google API has, without the parameters that have no
+/// effect here.
 const STANDARD_PARAMETERS: &str = include_str!("short_form/standard_parameters.json");
 
 impl ShortForm {

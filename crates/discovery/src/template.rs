@@ -28,7 +28,8 @@ const ALL_BUT_UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// Reserved characters are kept, except those that would end the path or may not occur in it.
+/// Reserved characters are kept, except the characters that would end the path or may not occur in
+/// a path.
 const ALL_BUT_PATH: &AsciiSet = &ALL_BUT_UNRESERVED
     .remove(b'/')
     .remove(b':')
@@ -108,8 +109,9 @@ pub struct PathParameters(Vec<(String, String)>);
 
 /// The order of templates that match the same path: the smaller one is chosen.
 ///
-/// A custom verb is narrower than none. Then, from left to right, a literal is narrower than
-/// a segment, a segment narrower than any number of them, and to go on is narrower than to end.
+/// A template with a custom verb is narrower than a template without a verb. Then, from left to
+/// right, a literal is narrower than a segment, and a segment is narrower than any number of
+/// segments. A template that continues is narrower than a template that ends.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Specificity {
     without_verb: bool,
@@ -214,10 +216,11 @@ impl Template {
 
     /// The path with these values, with a leading slash and percent-encoded.
     ///
-    /// In a `{name}` all but the unreserved characters are encoded. A `{+name}` keeps the reserved
-    /// ones, except those that cannot stand in a path (`?`, `#`, `[`, `]`). A percent sign is always
-    /// encoded, so that [`match_path`](Self::match_path) gives back the value. A value that does not
-    /// have the shape of its variable, such as an empty one, expands to a path that does not match.
+    /// In a `{name}`, all but the unreserved characters are encoded. A `{+name}` keeps the reserved
+    /// characters, except the four that are invalid in a path (`?`, `#`, `[`, `]`). A percent sign
+    /// is always encoded, so that [`match_path`](Self::match_path) returns the original value. A
+    /// value that does not have the shape of its variable, such as an empty value, expands to a
+    /// path that does not match.
     pub fn expand(&self, values: &PathParameters) -> Result<String, MissingValue> {
         let mut path = String::new();
         let mut at = 0;

@@ -48,7 +48,7 @@ fn library() -> Value {
     })
 }
 
-/// What is told of the library with these values set; `null` takes one away.
+/// Returns the findings for the library document with these values set. `null` removes a value.
 fn findings_with(changes: &[(&str, Value)]) -> Vec<String> {
     let mut document = library();
     for (pointer, value) in changes {
@@ -63,7 +63,7 @@ fn findings_with(changes: &[(&str, Value)]) -> Vec<String> {
     lint(&document).iter().map(ToString::to_string).collect()
 }
 
-/// One change of the insert method is told of in this way.
+/// Checks that one change of the insert method has exactly one finding.
 #[track_caller]
 fn check_insert(pointer: &str, value: Value, expected: &str) {
     let found = findings_with(&[(&format!("/methods/insert{pointer}"), value)]);

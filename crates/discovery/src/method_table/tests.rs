@@ -58,7 +58,7 @@ fn mail() -> Api {
     )
 }
 
-/// What was found, in a line: `id target name=value`, `wrong verb GET POST` or `nothing`.
+/// Describes the match in a line: `id target name=value`, `wrong verb GET POST` or `nothing`.
 fn describe(found: &Found<'_>) -> String {
     match found {
         Found::Method {
@@ -256,8 +256,8 @@ fn a_method_that_gives_media_is_found_at_its_download_path() {
     assert_eq!(found(HttpMethod::GET, "/download/v1/files"), "nothing");
 }
 
-/// What collides between an API with these methods and another, which has `GET v1/{name}` and the
-/// upload `POST v1/all`.
+/// Returns the collision between an API with these methods and a second API, which has `GET
+/// v1/{name}` and the upload `POST v1/all`.
 fn collision(methods: &[(&str, &str, &str)]) -> Option<String> {
     let first = api(
         "first",

@@ -1,4 +1,4 @@
-//! What all operations have.
+//! Parts that all operations share.
 
 use http::Method as HttpMethod;
 use serde_json::{Map, Value, json};
@@ -11,7 +11,8 @@ use super::{Converter, Entry, SCHEME, parameters};
 pub(super) type Operation = Map<String, Value>;
 
 impl Converter<'_> {
-    /// Adds an operation, or its id to those that are left out.
+    /// Adds an operation. If another operation has its path and HTTP method, its id is added to
+    /// `left_out`.
     pub(super) fn add(&mut self, place: &Place, http_method: &HttpMethod, operation: Operation) {
         let id = operation.get("operationId").cloned();
         if !self.paths.add(place, &verb(http_method), operation) {
@@ -20,7 +21,7 @@ impl Converter<'_> {
         }
     }
 
-    /// Returns an id that no other operation has: that of the method with a suffix.
+    /// Returns a unique operation id: the method's id with a suffix.
     pub(super) fn unique_id(&mut self, entry: Entry<'_>, suffix: &str) -> String {
         let wish = format!("{}.{suffix}", entry.method.id);
         self.operation_ids.unique(&wish)

@@ -8,8 +8,9 @@ use super::schemas::{Form, Schemas};
 use crate::document::{Document, ParameterDescription};
 use crate::schema::Schema;
 
-/// The standard parameters that serve a generated client. The others select a form of the reply that it
-/// cannot read or does not care for (`alt`, `callback`, `prettyPrint`), are credentials, or are ignored.
+/// The standard parameters that are useful to a generated client. All further standard parameters
+/// select a form of the reply that such a client cannot read or does not need (`alt`, `callback`,
+/// `prettyPrint`), are credentials, or are ignored.
 const STANDARD: [&str; 1] = ["fields"];
 
 /// Returns the standard parameters as components.
@@ -22,7 +23,8 @@ pub(super) fn standard(document: &Document, schemas: &Schemas<'_>) -> Value {
     Value::Object(components.collect())
 }
 
-/// Returns references to the standard parameters, but for those that the method has itself.
+/// Returns references to the standard parameters, except the parameters that the method declares
+/// itself.
 pub(super) fn standard_references(
     document: &Document,
     entry: Entry<'_>,
@@ -126,7 +128,7 @@ fn schema_of(described: &ParameterDescription) -> Schema {
     if !described.repeated {
         return value;
     }
-    // One default is that of the whole parameter, and no list.
+    // A single default belongs to the whole parameter and is not a list.
     Schema::array_of(Schema {
         default: None,
         ..value

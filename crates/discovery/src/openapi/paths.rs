@@ -16,8 +16,8 @@ const VERBS: [&str; 8] = [
 #[derive(Default)]
 pub(super) struct Paths {
     items: Map<String, Value>,
-    /// The paths by what they match, whatever the names of their variables: OpenAPI forbids two that
-    /// differ in names alone.
+    /// The paths by shape, that is, without the names of their variables. OpenAPI forbids two paths
+    /// that differ only in these names.
     by_shape: HashMap<String, Place>,
 }
 
@@ -122,7 +122,8 @@ impl Place {
     }
 }
 
-/// As the `flatPath` of published documents: `projectsId` for what follows `projects`.
+/// Names a part as the `flatPath` of published documents does: `projectsId` for the segment after
+/// `projects`.
 fn part_name(variable: &str, is_whole: bool, before: &str) -> String {
     if is_whole || before.is_empty() {
         variable.to_owned()

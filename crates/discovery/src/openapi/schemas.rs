@@ -19,7 +19,7 @@ const JSON_TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "object
 pub(super) enum Form {
     /// Whole resources.
     Full,
-    /// The body of a PATCH, which may leave out what is there, and removes what it names as null (RFC 7396).
+    /// The body of a PATCH. It may omit existing fields, and it removes a field by null (RFC 7396).
     Patch,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Schemas<'a> {
     document: &'a Document,
     /// The keys of the components, by the names in the document.
     keys: BTreeMap<&'a str, String>,
-    /// The same for what bodies of PATCH have inside.
+    /// The keys of the schemas that are nested in bodies of PATCH.
     patch_keys: BTreeMap<&'a str, String>,
     error_key: String,
 }
@@ -74,7 +74,7 @@ impl<'a> Schemas<'a> {
         reference(&self.error_key)
     }
 
-    /// Returns the schema of a method's metadata, with what this method demands.
+    /// Returns the schema of a method's metadata, with the method's own requirements.
     pub(super) fn request(&self, entry: Entry<'_>) -> Option<Value> {
         let schema = entry.described.request.as_ref()?;
         if entry.method.http_method == HttpMethod::PATCH {
@@ -187,7 +187,7 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// Adds what a schema says of values that are no objects.
+/// Adds the constraints of a schema that concern values other than objects.
 fn add_values(json: &mut Map<String, Value>, schema: &Schema) {
     let json_type = schema.json_type.as_deref().unwrap_or_default();
     if let Some(format) = &schema.format {
@@ -216,8 +216,8 @@ fn add_default(json: &mut Map<String, Value>, schema: &Schema) {
     }
 }
 
-/// Whether a client could send the default. Of what only the server sets it need not know any, and
-/// some documents state one that is no value of their own schema.
+/// Whether a client could send the default. A client needs no default for a field that only the
+/// server sets. Some documents state a default that their own schema does not allow.
 fn is_usable(default: &Value, schema: &Schema, allowed: &[Value]) -> bool {
     let fits = |text| schema.fits_pattern(text);
     !schema.read_only
@@ -321,8 +321,9 @@ fn nullable(mut schema: Value) -> Value {
     schema
 }
 
-/// The schemas that bodies of PATCH have another form of: their metadata, and what a PATCH merges into
-/// fields of it. It replaces arrays as a whole.
+/// Returns the schemas that need a second form for bodies of PATCH. These are the metadata and the
+/// schemas of the fields into which a PATCH merges. Elements of arrays are not among them, because
+/// a PATCH replaces an array as a whole.
 fn patched(api: &Api) -> BTreeSet<&str> {
     let methods = api.methods().iter();
     let patches = methods.filter(|method| method.http_method == HttpMethod::PATCH);

@@ -109,7 +109,7 @@ impl Converter<'_> {
         }
     }
 
-    /// Adds the start of sessions on a path, and what can be done with a session.
+    /// Adds the operations that start sessions on a path, and the operations on a session.
     fn add_sessions(&mut self, starts: &Starts<'_>) {
         let taken = |it: &&HttpMethod| {
             starts
@@ -306,7 +306,7 @@ fn media_headers() -> [Value; 2] {
     ]
 }
 
-/// Form data is what generated clients can send. Its parts are told apart by their order.
+/// Generated clients can send form data. The order of its parts tells them apart.
 fn multipart_form(metadata: Option<Value>, types: &str) -> Value {
     let metadata = metadata.unwrap_or_else(|| json!({"type": "object"}));
     json!({
@@ -324,7 +324,8 @@ fn multipart_form(metadata: Option<Value>, types: &str) -> Value {
     })
 }
 
-/// The parts have no names, and OpenAPI 3.1 describes no others: the body is that of the whole.
+/// The parts have no names, and OpenAPI 3.1 describes only named parts. The whole body is therefore
+/// described as one binary text.
 fn multipart_related() -> Value {
     json!({"schema": {
         "type": "string",

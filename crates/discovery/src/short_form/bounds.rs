@@ -4,14 +4,14 @@ use serde_json::{Map, Value};
 
 use crate::pattern::Pattern;
 
-/// What holds the values of a field.
+/// The container of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Container {
     Array,
     Map,
 }
 
-/// The bounds of a field, and what they apply to.
+/// The bounds of a field and their subject.
 pub(super) struct Bounds<'a> {
     /// The JSON type of a value, of an element in an array or a map; `None` for a schema.
     pub(super) json_type: Option<&'a str>,

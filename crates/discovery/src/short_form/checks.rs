@@ -1,4 +1,4 @@
-//! What a form must be beyond the types of its values.
+//! The rules for a form beyond the types of its values.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;

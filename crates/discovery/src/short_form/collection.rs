@@ -36,7 +36,7 @@ pub(super) struct CollectionForm {
     pub(super) on: Option<Spanned<Notified>>,
 }
 
-/// What happens to fields that no schema names.
+/// How fields that no schema names are treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum UnknownFields {
@@ -71,7 +71,7 @@ impl CollectionForm {
         [self.schema_name(name), self.list_schema_name(name)]
     }
 
-    /// What a document has no field for.
+    /// The settings of the collection that a discovery document cannot express.
     pub(super) fn settings(&self) -> CollectionSettings {
         let fate = || self.on_parent_delete.as_ref().map(Spanned::get_ref);
         let references = self.schema.iter();
@@ -110,7 +110,7 @@ impl CollectionForm {
         self.unknown_fields == UnknownFields::Refuse
     }
 
-    /// The service that is told of finished uploads.
+    /// The service that is notified of finished uploads.
     fn on_finished(&self) -> Option<&ServiceUrl> {
         self.on.as_ref()?.get_ref().finished.as_ref()
     }
@@ -267,7 +267,7 @@ impl CollectionCompiler<'_> {
             .map_or(&[], |(_, parents)| parents)
     }
 
-    /// The collections whose resources the path of a method names, the outermost first.
+    /// Returns the collections of the resources in a method's path, the outermost first.
     fn named(
         &self,
         method: StandardMethod,

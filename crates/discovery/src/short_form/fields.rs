@@ -1,4 +1,4 @@
-//! What a description declares: fields and parameters with their types, and the names of everything.
+//! The declarations of a description: fields and parameters with their types, and all names.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -257,7 +257,7 @@ struct ParameterTable {
     maximum: Option<String>,
 }
 
-/// `string`, or `string[]` for one that may be given more than once.
+/// `string`, or `string[]` for a parameter that may be given more than once.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct ParameterType {
@@ -433,7 +433,7 @@ pub(super) struct Identifier(String);
 #[serde(try_from = "String")]
 pub(super) struct FieldName(String);
 
-/// The name of a field of a collection: an identifier that is none of the standard fields.
+/// The name of a collection's own field: an identifier that differs from all standard fields.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "Identifier")]
 pub(super) struct OwnFieldName(Identifier);
@@ -443,7 +443,7 @@ pub(super) struct OwnFieldName(Identifier);
 #[serde(try_from = "String")]
 pub(super) struct SchemaName(String);
 
-/// The name of a method without that of the API: collections and a verb, `users.messages.send`.
+/// The name of a method without the API's name: collections and a verb, `users.messages.send`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct MethodName(String);
@@ -576,7 +576,7 @@ impl TryFrom<String> for MethodName {
     type Error = NotAName;
 
     fn try_from(name: String) -> Result<Self, NotAName> {
-        // Collections lie in each other, and what is nested has a limit.
+        // Each part but the last is a nested collection, and nesting has a limit.
         if name.split('.').all(is_identifier) && name.split('.').count() <= MOST_WORDS {
             Ok(Self(name))
         } else {

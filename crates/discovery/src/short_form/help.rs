@@ -1,11 +1,11 @@
-//! What to write instead of a mistake.
+//! Suggested corrections of mistakes.
 
 use super::key_path::Step;
 
 /// The message of serde about a value, taken apart.
 pub(super) struct Quoted<'a> {
     message: &'a str,
-    /// The key that is none, and those that are; `None` if the message says something else.
+    /// The unknown key and the known keys; `None` if the message is about something else.
     unknown: Option<(&'a str, Vec<&'a str>)>,
 }
 
@@ -19,7 +19,7 @@ impl<'a> Quoted<'a> {
         Self { message, unknown }
     }
 
-    /// What is wrong, on one line.
+    /// The problem, on one line.
     pub(super) fn problem(&self) -> String {
         match &self.unknown {
             Some(_) => "unknown key".to_owned(),
@@ -28,11 +28,11 @@ impl<'a> Quoted<'a> {
     }
 }
 
-/// Returns what to write instead of what is at this path.
+/// Returns the suggested correction for the mistake at this path.
 pub(super) fn help_for(path: &[Step], quoted: &Quoted<'_>) -> Option<String> {
     let keys: Vec<_> = path.iter().map(key).collect();
     match keys[..] {
-        // What the dots of an unquoted name make of it.
+        // TOML reads an unquoted name with dots as this path.
         ["methods", collection, verb] if quoted.unknown.is_some() => {
             let quoted_name = format!("write [methods.\"{collection}.{verb}\"] with quotes");
             return quoted.nearest().or(Some(quoted_name));

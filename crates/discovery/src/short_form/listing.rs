@@ -1,4 +1,4 @@
-//! The keys `filter_by` and `order_by` of a collection: what its list can be filtered and ordered by.
+//! The keys `filter_by` and `order_by` of a collection: the fields that filter and order its list.
 
 use toml::Spanned;
 
@@ -144,7 +144,7 @@ fn kind_of(schema: &Schema) -> Option<ValueKind> {
 }
 
 impl ShortForm {
-    /// Checks what lists are filtered and ordered by.
+    /// Checks the fields that filter and order lists.
     pub(super) fn check_lists(&self, mistakes: &mut Mistakes<'_>) {
         for (name, form) in &self.collections {
             for (key, problem, at) in form.listing_problems() {

@@ -117,7 +117,7 @@ impl MethodForm {
         }
     }
 
-    /// Returns the scopes of the method, else those of the API.
+    /// Returns the method's scopes, or `scopes` (the API's) if the method has none.
     pub(super) fn scopes_or<'a>(&'a self, scopes: &'a [String]) -> &'a [String] {
         if self.scopes.is_empty() {
             scopes

@@ -23,7 +23,8 @@ pub fn place_of(text: &str, path: &str) -> Option<Range<usize>> {
     }
 }
 
-/// The place of a method that the form describes, else of its collection.
+/// Returns the position of a method in the form, or of its collection if the form does not describe
+/// the method.
 fn place_of_method(table: &DeTable<'_>, steps: &[&str]) -> Option<Range<usize>> {
     let mut collections: Vec<&str> = Vec::new();
     let mut steps = steps.iter();

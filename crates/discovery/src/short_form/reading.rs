@@ -1,5 +1,5 @@
-//! Reads the text of the short form, past its mistakes: what cannot be read is told and left out, so that all
-//! mistakes of a text are told at once.
+//! Reads the text of the short form past its mistakes. An unreadable part is reported and left out,
+//! so that all mistakes of a text are reported together.
 
 use std::ops::{ControlFlow, Range};
 
@@ -15,12 +15,12 @@ use crate::mistake::Mistakes;
 /// Maximum number of mistakes that are reported. The text after them is not read.
 const MOST_MISTAKES: usize = 100;
 
-/// What could be read of a text.
+/// The readable part of a text.
 pub(super) struct Reading<'a> {
-    /// The form without what could not be read; `None` if nothing could be.
+    /// The form without the unreadable parts; `None` if nothing could be read.
     pub(super) form: Option<ShortForm>,
     pub(super) mistakes: Mistakes<'a>,
-    /// What was left out of the form, with its name.
+    /// The parts that were left out of the form, with their names.
     pub(super) left_out: Vec<(String, String)>,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn read(text: &str) -> Reading<'_> {
     let mut mistakes = Mistakes::of(text);
     for error in &errors {
         let span = error.span().unwrap_or_default();
-        // The others of a line mostly follow from its first one.
+        // Further errors of a line mostly follow from its first error.
         if !mistakes.has_line_of(span.start) {
             mistakes.push_at(span, None, error.message().replace('\n', ", "), None);
         }
@@ -44,7 +44,7 @@ pub(super) fn read(text: &str) -> Reading<'_> {
     };
     let form = (0..MOST_MISTAKES).find_map(|_| reader.step().break_value());
     Reading {
-        // Names of what no parser could read are unknown, so nothing can be said about what mentions them.
+        // The names in an unparsable part are unknown, so references to them cannot be checked.
         form: form.flatten().filter(|_| is_toml),
         mistakes: reader.mistakes,
         left_out: reader
@@ -98,8 +98,9 @@ impl Reader<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Leaves out a table that lacks a field. Nobody is told if a field of it was left out before: that one, or
-    /// what may be that one with a typing error.
+    /// Leaves out a table that lacks a field. The missing field is not reported if it is a
+    /// consequence of an earlier mistake: the field itself, or a misspelling of its name, was left
+    /// out before.
     fn leave_out_incomplete(
         &mut self,
         path: Option<Vec<Step>>,
@@ -114,7 +115,8 @@ impl Reader<'_> {
             .collect();
         let is_consequence = self.left_out.iter().any(|path| match path.split_last() {
             Some((Step::Key(left_out), outer)) if outer == whole => {
-                // The whole text has many keys of which the missing one is none.
+                // The whole text has many keys. There, a key that was left out explains the missing
+                // field only if it is a misspelling of it.
                 !whole.is_empty() || nearest(&field, [left_out.as_str()].into_iter()).is_some()
             }
             _ => false,
@@ -154,7 +156,7 @@ fn missing_field(error: &TomlError) -> Option<String> {
     Some(rest.split('`').next().unwrap_or_default().to_owned())
 }
 
-/// Returns the innermost entry whose key or value has these bytes in it.
+/// Returns the path of the innermost entry with a key or value that contains these bytes.
 fn find(table: &DeTable<'_>, span: &Range<usize>) -> Option<Vec<Step>> {
     table.iter().find_map(|(key, value)| {
         let path = if key.span() == *span {

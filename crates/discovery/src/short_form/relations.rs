@@ -40,7 +40,7 @@ pub(super) fn full_name(collections: &Collections, name: &Identifier) -> String 
 }
 
 impl ShortForm {
-    /// Checks what collections say of each other.
+    /// Checks the relations between collections.
     pub(super) fn check_relations(&self, mistakes: &mut Mistakes<'_>) {
         for (name, form) in &self.collections {
             if let Some(parent) = &form.parent

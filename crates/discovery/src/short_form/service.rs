@@ -9,11 +9,11 @@ use thiserror::Error;
 #[serde(try_from = "String")]
 pub(super) struct ServiceUrl(String);
 
-/// The services that are told of what happens in a collection.
+/// The services that are notified of events in a collection.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Notified {
-    /// Is told of each upload that has become a resource.
+    /// The service that is notified of each upload that has become a resource.
     pub(super) finished: Option<ServiceUrl>,
 }
 

@@ -1,4 +1,4 @@
-//! What published documents hold, and what becomes of it when it is wrong.
+//! The contents of published documents, and the errors for wrong contents.
 
 use super::*;
 

@@ -62,7 +62,7 @@ fn parameter_says_what_it_is_a_part_of_and_how_slashes_are_sent() {
         "Which. Slashes in it are sent as `%2F`."
     );
     assert_eq!(described("{name}", None, "name"), "Which.");
-    // That is what the server takes.
+    // The server accepts such a path.
     let api = json!({"name": "farm", "version": "v1", "methods": {"get": method("get", "GET", "{+name}", None)}});
     let api = Api::from_json(&api.to_string()).unwrap();
     let matched = api.methods()[0].template.match_path("/a%2Fb").unwrap();

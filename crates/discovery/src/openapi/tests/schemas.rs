@@ -1,6 +1,6 @@
 use super::*;
 
-/// A document with one method of this HTTP method, whose metadata is a `Thing`.
+/// Returns the document of one method with this HTTP method and a `Thing` as metadata.
 fn of_schemas(http_method: &str, schemas: &Value) -> Value {
     of_json(&json!({
         "name": "farm", "version": "v1", "schemas": schemas,

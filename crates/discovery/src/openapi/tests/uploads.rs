@@ -130,7 +130,7 @@ fn start_leads_to_its_session() {
     assert!(started.get("content").is_none());
     let start = operation(&farm, "farm.animals.update.resumable");
     let link = &start["responses"]["200"]["links"]["append"];
-    // PUT begins sessions there, so that POST goes on with them.
+    // PUT starts sessions on this path, so POST continues them.
     let append = link["operationId"].as_str().unwrap();
     let path = "/resumable/upload/farm/v1/animals/{animalId}";
     assert_eq!(place(&farm, append), format!("post {path}"));

@@ -1,4 +1,4 @@
-//! All mistakes of a text at once, each with its place and what to write.
+//! All mistakes of a text are reported together, each with its position and a correction.
 
 use super::*;
 
