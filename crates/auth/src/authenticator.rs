@@ -19,23 +19,23 @@ use crate::revoked_sessions::RevokedSessions;
 use crate::scheme::TokenScheme;
 use crate::secrets::SecretTable;
 
-/// What an [`Authenticator`] knows.
+/// The credentials and grants by which an [`Authenticator`] decides.
 #[derive(Clone, Default)]
 pub struct Rules {
     /// The kinds of bearer tokens. The first that knows a token decides.
     pub schemes: Vec<Arc<dyn TokenScheme>>,
     /// The API keys. One counts if there is no bearer token.
     pub keys: SecretTable,
-    /// The client certificates. One counts if there is neither a bearer token nor a key; one that is
-    /// that of no principal counts as none.
+    /// The client certificates. A certificate is used only if the request has no bearer token and
+    /// no API key. A certificate without a principal is ignored.
     pub certificates: CertificateTable,
-    /// The proxies whose headers are believed. They are asked if the request has no other credentials.
+    /// The trusted proxies. Their headers are used only if the request has no other credentials.
     pub proxies: Vec<TrustedProxy>,
     /// The keys of signed links. A link counts before all other credentials.
     pub links: LinkKeys,
-    /// The upload sessions that do not go on.
+    /// The upload sessions that are revoked.
     pub revoked_sessions: RevokedSessions,
-    /// The table of what is allowed.
+    /// The table of allowed calls.
     pub policy: Policy,
 }
 
@@ -50,11 +50,11 @@ impl fmt::Debug for Rules {
 
 /// Establishes principals by credentials, and allows calls by a table.
 ///
-/// Credentials are demanded of everything but two things: sessions, whose URIs are credentials, and
-/// discovery, which Google's Python library reads before it has credentials. There, credentials that
-/// are not valid count as none.
+/// Two kinds of requests need no credentials: requests to a session, because the session's URI is
+/// the credential, and discovery requests, because Google's Python library sends them before it has
+/// credentials. In these requests, invalid credentials are ignored.
 ///
-/// A principal that a layer in front has established is taken as it is.
+/// A principal that an outer layer has established is accepted as it is.
 #[derive(Debug)]
 pub struct Authenticator {
     rules: RwLock<Arc<Rules>>,
@@ -68,8 +68,9 @@ impl Authenticator {
         }
     }
 
-    /// Replaces the rules. Requests that are being authenticated are judged by the old ones. Sessions
-    /// go on, because their URIs are credentials of their own, unless the new rules revoke them.
+    /// Replaces the rules. Requests that are already being authenticated are judged by the old
+    /// rules. Sessions continue, because their URIs are credentials themselves, unless the new
+    /// rules revoke them.
     pub fn replace(&self, rules: Rules) {
         let rules = Arc::new(rules);
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
@@ -92,7 +93,7 @@ impl Rules {
         &self,
         request: &AccessRequest<'_>,
     ) -> Result<Option<Principal>, AccessError> {
-        // First: a browser may send credentials of its own, which a link does not need.
+        // Links come first: a browser may add its own credentials, which a link does not need.
         if let Some(link) = links::find(request.uri)? {
             let now = SystemClock.now().as_millis() / 1000;
             return self.links.principal(&link, request, now).map(Some);
@@ -110,7 +111,8 @@ impl Rules {
             }
             None => {}
         }
-        // Before the proxies: the proxy's own certificate, which is that of no principal, passes.
+        // Certificates come before the proxies. A proxy's own certificate has no principal, so it
+        // passes on to the proxies' check.
         let certificate = request.certificate;
         if let Some(principal) = certificate.and_then(|it| self.certificates.find(it)) {
             return Ok(Some(principal));

@@ -105,8 +105,8 @@ impl fmt::Display for CertificateName {
 }
 
 impl CertificateTable {
-    /// Sets whether a certificate without an entry is the principal with its first name as id. Default:
-    /// it is none.
+    /// Sets whether a certificate without an entry stands for a principal with the certificate's
+    /// first name as id. Default: such a certificate has no principal.
     #[must_use]
     pub fn with_names_as_principals(self, names_are_principals: bool) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl CertificateTable {
         }
     }
 
-    /// Adds the principal of the certificate with this fingerprint. Returns the one that it replaces.
+    /// Adds the principal of the certificate with this fingerprint. Returns the replaced principal.
     pub fn insert_fingerprint(
         &mut self,
         fingerprint: Fingerprint,
@@ -124,7 +124,7 @@ impl CertificateTable {
         self.by_fingerprint.insert(fingerprint, principal)
     }
 
-    /// Adds the principal of all certificates with this name. Returns the one that it replaces.
+    /// Adds the principal of all certificates with this name. Returns the replaced principal.
     pub fn insert_name(
         &mut self,
         name: CertificateName,
@@ -133,8 +133,9 @@ impl CertificateTable {
         self.by_name.insert(name, principal)
     }
 
-    /// Returns the principal of a certificate: that of its fingerprint, else that of the first of its
-    /// names with an entry, else the first name itself if names are principals.
+    /// Returns the principal of a certificate. The entry of the fingerprint wins, then the entry of
+    /// the first name that has one. Without an entry, the first name itself is the principal if
+    /// names are principals.
     pub fn find(&self, certificate: &ClientCertificate) -> Option<Principal> {
         let fingerprint = Fingerprint(*certificate.sha256());
         if let Some(principal) = self.by_fingerprint.get(&fingerprint) {

@@ -1,4 +1,4 @@
-//! What an issuer says of a token: in the claims of a JWT, or in its reply to an introspection.
+//! An issuer's statements about a token: the claims of a JWT, or the reply to an introspection.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) type Claims = Map<String, Value>;
 pub(crate) struct PrincipalClaims {
     /// Claims with the id. The first that is there counts.
     pub(crate) id: Vec<String>,
-    /// What is put before the id.
+    /// The prefix of the principal's id.
     pub(crate) prefix: String,
     /// Claim with the groups.
     pub(crate) groups: String,
@@ -44,12 +44,12 @@ impl PrincipalClaims {
     }
 }
 
-/// Returns the scopes in `scope` (RFC 9068, section 2.2.3, RFC 7662, section 2.2) or in `scp`, as
-/// some issuers call it: words in a text, or an array.
+/// Returns the scopes in `scope` (RFC 9068, section 2.2.3, RFC 7662, section 2.2) or in `scp`, the
+/// name that some issuers use: words in a text, or an array.
 ///
-/// Without either, the token is not limited to scopes. An issuer writes the claim if the client has
-/// asked for scopes, says the RFC; an issuer that does not work with scopes, as those of users of
-/// Firebase, never does. Nobody but the issuer can leave the claim out.
+/// Without either claim, the token is not limited to scopes. The RFC says that an issuer writes the
+/// claim if the client has asked for scopes. An issuer without scopes, such as Firebase's issuer
+/// for its users, never writes the claim. Only the issuer can omit it.
 fn scopes(claims: &Claims) -> Result<Option<Vec<String>>, AccessError> {
     let Some(value) = claims.get("scope").or_else(|| claims.get("scp")) else {
         return Ok(None);
@@ -70,9 +70,9 @@ pub(crate) fn has_audience(claims: &Claims, wanted: &[String]) -> bool {
     audiences.iter().any(|audience| wanted.contains(audience))
 }
 
-/// Refuses a token that proves nothing about the one that sends it: one that is bound to a key,
-/// which a bearer need not have (`cnf`: RFC 7800, RFC 8705, RFC 9449), and one that reports events
-/// (RFC 8417), such as a logout.
+/// Refuses a token that does not prove that its sender is the principal. Two kinds are refused: a
+/// token bound to a key, which a bearer need not hold (`cnf`: RFC 7800, RFC 8705, RFC 9449), and a
+/// token that reports events (RFC 8417), such as a logout.
 pub(crate) fn check_kind(claims: &Claims) -> Result<(), AccessError> {
     let is_other = ["cnf", "events"]
         .iter()

@@ -62,7 +62,7 @@ fn token(value: &str) -> Result<&str, AccessError> {
         .split_once(' ')
         .ok_or(AccessError::CredentialsInvalid)?;
     let token = token.trim_matches(' ');
-    // Firebase's libraries send the token of a signed-in user under a scheme of their own.
+    // Firebase's libraries send the token of a signed-in user under a separate scheme.
     let is_known = ["Bearer", "Firebase"]
         .iter()
         .any(|known| scheme.eq_ignore_ascii_case(known));

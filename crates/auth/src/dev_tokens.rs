@@ -42,7 +42,7 @@ const PATH: &str = "/token";
 /// Lifetime of a token. Google's live as long.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
 
-/// Maximum number of tokens. The one that was used least recently goes first.
+/// Maximum number of tokens. The least recently used token is evicted first.
 const MAX_TOKENS: usize = 10_000;
 
 /// Maximum length of a request in bytes.
@@ -174,7 +174,7 @@ impl Refusal {
 #[derive(Deserialize)]
 struct Assertion {
     iss: Option<String>,
-    /// The user in whose name a service account acts.
+    /// The user for whom a service account acts.
     sub: Option<String>,
     scope: Option<String>,
     target_audience: Option<String>,
@@ -283,8 +283,8 @@ impl<S> DevTokenService<S> {
     /// Puts the endpoint in front of `inner`. Without `tokens` all requests are passed on.
     ///
     /// `knows_host` is [`UploadService::knows_host`](windlass_server::UploadService::knows_host). A
-    /// request for a host that it does not know is passed on, too, so that it is refused as all
-    /// others are: a page that points a name of its own at the server (DNS rebinding) gets no
+    /// request for an unknown host is passed on, too, and `inner` refuses it like any other such
+    /// request. A page that points its own domain at the server (DNS rebinding) therefore gets no
     /// token.
     pub fn new(
         tokens: Option<Arc<DevTokens>>,

@@ -37,11 +37,11 @@ mod links;
 pub struct AuthFileError {
     /// Line, counted from 1.
     pub line: usize,
-    /// Message: what is wrong.
+    /// The message of the problem.
     pub message: String,
 }
 
-/// What the rules need of the program around them.
+/// The services of the surrounding program that the rules need.
 #[derive(Clone)]
 pub struct Services<'a> {
     /// Sends requests to issuers.

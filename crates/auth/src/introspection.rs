@@ -104,9 +104,10 @@ impl IntrospectionScheme {
         })
     }
 
-    /// Returns what the issuer says.
+    /// Returns the issuer's claims about the token.
     async fn question(&self, token: &str, client: Option<IpAddr>) -> Result<Claims, QuestionError> {
-        // First that of the client, so that those who wait for it leave the others alone.
+        // The client's permit comes first. A client's waiting requests then occupy none of the
+        // permits that all clients share.
         let permits = async {
             let of_client = match client {
                 Some(client) => Some(self.shares.acquire(client).await),

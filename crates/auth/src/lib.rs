@@ -1,8 +1,9 @@
-//! Who may use an upload server: an implementation of [`Authorize`] for a server of its own.
+//! Authentication and authorization for an upload server: the implementation of [`Authorize`] for a
+//! standalone server.
 //!
-//! [`Authenticator`] establishes the principal of a request from its credentials, and asks a
-//! [`Policy`] whether that principal may call a method. What it knows of both is its [`Rules`],
-//! which can be replaced while the server runs. [`AuthFile`] reads them from a file:
+//! [`Authenticator`] establishes the principal of a request from its credentials. It then asks a
+//! [`Policy`] whether that principal may call a method. Credentials and policy are its [`Rules`],
+//! which can be replaced while the server runs. [`AuthFile`] reads the rules from a file:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -33,23 +34,23 @@
 //! | `secrets` | tokens and API keys that are known by their hashes |
 //! | `dev_tokens` | tokens for tests, and the endpoint that gives them out |
 //! | `jwt` | JWTs of configured issuers: `issuer` checks them, `key_set` reads keys, `key_source` fetches and caches them |
-//! | `introspection` | tokens about which their issuer is asked |
-//! | `claims` | what an issuer says of a token, and the principal that it makes |
-//! | `token_cache` | what is known of tokens that were checked a moment ago |
+//! | `introspection` | tokens that only their issuer can check |
+//! | `claims` | an issuer's statements about a token, and the resulting principal |
+//! | `token_cache` | the results of recent token checks |
 //! | `signatures` | verification by ring |
-//! | `service_url` | URLs of issuers, and what is fetched from them |
+//! | `service_url` | URLs of issuers, and fetching from them |
 //! | `certificates` | client certificates, by name or by fingerprint |
 //! | `proxy` | principals that a proxy in front has established |
 //! | `links` | signed links: making them, and checking them |
-//! | `policy` | the table of what is allowed |
-//! | `file` | the file that all of it is read from |
+//! | `policy` | the table of allowed calls |
+//! | `file` | the file that contains all rules |
 //!
-//! The crate opens no file and no socket: [`Services`] has what reads files and sends requests.
-//! Nothing that it logs, and no message of an error, contains credentials.
+//! The crate opens no file and no socket: the caller passes [`Services`], which read files and send
+//! requests. No log line and no error message of the crate contains credentials.
 //!
-//! JWTs are verified by the crate `jsonwebtoken` with ring, which becomes its provider for the
-//! process when rules with issuers are made. An application that uses that crate itself installs
-//! its own provider before.
+//! JWTs are verified by the crate `jsonwebtoken` with ring. Ring becomes the process's provider for
+//! that crate when rules with issuers are made. An application that uses `jsonwebtoken` itself
+//! installs its own provider before.
 //!
 //! [`Authorize`]: windlass_server::Authorize
 

@@ -1,5 +1,5 @@
-//! Signed links: URLs of uploads and downloads that are credentials of their own, for browsers and
-//! devices without any. The form of a link is in docs/protocol.md, "Signed links".
+//! Signed links: URLs of uploads and downloads that are themselves credentials, for browsers and
+//! devices without other credentials. The form of a link is in docs/protocol.md, "Signed links".
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -25,13 +25,13 @@ pub const LINK_PARAMETER: &str = "X-Windlass-Link";
 /// The first part of a link, which names its form.
 const VERSION: &str = "1";
 
-/// Length of a secret in bytes, at least: that of a SHA-256 (RFC 2104, section 3).
+/// Minimum length of a secret in bytes: the length of a SHA-256 (RFC 2104, section 3).
 const SECRET_LEN: usize = 32;
 
 /// Random bytes of an id.
 const ID_LEN: usize = 12;
 
-/// What a link states, and what its signature covers.
+/// The signed statements of a link.
 ///
 /// Fields that this version does not know make a link invalid: an older server must not ignore a bound
 /// that a newer one has set.
@@ -40,7 +40,8 @@ const ID_LEN: usize = 12;
 pub struct Link {
     /// Id, by which the link can be revoked.
     pub id: String,
-    /// HTTP method: `GET`, which allows `HEAD` as well, for a download; else an upload.
+    /// HTTP method. `GET`, which allows `HEAD` as well, is for a download. Other methods are for
+    /// uploads.
     pub method: String,
     /// Host, without a port.
     pub host: String,
@@ -63,7 +64,7 @@ pub struct Link {
     /// Whether it counts once.
     #[serde(default, skip_serializing_if = "is_false")]
     pub once: bool,
-    /// Id of the principal in whose name it acts; else `link:ID`.
+    /// Id of the principal for which the link acts. Without an id, the principal is `link:ID`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
 }
@@ -108,7 +109,7 @@ impl Link {
         Principal::new(id).with_link(terms)
     }
 
-    /// Checks that the request is one that the link is for.
+    /// Checks that the link is for this request.
     fn check(&self, request: &AccessRequest<'_>, now: u64) -> Result<(), AccessError> {
         if now >= self.expires {
             return refuse("the signed link has expired; get a new one");
@@ -223,8 +224,8 @@ pub struct Revocation {
 
 /// The keys of links, and the revoked links.
 ///
-/// The first key signs, and all verify. A key is rotated by a new one in front of it, and is removed
-/// when its last link has expired. Sessions need no key: they go on.
+/// The first key signs; all keys verify. To rotate a key, put a new key in front of it, and remove
+/// the old key when its last link has expired. Sessions need no key, so they continue.
 #[derive(Debug, Clone, Default)]
 pub struct LinkKeys {
     keys: Vec<LinkKey>,
@@ -257,7 +258,7 @@ impl LinkKeys {
         self.keys.push(LinkKey { id, key });
     }
 
-    /// Revokes a link. Sessions that it has started go on.
+    /// Revokes a link. Sessions that the link has started continue.
     pub fn revoke(&mut self, revocation: Revocation) {
         self.revoked.insert(revocation.id, revocation.expires);
     }
@@ -292,7 +293,7 @@ impl LinkKeys {
         Ok(link.principal())
     }
 
-    /// Checks the signature, and only then reads what it covers.
+    /// Checks the signature before anything that it covers is read.
     fn verified(&self, text: &str) -> Result<Link, AccessError> {
         let damaged = || {
             refuse("the signed link is damaged: it must be sent as `windlass sign` has printed it")

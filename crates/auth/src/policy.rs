@@ -1,4 +1,4 @@
-//! The table of what is allowed.
+//! The table of allowed calls.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +7,17 @@ use serde_json::{Map, Value};
 use windlass_discovery::Method;
 use windlass_server::Principal;
 
-/// The table of what is allowed. A call needs one grant that is for its principal and its method.
+/// The table of allowed calls. A call needs one grant for its principal and its method.
 ///
-/// A policy without grants allows everything to everybody with valid credentials.
+/// A policy without grants allows all calls with valid credentials.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     grants: Vec<Grant>,
 }
 
-/// A row of the table: who may call what. An empty list stands for all. In a file that is a key which
-/// is left out: an empty list there is refused, because who writes one may mean nobody.
+/// A row of the table: the principals and the methods that they may call. An empty list means all.
+/// In a file, an omitted key means all, and an empty list is refused, because its author may mean
+/// nobody.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Grant {

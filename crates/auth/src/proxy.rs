@@ -25,7 +25,8 @@ impl TrustedProxy {
     /// is not the proxy.
     ///
     /// # Errors
-    /// [`AccessError::CredentialsInvalid`] if it states two, or one that is no text.
+    /// [`AccessError::CredentialsInvalid`] if it states two principals, or a value that is not
+    /// text.
     pub(crate) fn principal(
         &self,
         peer: Option<IpAddr>,

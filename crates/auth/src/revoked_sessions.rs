@@ -8,11 +8,12 @@ use toml::value::{Datetime, Offset};
 use windlass_server::SessionInfo;
 use windlass_store::Timestamp;
 
-/// A row of `[[sessions.revoked]]`: one session, or those that a principal has started before a time.
+/// A row of `[[sessions.revoked]]`: one session, or all sessions that a principal has started
+/// before a time.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Fields")]
 pub enum RevokedSession {
-    /// The session whose [abbreviated id](windlass_store::SessionId::abbreviated) this is, as the log and
+    /// A session by its [abbreviated id](windlass_store::SessionId::abbreviated), as the log and
     /// the audit log show it.
     Id(String),
     /// All sessions of a principal that were started before a time.

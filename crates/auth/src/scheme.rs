@@ -8,9 +8,11 @@ use windlass_server::{AccessError, Principal};
 /// A kind of bearer token. [`Rules::schemes`](crate::Rules::schemes) are asked in their order.
 #[async_trait]
 pub trait TokenScheme: Send + Sync + 'static {
-    /// Returns the principal of a token; `None` if the token is not of this kind, so that the next
-    /// scheme is asked. `client` is [`AccessRequest::limited_client`](windlass_server::AccessRequest::limited_client), so
-    /// that one client cannot take all of what a scheme has, such as its connections to an issuer.
+    /// Returns the principal of a token, or `None` if the token is not of this kind. The next
+    /// scheme is then asked. `client` is
+    /// [`AccessRequest::limited_client`](windlass_server::AccessRequest::limited_client). It
+    /// prevents one client from using up a scheme's resources, such as its connections to an
+    /// issuer.
     ///
     /// # Errors
     /// [`AccessError::CredentialsInvalid`] or [`AccessError::CredentialsExpired`] if the token is of

@@ -76,8 +76,8 @@ impl fmt::Debug for SecretHash {
 /// As a [`TokenScheme`] it leaves unknown tokens to the next scheme.
 #[derive(Debug, Clone, Default)]
 pub struct SecretTable {
-    /// By the first bytes of the hash. How long the search takes depends on the hash of what was sent,
-    /// which says nothing about the secrets of the table.
+    /// The secrets by the first bytes of their hash. The duration of a search depends on the hash
+    /// of the sent secret, which reveals nothing about the secrets in the table.
     entries: HashMap<u64, Vec<(SecretHash, Principal)>>,
 }
 

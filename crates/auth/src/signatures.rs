@@ -1,5 +1,5 @@
-//! Verification of signatures by ring, for the crate `jsonwebtoken`, which brings no cryptography
-//! of its own.
+//! Verification of signatures by ring, for the crate `jsonwebtoken`, which includes no
+//! cryptography.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{ErrorKind, Result};

@@ -48,8 +48,8 @@ impl Clock for DrivenClock {
 
 type Answer = dyn Fn(&Request<Bytes>) -> Option<Response<Bytes>> + Send + Sync;
 
-/// Answers requests by a function, which tests replace, and keeps what was asked. `None` is no
-/// answer.
+/// Answers requests by a function, which tests replace, and keeps the requests. The function
+/// returns `None` for no answer.
 pub(crate) struct FakeOutbound {
     answer: Mutex<Arc<Answer>>,
     asked: Mutex<Vec<Request<Bytes>>>,
@@ -213,7 +213,7 @@ fn rsa() -> RsaKeyPair {
     RsaKeyPair::from_pkcs8(RSA).unwrap()
 }
 
-/// A token whose signature is that of a function.
+/// Returns a token that is signed by the function `sign`.
 pub(crate) fn token(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
     let header = base64(header.to_string().as_bytes());
     let message = format!("{header}.{}", base64(claims.to_string().as_bytes()));

@@ -1,4 +1,4 @@
-//! What is known of tokens that were checked a moment ago.
+//! The results of recent token checks.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,17 +20,17 @@ pub(crate) fn hash(token: &str) -> TokenHash {
 /// Maximum number of valid tokens that are remembered by one scheme.
 pub(crate) const VALID_TOKENS: usize = 10_000;
 
-/// Maximum size in bytes of what those tokens say, all together.
+/// Maximum total size in bytes of the answers for valid tokens.
 const VALID_BYTES: usize = 16 << 20;
 
 /// How long a valid token is remembered, unless it expires before.
 pub(crate) const VALID_FOR: Duration = Duration::from_secs(60);
 
-/// An estimate of what a text or a value takes in memory besides its bytes.
+/// Estimated memory in bytes of a text or a value besides its contents.
 const OVERHEAD: usize = 64;
 
-/// Returns an estimate of what a principal takes in memory, in bytes. The token, or what its issuer
-/// says of it, can be much shorter: a scope of one letter is a text of its own.
+/// Returns an estimate of a principal's memory, in bytes. The token or the issuer's reply can be
+/// much shorter: a scope of one letter becomes a separate text.
 pub(crate) fn size(principal: &Principal) -> usize {
     let scopes = principal.scopes().unwrap_or_default();
     let texts = principal.groups().iter().chain(scopes);
@@ -104,7 +104,7 @@ impl<T: Clone> TokenCache<T> {
         None
     }
 
-    /// Remembers an answer until a time. `size` is what it takes in bytes, roughly.
+    /// Caches an answer until a time. `size` is its approximate memory in bytes.
     pub(crate) fn put(
         &self,
         hash: TokenHash,

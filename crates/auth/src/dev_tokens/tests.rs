@@ -28,7 +28,7 @@ impl Service<Request<Full<Bytes>>> for Inner {
     }
 }
 
-/// A request without a host, such as those of tests, names no wrong one.
+/// A request without a host, as tests send it, is accepted.
 fn knows_host(head: &Parts) -> bool {
     let host = head.headers.get(HOST);
     host.is_none_or(|host| host != "evil.example")

@@ -67,7 +67,7 @@ pub(super) struct IssuerName(String);
 #[serde(try_from = "Vec<String>")]
 struct Audience(Vec<String>);
 
-/// An algorithm whose verifiers cannot sign.
+/// An asymmetric algorithm: its verifiers cannot sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 struct AsymmetricAlgorithm(Algorithm);

@@ -66,7 +66,7 @@ impl TryFrom<LinkKeyFields> for LinkKeyEntry {
 }
 
 impl LinksEntry {
-    /// Returns the keys and what is revoked. Reads the files that have a key's secret.
+    /// Returns the keys and the revocations. Reads the files that contain a key's secret.
     pub(super) fn into_keys(self, read: ReadFile<'_>) -> Result<LinkKeys, RulesError> {
         let mut links = LinkKeys::default();
         for key in self.keys {

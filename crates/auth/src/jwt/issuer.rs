@@ -13,7 +13,7 @@ use windlass_store::Timestamp;
 use super::key_source::KeySource;
 use crate::claims::{Claims, PrincipalClaims, check_kind, check_times, has_audience};
 
-/// An issuer whose tokens are believed.
+/// A trusted issuer of tokens.
 pub(crate) struct Issuer {
     /// Its name, as `iss` has it.
     pub(crate) name: String,
@@ -81,8 +81,8 @@ impl Issuer {
     }
 }
 
-/// Refuses a token that chooses the key by which it is verified, or demands what is not understood
-/// here (RFC 7515, sections 4.1.2 to 4.1.6 and 4.1.11; RFC 7797), whatever the value is.
+/// Refuses a token that chooses its own verification key, or that demands an extension which is not
+/// supported here (RFC 7515, sections 4.1.2 to 4.1.6 and 4.1.11; RFC 7797). Any value is refused.
 fn check_extensions(token: &str) -> Result<(), AccessError> {
     // Read as a map: a field that is `null` counts as absent where the header is read as a struct.
     let (encoded, _) = token

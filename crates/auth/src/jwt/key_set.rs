@@ -18,12 +18,13 @@ pub(crate) struct KeySet(Vec<Key>);
 #[derive(Debug)]
 struct Key {
     id: Option<String>,
-    /// The algorithms that the key is for: those of its type and curve, or the one that it names.
+    /// The algorithms of the key: the algorithm that it names, or all algorithms of its type and
+    /// curve.
     algorithms: Vec<Algorithm>,
     verifying: DecodingKey,
 }
 
-/// What a set has for a signature.
+/// The result of a search in a set.
 #[derive(Debug)]
 pub(crate) enum Lookup<'a> {
     /// The key.

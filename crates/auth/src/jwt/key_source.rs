@@ -1,11 +1,11 @@
-//! Where the keys of an issuer come from: a file, or its key set, fetched and cached.
+//! The source of an issuer's keys: a file, or the issuer's key set, fetched and cached.
 //!
-//! One fetch at a time is under way for an issuer, in a task of its own: a client that goes away
-//! does not end it. A set is fetched when it is needed and too old, and when a token names a key
-//! that the set does not have, because keys are rotated. Clients can invent names of keys, so that
-//! happens at most once in [`UNKNOWN_PAUSE`], and not for names that were looked for lately. While
-//! the issuer does not answer, the old keys are used for [`USABLE_FOR`], and it is asked at growing
-//! intervals.
+//! At most one fetch per issuer runs at a time, in a separate task, so a client that disconnects
+//! does not end it. A set is fetched when it is needed and too old. Because keys are rotated, it is
+//! also fetched when a token names a key that the set lacks. Clients can invent names of keys.
+//! Fetches for unknown names therefore happen at most once in [`UNKNOWN_PAUSE`], and not for names
+//! that were looked up recently. While the issuer does not answer, the old keys are used for
+//! [`USABLE_FOR`], and fetches are retried at growing intervals.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -44,7 +44,7 @@ const UNKNOWN_FOR: Duration = Duration::from_secs(60);
 /// Maximum number of such keys that are remembered.
 const UNKNOWN_KEYS: usize = 256;
 
-/// Maximum length of the id of a key. No set has longer ones that could be meant.
+/// Maximum length of a key's id. Longer ids are never looked up in a set.
 const MAX_KEY_ID: usize = 256;
 
 /// The waits after failed fetches grow from the first to the second.

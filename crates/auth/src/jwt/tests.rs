@@ -385,7 +385,8 @@ async fn seen_token_is_not_verified_again_for_a_minute_or_until_it_expires() {
     for token in [&long, &short] {
         check("new", &world.ask(token).await, &Alice);
     }
-    // The key is withdrawn and the server learns of it: what passes now is remembered.
+    // The issuer withdraws the key and the server learns of the withdrawal. Tokens that pass now
+    // come from the cache.
     world.outbound.answer_with_document(&json!({"keys": []}));
     world.clock.advance(Duration::from_secs(1));
     check(

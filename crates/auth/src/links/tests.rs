@@ -31,7 +31,7 @@ fn link() -> Link {
     }
 }
 
-/// A request, by default the one that the link is for.
+/// A request. By default it is the request for which the link is signed.
 struct Ask {
     method: HttpMethod,
     base: &'static str,
