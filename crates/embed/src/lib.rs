@@ -1,8 +1,9 @@
-//! The upload server with its embedded store, inside of an application.
+//! The upload server with its embedded store, inside an application.
 //!
-//! [`Uploads::open`] names the data directory, and [`Builder::start`] opens it and starts the server.
-//! [`Uploads::service`] is a `tower::Service`: mount it in axum with `nest_service`, or serve it by hyper. The
-//! programs `gallery` (axum) and `plain` (hyper) in the folder `examples` of the repository are whole ones.
+//! [`Uploads::open`] names the data directory, and [`Builder::start`] opens it and starts the
+//! server. [`Uploads::service`] is a `tower::Service`: mount it in axum with `nest_service`, or
+//! serve it by hyper. The folder `examples` of the repository has two complete programs: `gallery`
+//! (axum) and `plain` (hyper).
 //!
 //! ```no_run
 //! use windlass_embed::{Principal, Uploads};
@@ -39,11 +40,11 @@
 //! # }
 //! ```
 //!
-//! Requests that name a host which the server does not know are refused: [`Builder::public_url`] names it when the
-//! application is reached by a domain.
+//! Requests that name an unknown host are refused. If the application is reached by a domain, name
+//! the domain with [`Builder::public_url`].
 //!
-//! The crate only puts parts together. [`windlass_server`] has them, for other stores, handlers, settings and
-//! kinds of authentication; [`Builder::configure`] reaches its builder.
+//! The crate only combines parts of [`windlass_server`]. Use that crate for other stores, handlers,
+//! settings and kinds of authentication; [`Builder::configure`] gives access to its builder.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -62,7 +63,7 @@ use windlass_store_local::{LocalStore, OpenError, Options};
 
 pub use windlass_server::Principal;
 
-/// A server over a data directory of its own. Clones share it.
+/// A server over its own data directory. Clones share the server.
 ///
 /// The directory is closed when the last clone is dropped and no request is running.
 #[derive(Debug, Clone)]
@@ -115,7 +116,7 @@ pub enum Error {
     Description {
         /// Its file, if it is in one.
         path: Option<PathBuf>,
-        /// What is wrong with it.
+        /// The problem with the description.
         source: DescriptionError,
     },
     /// Two APIs cannot both be served.
@@ -135,8 +136,8 @@ fn in_file(path: Option<&Path>) -> String {
 }
 
 impl Uploads {
-    /// Returns a builder of a server whose sessions, resources and media are in this directory. It is made if
-    /// it does not exist. Nothing is opened before [`Builder::start`].
+    /// Returns a builder of a server that keeps sessions, resources and media in this directory.
+    /// The directory is created if it does not exist. Nothing is opened before [`Builder::start`].
     pub fn open(directory: impl Into<PathBuf>) -> Builder {
         Builder {
             directory: directory.into(),
@@ -153,8 +154,8 @@ impl Uploads {
         self.server.service()
     }
 
-    /// Resolves at the first storage fault. From then on the service answers 503, and the process must start
-    /// again, so that recovery finds out what is on the disk.
+    /// Resolves at the first storage fault. From then on the service answers 503. The process must
+    /// be restarted, so that recovery determines the state of the disk.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -162,13 +163,14 @@ impl Uploads {
         self.server.failed().await
     }
 
-    /// Lets running requests end: uploads commit what they have, and new requests are answered 503. Returns when
-    /// all have ended, or their time is up; see [`Server::drain`].
+    /// Waits for running requests to end. Uploads commit the bytes that they have received, and new
+    /// requests are answered 503. Returns when all requests have ended or the time limit is
+    /// reached; see [`Server::drain`].
     pub async fn drain(&self) {
         self.server.drain().await;
     }
 
-    /// Returns the server, for what this crate has no method for.
+    /// Returns the server, for functions that this crate does not wrap.
     pub fn server(&self) -> &Server {
         &self.server
     }

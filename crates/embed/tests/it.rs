@@ -71,7 +71,7 @@ async fn users_see_their_own_resources_only() {
 #[tokio::test]
 async fn callback_sees_an_upload_also_when_the_process_dies_before_it_has_succeeded() {
     if let Some(data) = std::env::var_os(DATA) {
-        // The second process: it is gone as soon as it is told of its upload.
+        // The second process aborts as soon as it is notified of its upload.
         let uploads = open(Path::new(&data))
             .api(ALBUM)
             .on_uploaded(|_| async {
