@@ -1,11 +1,11 @@
 //! The Campaign Manager 360 API: creative assets, which are inspected when they are uploaded.
 //!
-//! The type of an asset is that of its bytes, and its metadata must agree. HTML assets, alone or
+//! The bytes of an asset determine its type, and its metadata must agree. HTML assets, alone or
 //! with their files in a ZIP archive, are searched for click tags, required browser features and
 //! broken rules. All other methods of a document are served by the default handler.
 //!
-//! The methods on creative assets and on assets of Studio are here; what an upload is inspected for
-//! is in the modules below.
+//! The methods on creative assets and on assets of Studio are in this module. The modules below
+//! inspect uploads.
 
 use std::io::Read;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The work of a call that searches.
 
-/// Work that is left to a call, in a unit of its own.
+/// The remaining work of a call, in a unit that the caller chooses.
 #[derive(Debug)]
 pub(crate) struct Effort {
     left: u64,

@@ -93,7 +93,7 @@ impl ApiHandler for FirebaseStorage {
         readable(call).await
     }
 
-    /// The token of a download URL is a credential of its own.
+    /// The token in a download URL is itself a credential.
     fn guards(&self, method: &Method) -> bool {
         method.id == GET
     }
@@ -172,7 +172,7 @@ fn written_fields(call: &Call<'_>) -> Result<Fields, Rejection> {
     Ok(fields)
 }
 
-/// Refuses other tokens than the one that the object has, which clients may send back.
+/// Refuses download tokens other than the object's own token. Clients may send the own token back.
 fn check_tokens(call: &Call<'_>, own: Option<&str>) -> Result<(), Rejection> {
     match call.metadata.get("downloadTokens") {
         None => Ok(()),
@@ -186,7 +186,7 @@ fn check_tokens(call: &Call<'_>, own: Option<&str>) -> Result<(), Rejection> {
     }
 }
 
-/// What is wrong with a field that a download shows in a header. Null removes it.
+/// Returns the problem with a field that a download shows in a header. Null removes the field.
 fn fault_of_header(value: &Value) -> Option<&'static str> {
     match value {
         Value::Null => None,
@@ -198,13 +198,15 @@ fn fault_of_header(value: &Value) -> Option<&'static str> {
     }
 }
 
-/// What is wrong with a media type. It does not count among the fields, which have a length in all.
+/// Returns the problem with a media type. The limit on the total length of the fields does not
+/// cover the media type.
 fn fault_of_length(value: &Value) -> Option<&'static str> {
     let length = value.as_str().map_or(0, str::len);
     (length > LONGEST_NAME).then_some("must be at most 1024 bytes")
 }
 
-/// What is wrong with custom metadata. Null removes it, or one of its entries.
+/// Returns the problem with custom metadata. Null removes all custom metadata, or one of its
+/// entries.
 fn fault_of_metadata(value: &Value) -> Option<&'static str> {
     let is_valid = match value {
         Value::Null => true,
@@ -247,7 +249,8 @@ async fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
         }
         Some(old) => {
             let mut object = record::next(call, old, &fields, media);
-            // The server makes the sender its owner, as of every resource whose media is replaced.
+            // The server makes the sender the object's owner, as for every resource with replaced
+            // media.
             object.created = call.now;
             (object.clone(), replacing(object))
         }
@@ -258,7 +261,8 @@ async fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
     })
 }
 
-/// Returns the object whose place an upload takes, if there is one, after its conditions are checked.
+/// Returns the object that an upload replaces, if it exists. The call's conditions are checked
+/// first.
 async fn replaced(
     call: &Call<'_>,
     collection: &str,
@@ -272,7 +276,8 @@ async fn replaced(
     Ok(old)
 }
 
-/// Microseconds, as in the service, and above that of the object before.
+/// Returns a generation: microseconds, as in the service, and above the generation of the replaced
+/// object.
 fn generation(call: &Call<'_>, old: Option<&Resource>) -> u64 {
     let before = old.and_then(|old| text(&fields_of(old), "generation")?.parse().ok());
     let before = before.map_or(0, |before: u64| before.saturating_add(1));
@@ -361,9 +366,9 @@ async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer::of(body))
 }
 
-/// Whether no library can name an object or a folder: a segment of its path is empty. The service
-/// leaves such names out of lists ("Firebase Storage does not support objects whose paths end with /
-/// or contain two consecutive /s", reference of `list`).
+/// Whether the libraries cannot name an object or a folder, because a segment of its path is empty.
+/// The service omits such names from lists ("Firebase Storage does not support objects whose paths
+/// end with / or contain two consecutive /s", reference of `list`).
 fn is_unnameable(path: &str) -> bool {
     path.split('/').any(str::is_empty)
 }

@@ -4,7 +4,7 @@
 //! the published one. The settings of a mailbox, push notifications and spam filters are not
 //! implemented.
 //!
-//! A module imports only modules of the rows below its own:
+//! A module imports only modules of lower rows:
 //!
 //! | modules | content |
 //! |---|---|
@@ -19,7 +19,7 @@
 //! | `parsed_message`, [`mime`] | uploaded media as a message and its parts |
 //! | [`options`] | operator settings |
 //!
-//! Errors that the methods and the storage of mailboxes share are here.
+//! This module has the errors that the methods and the storage of mailboxes share.
 
 use std::sync::Arc;
 

@@ -94,7 +94,7 @@ pub(crate) enum ImageHeaderError {
     /// Unknown format.
     #[error("it is not a PNG, JPEG or GIF image")]
     Unknown,
-    /// The bytes end before what the header promises.
+    /// The bytes end before the length that the header promises.
     #[error("the {0} image is cut off")]
     Truncated(Format),
     /// A rule of the format is broken.
@@ -272,7 +272,7 @@ pub(super) fn jpeg_size(media: &mut (impl Read + Seek)) -> Result<(u32, u32), Im
     let mut size = None;
     for _ in 0..MOST_SEGMENTS {
         match (marker(media)?, size) {
-            // A scan; what the size is has been said before.
+            // A scan begins. The frame header before it has stated the size.
             (0xda, Some(size)) => return Ok(size),
             (0xda | 0xd9, _) => return Err(Format::Jpeg.damaged("it has no frame header")),
             (marker, None) if is_frame(marker) => size = Some(frame(media)?),
@@ -288,7 +288,7 @@ pub(super) fn jpeg_size(media: &mut (impl Read + Seek)) -> Result<(u32, u32), Im
     Err(Format::Jpeg.damaged("it has too many segments"))
 }
 
-/// SOF0 to SOF15, in whose midst three others lie.
+/// The markers SOF0 to SOF15. Three of the values between them are other markers.
 fn is_frame(marker: u8) -> bool {
     matches!(marker, 0xc0..=0xcf) && !matches!(marker, 0xc4 | 0xc8 | 0xcc)
 }
@@ -333,7 +333,7 @@ fn skip_rest(media: &mut impl Seek, length: u16, already: u16) -> Result<(), Ima
 
 /// Returns the size of the screen that all images of the animation are drawn on.
 pub(super) fn gif_size(media: &mut impl Read) -> Result<(u32, u32), ImageHeaderError> {
-    // Signature, width, height, flags, background, aspect, and the first byte of what follows.
+    // Signature, width, height, flags, background, aspect, and the first byte of the next block.
     let mut head = [0; 14];
     Format::Gif.read(media, &mut head)?;
     let number = |at: usize| u32::from(u16::from_le_bytes([head[at], head[at + 1]]));

@@ -1,8 +1,8 @@
 //! The APIs that come with Windlass, ready to be served.
 //!
-//! Each API is a folder: its description in the short TOML form and, where the resources of the API
-//! have a meaning of their own, an [`ApiHandler`](windlass_server::handler::ApiHandler). The rules
-//! of the upload protocol and storage are in other crates.
+//! Each API is a folder with its description in the short TOML form. If the resources of the API
+//! have special rules, the folder also has an [`ApiHandler`](windlass_server::handler::ApiHandler).
+//! The rules of the upload protocol and storage are in other crates.
 //!
 //! Each API but Farm is a feature of this crate, on by default. Farm is always included: it has no
 //! dependencies, and `windlass serve` serves it by default.
@@ -20,7 +20,7 @@
 //! | `storage` | Google Cloud Storage | `storage` |
 //! | `youtube` | `YouTube` Data | `youtube` |
 //!
-//! An API by its name, and one from a description of the user's own:
+//! An API by its name, and an API from a user's description:
 //!
 //! ```
 //! use windlass_apis::{Options, by_name, from_document};
@@ -120,7 +120,7 @@ pub struct Options {
 struct ApiProvider {
     /// The name in discovery documents, e.g. `gmail`.
     name: &'static str,
-    /// The table of what each parameter and each header does; see [`inputs`].
+    /// The table of the effect of each parameter and each header; see [`inputs`].
     inputs: &'static str,
     /// Returns the versions that come with Windlass, the newest last.
     built_in: fn(&Options) -> Vec<ServedApi>,
@@ -165,8 +165,8 @@ pub fn by_name(name: &str, options: &Options) -> Option<Vec<ServedApi>> {
     Some(served.map(refusing).collect())
 }
 
-/// Serves an API that a file describes: with the handler for APIs of its name if this build has
-/// one, else with the default handler.
+/// Serves an API that a file describes. If this build has a handler for the API's name, that
+/// handler is used, otherwise the default handler.
 pub fn from_document(api: Api, options: &Options) -> ServedApi {
     match provider(api.name()) {
         Some(provider) => {
@@ -194,7 +194,7 @@ fn answering_created(api: Api) -> Api {
     api.map_settings(|settings| settings.created_status = Created)
 }
 
-/// The API with each principal's resources kept apart from those of the others.
+/// Returns the API with owner access: each principal sees only its own resources.
 #[cfg(any(feature = "drive", feature = "gmail"))]
 fn kept_apart(api: Api) -> Api {
     use windlass_discovery::settings::Access::Owner;
@@ -204,19 +204,19 @@ fn kept_apart(api: Api) -> Api {
 
 /// Reads a description that is part of the binary.
 ///
-/// Schemas are not enforced: these APIs accept what Google's services and their clients do, and their
-/// handlers check the rest.
+/// Schemas are not enforced. These APIs accept the same values as Google's services and their
+/// clients, and their handlers check values where necessary.
 fn description(text: &str) -> Api {
     let api = Api::from_toml(text).expect("a test reads the file, which is part of the binary");
     api.map_settings(|settings| settings.strict = false)
 }
 
-/// Returns a published API with those of `methods` that it lacks, copied from `own`, the description
-/// that comes with Windlass, with the schemas they need.
+/// Returns a published API with the missing methods of `methods`. The methods and the schemas that
+/// they need are copied from `own`, the description that comes with Windlass.
 ///
 /// Some published documents have lost a method, and none has a method to read an asset back. With
-/// them, both descriptions are served alike. Returns the API unchanged if their paths conflict with
-/// its own.
+/// the added methods, both descriptions are served alike. Returns the API unchanged if the paths of
+/// the added methods conflict with its own paths.
 #[cfg_attr(
     not(any(
         feature = "dfareporting",

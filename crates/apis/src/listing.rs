@@ -11,7 +11,7 @@ pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Maximum number of rows that a call reads.
 const PAGE_ROWS: usize = 10_000;
 
-/// Bytes of rows that a call reads at most, those that the page does not show included.
+/// Maximum number of bytes of rows that a call reads, including rows that the page does not show.
 const READ_BYTES: usize = 4 * PAGE_BYTES;
 
 /// How many rows are read from the ledger at a time.
@@ -26,10 +26,10 @@ pub(crate) struct NameFilter<'a> {
     pub(crate) delimiter: &'a str,
     /// First name that is excluded; empty for none.
     pub(crate) end: &'a str,
-    /// Whether a row whose name ends in the delimiter is shown in addition to its prefix.
+    /// Whether a row with a name that ends in the delimiter is shown in addition to its prefix.
     pub(crate) trailing: bool,
-    /// Which names are left out, because clients cannot name them; also those of prefixes, without
-    /// the delimiter at their end.
+    /// Returns whether a name is left out because clients cannot name it. Prefixes are also
+    /// checked, without the delimiter at their end.
     pub(crate) is_left_out: fn(&str) -> bool,
 }
 

@@ -1,13 +1,13 @@
-//! Page tokens: where a list continues, and which list it is.
+//! Page tokens: the position at which a list continues, and the list's identity.
 //!
-//! A token of another list, or one that was made up, is refused: the list would begin somewhere
-//! else. A token is no secret. It shows nothing but what the page before it has shown.
+//! A token of another list or an invented token is refused, because the list would continue at a
+//! wrong position. A token is not secret. It contains nothing that the previous page has not shown.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// Returns the token that continues `list` at a position. `list` is what the list depends on, such
-/// as its query.
+/// Returns the token that continues `list` at a position. `list` is the text that identifies the
+/// list, such as its query.
 pub(crate) fn write(list: &str, position: impl IntoIterator<Item = String>) -> String {
     let texts: Vec<_> = [mark(list)].into_iter().chain(position).collect();
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&texts).expect("texts can be written"))

@@ -1,7 +1,7 @@
 //! Google Photos: an upload gives a token, and the token makes a media item.
 //!
-//! What was uploaded is kept for a day: then an event of the outbox deletes what no media item has taken.
-//! An upload token is a secret, of which only the hash is stored with its media.
+//! An upload is kept for a day. Then an event of the outbox deletes it, unless a media item has
+//! taken its media. An upload token is a secret. Only its hash is stored with its media.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -93,7 +93,7 @@ impl ApiHandler for Photos {
         }
     }
 
-    /// The media item of a base URL, behind whose id clients write options, such as `=d`.
+    /// Returns the media item of a base URL. Clients append options such as `=d` to its id.
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
         let media = call.path.value("media").unwrap_or_default();
         let id = media.split_once('=').map_or(media, |(id, _)| id);
@@ -200,7 +200,7 @@ async fn batch_create(call: &Call<'_>) -> Result<Answer, Rejection> {
         let upload = usable(call, token).await?;
         let mut result = json!({"uploadToken": token});
         if let Some(upload) = upload.filter(|upload| used.insert(upload.id.clone())) {
-            // The name of the upload counts only if the item has none of its own.
+            // The item takes the name of the upload only if it has no name itself.
             for (name, value) in fields_of(&upload) {
                 fields.entry(name).or_insert(value);
             }

@@ -1,4 +1,4 @@
-//! Resources of the ledger whose body is a JSON object: reading, writing, timestamps.
+//! Resources of the ledger with a JSON object as body: reading, writing, timestamps.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE};

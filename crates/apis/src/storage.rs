@@ -194,7 +194,7 @@ impl ApiHandler for StorageKind {
         objects::turn(call)
     }
 
-    /// What an access control list makes public.
+    /// An access control list can make these reads public.
     fn guards(&self, method: &Method) -> bool {
         ["storage.objects.get", "storage.objects.list"].contains(&method.id.as_str())
     }
@@ -249,7 +249,7 @@ struct Preconditions {
     metageneration: Condition,
 }
 
-/// A number that must match, and one that must not.
+/// A number that must match, and a number that must not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Condition {
     equal: Option<i64>,

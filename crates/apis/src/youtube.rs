@@ -4,8 +4,9 @@
 //! There is one channel. Nothing is transcoded, scaled or translated: media is served as it was
 //! uploaded. The published description has no methods to read media, so they are added to it.
 //!
-//! The methods are in a module for each resource. What they share is here: the `part` parameter,
-//! pages of lists, and the rows of videos with their thumbnails and caption tracks.
+//! Each resource has a module with its methods. This module has the parts that they share: the
+//! `part` parameter, pages of lists, and the rows of videos with their thumbnails and caption
+//! tracks.
 
 use std::sync::Arc;
 
@@ -177,7 +178,7 @@ const THUMBNAIL: &str = "thumbnail";
 /// Collection of the thumbnails, by video.
 const THUMBNAILS: &str = "youtube/thumbnails";
 
-/// Collection of the caption tracks. An id is that of the video, a dot, and one of the track's own.
+/// Collection of the caption tracks. An id is the video's id, a dot, and the track's id.
 const CAPTIONS: &str = "youtube/captions";
 
 /// Maximum number of tracks of a video.
@@ -229,7 +230,7 @@ impl<'a> Parts<'a> {
         self.0.contains(&part)
     }
 
-    /// Removes the fields that are not named, except those that identify the resource.
+    /// Removes the unnamed fields, except the fields that identify the resource.
     fn of_resource(&self, mut resource: Fields) -> Fields {
         let always = ["kind", "etag", "id"];
         resource.retain(|name, _| always.contains(&name.as_str()) || self.has(name));
@@ -250,7 +251,7 @@ struct Page {
     next: Option<String>,
 }
 
-/// Returns the page that the query asks for, of the resources whose ids begin with `prefix`.
+/// Returns the page that the query asks for. It lists resources with ids that begin with `prefix`.
 async fn page(call: &Call<'_>, collection: &str, prefix: &str) -> Result<Page, Rejection> {
     let size = page_size(call)?;
     let list = format!("{collection}/{prefix}");

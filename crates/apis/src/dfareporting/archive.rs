@@ -91,7 +91,7 @@ pub(super) struct Archive<R> {
 }
 
 impl<R: Read + Seek> Archive<R> {
-    /// Reads the list of entries and refuses what must not be unpacked.
+    /// Reads the list of entries and refuses archives that must not be unpacked.
     pub(super) fn open(mut reader: R) -> Result<Self, ArchiveError> {
         let entries = read_directory(&mut reader)?;
         let length = reader.seek(SeekFrom::End(0))?;
@@ -132,7 +132,8 @@ impl Entry {
         Ok(bytes)
     }
 
-    /// Seeks to the data of the entry, after its local header, which has a length of its own.
+    /// Seeks to the data of the entry, after its local header. The length of the local header can
+    /// differ from the central one.
     fn go_to_data(&self, reader: &mut (impl Read + Seek)) -> Result<(), ArchiveError> {
         let mut header = [0; 30];
         reader.seek(SeekFrom::Start(self.header_at))?;
@@ -217,7 +218,7 @@ fn read_directory(reader: &mut (impl Read + Seek)) -> Result<Vec<Entry>, Archive
     parse(&list, entries)
 }
 
-/// Returns the record whose comment ends where the archive ends.
+/// Returns the end record: the record with a comment that ends at the end of the archive.
 fn end_record(reader: &mut (impl Read + Seek)) -> Result<[u8; END], ArchiveError> {
     let length = reader.seek(SeekFrom::End(0))?;
     let from = length.saturating_sub(END as u64 + u64::from(u16::MAX));

@@ -29,7 +29,7 @@ const SIGNATURES: [Signature; 34] = [
     (4, b"moov", Content::Video("video/quicktime")),
     (4, b"mdat", Content::Video("video/quicktime")),
     (0, b"\x1a\x45\xdf\xa3", Content::Container("video/webm")),
-    // The first page says what the stream is.
+    // The first page of the stream tells its type.
     (29, b"theora", Content::Video("video/ogg")),
     (0, b"OggS", Content::Audio("audio/ogg")),
     (
@@ -110,7 +110,7 @@ const LONGEST_NAME: usize = 255;
 /// Content type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
-    /// An image whose size can be read.
+    /// An image of a format with a readable size.
     Image(Format),
     /// An image of another format.
     OtherImage(&'static str),
@@ -128,7 +128,7 @@ pub(super) enum Content {
     Unknown,
 }
 
-/// Bytes at an offset, and what begins with them.
+/// An offset, the bytes at that offset, and the content type that they identify.
 type Signature = (usize, &'static [u8], Content);
 
 impl Content {

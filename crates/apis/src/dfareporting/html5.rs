@@ -174,7 +174,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// An image has to be what its name says.
+    /// An image must have the type of its file name.
     fn read_media(&mut self, at: usize, bytes: &[u8]) {
         let (_, suffix) = self.names[at].rsplit_once('.').unwrap_or_default();
         let suffix = suffix.to_ascii_lowercase();
@@ -243,7 +243,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Every file whose name is anywhere in a text counts as used.
+    /// Marks every file that is named anywhere in a text as used.
     fn mention_files(&mut self, text: &str) {
         for word in markup::words(text) {
             // Once is enough, however many files have the name and however many words name them.
@@ -334,7 +334,7 @@ pub(super) enum Rule {
     NotSslCompliant,
     /// A file is empty.
     FileDetailEmpty,
-    /// A file is not what its name says.
+    /// The bytes of a file do not match its name.
     AssetInvalid,
     /// It stores data in the browser.
     Html5FeatureUnsupported,

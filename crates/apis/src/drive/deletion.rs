@@ -1,4 +1,4 @@
-//! Deletions: of a file, of a folder with all that is in it, and of what is in the trash.
+//! Deletions: a file, a folder with all its contents, and all files in the trash.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! The fields of a file: those that clients set, and the JSON of replies.
+//! The fields of a file: the fields that clients set, and the JSON of replies.
 
 use serde_json::{Value, json};
 use windlass_server::handler::{Call, Rejection};
@@ -10,10 +10,10 @@ use crate::record::{Fields, OCTET_STREAM, fields_of, normal_time, text};
 /// Media type of folders.
 pub(super) const FOLDER: &str = "application/vnd.google-apps.folder";
 
-/// Prefix of the types without media: those of Google's own editors, folders and shortcuts.
+/// Prefix of the types without media: documents of Google's editors, folders and shortcuts.
 const WITHOUT_MEDIA: &str = "application/vnd.google-apps.";
 
-/// Longest id that clients may choose. Those of the service have 33 characters.
+/// Maximum length of an id that a client chooses. The service's own ids have 33 characters.
 const LONGEST_ID: usize = 100;
 
 /// Maximum number of bytes that the fields of a file may have together, as JSON.
@@ -25,7 +25,7 @@ const LONGEST_PROPERTY: usize = 124;
 /// Fields that are shown by default.
 const DEFAULT_FIELDS: [&str; 4] = ["kind", "id", "name", "mimeType"];
 
-/// Fields whose entries are changed one by one.
+/// Fields with entries that are changed individually.
 const BY_NAME: [&str; 2] = ["properties", "appProperties"];
 
 /// Fields that clients may set.
@@ -121,7 +121,7 @@ pub(super) fn patched(mut fields: Fields, changes: Fields) -> Result<Fields, Rej
     Ok(fields)
 }
 
-/// Returns the type of a file: the one the client states, else that of its media.
+/// Returns the type of a file: the type that the client states, or otherwise the type of its media.
 pub(super) fn media_type(fields: &Fields, media: Option<&Media>) -> Result<String, Rejection> {
     let stated = text(fields, "mimeType").filter(|stated| !stated.is_empty());
     let given = stated.or(media.map(|media| media.content_type.as_str()));
@@ -175,7 +175,8 @@ pub(super) fn is_folder(fields: &Fields) -> bool {
     text(fields, "mimeType") == Some(FOLDER)
 }
 
-/// Returns whether files of this type never have media: folders, and what Google's editors write.
+/// Returns whether files of this type never have media: folders, shortcuts and documents of
+/// Google's editors.
 pub(super) fn is_without_media(fields: &Fields) -> bool {
     text(fields, "mimeType").is_some_and(|it| it.starts_with(WITHOUT_MEDIA))
 }

@@ -14,7 +14,7 @@ use crate::record::{self, Fields, fields_of, replacing, rfc3339, text};
 /// Name of a file without one.
 const UNTITLED: &str = "Untitled";
 
-/// Fields whose change does not update `modifiedTime`.
+/// Fields that do not update `modifiedTime` when they change.
 const UNMODIFYING_FIELDS: [&str; 3] = ["starred", "trashed", "viewedByMeTime"];
 
 /// Fields that are not copied.

@@ -1,7 +1,8 @@
 //! `files.list`: the files that match a query, in order, in pages.
 //!
-//! A call reads a bounded number of files and returns a token to continue. If the order is not that
-//! of ids, all candidates are read for each page, so their number is limited.
+//! A call reads a bounded number of files and returns a token to continue. An order other than the
+//! order of ids requires reading all candidates for each page, so the number of candidates is
+//! limited.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -32,7 +33,8 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Maximum number of files that a call reads.
 const MOST_LOOKED_AT: usize = 10_000;
 
-/// Maximum number of bytes of files that a call compares, those of a file once for each term of the query.
+/// Maximum number of bytes of files that a call compares. A file's bytes count once for each term
+/// of the query.
 const MOST_COMPARED: u64 = 64 * 1024 * 1024;
 
 /// After how many of these bytes other tasks have their turn.
@@ -221,8 +223,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns the next batch of files that may match, in the order of ids: from a folder if the
-    /// query names one, else from all files.
+    /// Returns the next batch of files that may match, in the order of ids. The files come from the
+    /// folder that the query names, or otherwise from all files.
     async fn candidates(&self, after: Option<&Position>) -> Result<Vec<Candidate>, Rejection> {
         let after = after.map(|after| after.id.as_str());
         let lookup = &self.call.lookup;
@@ -270,7 +272,7 @@ fn too_many_to_sort() -> Rejection {
     invalid_value("orderBy", problem)
 }
 
-/// What the pages of a list have in common.
+/// Returns the part of a list's query that is the same on all its pages.
 fn list_of(call: &Call<'_>) -> String {
     let given = |name| call.query.first(name).unwrap_or_default();
     format!("{}\n{}", given("orderBy"), given("q"))

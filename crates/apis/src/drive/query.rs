@@ -179,7 +179,7 @@ enum Token {
     Sign(&'static str),
 }
 
-/// The signs, the longer of those that begin alike first.
+/// The signs. A sign precedes all signs that are a prefix of it.
 const SIGNS: [&str; 10] = ["<=", ">=", "!=", "<", ">", "=", "(", ")", "{", "}"];
 
 /// Parses a query. An empty one matches all files.
@@ -220,7 +220,7 @@ fn token(text: &str) -> Result<(Token, &str), QueryError> {
         return Ok((Token::Sign(sign), &text[sign.len()..]));
     }
     let ends = |char: char| char.is_whitespace() || "<>=!(){}'".contains(char);
-    // A lone exclamation mark is a word of its own.
+    // A lone exclamation mark is a word by itself.
     let end = text.find(ends).unwrap_or(text.len()).max(1);
     Ok((Token::Word(text[..end].to_owned()), &text[end..]))
 }

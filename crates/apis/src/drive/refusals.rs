@@ -9,7 +9,7 @@ pub(super) fn invalid_value(parameter: &'static str, problem: impl Into<String>)
     refusal.at_parameter(parameter).into()
 }
 
-/// Refuses what the service has, and this server has not.
+/// Refuses a feature that the service has and this server lacks.
 pub(super) fn not_implemented(problem: impl Into<String>) -> Refusal {
     Refusal::new(RefusalKind::NotImplemented, "notImplemented", problem)
 }
@@ -59,7 +59,7 @@ pub(super) fn no_app_folders() -> Refusal {
     not_implemented("this server has no appDataFolder; the only space is drive")
 }
 
-/// Refuses a download of a folder, or of another file whose type has no media.
+/// Refuses a download of a folder, or of a file with another type that has no media.
 pub(super) fn not_downloadable() -> Rejection {
     let message = "Only files with binary content can be downloaded. Folders, shortcuts and files of \
                    Google's editors have none";
@@ -85,7 +85,7 @@ pub(super) fn abuse_without_download() -> Rejection {
     refusal.into()
 }
 
-/// Refuses a call whose reply has no default.
+/// Refuses a call without `fields`, because its reply has no default fields.
 pub(super) fn fields_required() -> Rejection {
     let message = "The 'fields' parameter is required for this method.";
     let refusal = Refusal::new(RefusalKind::Invalid, "required", message);

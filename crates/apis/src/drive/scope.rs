@@ -22,10 +22,10 @@ const INCLUDES: [&str; 2] = ["includeItemsFromAllDrives", "includeTeamDriveItems
 /// Names of the flag by which a client says that it knows shared drives.
 const SUPPORTS: [&str; 2] = ["supportsAllDrives", "supportsTeamDrives"];
 
-/// Checks whether a list is one of the user's Drive.
+/// Checks that a list covers only the user's Drive.
 ///
-/// The combinations of parameters are those of the service. A list of all drives is one of the
-/// user's Drive, because there are no others.
+/// The valid combinations of parameters are the same as in the service. A list of all drives is
+/// allowed, because this server has no drives besides the user's Drive.
 pub(super) fn check_list(call: &Call<'_>) -> Result<(), Rejection> {
     check_drive(call)?;
     check_corpora(call)?;

@@ -1,8 +1,9 @@
 //! The tree of folders that files form, and its indexes.
 //!
-//! Besides its row, a file has a row in the index of its folder, and one in the index of the trash
-//! while it is there. Rows of an index are written with the file, in the same change set. That of a
-//! folder says which of the files in it are folders, so that a walk through folders reads no file.
+//! Besides its own row, a file has a row in the index of its folder and, while it is in the trash,
+//! a row in the index of the trash. Index rows are written with the file, in the same change set.
+//! The index of a folder marks which of its files are folders, so a walk through folders reads no
+//! file.
 
 use std::collections::{HashMap, HashSet};
 
@@ -31,8 +32,8 @@ const MOST_ABOVE: usize = 500;
 /// costs 1.
 const MOST_WALKED: usize = 100_000;
 
-/// What it costs to read a file in a walk, for a row of an earlier version, which does not say
-/// whether it is a folder.
+/// The cost of reading a file in a walk. An index row of an earlier version does not say whether
+/// the file is a folder, so the file must be read.
 const COST_OF_A_FILE: usize = 10;
 
 /// Number of rows that are read at a time.
@@ -65,7 +66,7 @@ pub(super) async fn file(call: &Call<'_>, id: &str) -> Result<Resource, Rejectio
     }
 }
 
-/// Returns the file that the call's path names, if it is one that can be changed.
+/// Returns the file in the call's path, or an error if the file cannot be changed.
 pub(super) async fn changeable(call: &Call<'_>) -> Result<Resource, Rejection> {
     match named(call).await? {
         file if file.id == ROOT => Err(Rejection::FailedPrecondition {
@@ -143,7 +144,7 @@ async fn check_depth(
         return Err(refusals::too_deep(DEEPEST));
     }
     match before {
-        // What is in it is no deeper than before, so that it need not be read.
+        // If the folder does not move deeper, its contents do not either and need not be read.
         Some(before) if above > depth(call, before).await? => {
             check_levels(call, id, DEEPEST - above - 1).await
         }

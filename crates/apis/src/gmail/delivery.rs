@@ -188,8 +188,8 @@ async fn deliver(
 /// Labels of a message in the mailbox of a recipient.
 const RECEIVED: &[&str] = &["INBOX", "UNREAD"];
 
-/// Refuses a message whose headers would be copied into very many mailboxes: the bytes of the message alone count
-/// against the quota of its sender before it is accepted.
+/// Refuses a message with headers that would be copied into very many mailboxes. Before the message
+/// is accepted, only its own bytes are counted against the sender's quota.
 fn check_copies(
     request: &Request<'_>,
     message: &ParsedMessage,

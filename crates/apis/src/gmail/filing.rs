@@ -25,7 +25,8 @@ const LATEST: u64 = 253_402_300_799_999;
 /// Maximum number of messages of a thread, as in Gmail. The next one starts a new thread.
 const LONGEST_THREAD: usize = 100;
 
-/// Maximum number of labels of a message, those of the system apart. The rows that repeat them count against no quota.
+/// Maximum number of labels of a message, without system labels. The rows that repeat the labels
+/// are not counted against a quota.
 const MOST_LABELS: usize = 100;
 
 /// Maximum number of referenced messages that are looked up in one mailbox.
@@ -120,10 +121,10 @@ impl Mailbox<'_, '_> {
         Ok(entry)
     }
 
-    /// Adds and removes labels of messages. Logs no event for one whose labels do not change.
+    /// Adds and removes labels of messages. Logs no event for a message with unchanged labels.
     ///
-    /// # Errors
-    /// [`Rejection::InvalidArgument`] if one would have more than [`MOST_LABELS`], and a new one.
+    /// # Errors [`Rejection::InvalidArgument`] if a label is added to a message that would then
+    /// have more than [`MOST_LABELS`].
     pub(super) async fn relabel(
         &mut self,
         ids: &[&str],
@@ -370,8 +371,8 @@ pub(super) fn base_subject(subject: &str) -> String {
 /// Returns the thread that a message belongs to; `None` for a new thread.
 ///
 /// A message belongs to a thread if it has the subject of the thread and references one of its
-/// messages. With `wanted` only that thread is considered, else the thread of the newest referenced
-/// message. Only the last `most` referenced messages are looked up.
+/// messages. With `wanted`, only that thread is considered. Without it, only the thread of the
+/// newest referenced message is considered. Only the last `most` referenced messages are looked up.
 ///
 /// # Errors
 /// [`Rejection::NotFound`] if the `wanted` thread does not exist.
@@ -437,7 +438,7 @@ mod tests {
             assert_eq!(base_subject(subject), "hay prices", "{subject}");
         }
         assert_eq!(base_subject("Reply: hay"), "reply: hay");
-        // Copies of what is left would be 30 GB.
+        // Copying the rest of the text for each prefix would copy 30 GB.
         assert_eq!(
             base_subject(&format!("{}hay", "re: ".repeat(100_000))),
             "hay"

@@ -1,4 +1,4 @@
-//! `users.history.list`: the events of a mailbox since one that the client knows.
+//! `users.history.list`: the events of a mailbox after an event that the client knows.
 
 use serde_json::{Map, Value, json};
 use windlass_server::handler::{Answer, Rejection};
@@ -53,7 +53,7 @@ pub(super) async fn list(request: &Request<'_>) -> Result<Answer, Rejection> {
     Ok(body_of(body))
 }
 
-/// Returns the id after which to continue: that of the last event the client knows.
+/// Returns the id after which to continue: the id of the last event that the client knows.
 fn start(request: &Request<'_>, account: &Account) -> Result<u64, Rejection> {
     let given = request.parameter("startHistoryId");
     let given = given.ok_or_else(|| invalid("startHistoryId is required"))?;

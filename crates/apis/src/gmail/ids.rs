@@ -1,7 +1,7 @@
 //! Ids of messages and threads: 16 hexadecimal digits, which stand for a number below 2^63.
 //!
-//! The service tells a malformed id (400) from one of a message that is gone (404). Programs take
-//! the first one for a fault of their own, and the second one for a deletion.
+//! The service answers 400 for a malformed id and 404 for the id of a deleted message. Programs
+//! take 400 for their own error and 404 for a deletion.
 
 use windlass_server::handler::Rejection;
 

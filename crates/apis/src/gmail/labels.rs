@@ -1,4 +1,4 @@
-//! Methods on labels: those of the system, which always exist, and those of the user.
+//! Methods on labels: system labels, which always exist, and user labels.
 
 use serde_json::{Map, Value, json};
 use windlass_server::handler::{Answer, Rejection};
@@ -106,7 +106,8 @@ pub(super) async fn patch(request: &Request<'_>) -> Result<Answer, Rejection> {
     change(request, |old| old).await
 }
 
-/// Writes the fields of the metadata over those that `base` keeps of the label.
+/// Replaces the fields of a label by the fields in the metadata. `base` returns the label with the
+/// fields that are kept.
 async fn change(request: &Request<'_>, base: fn(Label) -> Label) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);

@@ -24,7 +24,7 @@ const TEXT_COST: usize = 10;
 /// Number of bytes that are compared for the cost of one entry. Each test of a query may compare a whole entry.
 const COMPARED: usize = 16 * 1024;
 
-/// After what cost other tasks have their turn.
+/// The cost after which the call yields to other tasks.
 const COST_AT_ONCE: u64 = 100;
 
 /// Number of entries that are read from the ledger at a time.

@@ -139,8 +139,8 @@ impl<'r, 'a> Mailbox<'r, 'a> {
         self.rows.delete(&collection, id);
     }
 
-    /// Returns those of the labels that still exist. Deleting a label does not touch its messages;
-    /// they lose it here, when they are next read.
+    /// Filters out deleted labels. Deleting a label does not change its messages; they lose the
+    /// label here, when they are next read.
     pub(super) async fn existing_labels(&mut self, labels: &Labels) -> Result<Labels, Rejection> {
         let mut existing = Labels::new();
         for id in labels {

@@ -1,29 +1,29 @@
 //! Mail messages as the trees that the Gmail API shows.
 //!
 //! [`parse`] turns a message into a [`Structure`]: its parts, their headers, and the range and
-//! encoding of each body. Bodies are not part of it, so that it is small enough to be stored in the
-//! row of the message. They are read by range later, and [`Structure::payload`] combines both. A
-//! mailbox sorts and searches messages by their [`Summary`].
+//! encoding of each body. Bodies are not part of the structure, so it is small enough to be stored
+//! in the row of the message. They are read by range later, and [`Structure::payload`] combines
+//! both. A mailbox sorts and searches messages by their [`Summary`].
 //!
 //! No function here does I/O. On a hostile message none panics or uses unbounded memory.
 //!
 //! Addresses, dates, message ids, charsets and HTML are parsed by the crate `mail-parser`. The tree
-//! of parts is not: that crate decodes every body, accepts delimiters within lines, searches for a
-//! missing delimiter once for each part that names one, and drops nested messages recursively. Here
-//! a message is read once, line by line, and all numbers and sizes are bounded.
+//! of parts is parsed here. For that tree, `mail-parser` decodes every body, accepts delimiters
+//! within lines, searches for a missing delimiter once for each part that names one, and drops
+//! nested messages recursively. Here a message is read once, line by line, and all numbers and
+//! sizes are bounded.
 //!
 //! # Conventions
 //!
-//! - Part ids are those of Gmail: empty for the root, then `0`, `1`, `0.0`.
+//! - Part ids are the same as in Gmail: empty for the root, then `0`, `1`, `0.0`.
 //! - An attached `message/rfc822` is an attachment (its bytes can be fetched) and has one child,
-//!   the root of the attached message with its own headers. If it is base64 encoded it has no
-//!   child: there are no ranges to point at.
-//! - Header values are unfolded as RFC 5322 says (line breaks are removed, blanks kept), and
-//!   encoded words are decoded. Names are as written.
-//! - Inline text is UTF-8 whatever its charset was, and its size is that of the UTF-8. Gmail does
-//!   so while it leaves the charset in the header as it was: clients that decode by that header
-//!   once more report garbled text, e.g. for ISO-2022-JP. What is fetched as an attachment keeps
-//!   its bytes.
+//!   the root of the attached message with its own headers. A base64-encoded message has no child,
+//!   because there are no ranges to point at.
+//! - Header values are unfolded as in RFC 5322 (line breaks are removed, blanks kept), and encoded
+//!   words are decoded. Names are as written.
+//! - Inline text is UTF-8 whatever its charset was, and its size is counted in UTF-8. Gmail also
+//!   converts the text and leaves the original charset in the header. Clients that decode the text
+//!   again by that header report garbled text, e.g. for ISO-2022-JP. An attachment keeps its bytes.
 //!
 //! ```
 //! use windlass_apis::gmail::mime;
@@ -72,9 +72,9 @@ pub const MAX_INLINE_BYTES: u64 = 1024 * 1024;
 /// The bytes of all bodies that are shown inline, at most. Parts further on have to be fetched.
 pub const MAX_INLINE_TOTAL: u64 = 8 * 1024 * 1024;
 
-/// Why bytes are not a message, or not one that is taken.
+/// The reason why bytes are not a message, or not an accepted message.
 ///
-/// A message that is merely odd is no error: a boundary that never ends or never comes, bad base64,
+/// A message that is merely odd is accepted. A boundary that never ends or never comes, bad base64,
 /// an unknown charset, bare line feeds and a missing `MIME-Version` are read as mail readers read
 /// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -206,8 +206,8 @@ impl Scan<'_> {
         self.begin()
     }
 
-    /// Reads the header of the part that begins here, as a child of the innermost open one; and
-    /// that of the message within, if the part is one.
+    /// Reads the header of the part that begins here, as a child of the innermost open part. If the
+    /// part is a message, its header is read, too.
     fn begin(&mut self) -> Result<(), Malformed> {
         loop {
             let entity = self.header()?;
@@ -295,8 +295,8 @@ impl Scan<'_> {
     fn close(&mut self, level: usize, end: usize) {
         for open in self.open.drain(level..) {
             let body = &mut self.entities[open.entity].body;
-            // The line end before a delimiter belongs to it, also where it is that of a header: then the
-            // body is empty, and begins where the part ends.
+            // The line end before a delimiter belongs to the delimiter. If it is also the line end
+            // of the header, the body is empty and begins where the part ends.
             *body = body.start.min(end)..end;
         }
     }

@@ -16,11 +16,12 @@ const LONGEST_DOMAIN: usize = 255;
 /// Settings of the Gmail API.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Address of the mailbox for `userId=me`, of callers without a mailbox of their own
+    /// The address of the mailbox for `userId=me` of callers without a principal's mailbox
     /// ([`mailbox_of`](Self::mailbox_of)). Default: `me@windlass.localhost`.
     pub me: Address,
-    /// Domains whose addresses are mailboxes on this server, in lower case, in addition to that of
-    /// [`me`](Self::me). Mailboxes are not created; each address has one. Default: none.
+    /// Domains with addresses that are mailboxes on this server, in lower case. The domain of
+    /// [`me`](Self::me) is always such a domain. Mailboxes need not be created; each address has
+    /// one. Default: none.
     pub domains: Vec<String>,
     /// Relay for messages to all other domains. Default: none; such messages stay with their
     /// sender, and a warning is logged.
@@ -46,11 +47,12 @@ impl Options {
         domain == self.me.domain() || self.domains.iter().any(|local| local == domain)
     }
 
-    /// Returns the mailbox of a principal: that of its id, if it is an address on this server; else that
-    /// of its id at the domain of [`me`](Self::me). The case of ASCII letters is ignored, as in every address.
+    /// Returns the mailbox of a principal. If the principal's id is an address on this server, the
+    /// mailbox has that address. Otherwise its address is the id at the domain of [`me`](Self::me).
+    /// The case of ASCII letters is ignored, as in every address.
     ///
-    /// `None` if that is no address, if it has a tag, since the mailbox is then that of another
-    /// principal, or if it is [`me`](Self::me), which has another owner.
+    /// Returns `None` in three cases: the result is not an address; it has a tag, so the mailbox
+    /// belongs to another principal; or it is [`me`](Self::me), which has another owner.
     pub fn mailbox_of(&self, id: &str) -> Option<Address> {
         // White space around an address is ignored, but another id is another principal.
         if id.trim() != id {

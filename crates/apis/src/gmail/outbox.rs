@@ -41,7 +41,8 @@ const FORMER_COLLECTION: &str = "gmail/outbox";
 /// Longest text from elsewhere that a notification quotes, in characters.
 const LONGEST_QUOTE: usize = 500;
 
-/// A message for the relay: the payload of an event, whose media is that of the message.
+/// A message for the relay. It is the payload of an event, and the media of the event is the
+/// message's media.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Outbound {
     sender: String,

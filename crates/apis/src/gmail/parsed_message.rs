@@ -37,7 +37,7 @@ pub(super) struct ParsedMessage {
 pub(super) struct Outgoing {
     /// The copy of the sender.
     pub(super) own: ParsedMessage,
-    /// The copy of all recipients, without `Bcc`; `None` if it equals that of the sender.
+    /// The copy for all recipients, without `Bcc`; `None` if it equals the sender's copy.
     pub(super) others: Option<ParsedMessage>,
 }
 
@@ -200,7 +200,8 @@ impl Composition {
         }
     }
 
-    /// Returns the composition of media whose first `skip` bytes are replaced by `head`.
+    /// Returns the composition of `head` and the media without its first `skip` bytes. `media` is
+    /// the media's length.
     pub(super) fn new(head: Vec<u8>, skip: usize, media: u64) -> Self {
         Self {
             head,

@@ -3,9 +3,10 @@
 //! Texts are compared word by word: `from:ann` finds `Ann Lee <ann@example.com>` and `Lee
 //! <x@ann.org>`, not `Anna`. Words in quotes must be adjacent, in this order.
 //!
-//! `parser` reads terms and what binds them, `operators` the operators before a colon. A documented
-//! operator has its meaning or is refused: as words it would find other messages. A text before a
-//! colon that is no operator is words, as in the service, and a missing parenthesis is assumed.
+//! `parser` reads terms and the syntax between them; `operators` reads the operators before a
+//! colon. A documented operator has its meaning or is refused. Treated as words, it would find
+//! other messages. A text before a colon that is not an operator is read as words, as in the
+//! service. A missing parenthesis is assumed.
 
 use windlass_server::handler::Rejection;
 
@@ -107,7 +108,7 @@ struct Text {
 struct Near {
     first: String,
     second: String,
-    /// Maximum number of words from one to the other.
+    /// Maximum distance in words between the two.
     within: usize,
     /// Whether the first one must come first.
     in_order: bool,

@@ -29,8 +29,9 @@ pub(super) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// # Errors
-    /// [`Rejection::NotFound`] when `userId` names no mailbox of this server, or that of another
-    /// principal. [`Rejection::FailedPrecondition`] when it is `me` and the principal has no mailbox.
+    /// [`Rejection::NotFound`] when `userId` names no mailbox of this server, or the mailbox of
+    /// another principal. [`Rejection::FailedPrecondition`] when it is `me` and the principal has
+    /// no mailbox.
     pub(super) fn new(call: &'a Call<'a>, options: &'a Options) -> Result<Self, Rejection> {
         let user = call.path.value("userId").unwrap_or("me");
         let address = match user {
@@ -59,7 +60,7 @@ impl<'a> Request<'a> {
         self.call.path.value("id").unwrap_or_default()
     }
 
-    /// Returns the `id` of the path, which is that of a message or a thread.
+    /// Returns the `id` of the path, which is the id of a message or a thread.
     pub(super) fn message_id(&self) -> Result<String, Rejection> {
         ids::canonical(self.id())
     }
@@ -153,7 +154,7 @@ fn no_mailbox() -> Rejection {
     }
 }
 
-/// Refuses labels that do not exist and those that `may_change` excludes.
+/// Refuses labels that do not exist and labels that `may_change` excludes.
 pub(super) async fn check_labels(
     mailbox: &mut Mailbox<'_, '_>,
     labels: &Labels,

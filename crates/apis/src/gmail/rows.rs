@@ -32,9 +32,10 @@ use super::parsed_message::Composition;
 /// Longest list of words that is stored of a header field, in bytes.
 const LONGEST_FIELD: usize = 4096;
 
-/// Collections whose rows count against no quota: the sender of a message and the owner of the mailbox both write
-/// them. What they hold comes from rows of `contents`, which count, or is bounded: the labels of a message, and the
-/// number of labels, of messages of a thread and of events of a mailbox.
+/// Collections with rows that are not counted against a quota, because both the sender of a message
+/// and the owner of the mailbox write them. Their data is either copied from rows of `contents`,
+/// which are counted, or bounded: the labels of a message, and the number of labels, of messages of
+/// a thread and of events of a mailbox.
 const UNCOUNTED: [&str; 4] = ["/entries", "/threads", "/labels", "/history"];
 
 /// Whether rows of a collection count against the quota of who makes them.
@@ -52,7 +53,7 @@ pub(super) struct Rows<'a> {
 
 #[derive(Debug, Default)]
 struct Row {
-    /// The row in the ledger; `None` if there is none.
+    /// The row in the ledger; `None` if it does not exist.
     found: Option<Resource>,
     /// The change that the call makes; `None` if it has only read the row.
     pending: Option<PendingWrite>,
@@ -129,7 +130,7 @@ impl<'a> Rows<'a> {
         Ok(self.row(collection, id).await?.media().cloned())
     }
 
-    /// Returns up to `limit` rows of the ledger whose ids follow `after`, in order of ids.
+    /// Returns up to `limit` rows of the ledger with ids after `after`, in the order of ids.
     pub(super) async fn list<T: DeserializeOwned>(
         &self,
         collection: &str,

@@ -50,7 +50,7 @@ pub(super) async fn run(call: &Call<'_>) -> Result<Answer, Rejection> {
     }
 }
 
-/// A list, in what it is of.
+/// A list, with the bucket or object that it belongs to.
 enum List {
     Bucket(Bucket),
     NewObjects(Bucket),
@@ -58,8 +58,8 @@ enum List {
 }
 
 impl List {
-    /// Returns the list that the path names, after the preconditions of the call are checked. They are
-    /// those of the bucket or object that has the list.
+    /// Returns the list in the path, after the preconditions of the call are checked against the
+    /// bucket or object that has the list.
     async fn find(call: &Call<'_>, lists: &str, access: Access) -> Result<Self, Rejection> {
         let bucket = Bucket::find(call, value(call, "bucket").unwrap_or_default()).await?;
         bucket.check_has_lists()?;
@@ -79,7 +79,7 @@ impl List {
         Ok(list)
     }
 
-    /// Returns the versions and the entity tag of what has the list.
+    /// Returns the versions and the entity tag of the bucket or object that has the list.
     fn versions(&self) -> (Versions, String) {
         match self {
             Self::Bucket(bucket) | Self::NewObjects(bucket) => (bucket.versions(), bucket.etag()),

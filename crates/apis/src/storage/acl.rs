@@ -10,7 +10,7 @@ use windlass_server::handler::Rejection;
 /// Maximum number of entries of a list, as in the service.
 const MOST_ENTRIES: usize = 100;
 
-/// Maximum length of an entity in bytes: that of `user-` and an email address of 254 bytes, and more.
+/// Maximum length of an entity in bytes. `user-` and an email address of 254 bytes fit.
 const LONGEST_ENTITY: usize = 320;
 
 /// Everybody.
@@ -22,7 +22,7 @@ const ALL_AUTHENTICATED_USERS: &str = "allAuthenticatedUsers";
 /// Number of the one project of all buckets.
 pub(super) const PROJECT_NUMBER: &str = "0";
 
-/// What a list is of.
+/// The kind of resource that has a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Bucket,
@@ -40,7 +40,7 @@ pub(super) struct Entry {
     pub(super) role: Role,
 }
 
-/// What an entity may do.
+/// The permission of an entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(super) enum Role {
@@ -133,7 +133,7 @@ fn fault(entity: &str) -> Option<&'static str> {
 }
 
 impl Default for Acl {
-    /// That of `projectPrivate`, which a bucket or an object has without another one.
+    /// The list `projectPrivate`, which a bucket or an object without a stated list has.
     fn default() -> Self {
         Self(vec![
             Entry::of_team("owners", Role::Owner),
@@ -160,7 +160,7 @@ impl Acl {
         };
         match (kind, name) {
             (_, "projectPrivate") => Ok(Self::default()),
-            // The owners of the project are those of the bucket, too.
+            // The owners of the project also own the bucket.
             (_, "private") | (Kind::Object, "bucketOwnerRead" | "bucketOwnerFullControl") => {
                 Ok(Self::private())
             }
@@ -220,8 +220,8 @@ impl Acl {
         Ok(())
     }
 
-    /// A list always has an owner, as in the service: `gsutil` takes one without entries for one that it
-    /// may not read.
+    /// Adds an owner to a list without one, as the service does. `gsutil` takes a list without
+    /// entries for a list that it may not read.
     fn with_owner(mut self) -> Self {
         if !self.0.iter().any(|entry| entry.role == Role::Owner) {
             let Self(owner) = Self::private();
@@ -239,8 +239,8 @@ impl Acl {
         self.0.iter().find(|entry| entry.entity == entity)
     }
 
-    /// Whether everybody is in the list, or everybody with valid credentials if the caller has some.
-    /// All roles include that of a reader.
+    /// Whether the list contains everybody, or everybody with valid credentials if the caller has
+    /// some. All roles include reading.
     pub(super) fn is_public(&self, has_credentials: bool) -> bool {
         let is_in = |entity| self.find(entity).is_some();
         is_in(ALL_USERS) || (has_credentials && is_in(ALL_AUTHENTICATED_USERS))

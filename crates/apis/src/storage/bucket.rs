@@ -56,7 +56,7 @@ const BOOLEANS: [&str; 3] = [
     "versioning.enabled",
 ];
 
-/// The field that takes from lists what they make public, and its values.
+/// The field that prevents lists from making anything public, and its values.
 const PREVENTION: &str = "iamConfiguration.publicAccessPrevention";
 const PREVENTIONS: [&str; 3] = ["enforced", "inherited", "unspecified"];
 
@@ -88,7 +88,7 @@ struct Record {
     lists: Lists,
 }
 
-/// The access control lists of a bucket. One that is not there is as [`Acl::default`].
+/// The access control lists of a bucket. An absent list stands for [`Acl::default`].
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Lists {
     /// Of the bucket itself.
@@ -192,7 +192,8 @@ impl Bucket {
         }
     }
 
-    /// Returns what an answer expects that writes an object into the bucket: the bucket as it is.
+    /// Returns the expectation of an answer that writes an object into the bucket: the bucket is
+    /// unchanged.
     pub(super) fn expected(&self) -> Vec<Expected> {
         vec![Expected::unchanged(&self.resource)]
     }
@@ -232,8 +233,8 @@ impl Bucket {
         Ok(())
     }
 
-    /// Refuses a call that authorization does not allow, unless this list of the bucket or of an object
-    /// in it makes public what it reads.
+    /// Refuses a call that authorization does not allow, unless this list of the bucket or of an
+    /// object in it makes the read public.
     pub(super) fn check_public(&self, call: &Call<'_>, acl: Option<&Acl>) -> Result<(), Rejection> {
         let iam = self.record.fields.get("iamConfiguration");
         let prevention = iam.and_then(|iam| iam.get("publicAccessPrevention"));
@@ -321,8 +322,8 @@ fn to_body(record: &Record) -> bytes::Bytes {
         .into()
 }
 
-/// The name of a bucket. The rules are those of the service, so that names that work here work
-/// there.
+/// The name of a bucket. The rules equal the service's rules, so each name that is valid here is
+/// valid there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BucketName(String);
 
@@ -340,8 +341,8 @@ impl BucketName {
     }
 }
 
-/// Refuses the name of a bucket that no bucket can have: the service tells it from that of a bucket
-/// which does not exist.
+/// Refuses an invalid bucket name. The service distinguishes it from the name of a bucket that does
+/// not exist.
 pub(super) fn check_name(text: &str) -> Result<(), Rejection> {
     match fault_of_form(text) {
         None => Ok(()),
@@ -349,14 +350,14 @@ pub(super) fn check_name(text: &str) -> Result<(), Rejection> {
     }
 }
 
-/// What is wrong with the name of a bucket to be made.
+/// Returns the problem with the name of a new bucket.
 pub(crate) fn fault_of_name(text: &str) -> Option<&'static str> {
     let is_taken = text.starts_with("goog") || text.contains("google");
     let taken = "the name of a bucket does not begin with goog or contain google";
     fault_of_form(text).or_else(|| is_taken.then_some(taken))
 }
 
-/// What is wrong with a text that is to be the name of a bucket, taken or not.
+/// Returns the problem with the form of a bucket name. The reserved words are not checked.
 pub(super) fn fault_of_form(text: &str) -> Option<&'static str> {
     let longest = if text.contains('.') { 222 } else { 63 };
     let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.');
@@ -380,12 +381,11 @@ pub(super) fn fault_of_form(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the fields to be stored: all but those that the server sets. Only `storageClass` has an
-/// effect.
+/// Returns the fields to be stored: all fields except the fields that the server sets. Only
+/// `storageClass` has an effect.
 ///
-/// # Errors
-/// If they ask for a guarantee that this server does not give, such as versioning, retention of
-/// objects, or a key.
+/// # Errors If a field asks for a guarantee that this server does not give, such as versioning,
+/// retention of objects, or a key.
 pub(super) fn parse_fields(metadata: &Map<String, Value>) -> Result<Fields, Rejection> {
     let kept = metadata
         .iter()
@@ -429,10 +429,9 @@ pub(super) fn changed_fields(bucket: &Bucket, mut fields: Fields) -> Result<Fiel
     Ok(fields)
 }
 
-/// Returns the value of a field inside of others, if it is there.
+/// Returns the value of a nested field, if it is present.
 ///
-/// # Errors
-/// If one of the others is no object: what it asks for cannot be told.
+/// # Errors If an outer field is not an object, because the meaning of its value is then unknown.
 fn value_at<'a>(fields: &'a Fields, path: &str) -> Result<Option<&'a Value>, Rejection> {
     let mut names = path.split('.');
     let mut value = names.next().and_then(|name| fields.get(name));
@@ -451,7 +450,8 @@ fn value_at<'a>(fields: &'a Fields, path: &str) -> Result<Option<&'a Value>, Rej
     Ok(value.filter(|value| !value.is_null()))
 }
 
-/// Refuses fields about the protection of a bucket which have another form than that which protects.
+/// Refuses fields about the protection of a bucket with a value of the wrong type, because such a
+/// value protects nothing.
 fn check_protection(fields: &Fields) -> Result<(), Rejection> {
     for path in BOOLEANS {
         if value_at(fields, path)?.is_some_and(|value| !value.is_boolean()) {
@@ -467,7 +467,8 @@ fn check_protection(fields: &Fields) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Whether a field asks for something: it is there, and does not switch off what it is about.
+/// Whether a field asks for a feature: it is present, and its value does not switch the feature
+/// off.
 fn asks(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null | Value::Bool(false)) => false,

@@ -176,8 +176,8 @@ fn change(
     })
 }
 
-/// Returns the lists of a bucket with these fields: predefined ones, those of the metadata, or the
-/// `current` ones.
+/// Returns the lists of a bucket with these fields: predefined lists, the lists in the metadata, or
+/// otherwise the `current` lists.
 fn lists(call: &Call<'_>, current: Lists, fields: &Map<String, Value>) -> Result<Lists, Rejection> {
     let given = |kind, parameter, field| {
         let name = call.query.first(parameter).filter(|name| !name.is_empty());

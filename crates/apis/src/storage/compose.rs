@@ -1,12 +1,13 @@
-//! `objects.compose`: an object that is put together from others of its bucket.
+//! `objects.compose`: an object that is composed of other objects of its bucket.
 //!
-//! The handler is called twice. The first call names the media of the sources, and the server has the
-//! vault put it together. The second call has that media and makes the object.
+//! The handler is called twice. The first call names the media of the sources, and the server has
+//! the vault concatenate this media. The second call receives the result and makes the object.
 //!
-//! What <https://cloud.google.com/storage/docs/composite-objects> says of composite objects: they have
-//! no MD5, they count their components, and all sources are of one storage class, which is that of the
-//! result. Checksums in the description of the destination are ignored: Google's library for Python
-//! sends back those of the object that is replaced.
+//! The rules of composed objects are from
+//! <https://cloud.google.com/storage/docs/composite-objects>: they have no MD5, they count their
+//! components, and all sources have one storage class, which the result inherits. Checksums in the
+//! description of the destination are ignored, because Google's library for Python sends back the
+//! checksums of the replaced object.
 
 use serde_json::{Map, Value};
 use windlass_discovery::ByteSize;
@@ -86,8 +87,8 @@ fn concatenation(call: &Call<'_>, sources: &[Object]) -> Result<Concatenation, R
     Ok(concatenation)
 }
 
-/// Returns the maximum length in bytes of an uploaded object, or else that of an object of the
-/// service: a composed one is no longer.
+/// Returns the maximum length in bytes of an uploaded object. Without a limit of the method, it is
+/// the service's maximum. A composed object has the same maximum.
 fn largest_upload(call: &Call<'_>) -> u64 {
     let insert = call.api.method("storage.objects.insert");
     let upload = insert.and_then(|insert| insert.upload.as_ref());
@@ -106,7 +107,7 @@ fn common_storage_class(sources: &[Object]) -> Result<String, Rejection> {
     })
 }
 
-/// Deletes the sources, but for the one that the new object replaces.
+/// Deletes all sources except the source that the new object replaces.
 fn deletions(sources: &[Object], object: &Object) -> Vec<ResourceChange> {
     let mut others: Vec<_> = sources.iter().filter(|it| !it.is_at(object)).collect();
     others.sort_unstable_by_key(|source| source.name());
@@ -121,7 +122,7 @@ struct ComposeRequest {
     delete_sources: bool,
 }
 
-/// A source, and what must be true of it.
+/// A source and its conditions.
 struct Source {
     name: String,
     generation: Option<i64>,
@@ -168,7 +169,7 @@ impl ComposeRequest {
         })
     }
 
-    /// Returns the sources, whose generations and conditions are checked.
+    /// Returns the sources. Their generations and conditions are checked.
     async fn find_sources(
         &self,
         call: &Call<'_>,

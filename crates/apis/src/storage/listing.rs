@@ -38,7 +38,7 @@ struct ListQuery<'a> {
     names: NameFilter<'a>,
     /// Position of the first item.
     start: Cursor,
-    /// Whether only soft-deleted objects are listed, of which there are none.
+    /// Whether only soft-deleted objects are listed. This server has no soft-deleted objects.
     only_deleted: bool,
 }
 
@@ -65,7 +65,7 @@ impl<'a> ListQuery<'a> {
     }
 }
 
-/// Returns the JSON of a page, whose objects are shown by `shown_of`.
+/// Returns the JSON of a page. `shown_of` makes the JSON of an object.
 fn show(
     page: Page,
     shown_of: impl Fn(&Object) -> Result<Map<String, Value>, Rejection>,

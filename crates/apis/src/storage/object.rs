@@ -183,7 +183,7 @@ impl Object {
         })
     }
 
-    /// Returns what an answer expects that relies on the object: the object as it is.
+    /// Returns the expectation of an answer that relies on the object: the object is unchanged.
     pub(super) fn expected(&self) -> Expected {
         Expected::unchanged(&self.resource)
     }
@@ -321,8 +321,9 @@ pub(super) enum UpdateMode {
     Update,
 }
 
-/// Returns a generation: microseconds, as in the service. It is above that of `current`, and very
-/// unlikely that of an object which was deleted in the same millisecond.
+/// Returns a generation: microseconds, as in the service. It is above the generation of `current`.
+/// It is very unlikely to equal the generation of an object that was deleted in the same
+/// millisecond.
 fn generation(call: &Call<'_>, current: Option<&Object>) -> u64 {
     let random = call
         .fresh_id
@@ -375,8 +376,8 @@ pub(super) fn in_path(name: &str) -> impl fmt::Display {
     utf8_percent_encode(name, ALL_BUT_UNRESERVED)
 }
 
-/// Refuses a name that no object can have: the service tells it from that of an object which does
-/// not exist.
+/// Refuses an invalid object name. The service distinguishes it from the name of an object that
+/// does not exist.
 pub(super) fn check_form(text: &str) -> Result<(), Rejection> {
     match fault_of_form(text) {
         None => Ok(()),
@@ -491,7 +492,7 @@ impl Change {
         self.content_type.is_none() && self.fields.is_empty()
     }
 
-    /// Returns the fields for a new object, or to replace those of an object.
+    /// Returns the fields of a new object. They replace the fields of an existing object.
     pub(super) fn into_fields(self) -> Fields {
         let mut fields = self.fields;
         fields.retain(|_, value| !value.is_null());

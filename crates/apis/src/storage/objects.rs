@@ -58,7 +58,7 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
         current,
     } = destination(call).await?;
     let change = upload_fields(call)?;
-    // A type in the metadata is that of the object; that of the request is the fallback.
+    // The object has the type in the metadata. Without one, it has the type of the request.
     let stated = change.content_type.clone().filter(|it| !it.is_empty());
     let media = retyped(media, stated);
     let acl = new_acl(call, &bucket, "predefinedAcl", change.acl.clone())?;
@@ -106,7 +106,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     })
 }
 
-/// Returns the object whose metadata or media is read.
+/// Returns the object for a read of its metadata or media.
 pub(super) async fn find(call: &Call<'_>) -> Result<Object, Rejection> {
     named(call, Access::Read).await
 }
@@ -187,8 +187,8 @@ async fn change(call: &Call<'_>, mode: UpdateMode) -> Result<Answer, Rejection> 
     })
 }
 
-/// Returns the access control list of a changed object: a predefined one, the stated one, or the one
-/// that it has.
+/// Returns the access control list of a changed object: a predefined list, the stated list, or
+/// otherwise its current list.
 async fn changed_acl(
     call: &Call<'_>,
     old: &Object,
@@ -203,8 +203,8 @@ async fn changed_acl(
     Ok(Some(acl))
 }
 
-/// Returns the access control list of a new object: the predefined one that the parameter names, the
-/// stated one, or that which the bucket has for its objects.
+/// Returns the access control list of a new object: the predefined list that the parameter names,
+/// the stated list, or otherwise the bucket's default list for objects.
 pub(super) fn new_acl(
     call: &Call<'_>,
     bucket: &Bucket,
@@ -298,7 +298,7 @@ fn upload_name<'a>(call: &Call<'a>) -> Option<&'a str> {
     call.query.first("name").or(stated)
 }
 
-/// Returns the fields of an upload: those of the metadata and their equivalents in parameters.
+/// Returns the fields of an upload: the fields in the metadata and the equivalent parameters.
 fn upload_fields(call: &Call<'_>) -> Result<Change, Rejection> {
     let mut metadata = call.metadata.clone();
     if let Some(value) = call.query.first("contentEncoding") {

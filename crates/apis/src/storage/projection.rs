@@ -8,7 +8,7 @@ use super::acl::{Acl, Entry};
 use super::bucket::Bucket;
 use super::object::{Object, in_path};
 
-/// What a reply shows if the call does not say it.
+/// The default projection of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Projection {
     Full,
@@ -16,7 +16,8 @@ pub(super) enum Projection {
 }
 
 impl Projection {
-    /// Returns that of a call which makes something: the service shows lists that the client has sent.
+    /// Returns the default for a call that creates a resource. The service shows lists if the
+    /// client has sent lists.
     pub(super) fn of_new(metadata: &Map<String, Value>) -> Self {
         let is_sent = ["acl", "defaultObjectAcl"].iter().any(|name| {
             let list = metadata.get(*name);
@@ -25,7 +26,8 @@ impl Projection {
         if is_sent { Self::Full } else { Self::NoAcl }
     }
 
-    /// Returns whether the reply shows lists, which those do not see that read what is public.
+    /// Returns whether the reply shows lists. Callers who read a public resource without
+    /// authorization may not see lists.
     pub(super) fn is_full(self, call: &Call<'_>) -> Result<bool, Rejection> {
         let is_full = match call.query.first("projection").filter(|it| !it.is_empty()) {
             None => self == Self::Full,
@@ -88,7 +90,7 @@ pub(super) fn object_with_acl(
     Ok(shown)
 }
 
-/// What a list is of.
+/// The resource that a list belongs to.
 pub(super) enum At<'a> {
     Bucket(&'a Bucket),
     /// The objects of a bucket that come without a list.

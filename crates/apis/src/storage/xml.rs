@@ -39,8 +39,8 @@ pub(super) fn alias(api: &Api, path: &str) -> Option<String> {
 /// Returns the headers of a download at `/BUCKET/OBJECT`.
 ///
 /// # Errors
-/// [`Rejection::InvalidParameter`] for a parameter `response-...` that is not known, or whose value
-/// is no header.
+/// [`Rejection::InvalidParameter`] for an unknown parameter `response-...`, or a value that is not
+/// a valid header value.
 pub(super) fn media_headers(call: &Call<'_>, object: &Object) -> Result<HeaderMap, Rejection> {
     let mut headers = object.media_headers();
     add_metadata(&mut headers, object.fields());

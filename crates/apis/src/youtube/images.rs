@@ -15,16 +15,16 @@ pub(super) const BANNERS: &str = "youtube/banners";
 /// Collection of the watermarks, by channel.
 pub(super) const WATERMARKS: &str = "youtube/watermarks";
 
-/// Longest id of a channel. Those of the service have 24 characters.
+/// Maximum length of the id of a channel. The service's ids have 24 characters.
 const LONGEST_CHANNEL: usize = 100;
 
-/// Collection of the playlist images. An id is that of the playlist, a dot, and the type.
+/// Collection of the playlist images. An id is the playlist's id, a dot, and the type.
 pub(super) const PLAYLIST_IMAGES: &str = "youtube/playlistImages";
 
 /// Default type.
 const DEFAULT_TYPE: &str = "hero";
 
-/// Longest id of a playlist. Those of the service have 34 characters.
+/// Maximum length of the id of a playlist. The service's ids have 34 characters.
 const LONGEST_NAME: usize = 100;
 
 /// An uploaded image.

@@ -152,7 +152,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     })
 }
 
-/// Returns the parts after the call has replaced those that it names.
+/// Returns the fields with the parts that the call names replaced.
 fn written(call: &Call<'_>, parts: &Parts<'_>, mut fields: Fields) -> Result<Fields, Rejection> {
     for part in WRITTEN.into_iter().filter(|part| parts.has(part)) {
         match call.metadata.get(part) {

@@ -106,7 +106,7 @@ fn bomb_is_refused_by_its_directory_or_while_unpacking() {
     let bomb = Packed::new("bomb", &zeros);
     let error = unpack(std::slice::from_ref(&bomb)).unwrap_err();
     assert!(matches!(error, ArchiveError::Bomb { .. }), "{error}");
-    // One that says it is small is unpacked no further than that.
+    // An entry that states a smaller size is unpacked only up to that size.
     let mut liar = bomb;
     liar.unpacked = 1000;
     let error = unpack(&[liar]).unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! What the text of a page, a style or a script says: the features of the browser that it needs, the
-//! click tags that it declares, and its references to other files and hosts.
+//! Searches the text of a page, a style or a script for browser features that it needs, click tags
+//! that it declares, and references to other files and hosts.
 
 use std::collections::BTreeSet;
 

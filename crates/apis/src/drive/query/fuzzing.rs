@@ -10,7 +10,7 @@ use crate::record::Fields;
 pub struct DriveQuery(Query);
 
 impl DriveQuery {
-    /// Parses a query; `None` if it is none.
+    /// Parses a query; `None` if the text is not a query.
     pub fn parse(text: &str) -> Option<Self> {
         Query::parse(text).ok().map(Self)
     }

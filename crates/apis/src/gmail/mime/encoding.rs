@@ -30,8 +30,8 @@ impl TransferEncoding {
     }
 }
 
-/// Undoes a transfer encoding. What cannot be decoded is skipped (base64) or kept as it stands
-/// (quoted-printable); there are never more bytes out than in.
+/// Undoes a transfer encoding. Undecodable bytes are skipped (base64) or kept unchanged
+/// (quoted-printable). The output is never longer than the input.
 pub fn decode(encoding: TransferEncoding, body: &[u8]) -> Vec<u8> {
     match encoding {
         TransferEncoding::Identity => body.to_vec(),
@@ -40,7 +40,7 @@ pub fn decode(encoding: TransferEncoding, body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Stops at the padding: what follows it was added on the way, e.g. by a mailing list.
+/// Stops at the padding. Bytes after it were added in transit, e.g. by a mailing list.
 fn base64(body: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(body.len() / 4 * 3 + 2);
     let (mut bits, mut held) = (0_u32, 0_u32);
@@ -116,7 +116,7 @@ pub(super) fn decode_charset(charset: &str, bytes: &[u8]) -> Option<String> {
     Some(charset_decoder(charset.as_bytes())?(bytes))
 }
 
-/// Returns the text of bytes that come without a charset: UTF-8 if they are valid, else
+/// Returns the text of bytes without a charset. Valid UTF-8 is read as UTF-8, other bytes as
 /// windows-1252, which most older senders used.
 pub(super) fn guess_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
@@ -209,7 +209,8 @@ impl<'a> Word<'a> {
     }
 }
 
-/// The text decoded so far, and the bytes of the words just before, whose charset is the same.
+/// The text decoded so far, and the not yet decoded bytes of the preceding words with the same
+/// charset.
 #[derive(Default)]
 struct Decoded<'a> {
     text: String,

@@ -54,11 +54,11 @@ pub(super) fn of_message(raw: &[u8]) -> Vec<Field> {
     read(raw, 0, usize::MAX, |_| false).0
 }
 
-/// Returns the header block at the start of `at`: its fields, and where the body begins.
+/// Returns the header block at the start of `at`: its fields, and the start of the body.
 ///
-/// The block ends with an empty line, and also before a line that cannot belong to it: one without
-/// a name and a colon, or one that `is_delimiter`. Lines that begin with `From ` are of mailbox
-/// files and are skipped. One field more than `limit` is read, and then no more.
+/// The block ends with an empty line. It also ends before a line that cannot belong to it: a line
+/// without a name and a colon, or a line that `is_delimiter`. Lines that begin with `From ` are of
+/// mailbox files and are skipped. At most `limit` + 1 fields are read.
 pub(super) fn read(
     raw: &[u8],
     mut at: usize,
@@ -85,7 +85,7 @@ pub(super) fn read(
     (fields, at)
 }
 
-/// A field goes on in this line. Without a field before it the line is skipped.
+/// Continues a field in this line. Without a preceding field, the line is skipped.
 fn extend(field: Option<&mut Field>, line: &Range<usize>) {
     if let Some(field) = field.filter(|field| field.lines.end == line.start) {
         field.lines.end = line.end;
@@ -126,7 +126,7 @@ pub(super) struct Params {
 }
 
 impl Params {
-    /// Reads an unfolded value. Nothing is refused; what makes no sense is left out.
+    /// Reads an unfolded value. Nothing is refused; invalid segments are left out.
     pub(super) fn parse(text: &str) -> Self {
         let mut segments = Segments { rest: text };
         let value = segments.next().unwrap_or_default();
@@ -309,7 +309,8 @@ pub fn without_bcc(raw: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the header fields to put before a message so that it has `From`, `Date` and
-/// `Message-ID`. Those that it has are left alone. Lines end as the first of the message does.
+/// `Message-ID`. Existing fields are left alone. The new lines end as the first line of the message
+/// does.
 pub fn missing_headers(raw: &[u8], defaults: &DefaultHeaders) -> Vec<u8> {
     let fields = of_message(raw);
     let end = match raw[line(raw, 0)] {

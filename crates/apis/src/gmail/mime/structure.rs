@@ -18,8 +18,8 @@ use super::{Entity, MAX_INLINE_BYTES, MAX_INLINE_TOTAL, encoding, headers};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Structure {
     size: u64,
-    /// In the order in which they begin, which is that of a walk through the tree. The first is the
-    /// root.
+    /// The parts in the order in which they begin: the order of a walk through the tree. The first
+    /// part is the root.
     parts: Vec<Part>,
 }
 
@@ -54,7 +54,7 @@ pub struct Header {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Content {
-    /// It has no body of its own, only parts.
+    /// It has only parts and no body.
     Multipart,
     /// It is shown with the message.
     Inline,
@@ -89,7 +89,8 @@ impl Structure {
         self.parts.iter().find(|part| part.id == id)
     }
 
-    /// Returns the parts whose bodies are shown with the message, for [`payload`](Self::payload).
+    /// Returns the parts with bodies that are shown with the message, for
+    /// [`payload`](Self::payload).
     pub fn inline_parts(&self) -> impl Iterator<Item = &Part> {
         let parts = self.parts.iter();
         parts.filter(|part| part.content == Content::Inline)
@@ -154,7 +155,7 @@ impl Part {
         }
     }
 
-    /// Returns the id within the message: empty for the root, else e.g. `0.1`.
+    /// Returns the id within the message: empty for the root, `0.1` for example for an inner part.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -265,8 +266,8 @@ pub type Bodies = HashMap<String, Vec<u8>>;
 impl Structure {
     /// Returns the payload of a message with `format=full`: the tree of its parts.
     ///
-    /// `bodies` holds those of [`inline_parts`](Self::inline_parts); a part whose body is not there
-    /// is shown without its data. `attachment_id` names the parts that are fetched.
+    /// `bodies` holds the bodies of [`inline_parts`](Self::inline_parts). A part with a missing
+    /// body is shown without its data. `attachment_id` names the parts that are fetched.
     pub fn payload(&self, bodies: &Bodies, attachment_id: impl Fn(&Part) -> String) -> Value {
         let render = Render {
             bodies,

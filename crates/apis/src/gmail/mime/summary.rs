@@ -41,8 +41,8 @@ pub struct Summary {
     pub bcc: Vec<Address>,
     /// The subject as text.
     pub subject: String,
-    /// Milliseconds since the epoch, as the header `Date` says; `None` without one that makes
-    /// sense.
+    /// The time in the header `Date`, in milliseconds since the epoch; `None` if the header is
+    /// missing or invalid.
     pub date: Option<i64>,
     /// Without angle brackets.
     pub message_id: Option<String>,

@@ -1,4 +1,4 @@
-//! Messages of many shapes, and what becomes of them.
+//! Messages of many shapes and their structures.
 
 mod hostile;
 mod malformed;

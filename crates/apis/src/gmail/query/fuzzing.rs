@@ -10,7 +10,7 @@ use crate::gmail::rows::words_of;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GmailQuery(Query);
 
-/// A message that is searched. Labels are those of the system, by their ids.
+/// A message that is searched. It has system labels only, by their ids.
 #[derive(Debug, Clone, Default)]
 pub struct GmailMessage<'a> {
     /// Author.

@@ -1,4 +1,4 @@
-//! The operators of a query: what a value after `from:` and the like asks for.
+//! The operators of a query, such as `from:`, and the tests for their values.
 //!
 //! Source: "Refine searches in Gmail", support.google.com/mail/answer/7190.
 
@@ -19,7 +19,7 @@ const A_SIZE: &str = "a number of bytes, as 1000000, 500K or 10M";
 
 const A_LABEL: &str = "the name of a label";
 
-/// The operators, and what they take.
+/// The operators and their values.
 const OPERATORS: [(&str, &str); 25] = [
     ("after", A_DAY),
     ("bcc", A_TEXT),
@@ -57,7 +57,7 @@ const OPERATORS: [(&str, &str); 25] = [
     ("to", A_TEXT),
 ];
 
-/// Values of `has:` for which the service looks at what a message links to.
+/// Values of `has:` for which the service inspects the targets of links in a message.
 const NOT_SUPPORTED: [&str; 5] = [
     "document",
     "drive",

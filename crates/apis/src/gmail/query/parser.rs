@@ -1,4 +1,4 @@
-//! Reads a query: its terms, and what binds them.
+//! Reads a query: its terms, and the syntax between them.
 
 use super::operators::{self, Reader};
 use super::{LONGEST, Near, QueryError, Term, Test, Text, not};
@@ -108,7 +108,7 @@ impl Parser<'_> {
         } else {
             self.near(&text.value)?
         };
-        // The service, too, ignores what has no letters and no digits.
+        // A text without letters and digits is ignored, as in the service.
         Ok(near.or_else(|| anywhere(&text.value)))
     }
 

@@ -8,7 +8,7 @@ use crate::gmail::mime::{
     DefaultHeaders, MAX_PARTS, TransferEncoding, decode, missing_headers, without_bcc,
 };
 
-/// Pieces of mail, so that what is made of them is often almost a message.
+/// Returns pieces of mail, so that combinations of them are often almost a message.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     let known = prop::sample::select(vec![
         "\n",
