@@ -52,16 +52,16 @@ pub enum BackupEvent {
 pub struct BackedUp {
     /// Number of sessions.
     pub sessions: u64,
-    /// Number of resources, without rows that the server keeps for itself: those of collections
-    /// whose names begin with a dot, such as indexes.
+    /// Number of resources. Internal rows of the server, such as indexes, are not counted: the
+    /// names of their collections begin with a dot.
     pub resources: u64,
-    /// Number of rows of resources, with those of the server.
+    /// Number of rows of resources, including internal rows.
     pub rows: u64,
     /// Number of references to media in the vault. Media that two resources share counts twice.
     pub media: u64,
     /// Number of bytes of those media.
     pub bytes: u64,
-    /// Number of bytes of media that were copied. The others were there already.
+    /// Number of bytes of media that were copied. All further bytes were already in the backup.
     pub copied: u64,
     /// Number of deleted media of an earlier backup.
     pub deleted: u64,
@@ -84,7 +84,7 @@ pub enum BackupError {
         /// The destination.
         target: PathBuf,
     },
-    /// The destination holds files that are not those of a backup, and must not be overwritten.
+    /// The destination holds foreign files, which must not be overwritten.
     #[error("{} is neither empty nor a backup", target.display())]
     NotABackup {
         /// The destination.
@@ -139,8 +139,8 @@ impl From<rusqlite::Error> for BackupError {
 /// on the same thread.
 ///
 /// # Errors
-/// See [`BackupError`]. An earlier backup in the destination is still complete then. Damaged media is no
-/// error: it is reported and counted.
+/// See [`BackupError`]. An earlier backup in the destination is still complete then. Damaged media
+/// is no error: it is reported and counted.
 pub fn backup(
     dir: &Path,
     target: &Path,
@@ -223,7 +223,7 @@ struct MediaRow {
 
 impl Backup<'_> {
     /// Copies all media that a ledger references, as far as it exists. [`Backup::check_all`] finds
-    /// what is missing.
+    /// missing media.
     fn copy_all(&mut self, ledger: &LedgerReader) -> Result<(), BackupError> {
         self.for_each_row(ledger, |backup, row| match row {
             Ok(Some(media_row)) => backup.copy_media(media_row.media, media_row.expected.len),
@@ -309,7 +309,7 @@ impl Backup<'_> {
         Ok(())
     }
 
-    /// Copies what is missing of the first `len` bytes of a media. Does nothing if the source does
+    /// Copies the missing part of the first `len` bytes of a media. Does nothing if the source does
     /// not exist or cannot be read.
     fn copy_media(&mut self, id: MediaId, len: u64) -> Result<(), BackupError> {
         let Ok(source) = filesystem::open_for_reading(&self.source(id)) else {
@@ -381,7 +381,7 @@ impl Backup<'_> {
     }
 }
 
-/// Syncs a file by `sync`, and removes it if that fails. Does nothing if there is none.
+/// Syncs a file by `sync`, and removes it if that fails. Does nothing if the file does not exist.
 fn sync_or_remove(path: &Path, sync: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     match filesystem::open(path).and_then(|file| sync(&file)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -480,7 +480,8 @@ impl Target {
         }
     }
 
-    /// Locks the vault, which may be a link to one that a server uses, and gives it the identity.
+    /// Locks the vault and gives it the identity. The vault may be a link to a vault that a server
+    /// uses.
     fn take_vault(&mut self, identity: Identity) -> Result<(), BackupError> {
         let vault = self.vault();
         let io = |error| BackupError::io(&vault)(error);
@@ -522,7 +523,7 @@ impl Target {
         let io = |error| BackupError::io(&self.dir)(error);
         // Before the rename: a ledger must not be there without the media that it references.
         layout::sync_names(&self.vault()).map_err(io)?;
-        // SQLite would apply an old WAL to the new ledger, which has none of its own.
+        // SQLite would apply an old WAL to the new ledger, which has no WAL.
         for suffix in ["-wal", "-shm", "-journal"] {
             filesystem::remove(&filesystem::with_suffix(&self.ledger(), suffix)).map_err(io)?;
         }

@@ -1,5 +1,5 @@
-//! The data directory: how it is opened, why it is refused, and its files besides the ledger and the
-//! media: locks, the identity of the vault, and the marks of a backup.
+//! The data directory: opening it, the reasons to refuse it, and its files besides the ledger and
+//! the media: locks, the identity of the vault, and the marks of a backup.
 //!
 //! **Identity.** A store has an identity, which is created with it. The ledger holds it, and so
 //! does the file `identity` in the vault. A disk that is not mounted leaves an empty directory in
@@ -10,10 +10,10 @@
 //! the file again. No crash leaves a ledger without its vault.
 //!
 //! **Deletion lock.** Backups share a lock on the file `hold`. A process that deletes media first
-//! checks whether it is locked, and leaves the media to the next sweep if so. The check is
-//! sufficient, because media is deleted only after the ledger has released it: a copy of the ledger
-//! that was made after the lock was taken does not reference media whose deletion was checked
-//! before. The operating system releases the lock when its process ends, however it ends.
+//! checks whether the file is locked. If so, it leaves the media to the next sweep. The check is
+//! sufficient, because media is deleted only after the ledger has released it. A copy of the ledger
+//! that was made after the lock was taken does not reference media that passed the check earlier.
+//! The operating system releases the lock when its process ends, however it ends.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ use crate::sync_health::StopProbe;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// What an acknowledged byte survives. The default is [`Durability::Disk`].
+    /// The failures that an acknowledged byte survives. The default is [`Durability::Disk`].
     pub durability: Durability,
     /// Whether all media is written through the page cache. The default is `false`: large writes
     /// bypass it where the file system supports that. With [`Durability::Os`] none does.
@@ -46,8 +46,8 @@ pub struct Options {
     /// Whether to open a store on a file system that is known to lose synced bytes, with a warning
     /// instead of an error. The default is `false`.
     pub allow_unsafe_filesystem: bool,
-    /// Whether to open a store in a directory that everybody can change, or with files that everybody
-    /// can, with a warning instead of an error. The default is `false`.
+    /// Whether to open a store in a directory that everybody can change, or with files that
+    /// everybody can, with a warning instead of an error. The default is `false`.
     pub allow_shared_data: bool,
     /// What the store does is recorded here, for metrics. The default is [`NoRecorder`].
     pub recorder: Arc<dyn StoreRecorder>,
@@ -101,7 +101,7 @@ impl Options {
     }
 }
 
-/// What an acknowledged byte survives.
+/// The failures that an acknowledged byte survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// A power cut. Everything is synced before it is acknowledged, which costs a sync of the media
@@ -133,10 +133,10 @@ pub enum OpenError {
     UnsafeFilesystem {
         /// Data directory or vault.
         dir: PathBuf,
-        /// What is wrong with the file system.
+        /// The problem with the file system.
         reason: &'static str,
     },
-    /// Everybody can change what is in the directory or the file.
+    /// Every user can change the contents of the directory or the file.
     #[error("other users can change what is in {}: {why}", path.display())]
     Shared {
         /// Data directory or vault, or a file in them.
@@ -206,7 +206,7 @@ pub enum IdentityMismatch {
     /// mounted.
     #[error("it has no mark of a store")]
     Unmarked,
-    /// The `identity` file is that of another store.
+    /// The `identity` file belongs to another store.
     #[error("it has the mark of another store")]
     Marked,
 }
@@ -333,8 +333,8 @@ pub(crate) fn identity_path(vault: &Path) -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct DeletionLock {
     path: PathBuf,
-    /// Held during a check, which takes the lock for a moment: each of two concurrent ones would
-    /// take the other for a backup.
+    /// Held during a check, which takes the lock for a moment. Otherwise, two concurrent checks
+    /// would mistake each other for a backup.
     checking: Mutex<()>,
 }
 

@@ -1,5 +1,5 @@
-//! The only module that makes file system calls, and what is known of file systems: whether one keeps
-//! synced bytes, and whether it supports writes past the page cache.
+//! The only module that makes file system calls. It also knows about file systems: whether one
+//! keeps synced bytes, and whether it supports writes past the page cache.
 //!
 //! Everything here blocks. Each function says what is durable after it. No sync is repeated after a
 //! failed one (see [`FailStop`](crate::sync_health::FailStop)), and a successful one is relied on
@@ -104,7 +104,8 @@ fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
             None => Ok(file),
             Some(other) => Err(io::Error::other(other)),
         },
-        // The name of what is there says more than "too many levels of symbolic links".
+        // The kind of the existing file is a clearer message than "too many levels of symbolic
+        // links".
         Err(error) => Err(refuse_special(path).err().unwrap_or(error)),
     }
 }
@@ -119,7 +120,7 @@ pub(crate) fn refuse_special(path: &Path) -> io::Result<()> {
     found.map_or(Ok(()), |other| Err(io::Error::other(other)))
 }
 
-/// What is in the place of a file of the store.
+/// The kind of a special file in the place of a file of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotAFile {
     #[error("it is a directory, and must be a file")]
@@ -329,7 +330,7 @@ pub(crate) fn canonical(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 
-/// Why other users can change what is in a directory or a file.
+/// Why other users can change the contents of a directory or a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SharedDirectory {
     /// Its permissions let its group or everybody write to it.
@@ -338,7 +339,7 @@ pub enum SharedDirectory {
         /// Permissions of the directory or the file.
         mode: u32,
     },
-    /// It belongs to a user other than root and that of this process.
+    /// It belongs to a user other than root and the user of this process.
     #[error("it belongs to the user {owner}, and this process to the user {user}")]
     Foreign {
         /// Owner of the directory or the file.
@@ -348,10 +349,10 @@ pub enum SharedDirectory {
     },
 }
 
-/// Returns how other users can change what is in a directory or a file, or `None` if they cannot. Root
-/// always can.
+/// Returns how other users can change the contents of a directory or a file, or `None` if they
+/// cannot. Root always can.
 ///
-/// The bits of the group also say what an access control list allows at most.
+/// The group bits are also the upper limit of an access control list.
 pub(crate) fn shared_with_others(path: &Path) -> io::Result<Option<SharedDirectory>> {
     Ok(SharedDirectory::judged(&path.metadata()?))
 }

@@ -1,9 +1,9 @@
 //! The ledger on SQLite.
 //!
 //! One connection makes all changes ([`committer`]), one copies the WAL into the database file
-//! ([`wal`]), and a few others read ([`ReaderPool`]). SQLite's WAL lets all of them work at the same
-//! time. Opening a ledger scans no table, unless it is upgraded. The ledger never reads the wall
-//! clock: callers pass the time. Waits are measured by the monotonic clock.
+//! ([`wal`]), and a few others read ([`ReaderPool`]). SQLite's WAL lets all of them work at the
+//! same time. Opening a ledger scans no table, unless it is upgraded. The ledger never reads the
+//! wall clock: callers pass the time. Waits are measured by the monotonic clock.
 //!
 //! Terms of these modules:
 //!
@@ -17,13 +17,13 @@
 //! * **Media**: the bytes of an upload. *Small media* is in the ledger, all other media is in the
 //!   vault. A session or a resource *references* media. Media that loses its last reference is
 //!   *released*: small media is deleted, and other media goes to the **garbage list** until the
-//!   vault has deleted its file. The id of media is *unknown* if nothing references it and it is not on
-//!   the list. A file in the vault whose id is unknown is an *orphan*.
+//!   vault has deleted its file. The id of media is *unknown* if nothing references it and it is
+//!   not on the list. A file in the vault whose id is unknown is an *orphan*.
 //! * **Writer**: the thread that makes all changes ([`writer`]). Its [`committer`] owns the
 //!   connection.
 //! * **Change**: a queued modification of the database ([`Change`]). A *refused* change leaves no
-//!   trace in the database, and the ledger goes on. A **change set** ([`ChangeSet`]) is one change
-//!   that may modify several resources and finish a session.
+//!   trace in the database, and the ledger continues to work. A **change set** ([`ChangeSet`]) is
+//!   one change that may modify several resources and finish a session.
 //! * **Commit**: the SQL statement COMMIT, which makes the changes of one transaction durable. To
 //!   *commit an offset* is one kind of change ([`Change::OffsetCommit`]).
 //! * **Durability**: with [`Durability::Disk`] every commit is synced, so that it survives a power
@@ -33,37 +33,36 @@
 //!   sync. The first fault is recorded ([`FailStop`]). From then on every call fails with
 //!   [`LedgerError::Fault`]. Lack of space, a lock that another connection holds, and an unreadable
 //!   row are no faults. A file system that [`Ledger::space`] cannot measure is not recorded as a
-//!   fault, although that call returns [`LedgerError::Fault`]. An exhausted quota is a fault: SQLite does
-//!   not tell it from other I/O errors.
-//! * **Stopped file system**: one that could not write its own journal and has shut down. From then
-//!   on it refuses all changes, but a sync may still succeed, although the bytes are lost. So the
-//!   writer asks the file systems of ledger and vault whether they have stopped, before and after
-//!   each commit ([`SyncVerifier`]). The check after a commit *confirms* it. A read that may have
-//!   seen an *unconfirmed* commit makes the check itself.
+//!   fault, although that call returns [`LedgerError::Fault`]. An exhausted quota is a fault:
+//!   SQLite does not tell it from other I/O errors.
+//! * **Stopped file system**: a file system that could not write its own journal and has shut down.
+//!   From then on it refuses all changes, but a sync may still succeed, although the bytes are
+//!   lost. So the writer asks the file systems of ledger and vault whether they have stopped,
+//!   before and after each commit ([`SyncVerifier`]). The check after a commit *confirms* it. A
+//!   read that may have seen an *unconfirmed* commit makes the check itself.
 //! * **Lease** and **epoch**: a lease is the right to commit offsets of a session, and to finish or
 //!   end it. Each new lease raises the epoch of the session, and these changes are made only under
 //!   the newest epoch. Expiry needs no lease. An *unwritten* epoch is in memory and not yet in the
 //!   row ([`UnwrittenEpochs`]).
 //! * **Identity**: 128 random bits that the ledger and the vault of one store have in common
-//!   ([`Identity`]). Code that opens a store compares them first ([`identity_in`]), and refuses a
+//!   ([`Identity`]). Code that opens a store compares them first ([`identity_in`]). It refuses a
 //!   vault that belongs to another store, or that is missing, for example because its disk is not
-//!   mounted. This module
-//!   writes the identity into a new database and compares nothing.
+//!   mounted. This module writes the identity into a new database and compares nothing.
 //! * **Database**: the content that a transaction sees. Its pages of 4096 bytes are in the
 //!   **database file**, `ledger.sqlite`, and in the WAL. A *pending* page is in the WAL and not yet
 //!   in the database file. Whenever a page is written, it is appended to the WAL. Counts of pages
 //!   in the WAL include all of these copies: a page that was written twice counts twice.
 //! * **Complete checkpoint**: a checkpoint after which no page is pending. The next commit then
-//!   *restarts* the WAL: the commit writes from the beginning of the WAL file again. If a reader still
-//!   uses the WAL, a later commit does so. All checkpoints run in SQLite's mode `PASSIVE`, which waits for no other connection.
+//!   *restarts* the WAL: the commit writes from the beginning of the WAL file again. If a reader
+//!   still uses the WAL, a later commit does so. All checkpoints run in SQLite's mode `PASSIVE`,
+//!   which waits for no other connection.
 //! * **Replay**: at opening, SQLite reads the WAL that an earlier process has left and builds its
 //!   index, so that its commits are part of the database. Its pages stay pending.
 //! * **Reserve**: a file that only occupies disk space. When changes find no space, the file is
-//!   shortened, step by step, and the changes are repeated ([`Reserve`]). Finishes, and
-//!   commits of offsets that bring no small media, may use one half of it, and changes that free space
-//!   three quarters
-//!   ([`Purpose`](crate::reserve::Purpose)). The rest is for the next opening of the database. All
-//!   other changes may use none of it.
+//!   shortened, step by step, and the changes are repeated ([`Reserve`]). Finishes, and commits of
+//!   offsets that bring no small media, may use one half of it. Changes that free space may use
+//!   three quarters ([`Purpose`](crate::reserve::Purpose)). The rest is for the next opening of the
+//!   database. All other changes may use none of it.
 //! * **Failpoint**: `Failpoint::X.reach()` marks a moment at which tests kill the process. In a
 //!   build without the feature `failpoints` it does nothing.
 
@@ -125,8 +124,10 @@ const MAX_SHRINKS: u32 = 8;
 #[derive(Debug)]
 pub struct LocalLedger {
     // Fields are dropped in this order, because the writer's connection must be the last one to
-    // close. The writer closes that of the checkpoint thread before its own. SQLite checkpoints the WAL and removes it when the last connection closes, if that
-    // connection allows it. The writer's allows it unless there was a fault, the readers' never do.
+    // close. The writer closes the checkpoint thread's connection before its own. SQLite
+    // checkpoints the WAL and removes it when the last connection closes, if that connection allows
+    // it. The writer's connection allows it unless there was a fault. The readers' connections
+    // never allow it.
     readers: ReaderPool,
     writer: Writer,
     space_probe: SpaceProbe,
@@ -266,8 +267,8 @@ fn prepare_files(path: &Path, durability: Durability) -> std::io::Result<Option<
         return Ok(None);
     }
     filesystem::rewrite_durably(&filesystem::with_suffix(path, "-wal"))?;
-    // A precaution. The earlier process may have died in a checkpoint, before it synced the database
-    // file, but the WAL still has those pages.
+    // A precaution. The earlier process may have died in a checkpoint, before it synced the
+    // database file, but the WAL still has those pages.
     file.sync_all()?;
     Ok(Some(file))
 }
@@ -290,8 +291,8 @@ impl Ledger for LocalLedger {
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
         // Memory is looked at before the row, because a commit moves an epoch from memory into the
-        // row. If that happens in between, the row has the epoch as well. In the other order it
-        // would be found in neither.
+        // row. If that happens in between, the row has the epoch as well. In the reverse order, the
+        // epoch would be found in neither.
         let unwritten = self.unwritten_epochs.get(id);
         let found = self
             .readers
@@ -363,9 +364,9 @@ impl Ledger for LocalLedger {
         // Every id is greater than the empty blob.
         let after = after.map_or(Vec::new(), |id| id.as_bytes().to_vec());
         // State 1 is finishing. It is a literal, so that SQLite can use the partial index
-        // `sessions_finishing`. With a parameter it could do so only by preparing the statement again
-        // for each value. An id of another length is skipped, so that one damaged row does not keep
-        // the others from being found.
+        // `sessions_finishing`. With a parameter it could do so only by preparing the statement
+        // again for each value. An id of another length is skipped, so that one damaged row does
+        // not hide all further rows.
         let query = move |connection: &Connection| {
             connection
                 .prepare_cached(
@@ -420,8 +421,8 @@ impl Ledger for LocalLedger {
                 Ok(space_probe.probe(size))
             })
             .await?;
-        // Not recorded in `fail_stop`, so only this call fails: a file system that cannot be measured
-        // loses no data.
+        // Not recorded in `fail_stop`, so only this call fails: a file system that cannot be
+        // measured loses no data.
         let report = probed.map_err(|error| LedgerError::Fault(Arc::new(error)))?;
         self.shrink(report).await?;
         // Measured before the shrinking, which shortens the file only at a later checkpoint.
@@ -433,7 +434,7 @@ impl Ledger for LocalLedger {
     }
 }
 
-/// How long closing a ledger waits for reads whose futures were dropped.
+/// Maximum wait of a closing ledger for reads with dropped futures.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How often closing a ledger checks whether those reads have ended.
@@ -478,9 +479,9 @@ impl ReaderPool {
     ///
     /// # Errors
     /// [`LedgerError::Unreadable`] if a value of a row cannot be converted, and
-    /// [`LedgerError::Busy`] if another connection holds a lock: the ledger goes on after both.
-    /// Every other error is a fault, since nothing is promised about a database that cannot be
-    /// read.
+    /// [`LedgerError::Busy`] if another connection holds a lock. The ledger continues to work after
+    /// both. Every further error is a fault, since nothing is promised about a database that cannot
+    /// be read.
     async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -506,8 +507,8 @@ impl ReaderPool {
             lock().push(connection);
             (result, permit)
         });
-        // The permit is dropped here, when the caller goes on: rows that nobody has looked at yet would pile up where
-        // reading is faster than what is done with the rows.
+        // The permit is dropped here, after the caller has been resumed. Otherwise, unprocessed
+        // rows would pile up where reading is faster than their processing.
         let result = task.await.map(|(result, _permit)| result);
         match result {
             Ok(Ok(found)) => found.map_err(LedgerError::Fault),
@@ -520,7 +521,7 @@ impl ReaderPool {
     }
 }
 
-/// Waits for reads whose futures were dropped, for half a second at most.
+/// Waits for reads with dropped futures, for at most half a second.
 ///
 /// Such a read runs to its end on a blocking thread and keeps its connection open until then. The
 /// writer's connection, which closes next, should be the last one. If it is not, SQLite does not
@@ -544,7 +545,7 @@ const MIN_SHRINK: u64 = 256 << 10;
 /// on the disk: a 16th.
 const SHRINK_FRACTION: u64 = 16;
 
-/// Measures the available space on the disk, and what shrinking the database would add to it.
+/// Measures the available space on the disk, and the space that shrinking the database would add.
 #[derive(Debug, Clone)]
 struct SpaceProbe {
     /// Path of the database file.
@@ -578,13 +579,13 @@ impl SpaceProbe {
     }
 }
 
-/// What [`SpaceProbe::probe`] has measured.
+/// The result of [`SpaceProbe::probe`].
 #[derive(Debug, Clone, Copy)]
 struct SpaceReport {
     space: Space,
     /// Number of bytes by which the database file would become shorter if the database were shrunk
-    /// as far as possible: the free pages of the database, plus the part of the file behind the end of
-    /// the database. The next complete checkpoint cuts that part off anyway.
+    /// as far as possible: the free pages of the database, plus the part of the file behind the end
+    /// of the database. The next complete checkpoint cuts that part off anyway.
     reclaimable: u64,
 }
 

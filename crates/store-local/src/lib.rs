@@ -52,8 +52,8 @@
 //! ```
 //!
 //! Media belongs to the rows that reference it: first to the session, and from its finish on to the
-//! resource, without being moved. When the last reference goes, small media is deleted in the same
-//! transaction. A file's id goes on the garbage list until the sweep has unlinked the file.
+//! resource, without being moved. When the last reference is removed, small media is deleted in the
+//! same transaction. A file's id goes on the garbage list until the sweep has unlinked the file.
 //!
 //! # The order of durable steps
 //!
@@ -73,7 +73,7 @@
 //!
 //! # Syncs and their failures
 //!
-//! | what | by whom |
+//! | synced data | by |
 //! |---|---|
 //! | the ledger's WAL | one writer thread, one sync for all changes that queued up during the last one |
 //! | media | blocking threads, up to 32 at a time |

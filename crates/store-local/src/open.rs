@@ -36,19 +36,19 @@ impl LocalStore {
     /// Opens the store in `dir`, or creates it.
     ///
     /// It blocks for some milliseconds. The time does not depend on the number of sessions and
-    /// media, because none of them is looked at. What a crash has left is repaired on demand: the
-    /// ledger replays its WAL, and a media is cut to its committed offset when it is reopened.
+    /// media, because opening reads none of them. The effects of a crash are repaired on demand:
+    /// the ledger replays its WAL, and a media is cut to its committed offset when it is reopened.
     ///
     /// # Errors
-    /// See [`OpenError`]. If a store is refused, the directory and the files `lock` and `reserve` in it
-    /// may have been created. Nothing else has changed.
+    /// See [`OpenError`]. If a store is refused, the directory and the files `lock` and `reserve`
+    /// in it may have been created. Nothing else has changed.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
         Self::open_assessed(dir, options, filesystem::assess)
     }
 
     /// Creates the data directory for its owner only, and all missing ones above it, if it does not
-    /// exist. [`LocalStore::open`] does so itself; a process that gives up the right to create it calls
-    /// this before.
+    /// exist. [`LocalStore::open`] does so itself; a process that gives up the right to create it
+    /// calls this before.
     ///
     /// # Errors
     /// [`OpenError::Io`] and [`OpenError::NoSpace`].
@@ -70,7 +70,7 @@ impl LocalStore {
             dir: dir.to_owned(),
         })?;
         let (ledger_path, vault_dir) = (dir.join(LEDGER), dir.join("vault"));
-        // First what no permission would mend.
+        // Problems that a change of permissions cannot solve are reported first.
         check_filesystems(dir, &vault_dir, &options, assess)?;
         check_owner(&vault_dir, &options)?;
         check_owner(&identity_path(&vault_dir), &options)?;
@@ -148,8 +148,8 @@ fn identify(ledger: &Path, vault: &Path) -> Result<(Identity, FileLock), OpenErr
     Ok((identity, lock))
 }
 
-/// Creates the vault of a new store with a new identity. An identity that the vault has is that of
-/// a store whose ledger was never created.
+/// Creates the vault of a new store with a new identity. A vault that already has an identity
+/// belongs to a store whose ledger was never created.
 fn identify_new(vault: &Path) -> Result<(Identity, FileLock), OpenError> {
     let io = |source| OpenError::io(vault, source);
     filesystem::make_directories_durably(vault).map_err(io)?;
@@ -163,9 +163,9 @@ fn identify_new(vault: &Path) -> Result<(Identity, FileLock), OpenError> {
     Ok((identity, lock))
 }
 
-/// Refuses a directory or a file whose content everybody can change, unless the operator accepts it, and warns
-/// of one that some other users can: volumes of containers belong to root or to a group. One that does not
-/// exist yet will be this user's alone.
+/// Refuses a directory or a file that every user can change, unless the operator accepts it. Warns
+/// of one that only some other users can change, because volumes of containers belong to root or to
+/// a group. A missing directory or file passes: this user will create it and own it alone.
 fn check_owner(path: &Path, options: &Options) -> Result<(), OpenError> {
     let why = match filesystem::shared_with_others(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

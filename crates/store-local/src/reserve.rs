@@ -31,11 +31,11 @@ const FOR_OPENING: u64 = STEPS / 4;
 /// Unit of the steps in bytes.
 const BLOCK_LEN: u64 = 4096;
 
-/// What the reserve is released for. The later one may use more of it.
+/// The purpose for which the reserve is released. The later purpose may use more of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Purpose {
-    /// To commit offsets of uploads and to finish them, which may take more space than it frees. May use
-    /// half of the reserve.
+    /// To commit offsets of uploads and to finish them, which may take more space than it frees.
+    /// May use half of the reserve.
     Uploads,
     /// To make space or to end sessions. May use three quarters. The rest is for the next opening.
     MakeSpace,
@@ -134,8 +134,8 @@ impl Reserve {
         was_shortened
     }
 
-    /// Releases, if the disk has little other space, what opening the database may need. What is
-    /// not used of it returns to the reserve when the loan is dropped.
+    /// Releases, if the disk has little other space, the space that opening the database may need.
+    /// The unused part returns to the reserve when the loan is dropped.
     pub(crate) fn lend(&self) -> io::Result<Loan<'_>> {
         Ok(self.lend_on(space(&self.path)?.available))
     }
@@ -206,7 +206,7 @@ impl HeldSpace {
         })
     }
 
-    /// Reserves what is missing to `len` bytes, or nothing.
+    /// Reserves the missing bytes up to `len`, or nothing.
     fn grow(&mut self, path: &Path, len: u64) -> io::Result<()> {
         self.grow_by(path, len, filesystem::allocate)
     }
@@ -348,7 +348,7 @@ mod tests {
         let loan = reserve.lend_on(need);
         assert_eq!(path.metadata().unwrap().len(), all, "the disk has enough");
         drop(loan);
-        // What is left for the opening is lent even if it is less than needed.
+        // The part for the opening is lent even if it is smaller than needed.
         reserve.occupied().shorten(need / 2);
         drop(reserve.lend_on(0));
         assert_eq!(reserve.occupied().held, need / 2);

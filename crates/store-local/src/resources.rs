@@ -8,11 +8,12 @@ use crate::ledger::{LedgerReader, StoredResource, TableScan};
 use crate::reserve::{self, Reserve};
 use crate::verify::{VerifyError, existing_ledger};
 
-/// Calls `visit` with each resource of the store in `dir`: its collection in the ledger, its id, and its body.
+/// Calls `visit` with each resource of the store in `dir`: its collection in the ledger, its id,
+/// and its body.
 ///
-/// It blocks until all are read, and changes nothing. A server may have the store open; resources that it writes
-/// meanwhile may be left out. Rows that cannot be read are left out too: [`verify`](crate::verify::verify) reports
-/// them.
+/// It blocks until all are read, and changes nothing. A server may have the store open; resources
+/// that it writes meanwhile may be left out. Rows that cannot be read are left out too:
+/// [`verify`](crate::verify::verify) reports them.
 ///
 /// # Errors
 /// [`VerifyError`], but for its reasons of repairs.
@@ -21,7 +22,8 @@ pub fn for_each_resource(
     visit: &mut dyn FnMut(&str, &str, &[u8]),
 ) -> Result<(), VerifyError> {
     let path = existing_ledger(dir)?;
-    // Without a server none may start meanwhile: this process may be the one that replays the WAL.
+    // If no server is running, the lock keeps one from starting meanwhile: this process may be the
+    // one that replays the WAL.
     let lock = FileLock::try_exclusive(&dir.join("lock"));
     let lock = lock.map_err(|source| OpenError::io(dir, source))?;
     let reserve = match &lock {

@@ -6,10 +6,11 @@
 //!
 //! **Successful syncs are checked.** A file system that cannot write its journal stops, and the
 //! sync that waits for the journal fails. Another sync that reaches the same journal entry a moment
-//! later may find it closed and succeed: Linux does not distinguish an entry that failed from one
-//! that is on the disk (`jbd2_complete_transaction` of ext4). XFS likewise treats a file that has
-//! no changes left in its log as synced, and stopping leaves it none. So synced bytes are durable
-//! only if the file system has not stopped by then, and that must be asked for ([`StopProbe`]).
+//! later may find it closed and succeed: Linux does not distinguish a failed entry from an entry
+//! that is on the disk (`jbd2_complete_transaction` of ext4). XFS likewise treats a file without
+//! changes in its log as synced, and stopping empties the log. Synced bytes are therefore durable
+//! only if the file system has not stopped by then, so each sync is followed by a query of the file
+//! system ([`StopProbe`]).
 //!
 //! **Readers too.** Readers see a commit as soon as its sync has succeeded, a moment before the
 //! file systems have been asked. Until then a reader asks for itself ([`SyncVerifier`]).
@@ -52,12 +53,11 @@ type Probe = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
 impl StopProbe {
     /// Asks the file system of the file at `path`.
-    ///
-    /// ext4 and XFS look at the state of their journal only when a change begins. So they are asked
-    /// by the smallest change whose refusal they report: the file is given the flags that it has.
-    /// It costs some microseconds and no sync. Other file systems are not known to need it and are
-    /// never asked. Nor are those two if the file belongs to another user, which is logged as a
-    /// warning.
+    /// ext4 and XFS look at the state of their journal only when a change begins. They are
+    /// therefore asked by the smallest change that fails on a stopped file system: the file's flags
+    /// are set to their current value. It costs some microseconds and no sync. Other file systems
+    /// are not known to need it and are never asked. ext4 and XFS are not asked either if the file
+    /// belongs to another user, which is logged as a warning.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         probe(path).map(Self)
     }
@@ -116,11 +116,12 @@ fn probe_by_flags(path: &Path) -> io::Result<Probe> {
     }
 }
 
-/// Tells whether what SQLite calls committed can be relied on. The writer and the readers of a
-/// ledger share it.
+/// Tells whether a commit that SQLite has reported can be relied on. The writer and the readers of
+/// a ledger share it.
 #[derive(Debug)]
 pub(crate) struct SyncVerifier {
-    /// One for each file system that has synced what a commit refers to.
+    /// One probe for each file system that has synced data of a commit: rows, or media that they
+    /// reference.
     stop_probes: Arc<[StopProbe]>,
     fail_stop: FailStop,
     /// A commit may be visible to readers and is not confirmed yet.
@@ -153,7 +154,7 @@ impl SyncVerifier {
     /// Checks that the sync of the commit, and all before it, can be relied on. Called after a
     /// commit that has succeeded.
     pub(crate) fn confirm_commit(&self) -> Result<(), Cause> {
-        // On a failure the flag stays: readers go on asking, and fail.
+        // On a failure the flag stays set: readers continue to ask, and fail.
         self.check_file_systems()?;
         self.is_unconfirmed.store(false, Ordering::SeqCst);
         Ok(())

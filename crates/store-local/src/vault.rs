@@ -42,7 +42,7 @@ use media::{FenceMap, LocalReader, LocalWriter, WriteBack};
 /// A [`Vault`] in a directory.
 ///
 /// It is opened by [`LocalStore::open`](crate::LocalStore::open). Its futures need a tokio runtime,
-/// on whose blocking threads the file calls run.
+/// because the file calls run on the runtime's blocking threads.
 #[derive(Debug)]
 pub struct LocalVault {
     shared: Arc<Shared>,
@@ -286,8 +286,8 @@ impl Shared {
         }
     }
 
-    /// Refuses a directory of media that everybody can change, and warns of one that some other
-    /// users can.
+    /// Refuses a directory of media that every user can change. Warns of a directory that only some
+    /// other users can change.
     fn check_directory(&self, path: &Path) -> io::Result<()> {
         let Some(why) = self.layout.check_directory(path, self.allow_shared_data)? else {
             return Ok(());
@@ -461,7 +461,7 @@ impl IoPools {
             // Sixteen direct writes keep a disk busy.
             direct: BlockingPool::new(16),
             // Other writes and reads mostly end in the page cache. They need a thread for each
-            // processor, and some more for those that wait for the disk.
+            // processor, and some more threads that wait for the disk.
             write: BlockingPool::new(32),
             // A copy reads and writes as fast as the disk can. A few of them leave most of it to
             // uploads and downloads.

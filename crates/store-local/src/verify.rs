@@ -40,7 +40,7 @@ pub use finding::{Fault, Finding, Severity, Subject};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyOptions {
-    /// Whether to repair what can be repaired safely. The store must not be in use then.
+    /// Whether to repair everything that can be repaired safely. The store must not be in use then.
     pub repair: bool,
     /// Current time, from which the age of unreferenced media is computed.
     pub now: Timestamp,
@@ -84,19 +84,19 @@ pub enum VerifyEvent {
     Progress(Verified),
 }
 
-/// What a verification has read and found.
+/// The counts and findings of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Verified {
     /// Whether a server had the store open meanwhile.
     pub with_server: bool,
-    /// Number of sessions whose rows were read.
+    /// Number of read rows of sessions.
     pub sessions: u64,
-    /// Number of resources whose rows were read, without rows that the server keeps for itself:
-    /// those of collections whose names begin with a dot, such as indexes.
+    /// Number of read rows of resources. Internal rows of the server, such as indexes, are not
+    /// counted: the names of their collections begin with a dot.
     pub resources: u64,
-    /// Number of rows of resources that were read, with those of the server.
+    /// Number of read rows of resources, including internal rows.
     pub rows: u64,
-    /// Number of media whose bytes were read.
+    /// Number of read media.
     pub media: u64,
     /// Number of those bytes.
     pub bytes: u64,
@@ -218,10 +218,10 @@ pub(crate) fn existing_ledger(dir: &Path) -> Result<PathBuf, VerifyError> {
     Err(VerifyError::NoStore { dir })
 }
 
-/// Returns the identity of the ledger, and why the vault does not match it.
+/// Returns the identity of the ledger, and the reason why the vault does not match it.
 ///
 /// A database without tables is refused: a repair would create them, and all media would be
-/// unreferenced. A ledger whose identity cannot be read is verified and not repaired.
+/// unreferenced. A ledger with an unreadable identity is verified and not repaired.
 fn identify(
     ledger: &Path,
     vault: &Path,
@@ -246,7 +246,7 @@ fn hold_for_repair(dir: &Path, options: VerifyOptions) -> Result<Option<FileLock
 
 /// A running verification.
 struct Verifier<'a> {
-    // Fields are dropped in this order: the last connection to close must be the one that writes.
+    // Fields are dropped in this order: the writing connection must be the last one to close.
     ledger: LedgerReader,
     /// `None` if nothing may be repaired (any more).
     repair: Option<Repair>,
@@ -294,14 +294,14 @@ impl Verifier<'_> {
         }
     }
 
-    /// Reports a damaged database, and ends all repairs: it may be wrong about what it references.
+    /// Reports a damaged database and ends all repairs, because its references may be wrong.
     fn ledger_damaged(&mut self, line: String) {
         self.counts.ledger_is_damaged = true;
         self.repair = None;
         self.report(Subject::Ledger, Fault::Database(line), false);
     }
 
-    /// Returns what is wrong with a media, if anything is.
+    /// Returns the problem with a media, if it has one.
     fn fault_of(
         &mut self,
         media: MediaRef,
@@ -535,7 +535,7 @@ impl Verifier<'_> {
     }
 }
 
-/// Returns what is contradictory in the row of a session, whatever its bytes are.
+/// Returns the contradiction in the row of a session, whatever its bytes are.
 fn contradiction(session: &SessionRow) -> Option<&'static str> {
     use SessionState::{Active, Finished, Finishing};
     let is_open = matches!(session.state, Active | Finishing);

@@ -34,8 +34,8 @@ pub(crate) fn benchmarks(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Returns a session like those of requests. Its id begins with the time of its start, followed by
-/// a hash.
+/// Returns a session like the sessions of requests. Its id begins with the time of its start,
+/// followed by a hash.
 fn session(number: u64) -> NewSession {
     let created = Timestamp::from_millis(number);
     let mut name = [0; 32];

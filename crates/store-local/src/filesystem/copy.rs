@@ -104,11 +104,11 @@ fn copy_in_kernel(_: &File, _: u64, _: &File, _: u64, _: u64) -> io::Result<u64>
     Err(Errno::NOSYS.into())
 }
 
-/// Returns whether an error means that the kernel does not copy between these files, and that it has
-/// copied nothing.
+/// Returns whether an error means that the kernel does not copy between these files, and that it
+/// has copied nothing.
 fn is_copy_refused(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
-    // NOSYS and PERM come from filters of system calls, as those of containers.
+    // Filters of system calls return NOSYS and PERM, for example in containers.
     let refusals = [
         Errno::XDEV,
         Errno::OPNOTSUPP,
@@ -125,7 +125,8 @@ mod tests {
 
     use super::*;
 
-    /// Where the kernel refuses to copy, or says that there is nothing, the bytes go through memory.
+    /// Where the kernel refuses to copy, or says that there is nothing, the bytes go through
+    /// memory.
     #[test]
     fn copy_is_complete_with_and_without_the_kernel() {
         let bytes: Vec<u8> = (0..=250).cycle().take(600_000).collect();

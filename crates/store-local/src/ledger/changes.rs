@@ -48,17 +48,17 @@ pub(super) enum Change {
 /// Why a change was not made.
 #[derive(Debug)]
 pub(super) enum ChangeError {
-    /// It was refused, and the ledger goes on.
+    /// It was refused, and the ledger continues to work.
     Refused(Refusal),
     /// SQLite returned an error. The committer decides whether it is a refusal or a fault.
     Sqlite(rusqlite::Error),
 }
 
-/// Why a change was refused. Unlike after a fault, the ledger goes on.
+/// Why a change was refused. Unlike after a fault, the ledger continues to work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// The session does not exist or is not open, its newest lease is another one, or its offset is
-    /// not the one that the caller expects.
+    /// The session does not exist or is not open, or it has a newer lease, or its offset differs
+    /// from the offset that the caller expects.
     Fenced,
     /// An id exists already, a resource has another version, a collection is not empty, or media
     /// may have been deleted.
@@ -133,8 +133,8 @@ impl Change {
 
     /// Returns whether the change may use space that the reserve gives up for `purpose`.
     ///
-    /// A change whose own purpose is `MakeSpace` may also use the space that is given up for
-    /// `Uploads`, but not the other way round.
+    /// A change with the purpose `MakeSpace` may also use the space that is given up for `Uploads`,
+    /// but not the other way round.
     pub(super) fn may_use_reserve(&self, purpose: Purpose) -> bool {
         // Purposes are ordered: `Uploads` is less than `MakeSpace`.
         self.purpose().is_some_and(|own| own >= purpose)
@@ -142,9 +142,9 @@ impl Change {
 
     /// Returns the purpose for which the change may use the reserve, or `None` if it must not.
     ///
-    /// The reserve is for changes that free space, for commits of offsets that bring no small media,
-    /// and for finishes, whatever they write: all bytes are there, and only this one change is missing.
-    /// All other changes would only use it up.
+    /// The reserve is for changes that free space, for commits of offsets that bring no small
+    /// media, and for finishes, whatever they write: all bytes are there, and only this one change
+    /// is missing. All other changes would only use it up.
     pub(super) fn purpose(&self) -> Option<Purpose> {
         match self {
             Self::End { .. } | Self::Expire { .. } | Self::ForgetGarbage(_) => {
@@ -169,8 +169,8 @@ impl Change {
         matches!(self, Self::Shrink)
     }
 
-    /// Returns the session whose lease the change needs. The change writes the epoch of the lease
-    /// into the row. `None` for a change that needs no lease.
+    /// Returns the session of the lease that the change needs. The change writes the epoch of the
+    /// lease into the row. `None` for a change that needs no lease.
     pub(super) fn leased_session(&self) -> Option<SessionId> {
         match self {
             Self::OffsetCommit { id, .. } | Self::End { id, .. } => Some(*id),
@@ -181,7 +181,7 @@ impl Change {
 }
 
 /// Maximum number of pages, 2 MiB, by which one change shortens the database. It bounds how long
-/// the other changes of its transaction wait for it.
+/// all further changes of its transaction wait for it.
 pub(super) const SHRINK_PAGES: u64 = 512;
 
 /// The tables, inside a transaction. It has a method for each kind of change.
@@ -192,7 +192,7 @@ pub(super) struct Tables<'a> {
 
 pub(super) type ChangeResult = Result<(), ChangeError>;
 
-/// The row of an open session whose newest lease is the one under which the change is made.
+/// The row of an open session. The change is made under the newest lease of that session.
 struct LeasedRow {
     rowid: i64,
     state: SessionState,
@@ -322,7 +322,7 @@ impl Tables<'_> {
         self.write_media(session, None)
     }
 
-    /// Deletes expired sessions and returns their ids. Rows whose id or media cannot be read are
+    /// Deletes expired sessions and returns their ids. Rows with an unreadable id or media are
     /// skipped. Other damage does not matter to a deletion.
     pub(super) fn expire(
         &self,
@@ -386,8 +386,8 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Returns the row of a session that is to be finished. Refuses one whose committed offset is
-    /// beyond the final one.
+    /// Returns the row of a session that is to be finished. Refuses a session with a committed
+    /// offset beyond the final offset.
     fn leased_row_to_finish(&self, finish: &FinishSession) -> Result<LeasedRow, ChangeError> {
         let session = self.leased_row(finish.id, finish.epoch)?;
         if finish.progress.offset < session.offset {
@@ -396,8 +396,8 @@ impl Tables<'_> {
         Ok(session)
     }
 
-    /// Returns the row of a session. Refuses one that is not open, or whose newest epoch is not
-    /// `epoch`.
+    /// Returns the row of a session. Refuses a session that is not open, or with a newest epoch
+    /// other than `epoch`.
     fn leased_row(&self, id: SessionId, epoch: Epoch) -> Result<LeasedRow, ChangeError> {
         let mut statement = self.connection.prepare_cached(
             "SELECT rowid, state, epoch, offset, media, place FROM sessions WHERE id = ?1",
@@ -433,7 +433,7 @@ impl Tables<'_> {
     ) -> ChangeResult {
         // The columns of state, expiry and media are indexed, and their values usually stay the
         // same. If this statement set them, SQLite would write pages of their indexes with every
-        // commit. So they have statements of their own.
+        // commit. Separate statements therefore set them.
         self.execute(
             "UPDATE sessions SET epoch = ?2, offset = ?3, total = ?4, crc32c = ?5,
                  slow_digests = ?6, extent_start = ?7, extent_crc32c = ?8
@@ -659,7 +659,7 @@ impl Tables<'_> {
     }
 }
 
-/// Refuses a change whose statement has not changed exactly one row.
+/// Refuses a change unless its statement has changed exactly one row.
 fn one_row_or(changed: usize, refusal: Refusal) -> ChangeResult {
     if changed == 1 {
         Ok(())

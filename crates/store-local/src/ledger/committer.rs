@@ -31,11 +31,12 @@ use super::wal::{CheckpointThread, Checkpointer, Wal, is_busy_error, is_full_err
 use crate::reserve::{Purpose, Reserve};
 use crate::sync_health::{FailStop, SyncVerifier};
 
-/// Number of unwritten epochs above which each transaction that makes a change writes some of them, too. So leases that
-/// are never used for a change do not take up memory for long.
+/// Number of unwritten epochs above which each transaction that makes a change writes some of them,
+/// too. So leases that are never used for a change do not take up memory for long.
 const MAX_UNWRITTEN_EPOCHS: usize = 1 << 16;
 
-/// Maximum number of such epochs that one transaction writes. The callers of its changes wait for them.
+/// Maximum number of such epochs that one transaction writes. The callers of its changes wait for
+/// them.
 const MAX_WRITTEN_EPOCHS: usize = 512;
 
 /// State that the committer shares with [`LocalLedger`](super::LocalLedger).
@@ -51,8 +52,9 @@ pub(super) struct WriterShared {
 pub(super) struct Committer {
     checkpointer: Checkpointer,
     connection: Connection,
-    /// The database file, which the checkpoint thread syncs. It is closed after all
-    /// connections, except that of a read that is still running when [`Committer::close`] stops waiting.
+    /// The database file, which the checkpoint thread syncs. It is closed after all connections.
+    /// The one exception is the connection of a read that is still running when
+    /// [`Committer::close`] stops waiting.
     database_file: Option<Arc<File>>,
     wal: Wal,
     shared: WriterShared,
@@ -83,7 +85,7 @@ enum TransactionError {
 }
 
 /// Runs one change in a transaction. `None` means that the change was refused and cannot be undone
-/// without the others, so that the whole transaction must be rolled back.
+/// separately, so that the whole transaction must be rolled back.
 type RunChange = fn(&Committer, &Change, &Tables<'_>) -> rusqlite::Result<Option<Outcome>>;
 
 impl Committer {
@@ -158,8 +160,8 @@ impl Committer {
         Ok(outcomes)
     }
 
-    /// Begins, advances or completes a checkpoint if that is due. Called after each round that has made
-    /// changes, when the callers of the round have been answered.
+    /// Begins, advances or completes a checkpoint if that is due. Called after each round that has
+    /// made changes, when the callers of the round have been answered.
     pub(super) fn checkpoint_if_due(&mut self) {
         // After a failed sync the success of another one means nothing. So the WAL must stay as it
         // is, for the next process to replay.
@@ -189,9 +191,9 @@ impl Committer {
             self.try_lacking_space(changes, &mut outcomes, None)?;
         }
         for purpose in [Purpose::Uploads, Purpose::MakeSpace] {
-            // First these changes are tried alone, with the reserve untouched: without the others there may
-            // be enough space. Then the reserve is shortened by one small step at a time: other programs may
-            // take the space that is left over.
+            // First these changes are tried alone, with the reserve untouched: without all further
+            // changes there may be enough space. Then the reserve is shortened by one small step at
+            // a time, because other programs may take the surplus of a larger step.
             while self.try_lacking_space(changes, &mut outcomes, Some(purpose))?
                 && self.shared.reserve.shorten(purpose)
             {}
@@ -199,10 +201,9 @@ impl Committer {
         Ok(outcomes)
     }
 
-    /// Tries the changes whose outcome so far is [`Refusal::NoSpace`], in one transaction, and
-    /// replaces their outcomes. If a `purpose` is given, tries only those of them that may use the
-    /// reserve for this purpose. Returns whether one of the changes that were tried still lacks
-    /// space.
+    /// Tries the changes that lacked space so far ([`Refusal::NoSpace`]), in one transaction, and
+    /// replaces their outcomes. With a `purpose`, tries only the changes that may use the reserve
+    /// for this purpose. Returns whether one of the tried changes still lacks space.
     fn try_lacking_space(
         &self,
         changes: &[Change],
@@ -265,9 +266,9 @@ impl Committer {
         result.map(|outcomes| outcomes.expect("a savepoint rolls a refused change back"))
     }
 
-    /// Runs the transaction once, with each change run by `run_change`. Returns `None` if a change
-    /// was refused that could not be undone without the others. Afterwards no transaction is open, unless
-    /// the rollback has failed.
+    /// Runs the transaction once, with each change run by `run_change`. Returns `None` if a refused
+    /// change could not be undone separately. Afterwards no transaction is open, unless the
+    /// rollback has failed.
     fn attempt(
         &self,
         changes: &[&Change],
@@ -298,7 +299,7 @@ impl Committer {
         Ok(outcomes)
     }
 
-    /// Decides what an error of SQLite means for the transaction.
+    /// Classifies an error of SQLite by its meaning for the transaction.
     fn classify<T>(&self, result: rusqlite::Result<T>) -> Result<T, TransactionError> {
         result.map_err(|error| match error {
             // Neither is a fault: nothing was committed.
@@ -360,8 +361,9 @@ impl Committer {
         Ok(Some(outcomes))
     }
 
-    /// Removes from memory the epochs that the commit has written, and those of sessions that it
-    /// has deleted. `overflow` was written by the committer, the others by the changes themselves.
+    /// Removes from memory the epochs that the commit has written, and the epochs of sessions that
+    /// it has deleted. The committer wrote the epochs in `overflow`; the changes wrote all further
+    /// epochs.
     fn remove_written_epochs(
         &self,
         changes: &[&Change],
@@ -413,8 +415,8 @@ impl Committer {
             Ok(expired) => Ok(Ok(expired)),
             Err(ChangeError::Refused(refusal)) => Ok(Err(refusal)),
             // On a full disk SQLite may roll back the whole transaction by itself
-            // (sqlite.org/lang_transaction.html, 3). Then the last arm returns the error, which ends
-            // the transaction. If it has not, only this change is refused.
+            // (sqlite.org/lang_transaction.html, 3). Then the last arm returns the error, which
+            // ends the transaction. If it has not, only this change is refused.
             Err(ChangeError::Sqlite(error))
                 if is_full_error(&error) && !self.connection.is_autocommit() =>
             {
@@ -483,8 +485,8 @@ impl Committer {
             let _ = self.connection.set_db_config(no_checkpoint_on_close, false);
         }
         drop(self.connection);
-        // Last: closing any descriptor of a file drops the POSIX locks that the process has on it,
-        // those of SQLite's connections included (sqlite.org/howtocorrupt.html, 2.2).
+        // Closed last: closing any descriptor of a file drops the POSIX locks that the process has
+        // on it, including the locks of SQLite's connections (sqlite.org/howtocorrupt.html, 2.2).
         drop(self.database_file);
     }
 

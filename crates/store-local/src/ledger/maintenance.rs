@@ -3,10 +3,10 @@
 //! These run outside of the server's process. Backups and verifications mostly run while the server
 //! has the store open. A repair holds the lock of the directory, so that no server can open it.
 //!
-//! Rows are read in batches, and each batch is a read transaction of its own. So a scan of millions
-//! of rows holds no snapshot, which would keep the WAL from restarting. A [`TableScan`] returns an
-//! error in place of a row that cannot be read, and goes on. [`LedgerReader::garbage`] fails
-//! instead.
+//! Rows are read in batches, and each batch is a separate read transaction. A scan of millions of
+//! rows therefore holds no snapshot, which would keep the WAL from restarting. A [`TableScan`]
+//! returns an error in place of a row that cannot be read, and continues. [`LedgerReader::garbage`]
+//! fails instead.
 
 use std::path::Path;
 
@@ -32,8 +32,8 @@ const ROW_BATCH_LEN: i64 = 256;
 /// damaged.
 const INTEGRITY_LINES: u32 = 20;
 
-/// A connection that only reads, while another process may write. Each call is a read transaction
-/// of its own, so two calls may see different states.
+/// A connection that only reads, while another process may write. Each call is a separate read
+/// transaction, so two calls may see different states.
 #[derive(Debug)]
 pub(crate) struct LedgerReader {
     connection: Connection,
@@ -154,8 +154,8 @@ impl LedgerReader {
         Ok(rows.cast_unsigned())
     }
 
-    /// Returns the number of resources without rows of the server, whose collections begin with a
-    /// dot.
+    /// Returns the number of resources without internal rows of the server. The names of their
+    /// collections begin with a dot.
     pub(crate) fn count_resources(&self) -> rusqlite::Result<u64> {
         let count = "SELECT count(*) FROM resources WHERE substr(collection, 1, 1) <> '.'";
         let rows: i64 = self.connection.query_row(count, [], |row| row.get(0))?;
@@ -260,8 +260,8 @@ impl LedgerReader {
         rows::is_referenced(&self.connection, media)
     }
 
-    /// Returns those of `ids` that are unknown: no session or resource references them, and they
-    /// are not on the garbage list.
+    /// Returns the unknown media among `ids`: no session or resource references it, and it is not
+    /// on the garbage list.
     pub(crate) fn unknown_media(&self, ids: Vec<MediaId>) -> rusqlite::Result<Vec<MediaId>> {
         rows::unknown_media(&self.connection, ids)
     }
@@ -282,7 +282,7 @@ impl LedgerReader {
     }
 }
 
-/// The connection on which a repair writes. Every change is a transaction of its own, durable when
+/// The connection on which a repair writes. Every change is a separate transaction, durable when
 /// the call returns. After an error the connection must not be used: a sync may have failed, and a
 /// failed sync must not be retried.
 #[derive(Debug)]
@@ -294,8 +294,8 @@ pub(crate) struct Repair {
 }
 
 impl Repair {
-    /// Opens the ledger at `path` as a server does. The file must exist. `identity` is the one that
-    /// the caller has read from it and compared with the vault. The caller holds the lock of the
+    /// Opens the ledger at `path` as a server does. The file must exist. The caller has read
+    /// `identity` from the ledger and compared it with the vault. The caller holds the lock of the
     /// directory.
     pub(crate) fn open(path: &Path, identity: Identity) -> Result<Self, OpenError> {
         let space = filesystem::space(path).map_err(|source| OpenError::io(path, source))?;
@@ -353,10 +353,10 @@ impl Repair {
             Err(ChangeError::Refused(_)) => return Ok(false),
             Err(ChangeError::Sqlite(error)) => return Err(error),
         }
-        // A repair may make hundreds of thousands of commits. Without checkpoints the WAL would hold
-        // the pages of all of them. Unless another process verifies the ledger at the same time, no other
-        // connection has a read transaction, so the checkpoint is complete and the next commit
-        // restarts the WAL.
+        // A repair may make hundreds of thousands of commits. Without checkpoints the WAL would
+        // hold the pages of all of them. Unless another process verifies the ledger at the same
+        // time, no other connection has a read transaction, so the checkpoint is complete and the
+        // next commit restarts the WAL.
         if self.wal.is_checkpoint_due() {
             self.wal.checkpoint(&self.connection)?;
         }
@@ -373,8 +373,8 @@ const STEP_PAGES: i32 = 256;
 /// An earlier file at `target` is deleted first, with its WAL. The content of the copy is durable
 /// when this returns. Its directory entry is not: the caller must sync the directory.
 ///
-/// A read transaction holds the snapshot while pages are copied. Commits go on, but the WAL cannot
-/// restart until the transaction has ended.
+/// A read transaction holds the snapshot while pages are copied. Commits continue, but the WAL
+/// cannot restart until the transaction has ended.
 pub(crate) fn copy(
     source: &Path,
     target: &Path,
@@ -410,7 +410,8 @@ fn copy_pages(source: &Path, target: &Path, copied: &mut dyn FnMut()) -> Result<
     Ok(())
 }
 
-/// Turns the copy into a single file, and empties its garbage list, whose media is not copied.
+/// Turns the copy into a single file. Empties its garbage list, because released media is not
+/// copied.
 fn finish_copy(target: &Path) -> Result<(), SchemaError> {
     let target = connect(target)?;
     target.pragma_update(None, "journal_mode", "delete")?;

@@ -4,8 +4,8 @@
 //! bits. `expires`, which is compared in SQL, saturates at the largest signed integer.
 //!
 //! A row is *unreadable* if it holds a value that no version of the store writes. SQLite reads it
-//! without an error, so the database itself is sound. A request that needs such a row fails;
-//! everything else goes on.
+//! without an error, so the database itself is sound. A request that needs such a row fails; all
+//! further requests work.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -66,7 +66,7 @@ pub(super) fn resource(
         .optional()
 }
 
-/// Returns up to `limit` resources of a collection whose ids are greater than `after`.
+/// Returns up to `limit` resources of a collection with ids greater than `after`.
 pub(super) fn resources(
     connection: &Connection,
     collection: &str,
@@ -104,8 +104,8 @@ fn read_resource(row: &Row<'_>) -> rusqlite::Result<Resource> {
     })
 }
 
-/// Returns those of `ids` that are unknown (orphans, if the vault has them): no session or resource references them, and they are
-/// not on the garbage list.
+/// Returns the unknown media among `ids` (orphans, if the vault has them): no session or resource
+/// references it, and it is not on the garbage list.
 pub(super) fn unknown_media(
     connection: &Connection,
     ids: impl IntoIterator<Item = MediaId>,
@@ -247,16 +247,16 @@ fn unknown_number(column: &str, number: i64) -> rusqlite::Error {
 
 /// The unwritten epochs: they are in force and not yet in the database.
 ///
-/// This ledger is locked by one process, so all holders of leases run in it and end with it. So a lease need not survive a crash,
-/// and costs no commit: its epoch is kept in memory until the next change of the session writes it
-/// into the row.
+/// This ledger is locked by one process, so all holders of leases run in it and end with it. So a
+/// lease need not survive a crash, and costs no commit: its epoch is kept in memory until the next
+/// change of the session writes it into the row.
 ///
 /// Only the writer thread raises and removes epochs. Readers look them up.
 #[derive(Debug, Default)]
 pub(super) struct UnwrittenEpochs(Mutex<HashMap<SessionId, Epoch>>);
 
 impl UnwrittenEpochs {
-    /// Returns the newest epoch of a session whose row has `row_epoch`.
+    /// Returns the newest epoch of a session. `row_epoch` is the epoch in its row.
     pub(super) fn newest(&self, id: SessionId, row_epoch: Epoch) -> Epoch {
         self.get(id).map_or(row_epoch, |epoch| epoch.max(row_epoch))
     }
@@ -268,7 +268,8 @@ impl UnwrittenEpochs {
         self.map().get(&id).copied()
     }
 
-    /// Raises the epoch of a session whose row has `row_epoch`, and returns it.
+    /// Raises the epoch of a session and returns the new epoch. `row_epoch` is the epoch in its
+    /// row.
     pub(super) fn raise(&self, id: SessionId, row_epoch: Epoch) -> Epoch {
         // The map is locked twice, which is no race: only the writer thread changes it.
         let next = Epoch(self.newest(id, row_epoch).0 + 1);
@@ -282,8 +283,8 @@ impl UnwrittenEpochs {
         self.map().remove(&id);
     }
 
-    /// Returns up to `most` unwritten epochs if there are more than `limit`, and none otherwise. Their
-    /// number grows with sessions whose leases are not used for a change.
+    /// Returns up to `most` unwritten epochs if more than `limit` exist, otherwise nothing. Unused
+    /// leases make their number grow.
     pub(super) fn overflow(&self, limit: usize, most: usize) -> Vec<(SessionId, Epoch)> {
         let map = self.map();
         if map.len() <= limit {

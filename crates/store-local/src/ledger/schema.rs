@@ -45,12 +45,13 @@ const OLDEST: i32 = 1;
 /// * `media`, `place`: id of the media, and number of its
 ///   [`MediaLocation`](windlass_store::MediaLocation).
 /// * `extent_start`, `extent_crc32c`: offset of the first byte that the last commit of an offset
-///   has added in the vault, and checksum of all bytes that it has added there. `NULL` without bytes in the vault.
+///   has added in the vault, and checksum of all bytes that it has added there. `NULL` without
+///   bytes in the vault.
 /// * `reply`: final reply of a finished session, as the server encodes it.
 /// * `owner`: principal that has started the session, or that the resource belongs to.
 /// * `dialect`: wire dialect of the session.
 ///
-/// [`super::usage`] adds the table of what each owner occupies.
+/// [`super::usage`] adds the table of the usage of each owner.
 ///
 /// State 1 is finishing. A finishing session never expires. `sessions_expires` contains it
 /// nevertheless: an index with the condition `state <> 1` would be written when a session becomes
@@ -146,7 +147,7 @@ impl SchemaError {
         matches!(self, Self::Sqlite(error) if is_full_error(error))
     }
 
-    /// Converts it to the error of the store whose ledger is at `path`.
+    /// Converts it to the error of a store with its ledger at `path`.
     pub(super) fn at(self, path: &Path) -> OpenError {
         let path = path.to_owned();
         let is_full = self.is_full();
@@ -182,8 +183,8 @@ pub(super) fn open_writer(
     // checkpoint is due on large disks. Otherwise the file would keep its greatest length forever.
     let limit = 2 * CHECKPOINT_PAGES * PAGE_LEN;
     connection.pragma_update(None, "journal_size_limit", limit.cast_signed())?;
-    // After a fault, closing the connection must not checkpoint. So checkpoints on close are forbidden
-    // here, and `Committer::close` allows them if there was no fault.
+    // After a fault, closing the connection must not checkpoint. So checkpoints on close are
+    // forbidden here, and `Committer::close` allows them if there was no fault.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     make_tables(&mut connection, identity)?;
     Ok(connection)
@@ -250,7 +251,7 @@ pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
     identity.map(Identity::from_bytes)
 }
 
-/// Refuses what is no regular file in the place of the database or its companions. SQLite would
+/// Refuses anything but a regular file in the place of the database or its companions. SQLite would
 /// open it.
 fn refuse_special(path: &Path) -> Result<(), SchemaError> {
     for suffix in ["", "-wal", "-shm"] {

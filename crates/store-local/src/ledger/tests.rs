@@ -1,4 +1,4 @@
-//! Behaviour of the writer: what one commit carries, and what a refused change leaves.
+//! Behaviour of the writer: the changes of one commit, and the effects of a refused change.
 
 mod faults;
 mod full_disk;
@@ -39,7 +39,7 @@ fn any(
     Change::Any(AnyChange { work, purpose })
 }
 
-/// A ledger in a directory of its own, with identity [`IDENTITY`].
+/// A ledger in a temporary directory, with identity [`IDENTITY`].
 struct TestLedger {
     ledger: Arc<LocalLedger>,
     dir: TempDir,
@@ -50,7 +50,7 @@ impl TestLedger {
         Self::on(Arc::new([]))
     }
 
-    /// Opens a ledger whose file systems are simulated by `stop_probes`.
+    /// Opens a ledger with file systems that `stop_probes` simulate.
     fn on(stop_probes: Arc<[StopProbe]>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         Self {
@@ -455,7 +455,7 @@ async fn no_more_rows_are_read_than_callers_have_taken() {
             () = std::future::ready(()) => {}
         }
     }
-    // All have ended when they have given up what they share with the pool.
+    // Reads that have ended release their part of the pool.
     eventually(async || (Arc::strong_count(&readers.idle) == 1).then_some(())).await;
     assert_eq!(readers.permits.available_permits(), 0);
     for read in reads {

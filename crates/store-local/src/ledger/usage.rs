@@ -1,8 +1,8 @@
-//! What each principal occupies: the table `usage`, which triggers keep, and quotas of it.
+//! The usage of each principal: the table `usage`, which triggers maintain, and quotas.
 //!
-//! A row of `usage` is written in the transaction of the row that it counts, whatever statement writes that. Rows
-//! without an owner cost nothing. `kib` is in units of 1 KiB, so that no number of sessions that declare a very
-//! long media makes it overflow.
+//! A row of `usage` is written in the same transaction as the counted row, whatever statement
+//! writes that row. Rows without an owner cost nothing. `kib` is in units of 1 KiB, so it cannot
+//! overflow, however many sessions declare a very long media.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use windlass_store::{Quota, SessionId, Usage};
 
 use super::changes::{ChangeError, ChangeResult, Refusal, Tables};
 
-/// Returns what a principal occupies.
+/// Returns the usage of a principal.
 pub(super) fn of_owner(connection: &Connection, owner: &str) -> rusqlite::Result<Usage> {
     let mut statement =
         connection.prepare_cached("SELECT sessions, kib FROM usage WHERE owner = ?1")?;
@@ -149,8 +149,9 @@ SELECT owner, sum(count), sum(kib) FROM (
     )
 }
 
-/// What a row of `sessions` counts: sessions, and KiB. States 0 and 1 are open. The media of a finished session
-/// is that of a resource, and what is remembered of the session is left: its start and its reply.
+/// Returns the usage of a row of `sessions`: sessions, and KiB. States 0 and 1 are open. The media
+/// of a finished session belongs to a resource, so only the context and the reply of such a session
+/// count.
 fn of_session(row: &str) -> (String, String) {
     let count = format!("({row}.state IN (0, 1))");
     let media = format!("{count} * max(coalesce({row}.total, 0), {row}.offset)");

@@ -1,10 +1,11 @@
 //! The write-ahead log: its length, and the checkpoints that copy it into the database file.
 //!
 //! With many small uploads a checkpoint is due several times a second. It takes some tens of
-//! milliseconds, most of them waiting for the disk. So most of it runs on the checkpoint thread,
-//! and commits go on meanwhile. The thread also copies pages that these commits add, until few are
-//! pending. The writer copies the rest between two commits, which makes the checkpoint complete.
-//! SQLite restarts the WAL only when all of its pages are in the database file and synced.
+//! milliseconds, most of them waiting for the disk. Most of it therefore runs on the checkpoint
+//! thread, while commits continue. The thread also copies pages that these commits add, until few
+//! are pending. The writer copies the rest between two commits, which makes the checkpoint
+//! complete. SQLite restarts the WAL only when all of its pages are in the database file and
+//! synced.
 //!
 //! SQLite reports the length of the WAL to a hook with each commit. A query for the length would
 //! take locks on the WAL's index, which with small uploads took a twentieth of the server's time.
@@ -66,11 +67,11 @@ struct Lengths {
 }
 
 impl Wal {
-    /// Watches the commits of `connection`, which is the only one that makes changes.
+    /// Watches the commits of `connection`, the only connection that makes changes.
     ///
     /// `disk_len` is the size in bytes of the disk with the database file. `wal_len` is the length
-    /// in bytes of the WAL file, which an earlier process may have left. Its pages count as pending until
-    /// the first commit reports the length of the WAL.
+    /// in bytes of the WAL file, which an earlier process may have left. Its pages count as pending
+    /// until the first commit reports the length of the WAL.
     pub(super) fn watch(
         connection: &mut Connection,
         disk_len: u64,
@@ -98,8 +99,8 @@ impl Wal {
     /// SQLite does not report restarts of the WAL. This method infers a restart if the WAL has
     /// fewer pages than were copied from it, and sets the number of copied pages to 0. If the WAL
     /// has already grown beyond that number when the method is called, the restart goes unnoticed
-    /// until the next checkpoint. Until then the result is too low by the pages that were copied before
-    /// the restart.
+    /// until the next checkpoint. Until then the result is too low by the pages that were copied
+    /// before the restart.
     pub(super) fn count_pending_pages(&self) -> i64 {
         let pages = self.lengths.pages.load(Ordering::Relaxed);
         if pages < self.lengths.copied.load(Ordering::Relaxed) {
@@ -120,16 +121,17 @@ impl Wal {
     }
 
     /// Returns whether commits must wait for the checkpoint thread: the WAL has at least twice
-    /// `checkpoint_pages` pages, pending or copied. Copied pages count, because the WAL file grows until a checkpoint is complete.
+    /// `checkpoint_pages` pages, pending or copied. Copied pages count, because the WAL file grows
+    /// until a checkpoint is complete.
     pub(super) fn exceeds_limit(&self) -> bool {
         self.lengths.pages.load(Ordering::Relaxed) >= 2 * self.checkpoint_pages
     }
 
     /// Copies pending pages into the database file, except pages that a running reader must not see
-    /// yet. Commits go on meanwhile. Pages that they add are left for the next checkpoint.
+    /// yet. Commits continue meanwhile. Pages that they add are left for the next checkpoint.
     ///
-    /// Returns `false` if SQLite reports a lack of space or a lock of another connection. It does not
-    /// report a checkpoint that another connection is running: this one then copies nothing and
+    /// Returns `false` if SQLite reports a lack of space or a lock of another connection. It does
+    /// not report a checkpoint that another connection is running: this one then copies nothing and
     /// returns `true`. So `true` does not mean that no page is pending.
     pub(super) fn checkpoint(&self, connection: &Connection) -> rusqlite::Result<bool> {
         // PASSIVE never waits for readers or the writer, and never keeps them waiting.
@@ -147,10 +149,11 @@ impl Wal {
 
 /// Returns whether an error means that the database, its WAL or the WAL's index has no space.
 ///
-/// An exhausted quota is none: SQLite reports it as an I/O error like any other, which is a fault.
+/// An exhausted quota is not such an error: SQLite reports it as a general I/O error, which is a
+/// fault.
 pub(super) fn is_full_error(error: &rusqlite::Error) -> bool {
-    // The index is a file that is grown and mapped. SQLite reports a lack of space for it as an
-    // I/O error of its own kind.
+    // The index is a file that is grown and mapped. SQLite has a separate code of I/O error for a
+    // lack of space for the index.
     let index_cannot_grow = rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
         || error
@@ -177,14 +180,15 @@ pub(super) struct Checkpointer {
 
 /// The state of the checkpoint thread.
 pub(super) struct CheckpointThread {
-    /// A connection of its own: one connection is used by one thread at a time.
+    /// A separate connection: one connection is used by one thread at a time.
     pub(super) connection: Connection,
     pub(super) wal: Wal,
     /// The database file, if it is to be synced: with
     /// [`Durability::Disk`](crate::Durability::Disk).
     ///
     /// Closing it drops all POSIX locks that the process has on the file, so
-    /// [`Committer`](super::committer::Committer) keeps a clone, which it drops after the connections.
+    /// [`Committer`](super::committer::Committer) keeps a clone, which it drops after the
+    /// connections.
     pub(super) database_file: Option<Arc<File>>,
     pub(super) fail_stop: FailStop,
 }
@@ -307,9 +311,9 @@ impl CheckpointThread {
             .map_or(Ok(()), |file| file.sync_data())
         {
             Ok(()) => Failpoint::CheckpointCopied.reach(),
-            // Recorded before the writer goes on with the checkpoint. Otherwise SQLite's own sync
-            // of the file might succeed after this failure, and the next commit would overwrite the
-            // WAL, which alone has the pages.
+            // Recorded before the writer continues with the checkpoint. Otherwise SQLite's own sync
+            // of the file might succeed after this failure. The next commit would then overwrite
+            // the WAL, which alone has the pages.
             Err(error) => drop(self.fail_stop.trip(error)),
         }
     }

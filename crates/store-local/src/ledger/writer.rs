@@ -16,10 +16,9 @@
 //! A commit writes at least a page of every table and index that it touches, and syncs once,
 //! whether it carries one change or ten. Where syncs are fast, the processor is the bottleneck. Few
 //! calls arrive during a short commit, so rounds are small there, and small rounds waste processor
-//! time. So a round that begins with a change first waits a moment for *siblings*: calls that other
 //! callers are about to make ([`CommitDelay`]). PostgreSQL does the same with `commit_delay` and
-//! `commit_siblings`. A caller that has been alone for some rounds does not wait. Nor does a round that begins with a
-//! lease, which needs no commit.
+//! `commit_siblings`. A caller that has been alone for some rounds does not wait. Nor does a round
+//! that begins with a lease, which needs no commit.
 
 use std::sync::atomic::{self, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -40,7 +39,8 @@ const QUEUE_LEN: usize = 4096;
 /// Maximum number of calls in one round. It bounds how long the first of them waits.
 const ROUND_LEN: usize = 512;
 
-/// Maximum number of leases in one round. Each reads a row, which may be 2 MB long, before the changes are made.
+/// Maximum number of leases in one round. Each reads a row, which may be 2 MB long, before the
+/// changes are made.
 const ROUND_LEASES: usize = 64;
 
 /// Longest time that a round waits for siblings.
@@ -63,8 +63,9 @@ pub(super) struct Writer {
 /// A queued call.
 struct Queued {
     call: Call,
-    /// Dropped by [`WriterThread::execute`] before the changes are made. So afterwards the occupied
-    /// slots are those of calls that wait for the next round. [`CommitDelay::record`] counts them.
+    /// Dropped by [`WriterThread::execute`] before the changes are made. Afterwards each occupied
+    /// slot belongs to a call that waits for the next round. [`CommitDelay::record`] counts these
+    /// slots.
     _slot: QueueSlot,
 }
 
@@ -134,8 +135,8 @@ impl Writer {
     }
 
     async fn call<T>(&self, call: impl FnOnce(Reply<T>) -> Call) -> Result<T, LedgerError> {
-        // After a fault the call is not queued. The writer would return the same fault, but a running
-        // commit would delay it.
+        // After a fault the call is not queued. The writer would return the same fault, but a
+        // running commit would delay it.
         self.fail_stop
             .fail_if_tripped()
             .map_err(LedgerError::Fault)?;
@@ -254,8 +255,8 @@ impl WriterThread {
         }
     }
 
-    /// Records a round's commit, whose changes the committer began to make at `begun`. If
-    /// space was short, several transactions count as one commit. If all changes were refused,
+    /// Records the metrics of a round's commit. The committer began to make its changes at `begun`.
+    /// If space was short, several transactions count as one commit. If all changes were refused,
     /// there was no commit, and nothing is recorded.
     fn record(&self, begun: Instant, outcomes: &[Outcome]) {
         let made = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
@@ -329,8 +330,8 @@ impl QueueSlots {
     /// call has been queued.
     fn wake_if_enough(&self, writer: &thread::Thread) {
         // The caller has occupied a slot and now reads `wanted`. The writer sets `wanted` and then
-        // counts the slots. With a fence between the two steps on either side, at least one of them
-        // sees what the other has written, so no wake-up is missed.
+        // counts the slots. With a fence between the two steps on either side, at least one side
+        // sees the write of the opposite side, so no wake-up is missed.
         atomic::fence(Ordering::SeqCst);
         if self.occupied() >= self.wanted.load(Ordering::Relaxed) {
             writer.unpark();
@@ -343,8 +344,8 @@ impl QueueSlots {
 struct CommitDelay {
     slots: Arc<QueueSlots>,
     /// Estimate of the number of concurrent callers: the changes of a round and the calls that are
-    /// queued at its end. A caller whose next call is queued by then counts twice. The estimate rises
-    /// at once and falls slowly: see [`CommitDelay::record`].
+    /// queued at its end. A caller with a next call in the queue by then counts twice. The estimate
+    /// rises at once and falls slowly: see [`CommitDelay::record`].
     recent_callers: usize,
 }
 
@@ -387,9 +388,9 @@ impl CommitDelay {
         max.min(self.recent_callers * 3 / 4)
     }
 
-    /// Records that a round has made `changes`. Calls that are queued by now count as well. Some may
-    /// be the next calls of the same callers, so the sum may be too high. The wait then ends with its
-    /// timeout, and the next rounds correct the number.
+    /// Records that a round has made `changes`. Calls that are queued by now count as well. Some
+    /// may be the next calls of the same callers, so the sum may be too high. The wait then ends
+    /// with its timeout, and the next rounds correct the number.
     fn record(&mut self, changes: usize) {
         // The number rises at once, and falls by an eighth with each round. So the writer soon
         // stops waiting for callers that make no more calls.

@@ -28,7 +28,7 @@ fn a_vault_on_a_file_system_that_loses_bytes_is_refused_unless_the_operator_insi
     let dir = tempfile::tempdir().unwrap();
     let vault = dir.path().join("vault");
     filesystem::make_directory(&vault).unwrap();
-    // The vault is on a file system of its own.
+    // The vault is on a separate file system.
     let assess: Assess = |dir| {
         let is_vault = dir.ends_with("vault");
         Ok(if is_vault { IN_MEMORY } else { Safety::Safe })

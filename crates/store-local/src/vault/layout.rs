@@ -22,10 +22,10 @@ use crate::filesystem::{self, Entry, SharedDirectory};
 #[derive(Debug)]
 pub(super) struct Layout {
     root: PathBuf,
-    /// Directories whose names are durable. Each is synced once by every process, even if it
-    /// existed before: an earlier process may have created it and died before the sync.
+    /// Directories with durable names. Every process syncs each directory once, even if it existed
+    /// before: an earlier process may have created it and died before the sync.
     durable: Mutex<HashSet<PathBuf>>,
-    /// Directories of media whose permissions were checked. At most 65,536.
+    /// Directories of media with checked permissions. At most 65,536.
     checked: Mutex<HashSet<PathBuf>>,
 }
 
@@ -38,8 +38,8 @@ impl Layout {
         }
     }
 
-    /// Returns how other users can change what is in the directory of a media, if it has not been
-    /// checked before. Who cannot change a directory cannot change its permissions, either.
+    /// Returns how other users can change the directory of a media, if it has not been checked
+    /// before. A user who cannot change a directory cannot change its permissions, either.
     pub(super) fn check_directory(
         &self,
         path: &Path,
@@ -87,8 +87,8 @@ impl Layout {
         }
     }
 
-    /// Opens the directories whose syncs make the name of a media durable: its own, and those above
-    /// that have new names.
+    /// Opens the directories that must be synced to make the name of a media durable: its own
+    /// directory, and the directories above it that have new names.
     pub(super) fn open_directories(&self, path: &Path) -> io::Result<Vec<File>> {
         let [outer, inner] = directories(path);
         // From the bottom up: a file system that commits them together has little to do for the
@@ -173,8 +173,8 @@ impl<H: Fn(MediaId) -> bool> ShardScan<'_, H> {
             return Ok(None);
         }
         for name in sorted(directory, 32, self.after)? {
-            // A file in a directory that is not its own would be the place to go on from, and the
-            // scan would skip or repeat directories.
+            // A file in the wrong directory would become the position at which the scan continues.
+            // The scan would then skip or repeat directories.
             let is_next = name.as_str() > self.after && name.starts_with(digits);
             let Some(id) = MediaId::parse(&name).filter(|_| is_next) else {
                 continue;
@@ -216,7 +216,7 @@ fn prefix(id: &str, digits: std::ops::Range<usize>) -> &str {
 }
 
 /// Returns the names in a directory that have `digits` hexadecimal digits and are not less than
-/// `from`, in order. Other names are not those of media.
+/// `from`, in order. Other names do not belong to media.
 fn sorted(directory: &Path, digits: usize, from: &str) -> io::Result<Vec<String>> {
     let mut names = filesystem::names(directory)?;
     let is_hex = |name: &str| {

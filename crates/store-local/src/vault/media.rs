@@ -10,10 +10,10 @@
 //!
 //! Large writes bypass the page cache. Media is synced before it is acknowledged, so the page cache
 //! saves nobody a wait. But its pages have to be found, filled and written back, which takes more
-//! processor time than everything else in a large upload. A direct write hands its bytes to the disk
-//! and is done (`docs/adr/0006`). The kernel requires memory, offset and length of a direct write to
-//! be multiples of a few KiB at most. Other bytes are written through the page cache. Either way
-//! bytes are durable only after a sync.
+//! processor time than everything else in a large upload. A direct write hands its bytes to the
+//! disk and is done (`docs/adr/0006`). The kernel requires memory, offset and length of a direct
+//! write to be multiples of a few KiB at most. Other bytes are written through the page cache.
+//! Either way bytes are durable only after a sync.
 
 mod copy;
 
@@ -78,8 +78,8 @@ impl LocalWriter {
                     written: stopped.written,
                 })
             }
-            // A fault, although only a write has failed: after an I/O error it is unknown what the
-            // disk holds, also of earlier bytes.
+            // A fault, although only a write has failed: after an I/O error the state of the disk
+            // is unknown, even for earlier bytes.
             Some(Err(stopped)) => Err(shared.fail(stopped.error)),
         }
     }
@@ -154,7 +154,8 @@ fn fault<T>(cause: Cause) -> Result<T, VaultError> {
     Err(VaultError::Fault(cause))
 }
 
-/// The reader of a media. It keeps its descriptor, so it goes on when the media is deleted.
+/// The reader of a media. It keeps its descriptor, so it continues to work when the media is
+/// deleted.
 #[derive(Debug)]
 pub(super) struct LocalReader {
     pub(super) id: MediaId,
@@ -303,7 +304,7 @@ impl WriteBack {
 
     /// Postpones the sync that is due, because no thread is free.
     pub(super) fn postpone(&self) {
-        // So that the next write is told that a sync is due.
+        // The next write then learns that a sync is due.
         self.waiting.fetch_add(FLUSH_BYTES, Ordering::Relaxed);
         self.running.store(false, Ordering::Relaxed);
     }
@@ -643,7 +644,7 @@ mod tests {
         assert!(filesystem::is_out_of_space(&stopped.error));
     }
 
-    /// Runs in a process of its own, in which no file may grow beyond some odd length: the kernel
+    /// Runs in a separate process, in which no file may grow beyond some odd length. The kernel
     /// cuts a direct write off there, and refuses the rest because it is not a whole unit.
     #[test]
     fn full_disk_reports_the_exact_number_of_written_bytes() {

@@ -290,7 +290,7 @@ async fn media_lies_where_the_layout_says_and_is_private() {
     }
 }
 
-/// Runs in a process of its own, because the limit is one of the process.
+/// Runs in a separate process, because the limit applies to the whole process.
 #[test]
 fn a_shortage_of_descriptors_fails_a_create_and_nothing_else() {
     const STARVING: &str = "WINDLASS_TEST_STARVING";

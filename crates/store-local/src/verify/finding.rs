@@ -1,4 +1,4 @@
-//! What can be wrong with a store, and the comparison of bytes with their row.
+//! The faults of a store, and the comparison of bytes with their row.
 
 use std::fmt;
 use std::io;
@@ -15,9 +15,9 @@ use crate::{IdentityMismatch, filesystem};
 /// A finding of a verification or a backup.
 #[derive(Debug, Clone)]
 pub struct Finding {
-    /// What it is about.
+    /// The subject of the finding.
     pub subject: Subject,
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
     /// Whether it was repaired. Then a session has failed and its client starts again, unreferenced
     /// media was deleted, or referenced media was removed from the garbage list.
@@ -33,7 +33,7 @@ pub enum Severity {
     Remains,
 }
 
-/// What a finding is about.
+/// The subject of a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// The database file as a whole.
@@ -67,7 +67,7 @@ pub enum Subject {
     Path(PathBuf),
 }
 
-/// What is wrong.
+/// The fault of a finding.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Fault {
     /// SQLite reports that the database is damaged. Holds its message.
@@ -98,7 +98,7 @@ pub enum Fault {
         /// Number of bytes that the row requires.
         expected: u64,
     },
-    /// The bytes are not those that were stored.
+    /// The bytes differ from the stored bytes.
     #[error("media {media}: bytes {}..{} do not have their {digest}", bytes.start, bytes.end)]
     Rotten {
         /// Id of the media.
@@ -128,7 +128,7 @@ pub enum Fault {
     /// Media in the vault that no row references.
     #[error("it is in the vault, and no row references it")]
     Unnamed,
-    /// A file or directory in the vault whose name Windlass does not use.
+    /// A file or directory in the vault with a name that Windlass does not use.
     #[error("it is in the vault, and Windlass did not create it")]
     Foreign,
 }
@@ -219,12 +219,12 @@ impl fmt::Display for Subject {
 /// Number of bytes that are read at once.
 const PIECE_LEN: u64 = 1 << 20;
 
-/// What a row requires of the first bytes of a media. Bytes behind them mean nothing.
+/// The requirements of a row on the first bytes of a media. Bytes behind them mean nothing.
 #[derive(Debug)]
 pub(crate) struct Expected {
     pub(crate) len: u64,
     digests: Digests,
-    /// The last extent, which has a checksum of its own.
+    /// The last extent, which has a separate checksum.
     extent: Option<Extent>,
 }
 
@@ -290,7 +290,7 @@ impl<'a> Check<'a> {
         self.at += piece.len() as u64;
     }
 
-    /// Returns what differs in the bytes, which were those of `media`.
+    /// Returns the mismatch of the bytes that were read from `media`, if they differ.
     pub(crate) fn finish(self, media: MediaId) -> Option<Fault> {
         let Expected { len, digests, .. } = *self.expected;
         let rotten = |bytes: Range<u64>, digest| Fault::Rotten {
@@ -340,8 +340,8 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Returns what is wrong with the media in the file at `path`, if anything is. Calls `read` with
-/// the number of bytes of each piece.
+/// Returns the problem with the media in the file at `path`, if it has one. Calls `read` with the
+/// number of bytes of each piece.
 pub(crate) fn check_file(
     path: &Path,
     media: MediaId,

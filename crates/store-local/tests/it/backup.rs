@@ -430,7 +430,7 @@ fn is_free(dir: &TempDir) -> bool {
     deletion_lock.try_lock().is_ok()
 }
 
-/// Adds another session like that of [`OPEN`].
+/// Adds a session with the same columns as [`OPEN`].
 fn another(dir: &TempDir, number: u8) {
     let (file, like) = (path(dir, number), path(dir, OPEN));
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();

@@ -205,7 +205,7 @@ impl<S: Subject> StateMachineTest for Comparison<S> {
     }
 }
 
-/// Takes a step with a ledger whose state is that of `model`.
+/// Takes a step with a ledger in the same state as `model`.
 async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
     let result = match step {
         Step::Start { session, expires } => ledger.start(new_session(session, expires)).await,

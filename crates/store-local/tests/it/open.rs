@@ -1,4 +1,4 @@
-//! Opening a data directory: what it creates, and what it refuses.
+//! Opening a data directory: the created files, and the refused directories.
 
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

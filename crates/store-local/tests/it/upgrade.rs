@@ -33,7 +33,7 @@ const RESOURCES: [(char, usize); 4] = [('s', 600), ('l', 5000), ('d', 3000), ('f
 const WAL_HEADER: usize = 32;
 const FRAME: usize = 24 + 4096;
 
-/// Returns a copy of the fixture, whose last process was killed.
+/// Returns a copy of the fixture. The last process that used the fixture was killed.
 fn schema_1() -> TempDir {
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/schema-1/data");
     let dir = directory::new();

@@ -14,7 +14,7 @@ use crate::sample::{
     store_with_everything, upload,
 };
 
-/// What was found: `damage session rotten`, with `mended` behind it where that is so.
+/// Returns the findings: `damage session rotten`, followed by `mended` after a repair.
 fn found(dir: &TempDir, repair: bool) -> (Vec<String>, Verified) {
     let mut lines = Vec::new();
     let options = VerifyOptions::new(NOW).repair(repair);
@@ -447,7 +447,7 @@ async fn media_released_during_its_check_is_not_a_finding() {
         dir.path(),
         VerifyOptions::new(NOW),
         &mut |event| match event {
-            // The first media has been read, and so have the rows of the others.
+            // The first media has been read, and so have the rows of all further media.
             VerifyEvent::Progress(so_far) if so_far.media == 1 => cancel(&dir, FINISHING),
             VerifyEvent::Progress(_) => {}
             VerifyEvent::Finding(_) => findings += 1,

@@ -1,4 +1,4 @@
-//! Commits that fail: what their callers are told, and what is there after the next opening.
+//! Commits that fail: the errors of their callers, and the rows after the next opening.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

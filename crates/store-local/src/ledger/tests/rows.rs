@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Runs statements in the database behind the ledger's back, on a connection of their own.
+/// Runs statements in the database behind the ledger's back, on a separate connection.
 fn meddle(test: &TestLedger, sql: &str) {
     let path = test.dir.path().join("ledger.sqlite");
     let connection = rusqlite::Connection::open(path).unwrap();

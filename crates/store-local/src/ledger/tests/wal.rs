@@ -106,7 +106,7 @@ async fn after_a_fault_the_wal_is_kept() {
 async fn torn_transaction_at_the_end_of_the_wal_is_not_committed() {
     let test = TestLedger::new();
     test.start(1).await.unwrap();
-    // A copy that is made while the database is open is like the one that a crash leaves.
+    // A copy that is made while the database is open has the same state as after a crash.
     let crashed = tempfile::tempdir().unwrap();
     for name in ["ledger.sqlite", "ledger.sqlite-wal"] {
         std::fs::copy(test.dir.path().join(name), crashed.path().join(name)).unwrap();

@@ -1,9 +1,9 @@
 //! Media that is made of other media. The file system copies, so that the bytes do not pass through
 //! the memory of the process.
 //!
-//! A copy may be of many GiB. It goes in slices, each of which occupies one thread and opens its
-//! source anew. So all copies together hold no more threads and sources open than their pool is wide,
-//! and end soon after nobody waits for them any more.
+//! A copy may be of many GiB. It proceeds in slices. Each slice occupies one thread and opens its
+//! source again. All copies together therefore hold no more threads and open sources than their
+//! pool is wide, and end soon after nobody waits for them any more.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ struct Slice {
 }
 
 impl LocalWriter {
-    /// Writes the parts one after another, and makes them durable. Calls `copied` after each step with
-    /// its number of bytes.
+    /// Writes the parts one after another, and makes them durable. Calls `copied` after each step
+    /// with its number of bytes.
     pub(in crate::vault) async fn fill(
         &self,
         parts: Vec<Part>,

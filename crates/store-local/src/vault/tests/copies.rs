@@ -10,7 +10,7 @@ use super::*;
 /// More than two slices, and no whole number of blocks.
 const LONG: u64 = (20 << 20) + 5;
 
-/// What `copied` is if nobody looks.
+/// The callback `copied` of a caller that ignores progress.
 const UNSEEN: &(dyn Fn(u64) + Send + Sync) = &|_| {};
 
 fn part(n: u8, length: u64) -> Part {
