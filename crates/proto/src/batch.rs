@@ -1,8 +1,8 @@
 //! Bodies of batches: several calls in one request (docs/protocol.md, 2.19; RFC 2046).
 //!
-//! A batch is `multipart/mixed`; each part is of the type `application/http` and holds a request. It is
-//! parsed as a whole, since no call is carried out before all are known to be well-formed. Which
-//! calls a batch may hold, and what they mean, is for the server.
+//! A batch is `multipart/mixed`; each part is of the type `application/http` and holds a request.
+//! It is parsed as a whole, since no call is carried out before all are known to be well-formed.
+//! The server decides which calls a batch may hold and how they are carried out.
 
 use bytes::{Buf, Bytes};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -104,8 +104,8 @@ pub fn boundary(headers: &HeaderMap) -> Result<Boundary, BatchError> {
     })
 }
 
-/// Parses the body of a batch. Its calls are in the order of the parts. The headers of a part, and the head of its
-/// call, have at most `max_head` bytes each.
+/// Parses the body of a batch. Its calls are in the order of the parts. The headers of a part, and
+/// the head of its call, have at most `max_head` bytes each.
 ///
 /// ```
 /// use bytes::Bytes;

@@ -1,5 +1,5 @@
-//! What a request on an upload URI asks for, in terms that all [dialects](crate::dialect) share, and
-//! the parts of a request's head that do not depend on a dialect.
+//! The command of a request on an upload URI, in terms that all [dialects](crate::dialect) share,
+//! and the parts of a request's head that do not depend on a dialect.
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Version};
@@ -79,7 +79,7 @@ impl StartHead {
 pub struct SessionHead {
     /// The session.
     pub upload_id: UploadId,
-    /// What the session is asked to do.
+    /// The action on the session.
     pub request: SessionRequest,
     /// Whether the client asks for `200` in place of `308`. Google's dialect has this option.
     pub no_308: bool,
@@ -125,7 +125,7 @@ impl Framing {
     ///
     /// # Errors
     ///
-    /// A message whose end is ambiguous is refused. The connection should then not be used again
+    /// A message with an ambiguous end is refused. The connection should then not be used again
     /// (RFC 9112, 6.3).
     pub fn of(
         version: Version,

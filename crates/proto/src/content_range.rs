@@ -40,8 +40,8 @@ pub enum ContentRange {
         /// Size of the media; `None` when it follows from the body (`*`).
         total: Option<u64>,
     },
-    /// `bytes */total`: the request has no body. It is a query, or it ends an upload whose bytes
-    /// are all committed.
+    /// `bytes */total`: the request has no body. It is a query, or it ends an upload after all of
+    /// its bytes are committed.
     Query {
         /// Size of the media; `None` when the client does not state it (`*`).
         total: Option<u64>,

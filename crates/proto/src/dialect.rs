@@ -1,12 +1,12 @@
 //! The wire forms of an upload.
 //!
-//! A dialect reads the head of a request into a neutral [`Command`], and writes the head of the reply
-//! from a neutral [`Outcome`] or an error. What a command does is not its business: the state machine
-//! of a session ([`crate::session`]) and its bytes are the same for all. A session remembers the dialect
-//! that began it, and only that one may change it.
+//! A dialect reads the head of a request into a neutral [`Command`], and writes the head of the
+//! reply from a neutral [`Outcome`] or an error. It does not carry out commands: the state machine
+//! of a session ([`crate::session`]) and the session's bytes are the same for all dialects. A
+//! session remembers the dialect that began it, and only that dialect may change it.
 //!
-//! [`Google`] is the dialect of the requests that no other claims; [`XGoogUpload`] is that of
-//! Firebase's and Gemini's libraries and of Google's newer ones.
+//! [`XGoogUpload`] is the dialect of Firebase's and Gemini's libraries and of Google's newer
+//! libraries. [`Google`] is the dialect of all requests that no other dialect claims.
 
 use std::fmt;
 
@@ -27,8 +27,8 @@ pub use x_goog_upload::XGoogUpload;
 
 /// A wire form.
 ///
-/// All functions are pure. The matches over errors should have no wildcard, so that a new error does
-/// not compile before each dialect has its reply.
+/// All functions are pure. The matches over errors should have no wildcard, so that a new error
+/// does not compile before each dialect has its reply.
 pub trait Dialect: fmt::Debug + Send + Sync + 'static {
     /// Returns the name that is stored with sessions. It must not change.
     fn name(&self) -> &'static str;
@@ -49,8 +49,8 @@ pub trait Dialect: fmt::Debug + Send + Sync + 'static {
     /// The rule that the head breaks.
     fn command(&self, request: &RequestHead<'_>) -> Result<Command, ProtocolError>;
 
-    /// Returns the rules of the dialect's sessions, given those that are configured. Default: the
-    /// configured ones.
+    /// Returns the rules of the dialect's sessions, given the configured rules. Default: the
+    /// configured rules.
     fn rules(&self, configured: Rules) -> Rules {
         configured
     }
@@ -84,7 +84,7 @@ pub struct RequestHead<'a> {
     pub framing: Framing,
 }
 
-/// What has become of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub enum Outcome<'a> {
     /// A session has started.

@@ -9,7 +9,7 @@ pub const X_GOOG_HASH: HeaderName = HeaderName::from_static("x-goog-hash");
 /// Number of bytes that each chunk but the last should be a multiple of.
 pub const X_GOOG_UPLOAD_CHUNK_GRANULARITY: HeaderName =
     HeaderName::from_static("x-goog-upload-chunk-granularity");
-/// What a request asks for, in the dialect `X-Goog-Upload`.
+/// The command of a request in the dialect `X-Goog-Upload`.
 pub const X_GOOG_UPLOAD_COMMAND: HeaderName = HeaderName::from_static("x-goog-upload-command");
 /// Size in bytes of the media that a session is started for; an older name.
 pub const X_GOOG_UPLOAD_CONTENT_LENGTH: HeaderName =

@@ -22,8 +22,8 @@
 //! [`Step`](session::Step). For a request with data the step holds a
 //! [`BodyFilter`](session::BodyFilter), which decides for every byte of the body whether it is
 //! stored, skipped or refused. Invalid requests are [`ProtocolError`](error::ProtocolError)s. A
-//! [`Dialect`](dialect::Dialect) reads the heads of requests and writes those of replies, errors
-//! included.
+//! [`Dialect`](dialect::Dialect) reads the heads of requests and writes the heads of replies,
+//! errors included.
 //!
 //! On the client's side, a [`Transfer`](transfer::Transfer) decides which request follows which
 //! reply, including retries.

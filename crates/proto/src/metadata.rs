@@ -39,19 +39,21 @@ pub enum MetadataError {
     },
 }
 
-/// What metadata may consist of. Its length is for the caller, who reads it.
+/// Limits on the structure of metadata. The caller, who reads the metadata, limits its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MetadataLimits {
-    /// Number of values, the document itself included. A value takes about seventy times the two bytes in memory
-    /// that it can take on the wire. Default: 20,000.
+    /// Number of values, the document itself included. A value takes about seventy times the two
+    /// bytes in memory that it can take on the wire. Default: 20,000.
     pub values: usize,
-    /// Number of objects and arrays around a value. The parser takes 127 and calls deeper ones invalid. Default: 100.
+    /// Number of objects and arrays around a value. The parser takes 127 and calls deeper ones
+    /// invalid. Default: 100.
     pub depth: usize,
 }
 
 impl MetadataLimits {
-    /// Allows everything that can be parsed: for metadata that has been accepted before, perhaps under other limits.
+    /// Allows everything that can be parsed: for metadata that has been accepted before, perhaps
+    /// under other limits.
     pub const ACCEPTED_BEFORE: Self = Self {
         values: usize::MAX,
         depth: usize::MAX,
@@ -128,7 +130,7 @@ pub fn parse_metadata(
     }
 }
 
-/// Upper bounds for what a JSON text consists of.
+/// Upper bounds for the structure of a JSON text.
 struct Shape {
     /// Number of its values.
     values: usize,
@@ -137,8 +139,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// Every value but the first follows a comma, a colon or an opening bracket. Characters inside strings are not
-    /// counted.
+    /// Every value but the first follows a comma, a colon or an opening bracket. Characters inside
+    /// strings are not counted.
     fn of(text: &str) -> Self {
         let (mut in_string, mut escaped) = (false, false);
         let (mut values, mut open, mut depth) = (1, 0_usize, 0);

@@ -37,7 +37,8 @@ pub struct Parameters {
     pairs: Vec<(String, String)>,
 }
 
-/// The most parameters of a query. Each takes a hundred bytes of memory, of which two may be in the query.
+/// The most parameters of a query. Each takes a hundred bytes of memory, of which two may be in the
+/// query.
 pub const MOST_PARAMETERS: usize = 1000;
 
 /// Why a query is refused.
@@ -59,7 +60,8 @@ impl Parameters {
     /// Parses a query string. `+` is a space, and a parameter without `=` is empty.
     ///
     /// # Errors
-    /// A name or a value is not UTF-8: replacement characters could make several names equal. Or there are too many.
+    /// A name or a value is not UTF-8: replacement characters could make several names equal. Or
+    /// there are too many.
     pub fn parse(query: Option<&str>) -> Result<Self, QueryError> {
         let pairs = || {
             let pairs = query.unwrap_or_default().split('&');
@@ -144,8 +146,8 @@ pub enum Alt {
     Media,
 }
 
-/// The parameters that shape a reply. Those of the request that starts a session apply to the
-/// session's final reply, so they are stored with the session (docs/protocol.md, 4.26).
+/// The parameters that shape a reply. The parameters of the request that starts a session apply to
+/// the session's final reply, so they are stored with the session (docs/protocol.md, 4.26).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StandardParameters {

@@ -184,7 +184,7 @@ enum Role {
     Checksums,
 }
 
-/// A body part whose headers have been read.
+/// A body part with parsed headers.
 #[derive(Debug)]
 struct BodyPart {
     role: Role,

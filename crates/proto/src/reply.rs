@@ -47,7 +47,8 @@ impl ReplyHead {
 pub struct ErrorReply {
     /// HTTP status.
     pub status: StatusCode,
-    /// Google's `errors[].domain`: `global`, or that of a service for a reason of its own.
+    /// Google's `errors[].domain`: `global`, or a service's domain for a reason that only this
+    /// service has.
     pub domain: &'static str,
     /// Google's `errors[].reason`, which the retry logic of client libraries reads.
     pub reason: &'static str,
@@ -85,7 +86,7 @@ pub enum Form {
 }
 
 impl ErrorReply {
-    /// Returns a reply whose body is Google's JSON error object.
+    /// Returns a reply with Google's JSON error object as its body.
     pub fn json(status: StatusCode, reason: &'static str) -> Self {
         Self {
             status,
@@ -98,7 +99,7 @@ impl ErrorReply {
         }
     }
 
-    /// Returns a reply whose body is the message.
+    /// Returns a reply with the message as its body.
     pub fn text(status: StatusCode, reason: &'static str) -> Self {
         Self {
             form: Form::Text,
@@ -122,8 +123,8 @@ impl ErrorReply {
         }
     }
 
-    /// Returns the reply to a client that sends too many requests and may send the next one after this number
-    /// of seconds: 429.
+    /// Returns the reply to a client that sends too many requests and may send the next one after
+    /// this number of seconds: 429.
     pub fn too_many(retry_after: u32) -> Self {
         Self {
             retry_after: Some(retry_after),
@@ -131,8 +132,8 @@ impl ErrorReply {
         }
     }
 
-    /// Returns the reply to a client that occupies as much as it may, and may ask again after this number of
-    /// seconds: 429.
+    /// Returns the reply to a client that occupies as much as it may, and may ask again after this
+    /// number of seconds: 429.
     pub fn over_quota(retry_after: u32) -> Self {
         Self {
             retry_after: Some(retry_after),

@@ -1,8 +1,8 @@
 //! The state machine of an upload session (docs/protocol.md, 2.8, 2.9, 2.12 and 4.1 to 4.21).
 //!
-//! [`step`] decides from the request's head what to do. For a request with data it returns a
-//! [`BodyFilter`], which selects the bytes of the body to store. All offsets count decoded bytes of
-//! the media.
+//! [`step`] decides from the request's head how the session handles the request. For a request with
+//! data it returns a [`BodyFilter`], which selects the bytes of the body to store. All offsets
+//! count decoded bytes of the media.
 
 use crate::content_range::{ContentRange, ContentRangeError, end_of};
 
@@ -16,7 +16,7 @@ pub use body_filter::{BodyFilter, Ending, Outcome};
 /// A request to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionRequest {
-    /// What the session is asked to do.
+    /// The action on the session.
     pub action: SessionAction,
     /// Length of the body.
     pub body: BodyLength,
@@ -38,7 +38,8 @@ impl SessionRequest {
     }
 
     /// Returns whether the request is known to have bytes after this offset. Of a request with a
-    /// `Content-Range` this does not matter: Google's services repeat the final reply to all of them.
+    /// `Content-Range` this does not matter: Google's services repeat the final reply to all of
+    /// them.
     fn ends_after(&self, size: u64) -> bool {
         let is_explicit = matches!(
             self.action,
@@ -51,8 +52,8 @@ impl SessionRequest {
         is_explicit && self.first().saturating_add(length) > size
     }
 
-    /// Returns whether the request is of the form of a query. In Google's dialect such a request
-    /// also ends an upload whose bytes are all committed.
+    /// Returns whether the request has the form of a query. In Google's dialect such a request also
+    /// ends an upload after all of its bytes are committed.
     pub fn is_query(&self) -> bool {
         matches!(
             self.action,
@@ -61,16 +62,16 @@ impl SessionRequest {
     }
 }
 
-/// What a session is asked to do.
+/// The action that a request asks of a session.
 ///
-/// [Dialects](crate::dialect) differ in how an upload ends: at the byte that completes a stated
-/// size, or when the client says so. The first is [`Ranged`](Self::Ranged), the others are the
-/// second.
+/// [Dialects](crate::dialect) differ in how an upload ends. With [`Ranged`](Self::Ranged) it ends
+/// at the byte that completes a stated size. With all further actions it ends when the client says
+/// so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionAction {
-    /// What `Content-Range` says, `None` without this header: the body is the whole media. The
-    /// upload ends with the byte that completes the size. The session handles a parse error, because
-    /// the error ends the session.
+    /// The parsed `Content-Range`. Without this header (`None`), the body is the whole media. The
+    /// upload ends with the byte that completes the size. The session handles a parse error,
+    /// because the error ends the session.
     Ranged(Result<Option<ContentRange>, ContentRangeError>),
     /// Append the body. More is to come, also if the declared size is reached.
     Append {
@@ -312,8 +313,8 @@ pub fn step(
     request: &SessionRequest,
 ) -> Result<Step, SessionError> {
     match snapshot.state {
-        // A request that is repeated has no bytes after the end. One that has some would take its
-        // bytes for stored.
+        // A repeated request has no bytes after the end. A request with such bytes is refused,
+        // because its client would take the bytes for stored.
         State::Finished if request.ends_after(snapshot.offset) => Err(SessionError::AfterEnd {
             size: snapshot.offset,
         }),

@@ -178,8 +178,8 @@ impl Transfer {
     }
 
     /// Returns the offset before which the transfer never sends media again, so the caller may drop
-    /// that media. It is 0 if the source can provide all media again, and else the highest offset
-    /// that the server has committed in this session.
+    /// that media. It is 0 if the source can provide all media again. Otherwise it is the highest
+    /// offset that the server has committed in this session.
     pub fn kept_from(&self) -> u64 {
         match self.plan.media.window {
             Some(_) => self.furthest,

@@ -1,6 +1,6 @@
 //! The `X-Goog-Upload-Command` header (docs/protocol.md, 2.12).
 
-/// What a request in the dialect `X-Goog-Upload` asks for.
+/// The command of a request in the dialect `X-Goog-Upload`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UploadCommand {
     /// Start a session. The body is metadata.

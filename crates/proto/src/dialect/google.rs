@@ -216,8 +216,8 @@ fn started(location: HeaderValue, upload_id: HeaderValue) -> ReplyHead {
     reply
 }
 
-/// Returns the reply to the start of a session without its URI, for which dialects have headers of
-/// their own.
+/// Returns the reply to the start of a session without the session's URI, because each dialect has
+/// different headers for the URI.
 ///
 /// The status is exactly 200 and caching is forbidden, because several clients accept nothing else.
 pub(super) fn started_somewhere(upload_id: HeaderValue) -> ReplyHead {

@@ -1,4 +1,4 @@
-//! What dialects read from the head of a request in the same way.
+//! Parsing of request heads that all dialects share.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, Method};

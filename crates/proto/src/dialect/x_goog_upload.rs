@@ -1,9 +1,9 @@
 //! The dialect of `X-Goog-Upload-Protocol` and `-Command` (docs/protocol.md, 2.12): Firebase's and
 //! Gemini's libraries, and the generated clients of 2026 for Java, PHP and Ruby.
 //!
-//! Every reply to its clients says in `X-Goog-Upload-Status` whether the upload goes on, except a
-//! reply that asks for another try: one client takes a chunk for stored whose reply says `active`,
-//! whatever its HTTP status.
+//! Every reply to its clients says in `X-Goog-Upload-Status` whether the upload continues. Replies
+//! that ask for a retry are the exception: one client treats a chunk as stored if the reply says
+//! `active`, whatever its HTTP status.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};

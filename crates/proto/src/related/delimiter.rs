@@ -181,7 +181,7 @@ impl Pattern {
         }
     }
 
-    /// Returns where the line end begins whose LF is at `at`.
+    /// Returns the start of the line end with its LF at `at`.
     fn before_line_end(&self, bytes: &[u8], at: usize) -> usize {
         if bytes[..at].ends_with(b"\r") && !self.bare {
             at - 1
@@ -231,8 +231,8 @@ impl Boundary {
     pub const MAX_LEN: usize = 256;
 
     /// Parses the boundary of a `multipart/related` or `multipart/form-data` content type: bare, in
-    /// double quotes, or in single quotes. Single quotes are not part of the boundary, although RFC 2046 says they are
-    /// (docs/protocol.md, 2.6).
+    /// double quotes, or in single quotes. Single quotes are not part of the boundary, although RFC
+    /// 2046 says they are (docs/protocol.md, 2.6).
     ///
     /// ```
     /// use windlass_proto::related::Boundary;

@@ -125,8 +125,8 @@ impl BodyFilter {
         self.total
     }
 
-    /// Returns whether it is known beforehand that the request brings new bytes, or that the end of its
-    /// streamed body ends the upload. Such a request makes a commit if it completes.
+    /// Returns whether it is known beforehand that the request brings new bytes, or that the end of
+    /// its streamed body ends the upload. Such a request makes a commit if it completes.
     pub fn commits(&self) -> bool {
         match self.remaining_hint() {
             Some(remaining) => remaining > 0,

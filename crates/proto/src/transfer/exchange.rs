@@ -1,5 +1,5 @@
-//! What passes between a transfer and its caller: actions, requests and failures one way, replies and
-//! their classification the other.
+//! The values that pass between a transfer and its caller: actions, requests and failures in one
+//! direction, replies and their classification in the opposite direction.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -480,8 +480,8 @@ impl ErrorReply {
         }
     }
 
-    /// Returns whether the same request may succeed later: the server is overloaded, has an internal
-    /// error, or limits the rate.
+    /// Returns whether the same request may succeed later: the server is overloaded, has an
+    /// internal error, or limits the rate.
     pub fn is_transient(&self) -> bool {
         matches!(self.status.as_u16(), 408 | 429 | 500..=599)
             || self.status == StatusCode::FORBIDDEN && self.is_rate_limit()

@@ -12,7 +12,7 @@ use crate::upload_type::UploadType;
 /// Default chunk size of streams: 8 MiB.
 pub(super) const STREAM_CHUNK: u64 = 32 * CHUNK_GRANULARITY;
 
-/// What is sent, and how.
+/// The media of a transfer and how it is sent.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub(super) single_request: bool,

@@ -120,14 +120,14 @@ fn fixed(multiples: u64) -> Chunking {
     Chunking::Fixed(ChunkSize::new(multiples * Q).expect("a multiple above zero"))
 }
 
-/// Returns a transfer whose session has just started.
+/// Returns a transfer just after the start of its session.
 fn in_session(plan: Plan) -> Transfer {
     let mut transfer = Transfer::start(plan);
     session_start().to(&mut transfer);
     transfer
 }
 
-/// Returns a transfer of `LEN` seekable bytes whose session has just started.
+/// Returns a transfer of `LEN` seekable bytes just after the start of its session.
 fn sending() -> Transfer {
     in_session(seekable())
 }

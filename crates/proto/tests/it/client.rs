@@ -57,13 +57,13 @@ impl<'a> Client<'a> {
         self.session.as_deref()
     }
 
-    /// Goes on with another session, or without one.
+    /// Continues with another session, or without a session.
     pub(crate) fn set_session(&mut self, session: Option<String>) {
         self.session = session;
         self.last_data = None;
     }
 
-    /// Writes what the transfer wants. `total` is what it knows of the size.
+    /// Writes the request of the transfer. `total` is the size, as far as the transfer knows it.
     pub(crate) fn write(&mut self, request: Request, total: Option<u64>) -> Outgoing {
         let (session, len) = (self.session(), self.case.len);
         let outgoing = match self.case.dialect {
@@ -98,8 +98,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Returns the request with data that a client sends again where another one asks for the offset.
-    /// The reply says the same.
+    /// Returns the request with data that a client sends again where another one asks for the
+    /// offset. The reply says the same.
     fn repeated(&self, request: Request, habits: Habits) -> Option<Outgoing> {
         let repeats = habits.repeats && matches!(request, Request::Query { .. });
         let again = self.last_data.as_ref().filter(|_| repeats)?;

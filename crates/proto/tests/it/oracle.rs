@@ -1,8 +1,8 @@
 //! The expected behaviour of a client, by the table of docs/protocol.md, 5.2, and independent of
 //! the implementation.
 //!
-//! It judges the client. The five rules of docs/durability.md bind servers; the server of this simulation breaks them
-//! whenever its schedule says so.
+//! It judges the client. The five rules of docs/durability.md bind servers; the server of this
+//! simulation breaks them whenever its schedule says so.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use windlass_proto::transfer::{Action, Failure, Request, RetryPolicy};
 
 use crate::server::Answer;
 
-/// What must follow.
+/// The action that must follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Next(Next),
@@ -193,7 +193,7 @@ fn milliseconds(random: u32) -> Duration {
 }
 
 impl Verdict {
-    /// Returns whether an action is what must follow.
+    /// Returns whether the verdict expects this action.
     pub(crate) fn allows(&self, action: &Action) -> bool {
         match (self, action) {
             (Self::Next(next), Action::Send(request)) => *next == Next::of(*request),

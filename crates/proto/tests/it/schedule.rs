@@ -25,7 +25,7 @@ pub(crate) struct Schedule {
     pub(crate) dialect: Dialect,
     /// The faults of the requests, in order.
     pub(crate) faults: Vec<Fault>,
-    /// What follows the last fault.
+    /// The behaviour after the last fault.
     pub(crate) after: After,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum Dialect {
     XGoogUpload(Habits),
 }
 
-/// The differences between those who speak Google's dialect.
+/// The differences between clients of Google's dialect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     /// The server replies `201` when an upload is finished.
@@ -76,9 +76,9 @@ pub(crate) struct Habits {
 pub(crate) enum Finish {
     /// With the last chunk.
     WithData,
-    /// With a request of its own.
+    /// With a separate request.
     Alone,
-    /// With a request of its own, which says how much there is.
+    /// With a separate request that states the offset.
     AloneAtOffset,
 }
 
@@ -92,7 +92,7 @@ impl Dialect {
     }
 }
 
-/// What follows the last fault.
+/// The behaviour after the last fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
     /// No more faults.
@@ -162,8 +162,8 @@ impl Schedule {
             .with_refreshable_token(self.refreshable)
     }
 
-    /// Without an offset and a declared size an end takes the bytes that there are for all of them. A
-    /// server that has lost some cannot know.
+    /// Without an offset and a declared size an end takes the bytes that there are for all of them.
+    /// A server that has lost some cannot know.
     fn without_undetectable_losses(mut self) -> Self {
         let ends_anywhere = matches!(
             self.dialect,

@@ -112,7 +112,7 @@ pub(crate) struct Session {
     pub(crate) state: State,
     total: Option<u64>,
     pub(crate) media: Stored,
-    /// What replies say after the session is lost.
+    /// The condition in replies after the session is lost.
     pub(crate) lost: Option<Condition>,
     late: Vec<Late>,
 }
@@ -416,7 +416,7 @@ fn is_explained(error: &SessionError, action: SessionAction) -> bool {
 fn resource(size: u64, upload_id: Option<&UploadId>, dialect: Dialect) -> Answer {
     let status = match dialect {
         Dialect::Google(Options { created: false, .. }) => StatusCode::OK,
-        // The other dialect makes 200 of it.
+        // The dialect `X-Goog-Upload` turns it into 200.
         Dialect::Google(_) | Dialect::XGoogUpload(_) => StatusCode::CREATED,
     };
     let reply = dialect::Outcome::Final {

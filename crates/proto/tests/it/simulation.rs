@@ -30,7 +30,7 @@ pub(crate) struct Simulation<'a> {
     transfer: Transfer,
     client: Client<'a>,
     oracle: Oracle,
-    /// What must follow now.
+    /// The action that must follow now.
     verdict: Verdict,
     requests: usize,
     elapsed: Duration,
@@ -44,7 +44,7 @@ pub(crate) struct End {
     pub(crate) elapsed: Duration,
 }
 
-/// What the client gets for a request.
+/// The result of a request for the client.
 enum ClientResult {
     Nothing,
     Answer(Answer),

@@ -29,7 +29,7 @@ fn on_url(fields: &[(&str, &str)]) -> Result<Command, ProtocolError> {
     read(&Method::POST, "upload_id=u", fields)
 }
 
-/// What a request asks a session for, and the length of its body.
+/// Returns the action that a request asks of a session, and the length of its body.
 fn asked(fields: &[(&str, &str)]) -> Result<(SessionAction, BodyLength), ProtocolError> {
     on_url(fields).map(|command| match command {
         Command::Session(SessionHead {

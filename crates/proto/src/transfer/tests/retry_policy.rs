@@ -4,7 +4,8 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Returns the waits of a transfer whose every request breaks, each with another random number.
+/// Returns the waits of a transfer. Every request breaks, and each wait gets the next random
+/// number.
 fn waits(transfer: &mut Transfer, randoms: &[u32]) -> Vec<Duration> {
     let wait = |random: &u32| {
         transfer.broke(*random);

@@ -1,8 +1,9 @@
 //! Requests and replies in the dialect `X-Goog-Upload`, as the libraries of Firebase and Gemini and
-//! Google's generated ones write and read them (docs/protocol.md, 2.12).
+//! Google's generated libraries write and read them (docs/protocol.md, 2.12).
 //!
-//! What they do next is what a transfer does: ask for the offset after a failure, and go on there. So
-//! replies are read as the ones of Google's dialect that mean the same, and the same oracle judges.
+//! After a failure these libraries behave as a transfer does: they ask for the offset and continue
+//! there. Their replies are therefore read as the equivalent replies of Google's dialect, and the
+//! same oracle judges them.
 
 use std::ops::Range;
 
@@ -145,7 +146,7 @@ fn active(outgoing: &Outgoing, answer: &Answer) -> Answer {
         Some(Ok(received)) => incomplete(received),
         // The offset is missing in no reply to a query. A chunk that is accepted is stored.
         None if is_ok && command == "upload" => incomplete(outgoing.body.end),
-        // Nothing to go on with: the client asks again.
+        // The reply has no offset at which to continue, so the client asks again.
         None | Some(Err(_)) => Answer::page(409),
     }
 }
