@@ -126,7 +126,8 @@ fn object<'a>(call: &Call<'a>) -> &'a str {
     call.path.value("object").unwrap_or_default()
 }
 
-/// Refuses a bucket that Cloud Storage would not make. Here each is there as soon as something is in it.
+/// Refuses a bucket that Cloud Storage would not make. Here each is there as soon as something is
+/// in it.
 fn check_bucket(call: &Call<'_>) -> Result<(), Rejection> {
     let bucket = call.path.value("bucket").unwrap_or_default();
     let Some(problem) = fault_of_name(bucket) else {
@@ -315,8 +316,8 @@ async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
     })
 }
 
-/// Returns the object that is read. The token of a download URL must be right. Without one, and without
-/// credentials where the server demands some, nothing is read.
+/// Returns the object that is read. The token of a download URL must be right. Without one, and
+/// without credentials where the server demands some, nothing is read.
 async fn readable(call: &Call<'_>) -> Result<Resource, Rejection> {
     let object = named(call).await?;
     // Hashes are compared: how long a comparison takes says nothing about the token.
@@ -337,8 +338,8 @@ async fn named(call: &Call<'_>) -> Result<Resource, Rejection> {
     found(call, "object", &collection(call), object(call)).await
 }
 
-/// `objects.list`: in the order of names. Names that have the delimiter after the prefix are shown as
-/// one prefix.
+/// `objects.list`: in the order of names. Names that have the delimiter after the prefix are shown
+/// as one prefix.
 async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     let parameter = |name| call.query.first(name).unwrap_or_default();
     let names = NameFilter {

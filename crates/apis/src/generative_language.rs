@@ -1,5 +1,5 @@
-//! The files of the Gemini API, as its libraries upload them for prompts: versions v1 and v1beta, with
-//! the same files in both.
+//! The files of the Gemini API, as its libraries upload them for prompts: versions v1 and v1beta,
+//! with the same files in both.
 //!
 //! A file is active at once and does not expire. There are no models.
 

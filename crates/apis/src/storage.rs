@@ -199,8 +199,8 @@ impl ApiHandler for StorageKind {
         ["storage.objects.get", "storage.objects.list"].contains(&method.id.as_str())
     }
 
-    /// `/BUCKET/OBJECT`, at which the libraries for Go and restic read media. The rest of the XML API
-    /// is not here.
+    /// `/BUCKET/OBJECT`, at which the libraries for Go and restic read media. The rest of the XML
+    /// API is not here.
     fn alias(&self, api: &Api, path: &str) -> Option<String> {
         xml::alias(api, path)
     }
@@ -283,8 +283,8 @@ const SOURCE: Names = [
 ];
 
 impl Preconditions {
-    /// Reads the preconditions on the object that the call reads or writes: the parameters of the JSON
-    /// API, and the headers of the XML API.
+    /// Reads the preconditions on the object that the call reads or writes: the parameters of the
+    /// JSON API, and the headers of the XML API.
     fn on_target(call: &Call<'_>) -> Result<Self, Rejection> {
         let by_query = Self::parse(TARGET, |name| call.query.first(name))?;
         let mut by_header = [None; 4];

@@ -19,7 +19,8 @@ pub(super) const MOST_TEXT: u64 = 1024 * 1024;
 /// Maximum number of bytes that are read of all files.
 const MOST_TEXT_IN_ALL: usize = 16 * 1024 * 1024;
 
-/// Maximum number of references that are looked up among the files of a bundle. Those beyond count as found.
+/// Maximum number of references that are looked up among the files of a bundle. Those beyond count
+/// as found.
 const MOST_REFERENCES: usize = 50_000;
 
 /// Maximum number of click tags that are reported.

@@ -25,7 +25,8 @@ const MOST_COPIED: usize = 32 * 1024 * 1024;
 /// The same of words by which it is found. A message for many is found by its first words alone.
 const MOST_COPIED_TEXT: usize = 8 * 1024 * 1024;
 
-/// Maximum number of referenced messages that are looked up for all recipients of one message, while other senders wait.
+/// Maximum number of referenced messages that are looked up for all recipients of one message,
+/// while other senders wait.
 const MOST_LOOKED_UP: usize = 5000;
 
 /// Maximum number of drafts that are read to fill a page.

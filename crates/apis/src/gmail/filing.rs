@@ -95,8 +95,8 @@ impl Mailbox<'_, '_> {
         self.leave_threads(&[removed]).await
     }
 
-    /// Deletes all rows of a message, but leaves it in its thread until [`Mailbox::leave_threads`]. Returns its last
-    /// entry.
+    /// Deletes all rows of a message, but leaves it in its thread until [`Mailbox::leave_threads`].
+    /// Returns its last entry.
     pub(super) async fn remove_rows(&mut self, id: &str) -> Result<Entry, Rejection> {
         let mut entry = self.entry(id).await?;
         entry.history = self
@@ -123,8 +123,9 @@ impl Mailbox<'_, '_> {
 
     /// Adds and removes labels of messages. Logs no event for a message with unchanged labels.
     ///
-    /// # Errors [`Rejection::InvalidArgument`] if a label is added to a message that would then
-    /// have more than [`MOST_LABELS`].
+    /// # Errors
+    /// [`Rejection::InvalidArgument`] if a label is added to a message that would then have more
+    /// than [`MOST_LABELS`].
     pub(super) async fn relabel(
         &mut self,
         ids: &[&str],

@@ -21,7 +21,8 @@ const BUDGET: u64 = 10_000;
 /// Cost of reading the text of a message, in entries.
 const TEXT_COST: usize = 10;
 
-/// Number of bytes that are compared for the cost of one entry. Each test of a query may compare a whole entry.
+/// Number of bytes that are compared for the cost of one entry. Each test of a query may compare a
+/// whole entry.
 const COMPARED: usize = 16 * 1024;
 
 /// The cost after which the call yields to other tasks.

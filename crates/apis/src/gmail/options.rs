@@ -204,7 +204,8 @@ impl fmt::Display for Relay {
     }
 }
 
-/// An address such as `someone@example.com`, its ASCII letters in lower case. Quoted local parts are not supported.
+/// An address such as `someone@example.com`, its ASCII letters in lower case. Quoted local parts
+/// are not supported.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     text: String,
@@ -261,8 +262,8 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, NotAnAddress> {
         let found = text.trim().rsplit_once('@');
         match found.filter(|(local, domain)| is_local(local) && is_domain(domain)) {
-            // Of ASCII alone: of all of Unicode, a Kelvin sign would become a `k`, and another principal have its
-            // mailbox.
+            // Of ASCII alone: of all of Unicode, a Kelvin sign would become a `k`, and another
+            // principal have its mailbox.
             Some((local, domain)) => Ok(Self {
                 text: format!("{local}@{domain}").to_ascii_lowercase(),
                 at: local.len(),

@@ -1,9 +1,9 @@
 //! Messages for the relay, as events of the server's outbox; their delivery by SMTP; bounces.
 //!
 //! The change set that sends a message leaves an event. The outbox hands it to the relay after that
-//! change set is durable and retries with growing delays. If the relay refuses the message for good,
-//! or after three days, the sender gets a delivery status notification (RFC 3464). A message may be
-//! sent twice: if the process ends after the relay's acceptance and before that is recorded.
+//! change set is durable and retries with growing delays. If the relay refuses the message for
+//! good, or after three days, the sender gets a delivery status notification (RFC 3464). A message
+//! may be sent twice: if the process ends after the relay's acceptance and before that is recorded.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -174,8 +174,8 @@ impl Deliver for RelayDelivery {
     }
 }
 
-/// Files a notification in the mailbox of the sender. Its ids are derived from `event`, the id of the
-/// event.
+/// Files a notification in the mailbox of the sender. Its ids are derived from `event`, the id of
+/// the event.
 async fn file_bounce(
     rows: &mut Rows<'_>,
     options: &Options,

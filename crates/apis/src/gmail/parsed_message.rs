@@ -90,8 +90,8 @@ impl Outgoing {
         uploaded: Uploaded,
         defaults: DefaultHeaders,
     ) -> Result<Self, Rejection> {
-        // Adding header fields copies the message. No memory of replies is taken for it: slow readers hold that, and
-        // other calls wait for this one.
+        // Adding header fields copies the message. No memory of replies is taken for it: slow
+        // readers hold that, and other calls wait for this one.
         let raw = uploaded.source.read_for_copies(0..u64::MAX, 1).await?;
         let media = uploaded.media;
         off_the_runtime(move || Self::read(&raw, &media, &defaults)).await

@@ -49,7 +49,8 @@ const PROMISES: [&str; 11] = [
     "versioning.enabled",
 ];
 
-/// Fields that protect a bucket, or would. A value of another type would be shown, and protect nothing.
+/// Fields that protect a bucket, or would. A value of another type would be shown, and protect
+/// nothing.
 const BOOLEANS: [&str; 3] = [
     "iamConfiguration.bucketPolicyOnly.enabled",
     "iamConfiguration.uniformBucketLevelAccess.enabled",
@@ -283,8 +284,8 @@ impl Bucket {
     }
 }
 
-/// Whether the fields of a bucket switch lists off: uniform bucket-level access, by its name of today
-/// or by its first one.
+/// Whether the fields of a bucket switch lists off: uniform bucket-level access, by its name of
+/// today or by its first one.
 pub(super) fn is_uniform(fields: &Fields) -> bool {
     let iam = fields.get("iamConfiguration");
     let is_enabled = |name: &str| {
@@ -384,8 +385,9 @@ pub(super) fn fault_of_form(text: &str) -> Option<&'static str> {
 /// Returns the fields to be stored: all fields except the fields that the server sets. Only
 /// `storageClass` has an effect.
 ///
-/// # Errors If a field asks for a guarantee that this server does not give, such as versioning,
-/// retention of objects, or a key.
+/// # Errors
+/// If a field asks for a guarantee that this server does not give, such as versioning, retention of
+/// objects, or a key.
 pub(super) fn parse_fields(metadata: &Map<String, Value>) -> Result<Fields, Rejection> {
     let kept = metadata
         .iter()
@@ -431,7 +433,8 @@ pub(super) fn changed_fields(bucket: &Bucket, mut fields: Fields) -> Result<Fiel
 
 /// Returns the value of a nested field, if it is present.
 ///
-/// # Errors If an outer field is not an object, because the meaning of its value is then unknown.
+/// # Errors
+/// If an outer field is not an object, because the meaning of its value is then unknown.
 fn value_at<'a>(fields: &'a Fields, path: &str) -> Result<Option<&'a Value>, Rejection> {
     let mut names = path.split('.');
     let mut value = names.next().and_then(|name| fields.get(name));

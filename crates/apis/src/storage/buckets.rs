@@ -65,7 +65,8 @@ pub(super) async fn layout(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer::of(body))
 }
 
-/// `managedFolders.list`: a bucket has none. `gcloud storage rm -r` asks before it deletes a bucket.
+/// `managedFolders.list`: a bucket has none. `gcloud storage rm -r` asks before it deletes a
+/// bucket.
 pub(super) async fn managed_folders(call: &Call<'_>) -> Result<Answer, Rejection> {
     Bucket::find(call, call.path.value("bucket").unwrap_or_default()).await?;
     let mut body = Map::new();

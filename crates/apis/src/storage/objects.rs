@@ -23,8 +23,8 @@ pub(super) async fn admit(call: &Call<'_>) -> Result<(), Rejection> {
     new_acl(call, &destination.bucket, "predefinedAcl", change.acl).map(drop)
 }
 
-/// Refuses an upload by a signed link that would give others access to the object, unless its signer
-/// has asked for it. The holder of a link chooses all that is not signed.
+/// Refuses an upload by a signed link that would give others access to the object, unless its
+/// signer has asked for it. The holder of a link chooses all that is not signed.
 fn check_link(call: &Call<'_>) -> Result<(), Rejection> {
     let Some(link) = call.principal.and_then(Principal::link) else {
         return Ok(());

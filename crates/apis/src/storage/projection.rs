@@ -105,7 +105,8 @@ pub(super) fn entries(call: &Call<'_>, acl: Option<&Acl>, at: &At<'_>) -> Result
     let mut shown = Vec::with_capacity(acl.entries().len());
     for entry in acl.entries() {
         let entry = Value::Object(at.show(entry, call.base_url));
-        // An entry has the names of its object in it, so that a page of lists is larger than its rows.
+        // An entry has the names of its object in it, so that a page of lists is larger than its
+        // rows.
         call.reply_memory.hold_row(entry.to_string().as_bytes())?;
         shown.push(entry);
     }

@@ -59,7 +59,7 @@ async fn an_image_is_an_asset_in_every_version_and_by_every_way_to_upload() {
                 (&asset["id"], &asset["id"])
             );
             assert_eq!(value["matchType"], "EXACT");
-            // What is of files alone is not in this reply, but the asset has it.
+            // Fields that only files have are missing in this reply, but the asset has them.
             assert_eq!(asset["fileSize"], Value::Null);
             let kept = world.get(&format!("{path}/{id}")).await.resource();
             assert_eq!(
@@ -201,7 +201,7 @@ async fn a_name_that_is_taken_gets_a_number() {
     // Somebody may have taken such a name itself.
     assert_eq!(insert("logo_4.png", "2").await, "logo_4.png");
     assert_eq!(insert("logo.png", "2").await, "logo_5.png");
-    // Another advertiser has names of its own.
+    // Another advertiser has separate names.
     assert_eq!(insert("logo.png", "3").await, "logo.png");
 }
 
@@ -300,7 +300,7 @@ async fn studio_takes_any_file_of_an_advertiser() {
     assert!(message.contains("studioAdvertiserId"), "{message}");
 }
 
-/// Like a published document of an older version, whose reply has no `richMedia`.
+/// Returns a document like the published one of an older version. Its reply has no `richMedia`.
 fn published(version: &str, method: &str) -> Value {
     let path = "userprofiles/{+profileId}/creativeAssets/{+advertiserId}/creativeAssets";
     let (collection, http_method) = method.split_once('.').expect("a collection and a verb");

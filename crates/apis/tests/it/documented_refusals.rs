@@ -1,7 +1,7 @@
 //! The tables of refusals in docs/apis: each row is a request that is sent here, with its reply.
 //!
 //! The first cell of a row has the request in code spans: its method and target, then headers
-//! (`Range: bytes=9-`) and a JSON body (`{"name": ""}`), if it has any. The other cells are the
+//! (`Range: bytes=9-`) and a JSON body (`{"name": ""}`), if it has any. The next cells are the
 //! status, the reason, the location (`parameter q`, `header Range`, or nothing) and the source.
 
 use std::path::Path;
@@ -21,7 +21,7 @@ struct Row {
     expected: Refusal,
 }
 
-/// What clients decide by.
+/// The parts of a refusal by which clients decide.
 #[derive(Debug, PartialEq, Eq)]
 struct Refusal {
     status: u16,

@@ -22,7 +22,7 @@ async fn put(firebase: &World, name: &str, media: &[u8]) -> Value {
     reply.resource()
 }
 
-/// Uploads in a session whose start has this metadata.
+/// Uploads in a session with this metadata in its start.
 async fn resumable(firebase: &World, uri: &str, metadata: &Value, media: &[u8]) -> Reply {
     let start = [
         ("content-type", "application/json; charset=utf-8"),

@@ -71,7 +71,7 @@ async fn another_image_takes_the_place_of_the_first_at_the_same_url() {
     let after = shown(&world, &second).await;
     assert_eq!(after.body, jpeg(2, 2));
     assert_eq!(after.headers["content-type"], "image/jpeg");
-    // So caches have to ask, and are told that what they have is old.
+    // Caches must therefore revalidate, and learn by the new tag that their copy is stale.
     assert_eq!(after.headers["cache-control"], "no-cache");
     assert_ne!(before.headers["etag"], after.headers["etag"]);
     // Other types and other resources keep theirs.
@@ -207,7 +207,7 @@ async fn a_published_document_is_served_alike_and_gets_what_it_lacks() {
         let unspecified = other_type("IMAGE_TYPE_UNSPECIFIED");
         let reply = world.simple(&unspecified, "image/png", &png(5, 5)).await;
         reply.refusal(400, "invalidParameter");
-        // What else is in the document is the default handler's.
+        // The default handler serves all further methods of the document.
         let path = "/games/v1configuration/applications/7/achievements";
         let headers = [("content-type", "application/json")];
         let reply = world

@@ -34,7 +34,7 @@ impl Gmail {
         Self(World::shared("gmail", options))
     }
 
-    /// Principals have mailboxes of their own.
+    /// Returns a Gmail in which each principal has a separate mailbox.
     fn owned() -> Self {
         Self(World::timed("gmail", &Options::default()))
     }

@@ -19,15 +19,15 @@ async fn carry_out(caller: &Caller<'_>, (method, uri, body): &Request) -> Reply 
 /// An API in which a principal has made something.
 struct Case {
     api: &'static str,
-    /// Calls that make what the uploads need.
+    /// Calls that create the resources that the uploads need.
     making: Vec<Request>,
     /// Where media is uploaded, and its metadata.
     uploads: Vec<(&'static str, Value)>,
-    /// Calls on what was made, in order.
+    /// Calls on the created resources, in order.
     calls: Vec<Request>,
     /// Lists, with the field that has the items.
     lists: Vec<(&'static str, &'static str)>,
-    /// What a stranger may make with the same ids.
+    /// Whether a stranger may create resources with the same ids.
     coexists: bool,
 }
 

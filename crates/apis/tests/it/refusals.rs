@@ -2,7 +2,7 @@
 
 use crate::world::Reply;
 
-/// What a refusal says by which clients decide.
+/// The parts of a refusal by which clients decide.
 #[derive(Debug, PartialEq, Eq)]
 struct Refusal {
     status: String,
@@ -10,7 +10,7 @@ struct Refusal {
     location: String,
 }
 
-/// Checks that the replies of these cases are those of the table under `## Refusals` of a page of
+/// Checks that the replies of these cases equal the table under `## Refusals` of a page of
 /// docs/apis. A case is the first cell of its row, and its reply.
 pub(crate) fn check_table(page: &str, cases: &[(&str, Reply)]) {
     let rows = rows(page);

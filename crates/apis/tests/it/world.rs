@@ -19,7 +19,7 @@ pub(crate) use windlass_testkit::in_process::{Body, Peer, Reply};
 /// Where clients believe the server to be.
 pub(crate) const ORIGIN: &str = "http://apis.test";
 
-/// A clock that goes on by a second whenever it is looked at.
+/// A clock that advances by a second at each reading.
 #[derive(Debug, Default)]
 pub(crate) struct TickingClock(AtomicU64);
 

@@ -33,7 +33,7 @@ async fn shown(youtube: &World, id: &str, part: &str) -> Value {
     youtube.call("GET", &uri).await.resource()["items"][0].clone()
 }
 
-/// What is served at an address that the server gave.
+/// Returns the reply at a URL that the server gave.
 async fn at(youtube: &World, url: &Value) -> Reply {
     let url = url.as_str().expect("a URL");
     youtube

@@ -184,7 +184,8 @@ fn find_in_fields(lower: &str, features: &mut BTreeSet<Feature>) {
     }
 }
 
-/// Returns the tags of input fields, without their ends. No two overlap, so that they are no longer than the text.
+/// Returns the tags of input fields, without their ends. No two overlap, so that they are no longer
+/// than the text.
 fn fields(mut text: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let tag = &text[memmem::find(text, b"<input")?..];
@@ -357,7 +358,8 @@ fn in_parentheses(text: &str) -> Option<&str> {
     Some(text[..end].trim())
 }
 
-/// Returns the offset of a byte within the longest target. A text may have a million beginnings without an end.
+/// Returns the offset of a byte within the longest target. A text may have a million beginnings
+/// without an end.
 fn find_soon(text: &str, byte: u8) -> Option<usize> {
     let text = text.as_bytes();
     memchr::memchr(byte, &text[..text.len().min(LONGEST)])

@@ -129,7 +129,7 @@ async fn deletion_of_a_folder_keeps_no_other_change_waiting() {
     let pen = folder(server, "pen", "root").await;
     let cow = file(server, &json!({"name": "cow", "parents": [pen]})).await;
     let stopped = ledger.stop_at(&cow);
-    // On the same server: its lock for all files is what the deletion must not hold.
+    // This runs on the same server: the deletion must not hold the server's lock for all files.
     let meanwhile = async {
         let llama = file(server, &json!({"name": "llama"})).await;
         patch(server, &llama, "", &json!({"starred": true})).await

@@ -225,7 +225,7 @@ async fn refusals_are_those_of_the_table() {
     let too_deep = create(&drive, "", json!({"mimeType": FOLDER, "parents": [deep]})).await;
     let mut cases = vec![("a folder below 100 others", too_deep)];
     cases.extend(Box::pin(of_files(&drive)).await);
-    // Not beside the crowd, which is too large to be sorted.
+    // These cases need a separate Drive, because the first one has too many files to be sorted.
     let drive = self::drive();
     cases.extend(Box::pin(of_lists(&drive)).await);
     cases.extend(of_parameters(&drive).await);

@@ -153,7 +153,7 @@ async fn message_has_a_hundred_labels_of_its_user() {
     let thread = format!("me/threads/{message}/modify");
     let refused = gmail.call("POST", &thread, &add(&labels[100..])).await;
     assert_eq!(refused.refused().0, 400);
-    // What it has, and those of the system, may stay and come.
+    // At the limit, labels that the message already has and system labels may still be added.
     let more = json!({"addLabelIds": ["STARRED", labels[7]], "removeLabelIds": ["INBOX"]});
     gmail.post(&modify, &more).await;
     let trash = format!("me/messages/{message}/trash");

@@ -39,7 +39,7 @@ async fn messages_are_listed_newest_first_in_pages() {
     assert_eq!(empty, json!({"resultSizeEstimate": 0}));
 }
 
-/// Header fields that fill what is stored for searches.
+/// Header fields that fill the text that is stored for searches.
 fn long_head() -> String {
     let long = |name: &str| format!("{name}: {}\r\n", ["abcdefg@example.com"; 200].join(", "));
     [long("To"), long("Cc"), long("Bcc")].concat()

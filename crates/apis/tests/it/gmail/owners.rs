@@ -44,7 +44,7 @@ async fn me_is_the_mailbox_of_the_principal_and_no_other_is_found() {
         (Some("alice+hay"), ALICE, 404, ""),
         (Some("me"), "me", 400, ""),
         (Some("me"), ME, 404, ""),
-        // The principal of what was made before there were owners.
+        // The principal of mailboxes that were made before the server had owners.
         (Some("token"), "me", 200, ME),
         (Some("token"), ME, 200, ME),
         (Some("token"), ALICE, 404, ""),

@@ -8,7 +8,7 @@ use windlass_testkit::wait::PATIENCE;
 
 use super::*;
 
-/// What the peer got in one connection.
+/// The message that the peer received in one connection.
 #[derive(Debug, Default, PartialEq)]
 struct Received {
     from: String,
@@ -16,7 +16,7 @@ struct Received {
     message: String,
 }
 
-/// An SMTP server that answers as it is told.
+/// An SMTP server with answers that the test chooses.
 struct Peer(TcpListener);
 
 impl Peer {
@@ -130,7 +130,7 @@ async fn with_deliveries<T>(gmail: &Gmail, test: impl Future<Output = T>) -> T {
     result.expect("the server does what the test waits for")
 }
 
-/// Waits until my mailbox has so many messages.
+/// Waits until my mailbox has `count` messages.
 async fn until(gmail: &Gmail, count: usize) -> Vec<String> {
     loop {
         let messages = gmail.list("").await;
@@ -319,8 +319,8 @@ async fn sender_gets_bounce_after_three_days_without_relay() {
     .await;
 }
 
-/// Before the server had an outbox, a message for the relay was a row of a collection of Gmail's own, with
-/// the fields of the message among those of the queue.
+/// Before the server had an outbox, Gmail queued messages for the relay in its own collection. A
+/// row of that collection held the fields of the message and the fields of the queue together.
 #[tokio::test]
 async fn message_that_an_earlier_version_queued_is_delivered() {
     let peer = Peer::new().await;

@@ -145,7 +145,7 @@ async fn list_is_shown_in_the_full_projection_alone() {
     assert_eq!(bucket["acl"][0]["kind"], "storage#bucketAccessControl");
     assert_eq!(bucket["acl"][0]["id"], "barn/project-owners-0");
     assert_eq!(bucket["defaultObjectAcl"][0].get("id"), None);
-    // As in the service, whose default is full here.
+    // The default is full here, as in the service.
     let patched = storage.json("PATCH", COW, &json!({})).await.resource();
     assert_eq!(roles(&patched["acl"]).len(), 3);
     let uri = format!("{COW}?projection=noAcl");
@@ -309,7 +309,7 @@ async fn uniform_access_to_a_bucket_switches_lists_off() {
     assert_eq!(roles(&storage.list_of_cow().await).len(), 3);
 }
 
-/// An upload by a link whose signature covers these parameters.
+/// Uploads by a link with a signature that covers these parameters.
 async fn by_link(storage: &Storage, signed: &[&str], query: &str, acl: bool) -> Reply {
     let signed = signed.iter().map(|&name| name.to_owned());
     let terms = LinkTerms::new(LinkPurpose::Upload).with_signed_parameters(signed);
@@ -346,7 +346,7 @@ async fn link_gives_others_access_only_if_that_was_signed() {
             assert!(message.contains("predefinedAcl"), "{message}");
         }
     }
-    // Whoever has other credentials publishes as before.
+    // A caller with other credentials publishes as before.
     let query = format!("name=cow&{public}");
     storage.alone(&query, "moo").await.resource();
 }

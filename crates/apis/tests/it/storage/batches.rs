@@ -1,4 +1,4 @@
-//! Calls in batches, which have headers of their own.
+//! Calls in batches. Each call has separate headers.
 
 use super::{OBJECTS, Storage};
 use crate::world::{Peer as _, Reply};

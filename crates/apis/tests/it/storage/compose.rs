@@ -80,7 +80,7 @@ async fn composite_object_has_the_fields_that_the_call_states() {
     storage.put("cow", LARGE).await;
     let destination = json!({
         "contentType": "image/png", "metadata": {"herd": "north"}, "cacheControl": "no-store",
-        // Ignored: libraries send back what they have read of an earlier object.
+        // These fields are ignored: libraries send back the fields of an earlier object.
         "crc32c": "AAAAAA==", "md5Hash": "AAAAAAAAAAAAAAAAAAAAAA==", "componentCount": 7,
         "generation": "7", "name": "other", "size": "7",
     });
@@ -349,7 +349,7 @@ async fn composed_object_is_no_longer_than_an_uploaded_one() {
         .refusal(413, "uploadTooLarge");
 }
 
-/// What the published document has of these methods, with a limit on uploads.
+/// Returns the published description of these methods, with a limit on uploads.
 fn document_with_a_limit() -> Value {
     let in_path = json!({"location": "path", "required": true, "type": "string"});
     json!({

@@ -144,7 +144,7 @@ async fn query_overrides_type_and_disposition_at_the_xml_path() {
     let reply = storage.call("GET", &format!("/barn/cow?{query}")).await;
     assert_eq!(reply.header("content-type"), "image/png");
     assert_eq!(reply.header("content-disposition"), "inline; filename=moo");
-    // What may act is saved, whatever the query says.
+    // Active content is downloaded as an attachment, whatever the query says.
     let page = "response-content-type=text%2Fhtml&response-content-disposition=inline";
     let reply = storage.call("GET", &format!("/barn/cow?{page}")).await;
     assert_eq!(reply.header("content-disposition"), "attachment");

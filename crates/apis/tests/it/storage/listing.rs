@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{OBJECTS, Storage, row};
 use crate::world::Peer as _;
 
-/// What a page shows: names, prefixes, and the query of the next one.
+/// The contents of a page: names, prefixes, and the token of the next page.
 #[derive(Debug, PartialEq)]
 struct Page {
     names: Vec<String>,
@@ -118,7 +118,7 @@ async fn empty_list_of_objects_has_no_items_and_no_prefixes() {
     assert_eq!(keys("softDeleted=true").await, ["kind"]);
 }
 
-/// Every filter, in pages of every size, shows together what one page shows.
+/// With every filter and page size, all pages together show the same entries as a single page.
 #[tokio::test]
 async fn pages_together_show_what_one_page_shows() {
     let storage = filled(&NAMES).await;

@@ -1,4 +1,4 @@
-//! Changes of what is said of an object.
+//! Changes of an object's metadata.
 
 use serde_json::json;
 

@@ -53,7 +53,8 @@ impl Herd {
     }
 }
 
-/// The status of a call in a world of its own, with a value of the parameter that is right or wrong.
+/// Returns the status of a call in a separate world, with a matching or a wrong value of the
+/// parameter.
 async fn outcomes(call: (&str, &str, &str), parameter: &str, right: bool, is_not: bool) -> u16 {
     let herd = Herd::new().await;
     let is_metageneration = parameter.contains("Meta");
@@ -430,7 +431,7 @@ async fn parameters_without_an_effect_here_are_refused() {
             check_refused(&reply, name, 501);
         }
     }
-    // What asks for what happens anyway is no refusal.
+    // A parameter that asks for the default behaviour is not refused.
     for uri in [
         format!("{OBJECTS}?matchGlob=&userProject=farm&versions=false"),
         format!("{BUCKET}?softDeleted=false"),

@@ -1,4 +1,4 @@
-//! What calls are conditional on.
+//! Preconditions of calls.
 
 use serde_json::json;
 

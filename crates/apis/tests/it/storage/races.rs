@@ -1,4 +1,4 @@
-//! Calls between whose reads and change another call changes what was read.
+//! Races: another call makes a change between a call's read and its change.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::world::{Peer as _, World};
 /// Copiers of one object, many more than attempts at one copy.
 const COPIERS: usize = 32;
 
-/// A server over stores whose lookups tests stop.
+/// A server over stores with lookups that tests can stop.
 struct Paced {
     storage: Storage,
     ledger: Arc<PacedLedger>,
@@ -150,7 +150,7 @@ async fn a_source_that_is_deleted_meanwhile_is_not_found() {
     }
 }
 
-/// The media is put together of what was there first, and the object is about to be made.
+/// The media is composed of the first versions of the sources, and the object is about to be made.
 #[tokio::test]
 async fn object_is_composed_of_what_its_sources_are_at_the_end() {
     for paced in [Paced::in_memory().await, Paced::on_disk().await] {

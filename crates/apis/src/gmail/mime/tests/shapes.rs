@@ -196,7 +196,8 @@ fn encoded_text_is_decoded_and_then_converted() {
 
 #[test]
 fn bodies_are_within_those_around_them() {
-    // The line end before a delimiter belongs to it, and here also ends the header of the message inside.
+    // The line end before a delimiter belongs to it, and here also ends the header of the message
+    // inside.
     let raw = "Content-Type: multipart/digest; boundary=d\n\n--d\n\nFrom: a\n\n--d--\n";
     let message = check_tree(
         raw,
