@@ -172,7 +172,8 @@ impl Authorize for Authenticator {
         principal: Option<&Principal>,
         method: &Method,
     ) -> Result<(), AccessError> {
-        // A link is good for one path. The server sees to it that the method there takes or gives media.
+        // A link is good for one path. The server sees to it that the method there takes or gives
+        // media.
         if principal.is_some_and(|principal| principal.link().is_some()) {
             return Ok(());
         }
@@ -195,7 +196,8 @@ impl Authorize for Authenticator {
     }
 }
 
-/// Refuses a call if none of the scopes is one of the method's. A method that names none needs none.
+/// Refuses a call if none of the scopes is one of the method's. A method that names none needs
+/// none.
 fn check_scopes(scopes: &[String], method: &Method) -> Result<(), AccessError> {
     let suffices = method.scopes.iter().any(|scope| scopes.contains(scope));
     if suffices || method.scopes.is_empty() {

@@ -11,7 +11,8 @@ use crate::secrets::hexadecimal;
 
 /// The principals of client certificates, by name or by fingerprint.
 ///
-/// Whether a certificate is valid is decided before, by the TLS configuration of the server's listener.
+/// Whether a certificate is valid is decided before, by the TLS configuration of the server's
+/// listener.
 #[derive(Debug, Clone, Default)]
 pub struct CertificateTable {
     by_fingerprint: HashMap<Fingerprint, Principal>,

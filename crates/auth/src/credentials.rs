@@ -24,7 +24,8 @@ impl<'a> Credentials<'a> {
     ///
     /// # Errors
     /// [`AccessError::CredentialsInvalid`] if a header occurs twice, so that nobody knows which one
-    /// counts, or has another form; [`AccessError::CredentialsMisplaced`] if a token is in the query.
+    /// counts, or has another form; [`AccessError::CredentialsMisplaced`] if a token is in the
+    /// query.
     pub(crate) fn find(uri: &'a Uri, headers: &'a HeaderMap) -> Result<Self, AccessError> {
         let query = || parameters(uri.query().unwrap_or_default());
         // RFC 6750, section 2.3, allows it, and 5.3 says why it should not be done.

@@ -1,8 +1,8 @@
 //! Tokens for tests: an endpoint that gives one to everybody who asks.
 //!
-//! Google's libraries exchange the key of a service account, or a refresh token, for an access token
-//! at the `token_uri` of their credentials file. With [`DevTokenService`] that can be the server
-//! itself, so that code under test runs with its usual credentials and without a stub.
+//! Google's libraries exchange the key of a service account, or a refresh token, for an access
+//! token at the `token_uri` of their credentials file. With [`DevTokenService`] that can be the
+//! server itself, so that code under test runs with its usual credentials and without a stub.
 //!
 //! Nothing that is sent is verified. It is for machines of developers alone.
 
@@ -208,8 +208,8 @@ fn principal_of_assertion(assertion: &str) -> Result<Principal, Refusal> {
     named(claims.sub.or(claims.iss), claims.scope)
 }
 
-/// Returns the principal of a refresh token: the token itself, if it can be a name. A real one, which
-/// somebody sends by mistake, must not reach logs and rows.
+/// Returns the principal of a refresh token: the token itself, if it can be a name. A real one,
+/// which somebody sends by mistake, must not reach logs and rows.
 fn name_of_user(refresh_token: String) -> String {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"@._+-".contains(&byte);
     if refresh_token.len() <= 64 && refresh_token.bytes().all(is_name) {
@@ -268,7 +268,8 @@ fn reply(status: StatusCode, body: &Value) -> Response<ReplyBody> {
     reply
 }
 
-/// Answers `POST /token` by giving out a token, and passes all other requests to the service inside.
+/// Answers `POST /token` by giving out a token, and passes all other requests to the service
+/// inside.
 #[derive(Clone)]
 pub struct DevTokenService<S> {
     tokens: Option<Arc<DevTokens>>,

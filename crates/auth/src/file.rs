@@ -316,8 +316,8 @@ impl AuthFile {
     }
 }
 
-/// The message of a value that is of another type or form, without the value: serde repeats it, and a
-/// secret at a wrong place is a secret. Other messages have names of keys alone.
+/// The message of a value that is of another type or form, without the value: serde repeats it, and
+/// a secret at a wrong place is a secret. Other messages have names of keys alone.
 fn without_value(message: &str) -> Cow<'_, str> {
     let is_about_value = ["invalid type: ", "invalid value: "]
         .iter()

@@ -28,11 +28,12 @@ const MAX_TOKEN: usize = 16 << 10;
 /// Maximum size of a reply in bytes.
 const MAX_REPLY: usize = 64 << 10;
 
-/// Maximum number of introspections that are under way, each with a connection. Further ones wait for
-/// 5 seconds, and are then given up.
+/// Maximum number of introspections that are under way, each with a connection. Further ones wait
+/// for 5 seconds, and are then given up.
 pub const INTROSPECTIONS: usize = 64;
 
-/// Maximum number of introspections that one client causes at a time, who may invent tokens. Further ones wait likewise.
+/// Maximum number of introspections that one client causes at a time, who may invent tokens.
+/// Further ones wait likewise.
 pub const INTROSPECTIONS_PER_CLIENT: usize = INTROSPECTIONS / 4;
 
 /// Number of refused tokens that are remembered, and for how long.

@@ -33,8 +33,8 @@ const ID_LEN: usize = 12;
 
 /// The signed statements of a link.
 ///
-/// Fields that this version does not know make a link invalid: an older server must not ignore a bound
-/// that a newer one has set.
+/// Fields that this version does not know make a link invalid: an older server must not ignore a
+/// bound that a newer one has set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
@@ -169,8 +169,8 @@ fn asked(request: &AccessRequest<'_>) -> (Option<Host>, String) {
     (host, format!("{mount}{}", request.uri.path()))
 }
 
-/// The secret of a key of links: 32 bytes or more, as base64 or as hexadecimal digits. It is erased from
-/// memory when it is dropped.
+/// The secret of a key of links: 32 bytes or more, as base64 or as hexadecimal digits. It is erased
+/// from memory when it is dropped.
 #[derive(Clone, Deserialize)]
 #[serde(try_from = "String")]
 pub struct LinkSecret(Zeroizing<Vec<u8>>);
@@ -263,8 +263,8 @@ impl LinkKeys {
         self.revoked.insert(revocation.id, revocation.expires);
     }
 
-    /// Returns the value of [`LINK_PARAMETER`] for a link, signed by the first key; `None` without keys.
-    /// It needs no escaping in a query.
+    /// Returns the value of [`LINK_PARAMETER`] for a link, signed by the first key; `None` without
+    /// keys. It needs no escaping in a query.
     pub fn sign(&self, link: &Link) -> Option<String> {
         let LinkKey { id, key } = self.keys.first()?;
         let claims = serde_json::to_vec(link).expect("strings and numbers can be written as JSON");

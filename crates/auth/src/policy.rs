@@ -21,7 +21,8 @@ pub struct Policy {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Grant {
-    /// Ids of principals. With `groups` and `claims` empty as well: everybody with valid credentials.
+    /// Ids of principals. With `groups` and `claims` empty as well: everybody with valid
+    /// credentials.
     #[serde(deserialize_with = "not_empty")]
     pub principals: Vec<String>,
     /// Groups of principals.

@@ -21,8 +21,8 @@ pub struct TrustedProxy {
 }
 
 impl TrustedProxy {
-    /// Returns the principal that the proxy at `peer` states; `None` if it states none, or if `peer`
-    /// is not the proxy.
+    /// Returns the principal that the proxy at `peer` states; `None` if it states none, or if
+    /// `peer` is not the proxy.
     ///
     /// # Errors
     /// [`AccessError::CredentialsInvalid`] if it states two principals, or a value that is not

@@ -15,8 +15,8 @@ pub trait TokenScheme: Send + Sync + 'static {
     /// issuer.
     ///
     /// # Errors
-    /// [`AccessError::CredentialsInvalid`] or [`AccessError::CredentialsExpired`] if the token is of
-    /// this kind and not valid; [`AccessError::Unverifiable`] if that cannot be found out now.
+    /// [`AccessError::CredentialsInvalid`] or [`AccessError::CredentialsExpired`] if the token is
+    /// of this kind and not valid; [`AccessError::Unverifiable`] if that cannot be found out now.
     ///
     /// # Cancel safety
     /// Must be cancel safe: the client may go.

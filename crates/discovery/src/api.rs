@@ -13,8 +13,8 @@ use crate::short_form;
 
 /// A checked API description.
 ///
-/// It has a name, a version and at least one method. Ids of methods are unique, and no two methods with
-/// the same HTTP method match the same paths.
+/// It has a name, a version and at least one method. Ids of methods are unique, and no two methods
+/// with the same HTTP method match the same paths.
 #[derive(Clone, Debug)]
 pub struct Api {
     document: Document,
@@ -94,8 +94,8 @@ impl Api {
         &self.methods
     }
 
-    /// Returns the literal prefixes of resource names in paths, e.g. `v1/` of `v1/{+name}`, the longest
-    /// first. Empty in an API that does not address resources by name.
+    /// Returns the literal prefixes of resource names in paths, e.g. `v1/` of `v1/{+name}`, the
+    /// longest first. Empty in an API that does not address resources by name.
     pub fn name_prefixes(&self) -> &[String] {
         &self.name_prefixes
     }

@@ -76,8 +76,8 @@ pub fn simplest_upload(api: &Api) -> Option<&Method> {
     uploads.min_by_key(|method| method.template.variables().count() + query(method).count())
 }
 
-/// The parameters that an upload needs in its query: the required ones, and a name, which otherwise would be
-/// in the metadata.
+/// The parameters that an upload needs in its query: the required ones, and a name, which otherwise
+/// would be in the metadata.
 fn query(method: &Method) -> impl Iterator<Item = &str> {
     let parameters = method.parameters.iter();
     let parameters = parameters.filter(|parameter| parameter.location == Location::Query);
@@ -102,8 +102,8 @@ fn sample(method: &Method) -> (&'static str, String) {
     ("FILE", first.unwrap_or_else(any))
 }
 
-/// A value for each field that the method requires. Published documents require more than the server holds
-/// them to, so only the short form counts.
+/// A value for each field that the method requires. Published documents require more than the
+/// server holds them to, so only the short form counts.
 fn required_metadata(api: &Api, method: &Method) -> Map<String, Value> {
     let schema = method.request.as_deref().and_then(|name| api.schema(name));
     let fields = schema.iter().flat_map(|schema| &schema.properties);

@@ -242,8 +242,8 @@ pub struct UploadProtocol {
     pub extra: Map<String, Value>,
 }
 
-/// Whether a text is meant as a discovery document, and not as the [short form](crate::short_form): a JSON object
-/// begins with a brace, and no TOML does.
+/// Whether a text is meant as a discovery document, and not as the [short form](crate::short_form):
+/// a JSON object begins with a brace, and no TOML does.
 pub fn is_document(text: &str) -> bool {
     text.trim_start().starts_with('{')
 }

@@ -1,10 +1,11 @@
 //! API descriptions for a server of Google-style APIs.
 //!
-//! A server needs to know the methods of an API: their paths, their parameters, and which media they
-//! accept. This crate reads that from a description in one of two forms:
+//! A server needs to know the methods of an API: their paths, their parameters, and which media
+//! they accept. This crate reads that from a description in one of two forms:
 //!
 //! - a Google **discovery document** (JSON, as published by Google), see [`document`];
-//! - the **short form**, a few lines of TOML that compile to a discovery document, see [`short_form`].
+//! - the **short form**, a few lines of TOML that compile to a discovery document, see
+//!   [`short_form`].
 //!
 //! Both become an [`Api`], which is the checked document with its [`Method`]s. A [`MethodTable`] of
 //! several APIs finds the method that a request calls. [`lint`](lint::lint) reports all errors and

@@ -1,13 +1,13 @@
 //! Routing: finds the method of a request among the methods of several APIs.
 //!
 //! Every method is found at its plain path. A method that accepts media is also found at that path
-//! below `/upload/` and `/resumable/upload/`, because clients use both for all upload types, and at the
-//! upload paths of its document if they differ. A method that returns media is also found below
+//! below `/upload/` and `/resumable/upload/`, because clients use both for all upload types, and at
+//! the upload paths of its document if they differ. A method that returns media is also found below
 //! `/download/`, even if its document does not mention it.
 //!
-//! A tree over the leading segments selects a few candidates for a path. Of the candidates that match,
-//! the most specific template with the right HTTP method wins. Between APIs with equal templates, the
-//! first API wins; [`MethodTable::collision`] finds such templates.
+//! A tree over the leading segments selects a few candidates for a path. Of the candidates that
+//! match, the most specific template with the right HTTP method wins. Between APIs with equal
+//! templates, the first API wins; [`MethodTable::collision`] finds such templates.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -272,8 +272,8 @@ impl MethodTable {
     /// Two methods of different APIs with the same HTTP method and templates that match the same
     /// paths, on plain, upload or download paths; `None` when every method can be reached.
     ///
-    /// Templates that only overlap, such as `{+name}` and `animals`, do not collide: the narrower one
-    /// is meant where both match.
+    /// Templates that only overlap, such as `{+name}` and `animals`, do not collide: the narrower
+    /// one is meant where both match.
     pub fn collision(&self) -> Option<Collision<'_>> {
         let of_target = |plain: bool| {
             let routes = self.routes.iter();

@@ -25,7 +25,8 @@ pub struct Mistake {
     pub span: Range<usize>,
     /// Where they begin.
     pub position: Position,
-    /// The key with those around it, e.g. `collections.photos.media.max_size`; `None` if the text is not TOML.
+    /// The key with those around it, e.g. `collections.photos.media.max_size`; `None` if the text
+    /// is not TOML.
     pub key: Option<String>,
     /// The problem.
     pub problem: String,

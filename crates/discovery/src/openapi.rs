@@ -16,9 +16,10 @@
 //! | the default of `kind` | `const` |
 //! | scopes | the security scheme `bearer`, with the scopes as roles |
 //!
-//! OpenAPI has one operation for each path and HTTP method. That is why uploads and downloads are described
-//! at other paths than the method itself; the server accepts both. Two methods that differ only in the pattern
-//! of a variable cannot both be described: the description of the document names those that are missing.
+//! OpenAPI has one operation for each path and HTTP method. Uploads and downloads are therefore
+//! described at other paths than the method itself; the server accepts both. Two methods that
+//! differ only in the pattern of a variable cannot both be described: the description of the
+//! document names the missing methods.
 
 mod calls;
 mod operations;

@@ -1,8 +1,8 @@
 //! Regular expressions for the values of parameters.
 //!
-//! Published patterns are Java regular expressions. A value matches only as a whole, with or without
-//! `^` and `$`. The engine takes time linear in the length of the value, times the size of the
-//! compiled pattern: [`Pattern::work`] bounds it. As in Java, `\d` and `\w` match ASCII only.
+//! Published patterns are Java regular expressions. A value matches only as a whole, with or
+//! without `^` and `$`. The engine takes time linear in the length of the value, times the size of
+//! the compiled pattern: [`Pattern::work`] bounds it. As in Java, `\d` and `\w` match ASCII only.
 //! Look-around and back references are not supported.
 
 use std::fmt;
@@ -53,8 +53,9 @@ impl Pattern {
     /// processor: a third of a second for the worst pattern, and a hundredth for a simple one.
     pub const MAX_WORK: u64 = 4 << 30;
 
-    /// Compiles a pattern. Every value matches a pattern that does not compile, so that one unsupported
-    /// pattern does not make the whole document unusable; see [`problem`](Self::problem).
+    /// Compiles a pattern. Every value matches a pattern that does not compile, so that one
+    /// unsupported pattern does not make the whole document unusable; see
+    /// [`problem`](Self::problem).
     pub fn new(text: &str) -> Self {
         let text: Arc<str> = text.into();
         let not_a_pattern = |error: regex_lite::Error| NotAPattern {

@@ -117,7 +117,8 @@ impl Schema {
         }
     }
 
-    /// Whether a call of the method with this id, e.g. `farm.animals.insert`, must give the property.
+    /// Whether a call of the method with this id, e.g. `farm.animals.insert`, must give the
+    /// property.
     pub fn is_required_for(&self, method_id: &str) -> bool {
         let annotated = |it: &Annotations| it.required.iter().any(|id| id == method_id);
         self.required || self.annotations.as_ref().is_some_and(annotated)
@@ -182,8 +183,9 @@ impl Schema {
         (pattern.problem().is_none() && !is_bounded).then_some(longest)
     }
 
-    /// Returns the rule that a value breaks, such as `must be at most 8`, among `minimum`, `maximum`,
-    /// `minLength`, `maxLength` (in characters), `minItems` and `maxItems`; `None` if it breaks none.
+    /// Returns the rule that a value breaks, such as `must be at most 8`, among `minimum`,
+    /// `maximum`, `minLength`, `maxLength` (in characters), `minItems` and `maxItems`; `None` if it
+    /// breaks none.
     pub fn broken_bound(&self, value: &Value) -> Option<String> {
         if self.extra.is_empty() {
             return None;

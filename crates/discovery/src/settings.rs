@@ -21,19 +21,19 @@ pub struct Settings {
     pub created_status: CreatedStatus,
     /// Which principals see a resource.
     pub access: Access,
-    /// Whether a multipart upload may have a third part: a JSON object of checksums of the media, as
-    /// Cloud Storage takes it. Default: no, two parts only.
+    /// Whether a multipart upload may have a third part: a JSON object of checksums of the media,
+    /// as Cloud Storage takes it. Default: no, two parts only.
     pub checksum_part: bool,
-    /// Whether calls must fit the description: required fields, bounds, and no parameters that are not
-    /// described. Default: no, because published documents say less than their services accept. The
-    /// short form sets it.
+    /// Whether calls must fit the description: required fields, bounds, and no parameters that are
+    /// not described. Default: no, because published documents say less than their services accept.
+    /// The short form sets it.
     pub strict: bool,
     /// The URLs of the services that answer methods, by the ids of these.
     pub backends: BTreeMap<String, String>,
     /// Further settings of collections, by name (`animals`, `animals.photos`).
     pub collections: BTreeMap<String, CollectionSettings>,
-    /// The largest media by media range, for collections and methods with more than one limit; keys as
-    /// for `digests`.
+    /// The largest media by media range, for collections and methods with more than one limit; keys
+    /// as for `digests`.
     pub size_limits: BTreeMap<String, Vec<(MediaRange, ByteSize)>>,
     /// The digests that resources show beyond CRC32C, by collection (`animals`), or by the id of a
     /// method (`gmail.users.messages.send`), which wins.
@@ -107,8 +107,9 @@ pub enum OnParentDelete {
 
 /// The status that ends a resumable upload begun by `POST`.
 ///
-/// The protocol promises 201, which is the default of the short form. Google's own services answer 200,
-/// and the libraries of several of them accept nothing else: 200 is the default of a discovery document.
+/// The protocol promises 201, which is the default of the short form. Google's own services answer
+/// 200, and the libraries of several of them accept nothing else: 200 is the default of a discovery
+/// document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(try_from = "u16")]
 pub enum CreatedStatus {
@@ -196,7 +197,8 @@ impl Settings {
         self.backends.values().map(String::as_str).chain(notified)
     }
 
-    /// The collections directly inside of the resources of a collection, by the last part of their names.
+    /// The collections directly inside of the resources of a collection, by the last part of their
+    /// names.
     pub fn content_of(&self, collection: &str) -> impl Iterator<Item = (&str, OnParentDelete)> {
         self.collections.iter().filter_map(move |(name, settings)| {
             let (outer, inner) = name.rsplit_once('.')?;

@@ -2,12 +2,13 @@
 //!
 #![doc = concat!("```toml\n", include_str!("short_form/example.toml"), "```")]
 //!
-//! A **collection** has the six standard methods (insert, update, patch, get, list, delete) or some of them. The types of fields are
-//! `string`, `integer`, `number`, `boolean`, `object` and `any`, and the name of a schema, which begins
-//! with a capital letter; `string[]` is an array, `string{}` a map. In addition to the declared fields,
-//! every resource of a collection has the fields that the server fills in: `kind`, `id`, `selfLink`,
-//! `etag`, `createdTime`, `updatedTime`; and with media `mimeType`, `size`, `crc32c`, and `md5Hash` and
-//! `sha256Hash` where they were computed. These names cannot be declared in a collection.
+//! A **collection** has the six standard methods (insert, update, patch, get, list, delete) or some
+//! of them. The types of fields are `string`, `integer`, `number`, `boolean`, `object` and `any`,
+//! and the name of a schema, which begins with a capital letter; `string[]` is an array, `string{}`
+//! a map. In addition to the declared fields, every resource of a collection has the fields that
+//! the server fills in: `kind`, `id`, `selfLink`, `etag`, `createdTime`, `updatedTime`; and with
+//! media `mimeType`, `size`, `crc32c`, and `md5Hash` and `sha256Hash` where they were computed.
+//! These names cannot be declared in a collection.
 //!
 //! **Schemas and methods** describe everything else, with or without collections:
 //!
@@ -255,8 +256,8 @@ fn insert(document: &mut Document, name: &MethodName, method: MethodDescription)
     methods.insert(verb, method);
 }
 
-/// Returns the collection of this name, which begins with the outermost one. Creates it and those around
-/// it.
+/// Returns the collection of this name, which begins with the outermost one. Creates it and those
+/// around it.
 fn collection_at<'a, 'n>(
     collections: &'a mut BTreeMap<String, Collection>,
     mut names: impl Iterator<Item = &'n str>,

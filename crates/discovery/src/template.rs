@@ -423,7 +423,8 @@ pub(crate) fn without_leading_slash(path: &str) -> &str {
     path.strip_prefix('/').unwrap_or(path)
 }
 
-/// `{+parent}:upload` is a variable and a verb. In `ragFiles:upload` the colon is part of the literal.
+/// `{+parent}:upload` is a variable and a verb. In `ragFiles:upload` the colon is part of the
+/// literal.
 fn split_verb(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once("}:") {
         Some((before, verb)) if !verb.contains(['/', '{', '}']) && !verb.is_empty() => {
@@ -481,8 +482,9 @@ impl Element {
 
 /// Finds the segment at which each element begins.
 ///
-/// An element of many segments takes as few as it can, and one more when the rest does not fit. Only
-/// the latest such element needs to be tried again, so the work is at most segments times elements.
+/// An element of many segments takes as few as it can, and one more when the rest does not fit.
+/// Only the latest such element needs to be tried again, so the work is at most segments times
+/// elements.
 fn align(elements: &[Element], segments: &[&str]) -> Option<Vec<usize>> {
     let mut starts = Vec::with_capacity(elements.len());
     let mut next = 0;

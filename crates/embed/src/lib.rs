@@ -182,8 +182,8 @@ impl Builder {
     /// A `&str` or [`String`] is the description itself, a [`Path`] or [`PathBuf`] its file. With
     /// `access = "owner"` in it, users see and change their own resources only.
     ///
-    /// Services that a description names (`backend`, `on`) are not called: [`serve`](Self::serve) takes an API
-    /// [with them](ServedApi::with_backends).
+    /// Services that a description names (`backend`, `on`) are not called: [`serve`](Self::serve)
+    /// takes an API [with them](ServedApi::with_backends).
     pub fn api(mut self, description: impl Into<Description>) -> Self {
         self.descriptions.push(description.into());
         self
@@ -195,8 +195,8 @@ impl Builder {
         self
     }
 
-    /// Calls the application after each upload to any of the APIs, once it is committed, until the callback
-    /// succeeds: at least once, also after a crash. See [`ServedApi::on_uploaded`].
+    /// Calls the application after each upload to any of the APIs, once it is committed, until the
+    /// callback succeeds: at least once, also after a crash. See [`ServedApi::on_uploaded`].
     pub fn on_uploaded<F, Done, E>(self, callback: F) -> Self
     where
         F: Fn(UploadedResource) -> Done + Send + Sync + 'static,
@@ -221,11 +221,13 @@ impl Builder {
         self.configure(move |server| server.mounted_at(prefix))
     }
 
-    /// Names the URL under which clients reach the service, such as `https://app.example.com/media`, with the path
-    /// of [`Builder::mounted_at`]. Session URIs and descriptions are built from it.
+    /// Names the URL under which clients reach the service, such as
+    /// `https://app.example.com/media`, with the path of [`Builder::mounted_at`]. Session URIs and
+    /// descriptions are built from it.
     ///
-    /// Default: none; the URLs follow each request, which must name an address, `localhost`, or a host of
-    /// [`Settings::hosts`](windlass_server::Settings::hosts): requests for other names are refused with 421.
+    /// Default: none; the URLs follow each request, which must name an address, `localhost`, or a
+    /// host of [`Settings::hosts`](windlass_server::Settings::hosts): requests for other names are
+    /// refused with 421.
     pub fn public_url(self, url: impl Into<String>) -> Self {
         let url = url.into();
         self.configure(move |server| {
@@ -233,8 +235,8 @@ impl Builder {
         })
     }
 
-    /// Refuses requests without a [`Principal`] in their extensions with 401, but for session URIs and discovery
-    /// documents; see [`RequirePrincipal`]. Default: everybody may do everything.
+    /// Refuses requests without a [`Principal`] in their extensions with 401, but for session URIs
+    /// and discovery documents; see [`RequirePrincipal`]. Default: everybody may do everything.
     pub fn require_principal(self) -> Self {
         self.configure(|server| server.authorize(Arc::new(RequirePrincipal)))
     }
@@ -244,8 +246,8 @@ impl Builder {
         Self { options, ..self }
     }
 
-    /// Changes the builder of the server: settings, authentication, metrics, and so on. Changes are made in the
-    /// order given.
+    /// Changes the builder of the server: settings, authentication, metrics, and so on. Changes are
+    /// made in the order given.
     pub fn configure(
         mut self,
         change: impl FnOnce(ServerBuilder) -> ServerBuilder + Send + 'static,
@@ -254,8 +256,8 @@ impl Builder {
         self
     }
 
-    /// Opens the data directory, starts the server, and begins to maintain the store: expired sessions are
-    /// deleted, and uploads that a crash has interrupted are finished.
+    /// Opens the data directory, starts the server, and begins to maintain the store: expired
+    /// sessions are deleted, and uploads that a crash has interrupted are finished.
     ///
     /// # Errors
     /// [`Error`].

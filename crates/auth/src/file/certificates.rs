@@ -53,8 +53,8 @@ impl TryFrom<CertificateFields> for CertificateEntry {
     }
 }
 
-/// Returns the table of these entries. With `names_are_principals`, other certificates are principals by
-/// their names.
+/// Returns the table of these entries. With `names_are_principals`, other certificates are
+/// principals by their names.
 ///
 /// # Errors
 /// [`RulesError::CertificateTwice`] for two entries of the same certificates.

@@ -65,7 +65,8 @@ impl Converter<'_> {
             return;
         };
         let content = json!({"application/json": {"schema": schema}});
-        // Calls of published documents may always be tried without: services say less than they demand.
+        // Calls of published documents may always be tried without: services say less than they
+        // demand.
         let is_required = self.api.settings().strict && self.schemas.demands_body(entry);
         let body = if is_required {
             json!({"required": true, "content": content})

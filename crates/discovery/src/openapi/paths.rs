@@ -42,7 +42,8 @@ pub(super) struct PathVariable {
 }
 
 impl Paths {
-    /// Returns the place of a template. A path that matches the same keeps the names of its variables.
+    /// Returns the place of a template. A path that matches the same keeps the names of its
+    /// variables.
     pub(super) fn place(&mut self, template: &Template) -> Place {
         let mut place = Place::of(template);
         let known = self.by_shape.entry(place.shape());

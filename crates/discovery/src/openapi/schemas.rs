@@ -276,8 +276,8 @@ fn allowed_values(schema: &Schema, json_type: &str) -> Vec<Value> {
     allowed
 }
 
-/// Discovery documents mean the whole value, JSON Schema any part of it. `None` for a pattern that is
-/// not checked, and for one with a syntax that ECMA-262 lacks.
+/// Discovery documents mean the whole value, JSON Schema any part of it. `None` for a pattern that
+/// is not checked, and for one with a syntax that ECMA-262 lacks.
 fn whole_value(pattern: &str) -> Option<String> {
     let extensions = pattern.matches("(?").count() - pattern.matches("(?:").count();
     if extensions > 0 || Pattern::new(pattern).problem().is_some() {

@@ -91,8 +91,8 @@ impl Converter<'_> {
         content
     }
 
-    /// Returns the schema of media, with the largest size for these types. OpenAPI lets `maxLength` count
-    /// the octets of binary data.
+    /// Returns the schema of media, with the largest size for these types. OpenAPI lets `maxLength`
+    /// count the octets of binary data.
     fn media_of_range(&self, entry: Entry<'_>, range: &MediaRange) -> Value {
         let largest = self
             .api
@@ -264,7 +264,8 @@ impl Converter<'_> {
         operation
     }
 
-    /// Returns the response of an upload. Without a schema it may have content that is not described.
+    /// Returns the response of an upload. Without a schema it may have content that is not
+    /// described.
     fn done(&self, entry: Entry<'_>) -> Value {
         let schema = self.reply(entry);
         schema.map_or_else(|| json!({"description": "Done."}), |it| json_response(&it))

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-/// Returns the bytes of the text from which a part of the compiled document comes, by its path there, such as
-/// `resources.photos.methods.like.path`: the key of the method, the collection, or the field. `None` if the
-/// text does not say it anywhere, or is not TOML.
+/// Returns the bytes of the text from which a part of the compiled document comes, by its path
+/// there, such as `resources.photos.methods.like.path`: the key of the method, the collection, or
+/// the field. `None` if the text does not say it anywhere, or is not TOML.
 pub fn place_of(text: &str, path: &str) -> Option<Range<usize>> {
     let table = DeTable::parse(text).ok()?;
     let table = table.get_ref();

@@ -15,8 +15,8 @@ const DEEPEST: usize = 4;
 /// The collections of a description, by name.
 pub(super) type Collections = BTreeMap<Identifier, CollectionForm>;
 
-/// Returns the collections around this one, the outermost first, and itself: `photos` and `comments` for
-/// `comments` with the parent `photos`.
+/// Returns the collections around this one, the outermost first, and itself: `photos` and
+/// `comments` for `comments` with the parent `photos`.
 // The check has found that parents exist and form no circle.
 pub(super) fn lineage<'a>(
     collections: &'a Collections,

@@ -65,7 +65,8 @@ path = "x"
 #[test]
 fn what_follows_from_a_mistake_is_not_told() {
     for (text, expected) in [
-        // Neither the type that `typ` was meant to be is missing, nor is the field that lists are filtered by.
+        // Neither the type that `typ` was meant to be is missing, nor is the field that lists are
+        // filtered by.
         (
             "[collections.a]\nfilter_by = [\"x\"]\nschema = { x = { typ = \"string\" } }",
             &["5:18 `collections.a.schema.x.typ`: unknown key; did you mean `type`?"][..],
