@@ -24,14 +24,14 @@ use crate::secrets::SecretTable;
 pub struct Rules {
     /// The kinds of bearer tokens. The first that knows a token decides.
     pub schemes: Vec<Arc<dyn TokenScheme>>,
-    /// The API keys. One counts if there is no bearer token.
+    /// The API keys. A key is used only if the request has no bearer token.
     pub keys: SecretTable,
     /// The client certificates. A certificate is used only if the request has no bearer token and
     /// no API key. A certificate without a principal is ignored.
     pub certificates: CertificateTable,
     /// The trusted proxies. Their headers are used only if the request has no other credentials.
     pub proxies: Vec<TrustedProxy>,
-    /// The keys of signed links. A link counts before all other credentials.
+    /// The keys of signed links. A link takes precedence over all other credentials.
     pub links: LinkKeys,
     /// The upload sessions that are revoked.
     pub revoked_sessions: RevokedSessions,
@@ -120,7 +120,8 @@ impl Rules {
         let peer = request.peer.map(|address| address.ip());
         for proxy in &self.proxies {
             if let Some(principal) = proxy.principal(peer, request.headers)? {
-                // The proxy knows the browser, by a cookie or the like, and not the page.
+                // The proxy authenticates the browser, for example by a cookie. It does not know
+                // which page has made the request.
                 return match request.ambient_authority {
                     AmbientAuthority::Full => Ok(Some(principal)),
                     _ => Err(AccessError::ForeignPage),
@@ -172,8 +173,8 @@ impl Authorize for Authenticator {
         principal: Option<&Principal>,
         method: &Method,
     ) -> Result<(), AccessError> {
-        // A link is good for one path. The server sees to it that the method there takes or gives
-        // media.
+        // A link is for one path. The server ensures that the method on this path uploads or
+        // downloads media.
         if principal.is_some_and(|principal| principal.link().is_some()) {
             return Ok(());
         }
@@ -196,8 +197,8 @@ impl Authorize for Authenticator {
     }
 }
 
-/// Refuses a call if none of the scopes is one of the method's. A method that names none needs
-/// none.
+/// Refuses a call if the token has none of the method's scopes. A method without scopes needs no
+/// scope.
 fn check_scopes(scopes: &[String], method: &Method) -> Result<(), AccessError> {
     let suffices = method.scopes.iter().any(|scope| scopes.contains(scope));
     if suffices || method.scopes.is_empty() {

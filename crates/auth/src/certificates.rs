@@ -11,8 +11,8 @@ use crate::secrets::hexadecimal;
 
 /// The principals of client certificates, by name or by fingerprint.
 ///
-/// Whether a certificate is valid is decided before, by the TLS configuration of the server's
-/// listener.
+/// The TLS configuration of the server's listener has already decided whether a certificate is
+/// valid.
 #[derive(Debug, Clone, Default)]
 pub struct CertificateTable {
     by_fingerprint: HashMap<Fingerprint, Principal>,

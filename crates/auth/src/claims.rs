@@ -9,16 +9,17 @@ use windlass_store::Timestamp;
 /// Claims by their names.
 pub(crate) type Claims = Map<String, Value>;
 
-/// Which claims make a principal.
+/// The claims from which a principal is made.
 #[derive(Debug, Clone)]
 pub(crate) struct PrincipalClaims {
-    /// Claims with the id. The first that is there counts.
+    /// Names of the claims with the id. The first claim that is present is used.
     pub(crate) id: Vec<String>,
     /// The prefix of the principal's id.
     pub(crate) prefix: String,
     /// Claim with the groups.
     pub(crate) groups: String,
-    /// The claims that the policy names. Others are not kept, so that a remembered token is small.
+    /// The claims that the policy names. Further claims are not kept, so that a cached token is
+    /// small.
     pub(crate) kept: Vec<String>,
 }
 
@@ -26,7 +27,7 @@ impl PrincipalClaims {
     /// Returns the principal that the claims are about.
     ///
     /// # Errors
-    /// [`AccessError::CredentialsInvalid`] if they have no id, or scopes in another form.
+    /// [`AccessError::CredentialsInvalid`] if the claims have no id, or scopes in another form.
     pub(crate) fn principal(&self, claims: &Claims) -> Result<Principal, AccessError> {
         let id = self.id.iter().find_map(|name| claims.get(name));
         let id = id.and_then(Value::as_str).filter(|id| !id.is_empty());
@@ -59,7 +60,7 @@ fn scopes(claims: &Claims) -> Result<Option<Vec<String>>, AccessError> {
             words.split_ascii_whitespace().map(str::to_owned).collect(),
         )),
         Value::Array(_) => Ok(Some(texts(value))),
-        // To take it for no limit would give the token more than it says.
+        // Reading another form as no limit would give the token more rights than it states.
         _ => Err(AccessError::CredentialsInvalid),
     }
 }
@@ -83,8 +84,8 @@ pub(crate) fn check_kind(claims: &Claims) -> Result<(), AccessError> {
     Ok(())
 }
 
-/// Checks `exp`, `nbf` and `iat`, where they are there, and returns when the token expires: `exp`
-/// and the skew that the clocks may have.
+/// Checks `exp`, `nbf` and `iat`, if they are present. Returns the time at which the token expires:
+/// `exp` plus the allowed clock skew.
 pub(crate) fn check_times(
     claims: &Claims,
     now: Timestamp,

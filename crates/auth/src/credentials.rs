@@ -23,12 +23,12 @@ impl<'a> Credentials<'a> {
     /// Finds the credentials of a request.
     ///
     /// # Errors
-    /// [`AccessError::CredentialsInvalid`] if a header occurs twice, so that nobody knows which one
-    /// counts, or has another form; [`AccessError::CredentialsMisplaced`] if a token is in the
-    /// query.
+    /// [`AccessError::CredentialsInvalid`] if a header occurs twice, which is ambiguous, or has
+    /// another form; [`AccessError::CredentialsMisplaced`] if a token is in the query.
     pub(crate) fn find(uri: &'a Uri, headers: &'a HeaderMap) -> Result<Self, AccessError> {
         let query = || parameters(uri.query().unwrap_or_default());
-        // RFC 6750, section 2.3, allows it, and 5.3 says why it should not be done.
+        // RFC 6750, section 2.3, allows a token in the query, and section 5.3 explains why it is
+        // insecure.
         if query().any(|(name, _)| name == "access_token" || name == "oauth_token") {
             return Err(AccessError::CredentialsMisplaced {
                 problem: "a token in the query would stand in the logs of every proxy on the way; \

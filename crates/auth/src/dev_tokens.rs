@@ -4,7 +4,7 @@
 //! token at the `token_uri` of their credentials file. With [`DevTokenService`] that can be the
 //! server itself, so that code under test runs with its usual credentials and without a stub.
 //!
-//! Nothing that is sent is verified. It is for machines of developers alone.
+//! The endpoint verifies nothing. It is only for developers' machines.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -71,7 +71,7 @@ impl fmt::Debug for DevTokens {
 }
 
 impl DevTokens {
-    /// Returns an endpoint that has given out nothing.
+    /// Returns an endpoint without tokens.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
@@ -137,7 +137,7 @@ impl TokenScheme for DevTokens {
 enum Refusal {
     /// There is no `grant_type`, or the request is no form.
     InvalidRequest,
-    /// The assertion is no JWT, or names nobody.
+    /// The assertion is not a JWT, or names no user.
     InvalidGrant,
     UnsupportedGrantType,
     /// A page of another origin asks.
@@ -180,7 +180,7 @@ struct Assertion {
     target_audience: Option<String>,
 }
 
-/// Returns whom a request names.
+/// Returns the user that a request names.
 fn principal_of(form: &[u8]) -> Result<Principal, Refusal> {
     let form = str::from_utf8(form).map_err(|_| Refusal::InvalidRequest)?;
     let field = |name| form_field(form, name);
@@ -201,15 +201,15 @@ fn principal_of_assertion(assertion: &str) -> Result<Principal, Refusal> {
     let claims = URL_SAFE_NO_PAD.decode(claims.trim_end_matches('='));
     let claims = claims.map_err(|_| Refusal::InvalidGrant)?;
     let claims: Assertion = serde_json::from_slice(&claims).map_err(|_| Refusal::InvalidGrant)?;
-    // It asks for an id token, which says nothing to an upload server.
+    // The request asks for an id token, which an upload server cannot use.
     if claims.target_audience.is_some() {
         return Err(Refusal::InvalidGrant);
     }
     named(claims.sub.or(claims.iss), claims.scope)
 }
 
-/// Returns the principal of a refresh token: the token itself, if it can be a name. A real one,
-/// which somebody sends by mistake, must not reach logs and rows.
+/// Returns the principal of a refresh token: the token itself, if it can be a name. A real refresh
+/// token that is sent by mistake must not reach logs and rows.
 fn name_of_user(refresh_token: String) -> String {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"@._+-".contains(&byte);
     if refresh_token.len() <= 64 && refresh_token.bytes().all(is_name) {
@@ -241,7 +241,8 @@ fn form_field(form: &str, wanted: &str) -> Option<String> {
     })
 }
 
-/// Whether a browser says that a page of another origin has it ask. No library sends such headers.
+/// Whether the headers of a browser say that a page of another origin makes the request. Libraries
+/// send no such headers.
 fn is_of_a_foreign_page(uri: &Uri, headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else {
         let site = headers.get("sec-fetch-site");

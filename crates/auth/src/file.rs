@@ -1,4 +1,4 @@
-//! The file that credentials and the policy are read from.
+//! The file of credentials and of the policy.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -30,14 +30,14 @@ mod certificates;
 mod issuers;
 mod links;
 
-/// A text that is no file of credentials. The message names the line and the key, and contains no
-/// value of the file.
+/// An error in the text of a file of credentials. The message names the line and the key, and
+/// contains no value of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct AuthFileError {
     /// Line, counted from 1.
     pub line: usize,
-    /// The message of the problem.
+    /// The problem.
     pub message: String,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Debug for Services<'_> {
     }
 }
 
-/// A file of credentials that cannot be used, although it is one.
+/// A file of credentials that can be parsed but not used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RulesError {
@@ -139,7 +139,7 @@ pub struct AuthFile {
     /// Client certificates.
     #[serde(default)]
     certificates: Vec<CertificateEntry>,
-    /// Whether other certificates are principals by their names.
+    /// Whether certificates without an entry are principals by their names.
     #[serde(default)]
     certificates_as_principals: bool,
     /// Proxies that authenticate users.
@@ -148,7 +148,7 @@ pub struct AuthFile {
     /// Issuers of JWTs.
     #[serde(default)]
     jwt: Vec<JwtEntry>,
-    /// The service that is asked about other tokens.
+    /// The service that is asked about all other tokens.
     introspection: Option<IntrospectionEntry>,
     /// Keys of signed links, and revoked links.
     #[serde(default)]
@@ -255,8 +255,8 @@ impl AuthFile {
         !self.certificates.is_empty() || self.certificates_as_principals
     }
 
-    /// Whether some credentials are limited to scopes. Tokens of issuers may be, which counts where
-    /// nothing but their scopes limits them: where there is no policy.
+    /// Whether some credentials are limited to scopes. Tokens of issuers may have scopes. They are
+    /// considered only without a policy, because then nothing else limits these tokens.
     pub fn has_scopes(&self) -> bool {
         let mut secrets = self.tokens.iter().chain(&self.keys);
         let has_issuers = !self.jwt.is_empty() || self.introspection.is_some();
@@ -275,8 +275,7 @@ impl AuthFile {
 
     /// Returns the rules that the file describes.
     ///
-    /// Tokens that they need not check again, and keys of issuers, are remembered by the rules: new
-    /// ones begin with none.
+    /// The rules cache checked tokens and the keys of issuers. New rules begin with empty caches.
     ///
     /// # Errors
     /// [`RulesError`] if a file that it names is not usable, or entries contradict each other.
@@ -294,7 +293,7 @@ impl AuthFile {
             let clock = Arc::clone(&services.clock);
             schemes.push(Arc::new(JwtScheme::new(issuers, clock)));
         }
-        // The last: it asks about whatever it is given.
+        // Introspection comes last, because it sends every token to its service.
         if let Some(entry) = self.introspection {
             let service = entry.into_service(&policy, services)?;
             schemes.push(Arc::new(IntrospectionScheme::new(service)));
@@ -316,8 +315,8 @@ impl AuthFile {
     }
 }
 
-/// The message of a value that is of another type or form, without the value: serde repeats it, and
-/// a secret at a wrong place is a secret. Other messages have names of keys alone.
+/// The message of a value with a wrong type or form, without the value. Serde repeats the value,
+/// which may be a misplaced secret. Other messages contain only names of keys.
 fn without_value(message: &str) -> Cow<'_, str> {
     let is_about_value = ["invalid type: ", "invalid value: "]
         .iter()

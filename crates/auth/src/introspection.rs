@@ -196,7 +196,7 @@ impl Introspection {
         }
     }
 
-    /// Returns the principal of an active token, and until when it is remembered.
+    /// Returns the principal of an active token, and the time until which it is cached.
     fn judge(
         &self,
         claims: &Claims,

@@ -61,7 +61,7 @@ pub struct Link {
     /// Origin of the pages that may use it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
-    /// Whether it counts once.
+    /// Whether the link can be used only once.
     #[serde(default, skip_serializing_if = "is_false")]
     pub once: bool,
     /// Id of the principal for which the link acts. Without an id, the principal is `link:ID`.
@@ -175,7 +175,7 @@ fn asked(request: &AccessRequest<'_>) -> (Option<Host>, String) {
 #[serde(try_from = "String")]
 pub struct LinkSecret(Zeroizing<Vec<u8>>);
 
-/// A text that is no secret of a key of links. It is not in the message.
+/// A text that is not a secret of a key of links. The message does not contain the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a secret of links is 32 bytes or more as base64 or hexadecimal digits, as `openssl rand -base64 32` prints it"
@@ -316,7 +316,7 @@ impl LinkKeys {
                 "the signed link has a key that this server does not know; get a new link",
             );
         }
-        // `verify` takes as long for every signature of the right length.
+        // `verify` takes the same time for every signature of the right length.
         if !keys.any(|key| hmac::verify(&key.key, signed.as_bytes(), &signature).is_ok()) {
             return refuse("the signed link has been altered: its signature is another one");
         }

@@ -8,8 +8,8 @@ use windlass_server::{AccessError, Principal};
 
 /// A proxy that authenticates users and states who they are in headers.
 ///
-/// The headers count on connections from its addresses alone. On all others they are ignored,
-/// because a client could have written them.
+/// The headers are used only on connections from the proxy's addresses. On all other connections
+/// they are ignored, because a client could have written them.
 #[derive(Debug, Clone)]
 pub struct TrustedProxy {
     /// Addresses of the proxy.

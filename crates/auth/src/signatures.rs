@@ -15,7 +15,7 @@ use ring::signature::{
 static PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(ErrorKind::UnsupportedAlgorithm.into()),
     verifier_factory: |algorithm, key| verifier(*algorithm, key),
-    // Of use for thumbprints of keys, which nothing here computes.
+    // Needed only for thumbprints of keys, which this crate does not compute.
     key_utils: KeyUtils::new_unimplemented(),
 };
 

@@ -40,7 +40,7 @@ impl Issuer {
         token: &str,
         now: Timestamp,
     ) -> Result<(Principal, Timestamp), AccessError> {
-        // It knows no algorithm `none`, in any spelling.
+        // `decode_header` knows no algorithm `none`, in any spelling.
         let header = decode_header(token).map_err(|_| AccessError::CredentialsInvalid)?;
         check_extensions(token)?;
         self.check_header(&header)?;
@@ -58,7 +58,7 @@ impl Issuer {
 
     fn check_header(&self, header: &Header) -> Result<(), AccessError> {
         // RFC 9068, section 2.1, has `at+jwt`. Providers of OpenID Connect write `JWT` or nothing
-        // into access tokens. Other types are of other tokens, such as `logout+jwt` or `dpop+jwt`.
+        // into access tokens. Other types mark other tokens, such as `logout+jwt` or `dpop+jwt`.
         let is_access_token = header.typ.as_deref().is_none_or(|typ| {
             let typ = typ.to_ascii_lowercase();
             let short = typ.strip_prefix("application/").unwrap_or(&typ);

@@ -29,8 +29,8 @@ struct Key {
 pub(crate) enum Lookup<'a> {
     /// The key.
     Found(&'a DecodingKey),
-    /// The key of this id is for other algorithms, or the token names none and it is not clear
-    /// which one it means.
+    /// The key of this id is for other algorithms. Or the token names no key, and not exactly one
+    /// key fits its algorithm.
     Unfit,
     /// The set has no key of this id.
     Unknown,
@@ -83,7 +83,8 @@ impl KeySet {
         self.0.len()
     }
 
-    /// Finds the key of an id that fits an algorithm. Without an id, the one key that fits it.
+    /// Finds the key of an id that fits an algorithm. Without an id, finds the only key that fits
+    /// it.
     pub(crate) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Lookup<'_> {
         let fits = |key: &&Key| key.algorithms.contains(&algorithm);
         let Some(id) = id else {
@@ -166,8 +167,8 @@ fn decoding_key(jwk: &Jwk) -> Option<DecodingKey> {
     let DecodingKeyKind::RsaModulusExponent { n, e } = key.kind() else {
         return Some(key);
     };
-    // RFC 7518, section 6.3.1.1, tells of libraries that write a zero before the modulus. ring
-    // takes no such number.
+    // RFC 7518, section 6.3.1.1, mentions libraries that write a zero before the modulus. ring
+    // refuses such a number.
     let n = n.strip_prefix(&[0]).unwrap_or(n);
     Some(DecodingKey::from_rsa_raw_components(n, e))
 }

@@ -38,10 +38,10 @@ const USABLE_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Time between two fetches for keys that the set does not have.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long a key that was looked for in vain causes no fetch.
+/// How long a key that was not found causes no further fetch.
 const UNKNOWN_FOR: Duration = Duration::from_secs(60);
 
-/// Maximum number of such keys that are remembered.
+/// Maximum number of such keys that are cached.
 const UNKNOWN_KEYS: usize = 256;
 
 /// Maximum length of a key's id. Longer ids are never looked up in a set.
@@ -85,7 +85,7 @@ struct State {
     not_before: Timestamp,
     /// No fetch for an unknown key before this time.
     unknown_not_before: Timestamp,
-    /// Keys that were looked for in vain, and until when they cause no fetch.
+    /// Keys that were not found, and the time until which they cause no fetch.
     unknown: LruCache<String, Timestamp>,
     running: Option<Fetch>,
 }
@@ -293,7 +293,7 @@ impl PublishedKeys {
         let (_, body) = url.get(&*self.outbound, MAX_SIZE).await?;
         let document: Document = serde_json::from_slice(&body)
             .map_err(|_| FetchError::Discovery("it has no `issuer` or no usable `jwks_uri`"))?;
-        // OpenID Connect Discovery, section 4.3: else one issuer could speak for another.
+        // OpenID Connect Discovery, section 4.3: otherwise one issuer could speak for another.
         if document.issuer != self.issuer {
             return Err(FetchError::Discovery("its `issuer` is another"));
         }

@@ -137,7 +137,7 @@ async fn key_that_was_looked_for_in_vain_makes_no_fetch_for_a_minute() {
     world.pass(59);
     assert_eq!(world.find("x").await, UNKNOWN);
     assert_eq!(world.outbound.count(), 2);
-    // Another one does, and finds both.
+    // Another key causes a fetch, which finds both keys.
     world.publish(&["x", "y"]);
     assert_eq!(world.find("y").await, Ok(()));
     assert_eq!(world.find("x").await, Ok(()));
@@ -158,7 +158,7 @@ async fn old_keys_are_used_for_a_day_while_the_issuer_is_down() {
     );
     world.pass(24 * 3600 - 601);
     assert_eq!(world.find("a").await, Ok(()));
-    // The fetch that this has started ends.
+    // The fetch that the last call has started ends.
     tokio::time::sleep(Duration::from_secs(1)).await;
     world.pass(1);
     assert_eq!(world.find("a").await, DOWN);
