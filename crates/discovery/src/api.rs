@@ -139,7 +139,7 @@ pub(crate) fn compile(document: &Document) -> (Vec<Arc<Method>>, Faults) {
     (compiler.methods, compiler.faults)
 }
 
-/// Compiles methods one by one and records where each is.
+/// Compiles methods one by one and records the position of each.
 #[derive(Default)]
 struct Compiler {
     patterns: Patterns,

@@ -102,8 +102,8 @@ fn sample(method: &Method) -> (&'static str, String) {
     ("FILE", first.unwrap_or_else(any))
 }
 
-/// A value for each field that the method requires. Published documents require more than the
-/// server holds them to, so only the short form counts.
+/// A value for each field that the method requires. Published documents require more fields than
+/// the server enforces, so their requirements are ignored.
 fn required_metadata(api: &Api, method: &Method) -> Map<String, Value> {
     let schema = method.request.as_deref().and_then(|name| api.schema(name));
     let fields = schema.iter().flat_map(|schema| &schema.properties);

@@ -241,9 +241,9 @@ fn upload_templates(method: &Method) -> Vec<Template> {
 pub struct Collision<'a> {
     /// The method that gets the requests.
     pub first: &'a Method,
-    /// The method that gets none.
+    /// The method that receives no requests.
     pub second: &'a Method,
-    /// The path of both, as the second one's template says it, without a leading slash.
+    /// The path of both, as in the template of the second method, without a leading slash.
     pub path: &'a str,
 }
 

@@ -71,7 +71,7 @@ impl fmt::Display for ShortFormError {
 }
 
 impl Mistake {
-    /// Whether it is about the key, or says its name.
+    /// Whether the mistake is at the key or below it, or quotes its name.
     pub(crate) fn mentions(&self, path: &str, name: &str) -> bool {
         let below = |key: &str| key.strip_prefix(path).is_some_and(is_end_of_name);
         self.key.as_deref().is_some_and(below) || self.problem.contains(&format!("`{name}`"))

@@ -39,7 +39,7 @@ use crate::method::Method;
 use self::paths::Paths;
 use self::schemas::Schemas;
 
-/// The version of OpenAPI. Tools take every 3.1, and some this one alone.
+/// The version of OpenAPI. Most tools accept every 3.1 version, and some only this one.
 const VERSION: &str = "3.1.0";
 
 /// The name of the security scheme.
@@ -171,8 +171,8 @@ fn components(api: &Api, schemas: &Schemas<'_>, has_scopes: bool) -> Value {
     Value::Object(components)
 }
 
-/// The description knows scopes, but not who issues the tokens, so that it is no scheme of the type
-/// `oauth2`, which has URLs of an issuer.
+/// The description has the scopes but not the issuer of the tokens. The scheme is therefore not of
+/// the type `oauth2`, which needs the issuer's URLs.
 fn security_schemes(api: &Api) -> Value {
     let mut description =
         "An access token. A caller needs one of the scopes that an operation names.".to_owned();
@@ -200,7 +200,7 @@ fn add_sentence(text: &mut String, sentence: &str) {
 struct UniqueNames(BTreeSet<String>);
 
 impl UniqueNames {
-    /// Returns the name, or one with a number behind it that was not given yet.
+    /// Returns the name, or the name with a number if it has been given before.
     fn unique(&mut self, wish: &str) -> String {
         let numbered = (2..).map(|number| format!("{wish}{number}"));
         let mut names = std::iter::once(wish.to_owned()).chain(numbered);

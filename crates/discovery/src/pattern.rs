@@ -14,8 +14,8 @@ use thiserror::Error;
 /// The memory that a compiled pattern may take. The largest of the published ones needs a tenth.
 const LARGEST_PROGRAM: usize = 256 << 10;
 
-/// The size that the smallest patterns count. Each byte of a value costs some time whatever the
-/// pattern is.
+/// The minimum size of a pattern in [`Pattern::work`]. Each byte of a value costs some time,
+/// whatever the pattern.
 const SMALLEST_PROGRAM: usize = 1 << 10;
 
 /// A pattern of a parameter, compiled once. Cheap to clone.
@@ -62,7 +62,7 @@ impl Pattern {
             text: Arc::clone(&text),
             reason: error.to_string().into(),
         };
-        // On its own first, so that `a)(b` is not made whole by the brackets around it.
+        // The text is first compiled alone, because the added brackets would make `a)(b` valid.
         let compiled = compile(&text, LARGEST_PROGRAM)
             .and_then(|_| Program::of(&format!("^(?:{text})$")))
             .map_err(not_a_pattern);

@@ -172,9 +172,9 @@ impl Schema {
         Some(self.extra.get("maxLength")?.as_u64()?.saturating_mul(4))
     }
 
-    /// Returns the length in bytes from where on a server does not match a text with the pattern,
-    /// because of [`Pattern::MAX_WORK`], if the schema allows such a text: it has no list of
-    /// values, and no `maxLength` or a greater one.
+    /// Returns the length in bytes above which a server does not match a text against the pattern,
+    /// because of [`Pattern::MAX_WORK`]. Returns `None` without a usable pattern, and if the schema
+    /// allows no such text: it has a list of values, or a `maxLength` of at most this length.
     pub fn unmatched_from(&self) -> Option<u64> {
         let pattern = self.compiled_pattern()?;
         let longest = pattern.max_len();

@@ -11,7 +11,7 @@ use crate::pattern::Pattern;
 use crate::settings::CreatedStatus;
 use crate::template::{Template, TemplateError};
 
-/// A document with one method for each thing that can be said of a method.
+/// A document with a method for each feature that a method can have.
 fn library() -> Value {
     json!({
         "name": "library",
@@ -76,7 +76,7 @@ fn compile_with(pointer: &str, value: Value) -> Result<Api, Error> {
     compile(document)
 }
 
-/// The library with this value is refused for this fault at this place.
+/// Checks that the library with this value is refused with this fault at this position.
 #[track_caller]
 fn check_fault(pointer: &str, value: Value, expected_path: &str, expected: Fault) {
     match compile_with(pointer, value) {

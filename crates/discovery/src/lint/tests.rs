@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A document without anything to be told of.
+/// A document without findings.
 fn library() -> Value {
     json!({
         "name": "library",

@@ -1,4 +1,4 @@
-//! The methods on their own paths, and downloads of media on those below `/download`.
+//! The methods on their own paths, and downloads of media on paths below `/download`.
 
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ fn is_media_only(entry: Entry<'_>) -> bool {
     entry.method.supports_media_download && entry.method.response.is_none()
 }
 
-/// Returns the header by which a part of media is asked for.
+/// Returns the header that requests a part of the media.
 fn range_header() -> Value {
     json!({
         "name": "Range",

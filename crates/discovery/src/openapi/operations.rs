@@ -44,7 +44,7 @@ impl Converter<'_> {
         }
         let scopes = &entry.method.scopes;
         if !scopes.is_empty() {
-            // Each is enough.
+            // A caller needs only one of the scopes.
             let one_of: Vec<_> = scopes.iter().map(|it| json!({SCHEME: [it]})).collect();
             operation.insert("security".into(), one_of.into());
         }
@@ -65,8 +65,8 @@ impl Converter<'_> {
             return;
         };
         let content = json!({"application/json": {"schema": schema}});
-        // Calls of published documents may always be tried without: services say less than they
-        // demand.
+        // In published documents the body is optional: services demand less than their documents
+        // say.
         let is_required = self.api.settings().strict && self.schemas.demands_body(entry);
         let body = if is_required {
             json!({"required": true, "content": content})

@@ -35,15 +35,15 @@ pub(super) struct PathVariable {
     pub(super) name: String,
     /// The variable of the template.
     pub(super) variable: String,
-    /// Whether that one has no other part.
+    /// Whether it stands for the whole variable of the template.
     pub(super) is_whole: bool,
     /// Whether it may be more than one segment.
     pub(super) is_many: bool,
 }
 
 impl Paths {
-    /// Returns the place of a template. A path that matches the same keeps the names of its
-    /// variables.
+    /// Returns the place of a template. If an earlier path has the same shape, the names of its
+    /// variables are used.
     pub(super) fn place(&mut self, template: &Template) -> Place {
         let mut place = Place::of(template);
         let known = self.by_shape.entry(place.shape());
@@ -55,7 +55,7 @@ impl Paths {
         place
     }
 
-    /// Adds an operation. Returns whether it could be added: another one may have its place.
+    /// Adds an operation. Returns false if another operation has the same path and HTTP method.
     pub(super) fn add(&mut self, place: &Place, verb: &str, operation: Map<String, Value>) -> bool {
         if !self.is_free(place, verb) {
             return false;

@@ -14,7 +14,7 @@ use crate::schema::Schema;
 /// The types that JSON Schema has too; `any` is the absence of a type.
 const JSON_TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "object", "array"];
 
-/// For which bodies a schema is.
+/// The kind of body that a schema is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Whole resources.
@@ -89,7 +89,7 @@ impl<'a> Schemas<'a> {
         Some(json!({"allOf": [converted, demands]}))
     }
 
-    /// Whether a call of the method without a body lacks a property that it must give.
+    /// Whether a call of the method without a body lacks a required property.
     pub(super) fn demands_body(&self, entry: Entry<'_>) -> bool {
         let schema = entry.described.request.as_ref();
         let resolved = schema.and_then(|schema| self.document.resolve(schema));
@@ -99,7 +99,7 @@ impl<'a> Schemas<'a> {
             && resolved.is_some_and(|schema| schema.properties.values().any(is_demanded))
     }
 
-    /// The properties that this method demands and others do not.
+    /// The properties that only this method requires.
     fn demanded(&self, schema: &Schema, method_id: &str) -> Vec<String> {
         let resolved = self.document.resolve(schema);
         let properties = resolved.into_iter().flat_map(|schema| &schema.properties);
@@ -347,7 +347,7 @@ fn collect_merged<'a>(schema: &'a Schema, found: &mut Vec<&'a str>) {
     }
 }
 
-/// Keys of components have no other characters.
+/// Replaces the characters that keys of components must not have.
 fn component_key(name: &str) -> String {
     let allowed = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
     match name {

@@ -55,7 +55,7 @@ fn parameter<'a>(operation: &'a Value, name: &str) -> Option<&'a Value> {
     parameters.iter().find(|it| it["name"] == name)
 }
 
-/// Checks the rules of OpenAPI that no schema of it can say.
+/// Checks the rules of OpenAPI that its JSON schema cannot express.
 fn check(document: &Value) {
     let mut references = Vec::new();
     collect_references(document, &mut references);
@@ -141,7 +141,7 @@ fn collect_references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
 fn descriptions(folder: &Path, found: &mut Vec<(String, String)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        // Tables of inputs, and no descriptions.
+        // These files are tables of inputs and not descriptions.
         if path.file_stem().is_some_and(|it| it == "inputs") {
             continue;
         }
@@ -149,7 +149,7 @@ fn descriptions(folder: &Path, found: &mut Vec<(String, String)>) {
             descriptions(&path, found);
         } else if path.extension().is_some_and(|it| it == "toml") {
             let text = fs::read_to_string(&path).unwrap();
-            // Of one the version is stated in the code.
+            // One description has its version in the code.
             let version = if text.contains("\nversion = ") {
                 ""
             } else {

@@ -117,7 +117,7 @@ impl Converter<'_> {
                 .iter()
                 .any(|of| of.method.http_method == **it)
         };
-        // Both mean the same on a session.
+        // PUT and POST mean the same on a session.
         let append = [HttpMethod::PUT, HttpMethod::POST];
         let append = append.iter().find(|it| !taken(it));
         let first = starts.entries[0];
@@ -243,12 +243,12 @@ impl Converter<'_> {
         operation
     }
 
-    /// An operation on a session, of which the URI is all that is needed.
+    /// An operation on a session. It needs only the session's URI.
     fn session_operation(&self, starts: &Starts<'_>, id: &str, description: &str) -> Operation {
         let entry = starts.entries[0];
         let mut operation = self.operation(entry, id, description);
         if self.has_scopes {
-            // A server may demand the credentials of the start all the same.
+            // A server may demand the credentials of the start nevertheless.
             operation.insert("security".into(), json!([{}, {SCHEME: []}]));
         }
         let in_path = parameters::in_path(entry, &starts.place, &self.schemas);
@@ -289,7 +289,7 @@ fn upload_type(types: &[&str]) -> Value {
     json!({"name": "uploadType", "in": "query", "required": true, "schema": schema})
 }
 
-/// The headers of a start that tell of the media to come.
+/// The headers of a start that describe the media.
 fn media_headers() -> [Value; 2] {
     [
         json!({

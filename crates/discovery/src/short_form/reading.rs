@@ -124,7 +124,7 @@ impl Reader<'_> {
         if self.is_toml && !is_consequence {
             let key = path.as_deref().map(written);
             let problem = format!("the key `{field}` is missing");
-            // In the whole text nothing can be underlined.
+            // A missing key of the whole text has no position to underline.
             let span = if path.is_some() { span } else { 0..0 };
             self.mistakes.push_at(span, key, problem, None);
         }
