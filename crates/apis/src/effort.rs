@@ -5,12 +5,12 @@
 pub(crate) struct Effort {
     left: u64,
     at_once: u64,
-    /// Work since other tasks had their turn.
+    /// Work since the last yield to other tasks.
     unpaused: u64,
 }
 
 impl Effort {
-    /// Allows `most`. Other tasks have their turn after more than `at_once`.
+    /// Allows `most`. The call yields to other tasks after more than `at_once`.
     pub(crate) fn new(most: u64, at_once: u64) -> Self {
         Self {
             left: most,
@@ -24,7 +24,7 @@ impl Effort {
         self.left == 0
     }
 
-    /// Counts work, and gives way to other tasks now and then.
+    /// Counts work, and yields to other tasks now and then.
     pub(crate) async fn spend(&mut self, cost: u64) {
         self.left = self.left.saturating_sub(cost);
         self.unpaused += cost;

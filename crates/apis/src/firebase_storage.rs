@@ -98,7 +98,7 @@ impl ApiHandler for FirebaseStorage {
         method.id == GET
     }
 
-    /// Who has the token has a credential.
+    /// A caller who has the token has a credential.
     fn is_public(&self, _: &Call<'_>) -> bool {
         false
     }
@@ -126,8 +126,8 @@ fn object<'a>(call: &Call<'a>) -> &'a str {
     call.path.value("object").unwrap_or_default()
 }
 
-/// Refuses a bucket that Cloud Storage would not make. Here each is there as soon as something is
-/// in it.
+/// Refuses a bucket name that Cloud Storage would not accept. Here each bucket exists as soon as it
+/// contains an object.
 fn check_bucket(call: &Call<'_>) -> Result<(), Rejection> {
     let bucket = call.path.value("bucket").unwrap_or_default();
     let Some(problem) = fault_of_name(bucket) else {
@@ -316,11 +316,11 @@ async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
     })
 }
 
-/// Returns the object that is read. The token of a download URL must be right. Without one, and
-/// without credentials where the server demands some, nothing is read.
+/// Returns the object to read. The token of a download URL must be right. Without a token, the
+/// object is returned only if authorization allows the call.
 async fn readable(call: &Call<'_>) -> Result<Resource, Rejection> {
     let object = named(call).await?;
-    // Hashes are compared: how long a comparison takes says nothing about the token.
+    // Hashes are compared, so that the duration of a comparison reveals nothing about the token.
     let hash = |token: &str| <[u8; 32]>::from(Sha256::digest(token));
     let token = call.query.first("token").map(hash);
     let fields = fields_of(&object);

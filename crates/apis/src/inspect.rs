@@ -186,7 +186,7 @@ impl Format {
         }
     }
 
-    /// Fills `buf`; that there is no more means that the image is cut off.
+    /// Fills `buf`. The end of the bytes means that the image is cut off.
     fn read(self, media: &mut impl Read, buf: &mut [u8]) -> Result<(), ImageHeaderError> {
         media.read_exact(buf).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => ImageHeaderError::Truncated(self),
@@ -323,7 +323,7 @@ fn skip(media: &mut (impl Read + Seek)) -> Result<(), ImageHeaderError> {
     skip_rest(media, u16::from_be_bytes(length), 2)
 }
 
-/// Goes to the end of a segment of this length, of which something is read already.
+/// Seeks to the end of a segment of this length, of which some bytes are already read.
 fn skip_rest(media: &mut impl Seek, length: u16, already: u16) -> Result<(), ImageHeaderError> {
     let rest = length.checked_sub(already);
     let rest = rest.ok_or_else(|| Format::Jpeg.damaged("a segment is too short"))?;

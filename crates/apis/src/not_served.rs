@@ -1,5 +1,5 @@
-//! Methods that a service has and this server does not have, at their paths. A call of one is
-//! answered 501, so that nobody looks for a wrong path.
+//! Methods of a service that this server lacks, at their paths. A call of such a method is answered
+//! 501, so that nobody looks for a wrong path.
 
 use windlass_discovery::Template;
 

@@ -37,7 +37,7 @@ const MOST_LOOKED_AT: usize = 10_000;
 /// of the query.
 const MOST_COMPARED: u64 = 64 * 1024 * 1024;
 
-/// After how many of these bytes other tasks have their turn.
+/// Number of compared bytes after which the call yields to other tasks.
 const COMPARED_AT_ONCE: u64 = 1024 * 1024;
 
 /// How many files are read from the ledger at a time.

@@ -96,8 +96,8 @@ fn constant(call: &Call<'_>, collection: impl Into<String>, id: &str, fields: &F
 }
 
 /// Checks that the parent exists, and that a folder would not be inside itself or nested too deep.
-/// `before` are the fields before the change, if the file exists. Returns the folders that this
-/// relies on: they must not be moved or deleted meanwhile.
+/// `before` are the fields before the change, if the file exists. Returns the folders on which the
+/// result depends: they must not be moved or deleted meanwhile.
 pub(super) async fn check_parent(
     call: &Call<'_>,
     id: &str,

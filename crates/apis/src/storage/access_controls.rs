@@ -34,7 +34,7 @@ pub(super) async fn run(call: &Call<'_>) -> Result<Answer, Rejection> {
             let entry = Entry::parse(list.kind(), call.metadata)?;
             list.set(call, &entry)
         }
-        // An entry has one field that can change, its role, so both are the same.
+        // The role is the only field of an entry that can change, so both methods are the same.
         "patch" | "update" => {
             let role = Role::parse(list.kind(), call.metadata)?;
             let entry = list.named(call)?;

@@ -49,7 +49,7 @@ const PROMISES: [&str; 11] = [
     "versioning.enabled",
 ];
 
-/// Fields that protect a bucket, or would. A value of another type would be shown, and protect
+/// Fields that protect a bucket, or appear to. A value of another type would be shown, and protect
 /// nothing.
 const BOOLEANS: [&str; 3] = [
     "iamConfiguration.bucketPolicyOnly.enabled",
@@ -61,7 +61,7 @@ const BOOLEANS: [&str; 3] = [
 const PREVENTION: &str = "iamConfiguration.publicAccessPrevention";
 const PREVENTIONS: [&str; 3] = ["enforced", "inherited", "unspecified"];
 
-/// Where a bucket is that states no location.
+/// The location of a bucket without a stated location.
 const LOCATION: &str = "US";
 
 /// Maximum number of bytes of a bucket's fields, written as JSON.
@@ -411,10 +411,10 @@ pub(super) fn parse_fields(metadata: &Map<String, Value>) -> Result<Fields, Reje
     Ok(fields)
 }
 
-/// Returns the fields of a bucket after a change. It stays where it is: the service moves none.
+/// Returns the fields of a bucket after a change. A bucket cannot be moved, as in the service.
 ///
 /// # Errors
-/// If the bucket would be elsewhere.
+/// If the change would move the bucket.
 pub(super) fn changed_fields(bucket: &Bucket, mut fields: Fields) -> Result<Fields, Rejection> {
     let old = bucket.fields().get("location");
     let location = old.and_then(Value::as_str).unwrap_or(LOCATION);

@@ -198,14 +198,14 @@ async fn a_name_that_is_taken_gets_a_number() {
     assert_eq!(insert("logo.png", "2").await, "logo.png");
     assert_eq!(insert("logo.png", "2").await, "logo_2.png");
     assert_eq!(insert("logo.png", "2").await, "logo_3.png");
-    // Somebody may have taken such a name itself.
+    // A client may have chosen such a numbered name itself.
     assert_eq!(insert("logo_4.png", "2").await, "logo_4.png");
     assert_eq!(insert("logo.png", "2").await, "logo_5.png");
     // Another advertiser has separate names.
     assert_eq!(insert("logo.png", "3").await, "logo.png");
 }
 
-/// More than there are numbers that are searched.
+/// There are more uploads than numbers that are searched.
 #[tokio::test]
 async fn many_assets_of_one_name_at_the_same_time_all_get_a_name() {
     let world = world();

@@ -10,7 +10,8 @@ fn firebase() -> World {
     World::of("firebasestorage")
 }
 
-/// Uploads media alone, as Firebase's libraries do not, but as briefly as the dialect allows.
+/// Uploads media alone, in the shortest form of the dialect. Firebase's libraries do not use this
+/// form.
 async fn put(firebase: &World, name: &str, media: &[u8]) -> Value {
     let uri = format!("{OBJECTS}?name={name}");
     let headers = [
@@ -233,8 +234,8 @@ async fn upload_headers_on_a_path_that_takes_no_media_are_refused() {
     assert_eq!(refused.header("x-goog-upload-status"), "final");
 }
 
-/// Libraries make paths of names and leave out empty segments, so that they read and delete another
-/// object, or none.
+/// Libraries build paths from names and leave out empty segments. They would therefore read and
+/// delete another object, or none.
 #[tokio::test]
 async fn name_that_libraries_cannot_name_is_in_no_list() {
     let firebase = firebase();
@@ -266,7 +267,7 @@ async fn name_that_libraries_cannot_name_is_in_no_list() {
         let found = list(&format!("delimiter=/&prefix={prefix}")).await;
         assert_eq!(found, (Vec::new(), Vec::new()), "{prefix}");
     }
-    // They are there all the same.
+    // The objects exist nevertheless.
     let uri = format!("{OBJECTS}/a%2F%2Fb");
     assert_eq!(firebase.call("GET", &uri).await.status, 200);
 }

@@ -139,7 +139,7 @@ async fn other_media_and_more_than_15_mib_are_refused_before_they_are_taken() {
     let large = vec![0; 15_728_641];
     let reply = world.simple(ICON, "image/png", &large).await;
     reply.refusal(413, "uploadTooLarge");
-    // The limit itself is in: it fails later, because zeros are no image.
+    // Media of exactly the limit passes this check. It fails later, because zeros are not an image.
     let reply = world.simple(ICON, "image/png", &large[1..]).await;
     reply.refusal(400, "invalid");
 }
@@ -156,7 +156,7 @@ async fn the_plain_uri_takes_no_media() {
     assert!(message.contains("the upload URI"), "{message}");
 }
 
-/// As the document was while it had images, and as it is now.
+/// The document with images, as it was published, and the current document.
 fn published(with_images: bool) -> Value {
     let mut document = json!({
         "name": NAME, "version": "v1configuration", "servicePath": "",

@@ -29,7 +29,7 @@ impl Gmail {
         Self::with(&Options::default())
     }
 
-    /// Nobody is asked who they are, and everybody may open every mailbox.
+    /// Callers are not authenticated, and everyone may open every mailbox.
     fn with(options: &Options) -> Self {
         Self(World::shared("gmail", options))
     }

@@ -1,4 +1,4 @@
-//! Principals of APIs whose resources are kept apart, or shared.
+//! Principals of APIs with separate or shared resources.
 
 use serde_json::{Value, json};
 

@@ -102,7 +102,7 @@ impl Storage {
         self.world.put([row(name, generation)]).await;
     }
 
-    /// The reply to a question for an object; `rest` is its name as in a path, and the query.
+    /// The reply to a read of an object; `rest` is its name as in a path, and the query.
     async fn object(&self, rest: &str) -> Reply {
         self.call("GET", &format!("{OBJECTS}/{rest}")).await
     }

@@ -133,7 +133,7 @@ async fn a_label_counts_its_messages_and_threads() {
     assert_eq!(counts().await, [1, 0, 1, 0]);
 }
 
-/// The rows that repeat them count against no quota.
+/// The number is limited because the rows that repeat the labels are not counted against a quota.
 #[tokio::test]
 async fn message_has_a_hundred_labels_of_its_user() {
     let gmail = Gmail::new();

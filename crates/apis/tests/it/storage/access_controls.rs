@@ -168,7 +168,7 @@ async fn list_of_an_object_is_written_with_it_or_by_the_name_of_a_predefined_one
     let uri = format!("{COW}?predefinedAcl=publicRead");
     let patched = storage.json("PUT", &uri, &json!({"acl": null})).await;
     assert_eq!(roles(&patched.resource()["acl"]), [OWNER, EVERYBODY]);
-    // A change of something else keeps it, another upload does not.
+    // A change of another field keeps the list; another upload does not.
     let change = json!({"cacheControl": "no-store"});
     let patched = storage.json("PATCH", COW, &change).await.resource();
     assert_eq!(roles(&patched["acl"]), [OWNER, EVERYBODY]);

@@ -1,4 +1,4 @@
-//! Objects put together from others.
+//! Composed objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -380,7 +380,7 @@ fn document_with_a_limit() -> Value {
     })
 }
 
-/// The power goes out before and after each call of the stores.
+/// Simulates a power cut before and after each call of the stores.
 #[tokio::test]
 async fn outage_leaves_the_old_object_or_the_new_one_and_always_the_sources() {
     let mut nth = 0;

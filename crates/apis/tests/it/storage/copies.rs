@@ -1,4 +1,4 @@
-//! Objects made of others.
+//! Copies of objects.
 
 use serde_json::json;
 

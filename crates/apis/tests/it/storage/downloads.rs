@@ -1,4 +1,4 @@
-//! Media on its way out.
+//! Downloads.
 
 use serde_json::{Value, json};
 use windlass_testkit::encodings::gzip;
@@ -113,7 +113,7 @@ async fn media_is_read_at_the_path_of_bucket_and_object() {
     for missing in ["/barn/sheep", "/shed/cow", "/barn", "/barn/"] {
         storage.call("GET", missing).await.refusal(404, "notFound");
     }
-    // Nothing else of the XML API is here.
+    // The server has no other part of the XML API.
     let refused = storage.call("PUT", path).await;
     refused.refusal(404, "notFound");
 }

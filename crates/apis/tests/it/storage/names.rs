@@ -1,4 +1,4 @@
-//! Names with anything in them.
+//! Names with arbitrary characters.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! From media to an object.
+//! Uploads of objects.
 
 use http::StatusCode;
 use serde_json::{Value, json};
