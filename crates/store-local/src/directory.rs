@@ -46,8 +46,8 @@ pub struct Options {
     /// Whether to open a store on a file system that is known to lose synced bytes, with a warning
     /// instead of an error. The default is `false`.
     pub allow_unsafe_filesystem: bool,
-    /// Whether to open a store in a directory that everybody can change, or with files that
-    /// everybody can, with a warning instead of an error. The default is `false`.
+    /// Whether to open a store with a directory or files that every user can change, with a warning
+    /// instead of an error. The default is `false`.
     pub allow_shared_data: bool,
     /// What the store does is recorded here, for metrics. The default is [`NoRecorder`].
     pub recorder: Arc<dyn StoreRecorder>,

@@ -53,6 +53,7 @@ type Probe = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
 impl StopProbe {
     /// Asks the file system of the file at `path`.
+    ///
     /// ext4 and XFS look at the state of their journal only when a change begins. They are
     /// therefore asked by the smallest change that fails on a stopped file system: the file's flags
     /// are set to their current value. It costs some microseconds and no sync. Other file systems
