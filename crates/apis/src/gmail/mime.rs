@@ -49,27 +49,28 @@ pub use summary::{Address, Summary, words};
 
 use headers::{Field, Params};
 
-/// The parts of a message, at most; messages attached to it count with all of theirs.
+/// Maximum number of parts of a message, including the parts of attached messages.
 pub const MAX_PARTS: usize = 1000;
 
-/// How deep parts may be nested. An attached message takes two levels. In JSON a level takes two,
-/// and readers commonly stop at 128.
+/// Maximum nesting of parts. An attached message takes two levels. In JSON a level takes two, and
+/// readers commonly stop at 128.
 pub const MAX_DEPTH: usize = 50;
 
-/// The bytes of all headers of all parts, at most.
+/// Maximum number of bytes of all headers of all parts.
 pub const MAX_HEADER_BYTES: usize = 512 * 1024;
 
-/// The header fields of all parts, at most.
+/// Maximum number of header fields of all parts.
 pub const MAX_FIELDS: usize = 5000;
 
-/// The addresses in the header fields of the message that name people, at most.
+/// Maximum number of addresses in the header fields of the message that name people.
 pub const MAX_ADDRESSES: usize = 10_000;
 
-/// The bytes of one body that is shown inline, at most. A larger one has to be fetched as an
+/// Maximum number of bytes of one body that is shown inline. A larger body has to be fetched as an
 /// attachment.
 pub const MAX_INLINE_BYTES: u64 = 1024 * 1024;
 
-/// The bytes of all bodies that are shown inline, at most. Parts further on have to be fetched.
+/// Maximum number of bytes of all bodies that are shown inline. The remaining parts have to be
+/// fetched.
 pub const MAX_INLINE_TOTAL: u64 = 8 * 1024 * 1024;
 
 /// The reason why bytes are not a message, or not an accepted message.

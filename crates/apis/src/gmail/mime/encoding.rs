@@ -141,13 +141,13 @@ fn is_unicode_charset(charset: &str) -> bool {
     names.iter().any(|name| charset.eq_ignore_ascii_case(name))
 }
 
-/// Returns the text with its encoded words decoded. A word that is not one, or of an unknown
-/// charset, stays as it is. Blanks between two words vanish; a character may be cut in two by the
-/// end of a word.
+/// Returns the text with its encoded words decoded. An invalid word, or a word in an unknown
+/// charset, is kept as it is. Blanks between two words are removed. The end of a word may split a
+/// character.
 pub(super) fn decode_words(text: &str) -> String {
     let mut decoded = Decoded::default();
-    // No word begins after the last end. Without this bound each beginning would search to the end
-    // of the text in vain.
+    // No word begins after the last end. Without this bound, each beginning would cause a search to
+    // the end of the text.
     let last_end = text.rfind("?=").unwrap_or(0);
     let mut at = 0;
     while at < last_end

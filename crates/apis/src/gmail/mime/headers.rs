@@ -49,7 +49,7 @@ fn printable(value: &str) -> String {
     chars.collect::<String>().trim().to_owned()
 }
 
-/// Returns the header block at the start of a message, whole.
+/// Returns the whole header block at the start of a message.
 pub(super) fn of_message(raw: &[u8]) -> Vec<Field> {
     read(raw, 0, usize::MAX, |_| false).0
 }
@@ -93,7 +93,7 @@ fn extend(field: Option<&mut Field>, line: &Range<usize>) {
     }
 }
 
-/// Blanks before the colon are let pass, as RFC 5322 (4.5) asks of readers.
+/// Reads a field. Blanks before the colon are accepted, as RFC 5322 (4.5) demands of readers.
 fn field(text: &[u8], line: &Range<usize>) -> Option<Field> {
     let colon = memchr::memchr(b':', text)?;
     let name = text[..colon].trim_ascii_end();
@@ -136,9 +136,9 @@ impl Params {
         }
     }
 
-    /// Returns a parameter as text. The extended form of RFC 2231, in one piece or in many, goes
-    /// before the plain one; encoded words do not belong into the plain one but are decoded, since
-    /// many senders write them.
+    /// Returns a parameter as text. The extended form of RFC 2231, in one piece or in many, takes
+    /// precedence over the plain form. Encoded words are not allowed in the plain form, but they
+    /// are decoded, since many senders write them.
     pub(super) fn param(&self, name: &str) -> Option<String> {
         self.extended(name).or_else(|| {
             let (_, value) = self.params.iter().find(|(param, _)| param == name)?;
@@ -292,8 +292,8 @@ pub struct DefaultHeaders {
     pub date: i64,
 }
 
-/// Returns the message as others get it: without `Bcc` and `Resent-Bcc` in its header. Nothing else
-/// is changed.
+/// Returns the message without `Bcc` and `Resent-Bcc` in its header, as recipients receive it.
+/// Nothing else is changed.
 pub fn without_bcc(raw: &[u8]) -> Vec<u8> {
     let fields = of_message(raw);
     let mut kept = Vec::with_capacity(raw.len());

@@ -34,7 +34,7 @@ pub struct Part {
     range: Range<u64>,
     #[serde(default)]
     encoding: TransferEncoding,
-    /// Only for text that is not in UTF-8, in a charset that is known.
+    /// The charset of text in a known charset other than UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     charset: Option<String>,
     content: Content,
@@ -50,7 +50,7 @@ pub struct Header {
     pub value: String,
 }
 
-/// How a client gets at the body of a part.
+/// How a client reads the body of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Content {
@@ -185,7 +185,7 @@ impl Part {
         self.encoding
     }
 
-    /// How a client gets at the body.
+    /// How a client reads the body.
     pub fn content(&self) -> Content {
         self.content
     }
@@ -215,7 +215,7 @@ impl Part {
         encoding::guess_text(&self.converted(self.decoded(body)))
     }
 
-    /// Returns how many parts this one is within.
+    /// Returns the number of parts that enclose this part.
     pub(super) fn depth(&self) -> usize {
         match self.id.as_str() {
             "" => 0,
@@ -300,8 +300,8 @@ impl Structure {
 }
 
 impl Part {
-    /// Returns the encoded body in the whole message; nothing if the message is too short, and thus
-    /// another one.
+    /// Returns the encoded body in the whole message. Returns nothing if the message is too short,
+    /// and thus a different message.
     pub(super) fn body_in<'a>(&self, raw: &'a [u8]) -> &'a [u8] {
         let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
         let range = self.range();

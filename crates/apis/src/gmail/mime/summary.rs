@@ -9,10 +9,11 @@ use super::headers::Field;
 use super::structure::{Content, Part, Structure};
 use super::{MAX_ADDRESSES, Malformed, headers};
 
-/// The bytes of [`Summary::text`], at most.
+/// Maximum number of bytes of [`Summary::text`].
 const MAX_TEXT: usize = 64 * 1024;
 
-/// How much of all bodies is looked at for text. HTML says little in many bytes.
+/// Maximum number of bytes of bodies that are searched for text. HTML has little text in many
+/// bytes.
 const MAX_TEXT_SOURCE: usize = 1024 * 1024;
 
 const ADDRESS_FIELDS: [&str; 4] = ["from", "to", "cc", "bcc"];
@@ -104,7 +105,7 @@ impl Structure {
         }
     }
 
-    /// Returns the words of all texts, and the snippet of the first that says something.
+    /// Returns the words of all texts, and the snippet of the first text that has one.
     fn text(&self, raw: &[u8]) -> (String, String) {
         let (mut all, mut snippet) = (String::new(), String::new());
         let mut source_left = MAX_TEXT_SOURCE;
@@ -138,7 +139,7 @@ fn readable(part: &Part, body: &[u8]) -> Option<String> {
     }
 }
 
-/// Returns whether all words had room.
+/// Appends the words of a text. Returns whether all words had room.
 fn append_words(all: &mut String, text: &str) -> bool {
     for word in words(text) {
         if all.len() + word.len() + 1 > MAX_TEXT {

@@ -1,4 +1,4 @@
-//! Messages that are odd, and how they are read all the same.
+//! Odd messages, and how they are read.
 
 use super::*;
 use crate::gmail::mime::Malformed;
