@@ -37,9 +37,9 @@ impl SessionRequest {
         }
     }
 
-    /// Returns whether the request is known to have bytes after this offset. Of a request with a
-    /// `Content-Range` this does not matter: Google's services repeat the final reply to all of
-    /// them.
+    /// Returns whether the request is known to have bytes after this offset. Returns false for a
+    /// request with a `Content-Range`, because Google's services repeat the final reply to all such
+    /// requests.
     fn ends_after(&self, size: u64) -> bool {
         let is_explicit = matches!(
             self.action,

@@ -164,7 +164,7 @@ impl Dialect for XGoogUpload {
     }
 }
 
-/// Whether another try gets the same answer.
+/// Whether a retry would get the same answer.
 fn is_for_good(status: StatusCode) -> bool {
     let passes = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
     status.is_client_error() && !passes.contains(&status)
@@ -193,7 +193,7 @@ fn without_session(head: &Head<'_>) -> Result<Command, ProtocolError> {
     }
 }
 
-/// How the media comes.
+/// How the media is sent.
 #[derive(Clone, Copy)]
 enum Protocol {
     /// In a session.
@@ -349,7 +349,7 @@ fn refused(mut reply: ErrorReply, status: HeaderValue) -> ErrorReply {
     reply
 }
 
-/// The state that the session is in after the error is part of the reply, as in all others.
+/// Like all replies, the reply to an error states the session's state after the error.
 fn session_error(error: &SessionError) -> ErrorReply {
     let bad = |status| {
         refused(
