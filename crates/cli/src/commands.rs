@@ -383,12 +383,12 @@ impl Signals {
         }
     }
 
-    /// Ends the process at the next signal, after one that has come now. Signals of the next half
-    /// second are the same one: `timeout` of coreutils, for example, sends it to the process and
-    /// then to its group.
+    /// Ends the process at the next signal after the current one. Signals within half a second
+    /// count as one: `timeout` of coreutils, for example, sends a signal to the process and then to
+    /// its group.
     async fn end_process(mut self, code: exit::Code) {
         tokio::time::sleep(SAME_SIGNAL).await;
-        // Those that came meanwhile. On a busy machine this may be later than they say.
+        // Discard the signals that came during the sleep. A busy machine can deliver them late.
         while self.has_come().await {}
         self.next().await;
         output::warning("stopped immediately by a second signal", None);

@@ -40,7 +40,7 @@ struct DisplayInner {
     hints: Mutex<HashSet<String>>,
 }
 
-/// What is shown on standard error.
+/// The kind of output on standard error.
 #[derive(Debug)]
 enum Verbosity {
     ProgressBars(ProgressBars),
@@ -49,7 +49,7 @@ enum Verbosity {
 }
 
 impl Display {
-    /// Chooses what is shown by the flags and by the kind of standard error.
+    /// Chooses the output by the flags and by the kind of standard error.
     pub(crate) fn new(asked: VerbosityArgs) -> Self {
         let bars = std::io::stderr().is_terminal();
         // Bars would overwrite events on the same terminal.
@@ -87,7 +87,7 @@ impl Display {
         }
     }
 
-    /// Prints what became of all uploads in place of their sum.
+    /// Removes the line of totals and prints the outcome of all uploads.
     pub(crate) fn end_total(&self, what: &str) {
         if let Verbosity::ProgressBars(bars) = &self.0.verbosity {
             bars.end_total();
@@ -126,8 +126,8 @@ impl Display {
         self.aside(|| output::failure(what, hint));
     }
 
-    /// Prints what failed. A hint that was printed for another transfer is not repeated: many
-    /// files may fail in the same way.
+    /// Prints a failure. A hint that was printed for another transfer is not repeated: many files
+    /// may fail in the same way.
     fn failure(&self, what: &str, hint: Option<&str>) {
         let hints = &self.0.hints;
         let mut hints = hints.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,7 +174,7 @@ struct ProgressInner {
 #[derive(Debug)]
 struct Now {
     view: Option<(View, Instant)>,
-    /// What this transfer has added to the sum of all.
+    /// The part of the totals that this transfer has added.
     share: Share,
     lines: ReportThrottle,
     events: ReportThrottle,
@@ -246,7 +246,7 @@ impl ProgressHandle {
         );
     }
 
-    /// Prints the failure of something with a name of its own.
+    /// Prints the failure of an item with a separate name.
     pub(crate) fn fail_as(&self, name: Option<&str>, failed: &Failed<'_>) {
         self.event(&Event::Failed(failed));
         let message = match name {
@@ -455,7 +455,7 @@ impl ProgressBars {
         }
     }
 
-    /// Adds a bar above that of the sum.
+    /// Adds a bar above the bar of the totals.
     fn add(&self) -> Bar {
         let bar = new_bar();
         Bar(match &*self.total() {
@@ -498,16 +498,16 @@ impl ProgressBars {
         self.total.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Draws nothing any more and leaves what is there. The cursor goes below it.
+    /// Stops drawing and leaves the bars in place. The cursor moves below them.
     ///
-    /// After Ctrl-C the terminal has written `^C`, so the cursor is not where indicatif expects it:
-    /// clearing the bars would clear other lines.
+    /// After Ctrl-C the terminal has written `^C`, so the cursor is not where indicatif expects it.
+    /// Clearing the bars would clear other lines.
     fn leave(&self) {
         self.all.set_draw_target(ProgressDrawTarget::hidden());
         output::note("");
     }
 
-    /// Runs `what` while nothing is drawn.
+    /// Runs `what` while the bars are hidden.
     fn suspend(&self, what: impl FnOnce()) {
         self.all.suspend(what);
     }
@@ -594,7 +594,7 @@ mod tests {
         }
     }
 
-    /// Milliseconds, bytes of a hundred, what goes on, whether it is shown.
+    /// Each step: milliseconds, bytes sent of a hundred, activity, and whether a report is due.
     fn check(mut throttle: ReportThrottle, steps: &[(u64, u64, Activity, bool)]) {
         let start = Instant::now();
         for (millis, sent, activity, due) in steps {

@@ -21,7 +21,7 @@ pub(crate) enum Code {
     /// The command failed and would fail again: the server refuses, the file has changed, storage
     /// failed, a second signal interrupted the drain, or the result could not be printed.
     Failure,
-    /// The media of the other side differs from the sent or received media.
+    /// The media at the server differs from the sent or received media.
     Mismatch,
     /// A store is damaged.
     Damaged,

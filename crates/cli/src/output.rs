@@ -1,9 +1,9 @@
-//! Printing, and the forms of numbers and of outside text in what is printed. Nothing else in the tool
-//! writes to standard output or standard error.
+//! Prints text, and formats numbers and outside text for it. No other module of the tool writes to
+//! standard output or standard error.
 //!
 //! Standard output carries data for programs. Standard error carries messages for people: the log, and
 //! each error on one line, followed by a hint on another line. Names and texts from outside are
-//! escaped, so that they can neither control the terminal nor start a line of their own.
+//! escaped, so that they can neither control the terminal nor start a line.
 //!
 //! A message that cannot be written is ignored. Data that cannot be written is an error: the command
 //! continues, and [`lost`] returns the first error at its end. A closed pipe is accepted for data that
@@ -60,7 +60,7 @@ pub(crate) fn error(error: &dyn Error, hint: Option<&str>) {
     message("error", with_causes(error), hint);
 }
 
-/// Prints what failed, and a hint.
+/// Prints an error and a hint.
 pub(crate) fn failure(what: &str, hint: Option<&str>) {
     message("error", what, hint);
 }
@@ -80,15 +80,15 @@ pub(crate) fn ask(what: impl Display) {
         .ok();
 }
 
-/// Begins a new line on a terminal, which has written `^C` behind what was there.
+/// Begins a new line on a terminal, which has written `^C` at the end of the current line.
 pub(crate) fn after_interrupt() {
     if std::io::stderr().is_terminal() {
         note("");
     }
 }
 
-/// Prints what a function makes, which may use the terminal's colours if it is told so. Texts from outside
-/// must be escaped in it.
+/// Prints the text that a function returns. Its argument is whether the terminal has colours. The
+/// function must escape texts from outside.
 pub(crate) fn styled(make: impl FnOnce(bool) -> String) {
     let colours = has_colours(&io::stdout());
     remember(print(format!("{}\n", make(colours))).or_else(unless_gone));
@@ -147,7 +147,7 @@ fn has_colours(to: &impl IsTerminal) -> bool {
     to.is_terminal() && !is_set("NO_COLOR") && !is_dumb
 }
 
-/// Returns the width of the terminal of standard output in columns; `None` if it is none.
+/// Returns the width of the terminal of standard output in columns, or `None` without a terminal.
 pub(crate) fn stdout_columns() -> Option<usize> {
     let stdout = io::stdout();
     stdout.is_terminal().then(|| columns_of(stdout))
@@ -206,7 +206,7 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
     causes.fold(error.to_string(), |line, cause| {
         let text = cause.to_string();
         let is_layer = cause.source().is_some() && LAYERS.contains(&&*text);
-        // Some errors say what their cause says.
+        // Some errors repeat the text of their cause.
         if is_layer || line.ends_with(&text) {
             line
         } else {

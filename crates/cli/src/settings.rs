@@ -59,9 +59,9 @@ pub(crate) struct Settings {
     pub(crate) tls_client_certificates: ClientCertificates,
     /// The file with the revocation lists of those authorities.
     pub(crate) tls_client_crl: Option<PathBuf>,
-    /// Whether all connections are those of a proxy, which says in a header whose they are.
+    /// Whether all connections come from a proxy, which states the client's address in a header.
     pub(crate) proxy_protocol: bool,
-    /// What a certificate is ordered with.
+    /// The settings for ordering a certificate.
     pub(crate) acme: AcmeSettings,
     /// The data directory.
     pub(crate) data: PathBuf,
@@ -69,9 +69,9 @@ pub(crate) struct Settings {
     pub(crate) apis: Vec<ApiEntry>,
     /// The statuses that end resumable uploads, of APIs for which the default is not right.
     pub(crate) created_status: Vec<ForApi<CreatedStatus>>,
-    /// Whose resources principals see, of APIs for which the default is not right.
+    /// The access of principals, for APIs for which the default is not right.
     pub(crate) access: Vec<ForApi<Access>>,
-    /// The origins whose pages may call the APIs.
+    /// The origins that may call the APIs.
     pub(crate) cors: CorsSettings,
     /// The options of the built-in APIs.
     pub(crate) options: windlass_apis::Options,
@@ -100,7 +100,7 @@ pub(crate) struct Settings {
     pub(crate) allow_unauthenticated: bool,
     /// The log filter.
     pub(crate) log: LogFilter,
-    /// The address on which metrics are served, if they have one of their own.
+    /// The address of the metrics, if they have a separate listener.
     pub(crate) metrics_listen: Option<SocketAddr>,
     /// The options of the store.
     pub(crate) store: windlass_store_local::Options,
@@ -185,7 +185,7 @@ impl Settings {
     /// Sets defaults that depend on other settings.
     fn complete(&mut self) {
         let unowned = &mut self.server.unowned_principal;
-        // Of a server with one token, its bearer keeps what was made before.
+        // On a server with one token, its bearer keeps the resources that were made before.
         if unowned.is_none() && self.auth_token.is_some() {
             *unowned = Some(BEARER.to_owned());
         }
@@ -500,8 +500,8 @@ fn table_named(name: &str) -> Option<&'static str> {
     tables.find(|table| *table == name)
 }
 
-/// Values of all kinds are text to a setting, which knows what to make of it. `None` for tables,
-/// dates and lists of anything but text.
+/// Turns values of all kinds into text, which the setting parses. Returns `None` for tables, for
+/// dates, and for lists with an entry that is not text.
 fn raw_value(value: &DeValue<'_>) -> Option<RawValue> {
     match value {
         DeValue::String(text) => Some(RawValue::Text(text.to_string())),
@@ -556,13 +556,13 @@ pub(crate) fn client_variable(name: &'static str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The variables whose names begin with `WINDLASS_`, without the empty ones: those count as not set.
+/// The variables with names that begin with `WINDLASS_`. Empty variables count as not set.
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
     variables: BTreeMap<String, String>,
 }
 
-/// A variable that sounds like a setting and is none.
+/// A variable with the prefix of settings that names no setting.
 ///
 /// It is no error because a container's surroundings may well set it: Kubernetes makes variables
 /// such as `WINDLASS_SERVICE_HOST` for a service that is called windlass.
@@ -604,7 +604,7 @@ impl Environment {
         })
     }
 
-    /// The other variables.
+    /// Returns the variables that name no setting.
     pub(crate) fn ignored(&self) -> impl Iterator<Item = Ignored> {
         let names = self.variables.keys();
         let others = names

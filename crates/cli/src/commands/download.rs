@@ -184,7 +184,7 @@ impl RunningDownload {
     }
 }
 
-/// Returns what is wrong with the place of a target, and what to do.
+/// Returns the problem with a target's path and a hint, if the target cannot be written.
 fn target_problem(target: &Path) -> Option<(String, String)> {
     if target.is_dir() {
         let name = target.display();

@@ -19,7 +19,7 @@ const SECTIONS: [(&str, &str); 2] = [
 
 /// Writes all pages to a directory, or prints the first.
 pub(super) fn man(args: &ManArgs) -> Result<Code, Error> {
-    // `windlass help` has no page of its own: it shows the others.
+    // `windlass help` has no page: it only prints the pages of other commands.
     let mut command = Args::command().disable_help_subcommand(true);
     command.build();
     let Some(directory) = &args.directory else {
@@ -35,7 +35,7 @@ pub(super) fn man(args: &ManArgs) -> Result<Code, Error> {
     Ok(Code::Success)
 }
 
-/// Writes the page of a command, and those of its commands.
+/// Writes the page of a command and the pages of its subcommands.
 fn write_all(command: &Command, directory: &Path) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
     let name = Man::new(command.clone()).get_filename();

@@ -120,15 +120,15 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// What to do where the client does not trust the certificate of the server.
+/// Hint for a client that does not trust the server's certificate.
 const AUTHORITIES: &str =
     "SSL_CERT_FILE names a file with the authorities that servers' certificates must come from";
 
-// What to do where the server does not trust the client.
+// Hint for a server that does not trust the client's certificate.
 const CLIENT_CERTIFICATE: &str =
     "--client-cert names the client's own certificate; the server says which authorities it trusts";
 
-/// What to do where a record cannot be written.
+/// Hint for a record that cannot be written.
 const JOURNAL_DISK_FULL: &str =
     "make room on the disk of the journal, or choose another directory with --journal";
 
@@ -193,8 +193,8 @@ fn is_disk_full(error: &(dyn StdError + 'static)) -> bool {
     is_full || error.source().is_some_and(is_disk_full)
 }
 
-/// Whether a server's message is that of a full disk. The reason of such a reply is that of all
-/// overload.
+/// Whether a server's message reports a full disk. The reason of such a reply is the same as for
+/// any overload, so only the message can tell.
 fn says_no_space(message: &str) -> bool {
     message.to_ascii_lowercase().contains("no space")
 }
@@ -349,8 +349,8 @@ pub(super) fn journal_hint(error: &JournalError) -> Option<&'static str> {
     }
 }
 
-/// Builds the command that continues an upload, with the flags of this one that a continued upload
-/// needs as well. Variables of the environment need no flag.
+/// Builds the command that continues an upload. It repeats the flags of the current command that
+/// the continued upload needs. Environment variables need no flag.
 #[derive(Debug, Clone)]
 pub(super) struct ResumeCommand {
     flags: String,

@@ -19,7 +19,8 @@ use crate::settings::{JOURNAL_VARIABLE, client_variable};
 
 mod finished;
 
-/// Opens the journal that the flag names, else the variable, else the default one.
+/// Opens the journal of the flag. Without the flag, the variable names the journal; without both,
+/// it is the default journal.
 pub(super) fn open(args: &JournalArgs) -> Result<Journal, Error> {
     let directory = named_directory(args)
         .or_else(Journal::default_directory)
@@ -110,7 +111,7 @@ pub(super) fn damage_hint(id: &RecordId, damage: &Damage) -> Option<String> {
     }
 }
 
-/// Returns the upload whose id is the text or begins with it.
+/// Returns the upload with an id that is the text or begins with it.
 pub(super) fn named(journal: &Journal, text: &str) -> Result<Record, Error> {
     let id = id_of(journal, text)?;
     for entry in journal.entries()? {
@@ -200,7 +201,8 @@ pub(super) fn run_uploads(args: &UploadsArgs) -> Result<Code, Error> {
 }
 
 /// Returns the table of uploads for people, with a part for each URL. URLs are shown without their
-/// queries, which may contain keys. Paths are shortened to fit into a terminal of so many columns.
+/// queries, which may contain keys. Paths are shortened to fit into a terminal of `columns`
+/// columns.
 pub(super) fn table(records: &[Record], columns: Option<usize>) -> String {
     let head = ["ID", "COMMITTED", "", "AGE", "FILE"].map(str::to_owned);
     let row = |record: &Record| {

@@ -1,4 +1,4 @@
-//! `windlass serve`: a server of its own process, over a store on the local disk.
+//! `windlass serve`: a server over a store on the local disk.
 
 mod acme;
 mod audit;
@@ -319,7 +319,8 @@ async fn serve(
     }
 }
 
-/// Returns the server's own certificates, if it has any: those of files, or those that it orders.
+/// Returns the server's own certificates, if it has any. They are read from files or ordered by
+/// ACME.
 fn certificates(
     certificate: Option<&Arc<Certificate>>,
     acme: Option<&Acme>,
@@ -366,7 +367,7 @@ async fn stop_server(mut signals: Signals, stop: Arc<Notify>) {
 }
 
 /// Listens, and returns the actual address, which differs from the given one for port 0. `setting`
-/// is the one that has the address.
+/// is the name of the setting with the address, for the error.
 async fn listen(
     address: SocketAddr,
     setting: &'static str,

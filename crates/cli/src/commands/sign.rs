@@ -86,7 +86,7 @@ fn configured_file(args: &SignArgs) -> Result<Option<PathBuf>, settings::Error> 
     Ok(sources.merge()?.settings.auth_file)
 }
 
-/// Returns the URL of a link without its signature, and what is to be signed. `now` is in seconds since
+/// Returns the URL of a link without its signature, and the link to sign. `now` is in seconds since
 /// the Unix epoch.
 fn link(args: &SignArgs, now: u64) -> Result<(Url, Link), SignError> {
     let method = args.method.unwrap_or_else(|| usual_method(&args.url));

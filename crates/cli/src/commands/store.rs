@@ -207,7 +207,7 @@ fn finding_text(finding: &Finding, repair: bool) -> String {
     )
 }
 
-/// Returns what was done about a finding, or what the user can do.
+/// Returns the repair that was made, or a hint for the user.
 fn next_step(finding: &Finding, repair: bool) -> &'static str {
     let is_session = matches!(finding.subject, Subject::Session { .. });
     match &finding.fault {
@@ -308,8 +308,7 @@ fn verify_counts(verified: &Verified) -> String {
     )
 }
 
-/// `4 resources`, or `4 resources (47 rows)` where the server keeps rows of its own, such as
-/// indexes.
+/// `4 resources`, or `4 resources (47 rows)` if the server keeps further rows, such as indexes.
 fn resources(resources: u64, rows: u64) -> String {
     let resources_text = count(resources, "resource");
     if rows == resources {

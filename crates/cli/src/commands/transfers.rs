@@ -93,7 +93,7 @@ pub(super) struct Transfers {
     pub(super) has_token: bool,
     /// Whether results are printed with their sources, because there may be several.
     pub(super) names_sources: bool,
-    /// How the command is run again for what is left.
+    /// How the user can run the command again for the rest.
     pub(super) rerun: Rerun,
 }
 
@@ -239,7 +239,7 @@ impl Transfers {
     async fn stopped(&self, handles: impl Iterator<Item = &ProgressHandle>) -> Code {
         self.display.leave();
         let mut handles: Vec<_> = handles.collect();
-        // First the uploads with hints of their own. The others share one.
+        // Uploads first: each has its own hint. Transfers without an upload share one hint.
         handles.sort_by_key(|handle| handle.upload().is_none());
         let committed = self.committed(&handles).await;
         for handle in &handles {
@@ -340,8 +340,8 @@ impl Transfers {
     }
 }
 
-/// What is said about an upload that was stopped. Without an answer of the server it may have more than
-/// the 0 bytes that it has stated.
+/// Returns the message about a stopped upload. The count of 0 bytes from before the server's first
+/// answer may be too low, so `None` prints no count.
 fn stopped_at(committed: Option<u64>, total: Option<u64>) -> String {
     match committed {
         Some(committed) => format!("stopped; {} so far", display::committed(committed, total)),

@@ -100,8 +100,8 @@ fn is_stdin(source: &Path) -> bool {
     source == Path::new(STDIN)
 }
 
-/// Refuses standard input that is named twice or whose chunks exceed the window. It can be read only
-/// once, so bytes are kept until the server has committed them.
+/// Refuses standard input that is named twice or has chunks that exceed the window. It can be read
+/// only once, so bytes are kept until the server has committed them.
 fn check_stdin(args: &UploadArgs, metadata: Option<&MetadataTemplate>) -> Result<(), Error> {
     let from_stdin = args
         .positional

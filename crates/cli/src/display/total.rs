@@ -1,4 +1,4 @@
-//! The sum of all uploads of a command, as a view of its own.
+//! The totals of all uploads of a command, as a separate view.
 
 use std::time::{Duration, Instant};
 
@@ -15,11 +15,12 @@ pub(super) struct Total {
     bytes: Option<u64>,
     sent: u64,
     committed: u64,
-    /// Bytes that were sent by this command. What an earlier one has sent says nothing about the rate.
+    /// Bytes that this command has sent. The bytes of an earlier command say nothing about the
+    /// rate.
     moved: u64,
 }
 
-/// What one upload has added to the sum.
+/// The part of the totals that one upload has added.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Share {
     sent: u64,
@@ -47,7 +48,8 @@ impl Total {
 
     /// Takes the new state of one upload into account.
     pub(super) fn update(&mut self, share: &mut Share, view: &View) {
-        // A resumed upload jumps to what is committed.
+        // The view of a resumed upload starts at its committed bytes, which this command has not
+        // sent.
         let known = match view.activity {
             Activity::Checking | Activity::Done => share.sent,
             _ => share.sent.max(view.committed),
@@ -60,7 +62,7 @@ impl Total {
         self.replace(share, new);
     }
 
-    /// Takes the end of an upload into account. One that failed counts no more.
+    /// Records the end of an upload. A failed upload is removed from the totals.
     pub(super) fn end(&mut self, share: &mut Share, is_uploaded: bool, size: Option<u64>) {
         if is_uploaded {
             self.uploaded += 1;

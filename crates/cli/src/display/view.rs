@@ -39,7 +39,7 @@ pub(crate) enum Direction {
     Down,
 }
 
-/// What a transfer is doing.
+/// The current activity of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Activity {
     Starting,
@@ -224,7 +224,8 @@ fn amount(view: &View) -> String {
     }
 }
 
-/// Returns the more important amount: what is safe, or if that is not known, what is sent.
+/// Returns the more important amount: the committed bytes or, if an upload has none, the sent
+/// bytes.
 fn short_amount(view: &View) -> String {
     match (view.direction, view.committed) {
         (Direction::Up, 0) => format!("{} sent", bytes_of(view.sent, view.total)),

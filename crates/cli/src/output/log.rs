@@ -1,8 +1,8 @@
 //! The log of the server, on standard error.
 //!
-//! Each request has a line, and a pipe that nobody reads, or a terminal that is stopped, must not stop
-//! uploads. So a line waits a moment for its turn and is then left out, as are those after it, until the
-//! reader takes some again. Their number is told then.
+//! Each request has a line. A pipe that nobody reads, or a stopped terminal, must not stop uploads.
+//! A line therefore waits a moment for the reader and is then left out. The following lines are
+//! left out too, until the reader continues. A line then states how many lines are missing.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -63,7 +63,7 @@ impl<W: Write + AsFd> Output<W> {
         Ok(())
     }
 
-    /// Whether a write does not wait. What cannot be asked is written to.
+    /// Whether a write would not block. A descriptor that cannot be polled is written to.
     fn takes_more(&self, patience: Duration) -> bool {
         let mut asked = [PollFd::new(&self.out, PollFlags::OUT)];
         let limit = Timespec {

@@ -1,4 +1,4 @@
-//! What a certificate by ACME is ordered with: domains, contacts, and the directory of the authority.
+//! The settings for a certificate by ACME: domains, contacts, and the directory of the authority.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use thiserror::Error;
 use url::Url;
 use windlass_server::AllowedHost;
 
-/// The directory of Let's Encrypt, whose certificates are trusted by everybody.
+/// The directory of Let's Encrypt. Clients trust its certificates by default.
 const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
 /// The settings of `acme`. Without domains the server has no certificate of this kind.
@@ -21,7 +21,7 @@ pub(crate) struct AcmeSettings {
     pub(crate) contact: Vec<Contact>,
     /// The directory of the authority.
     pub(crate) directory: DirectoryUrl,
-    /// The file with the roots that the directory's own certificate is verified by.
+    /// The file with the roots that verify the certificate of the directory's server.
     pub(crate) root_file: Option<PathBuf>,
     /// Whether the operator has agreed to the terms of the authority.
     pub(crate) agree_to_terms: bool,
@@ -152,7 +152,8 @@ impl DirectoryUrl {
         &self.0
     }
 
-    /// Whether it is one of Let's Encrypt's, whose terms have a known address.
+    /// Whether the directory belongs to Let's Encrypt, which publishes its terms at a known
+    /// address.
     pub(crate) fn is_lets_encrypt(&self) -> bool {
         Url::parse(&self.0).is_ok_and(|url| {
             let host = url.host_str().unwrap_or_default();

@@ -49,7 +49,8 @@ impl UnknownApi {
     }
 }
 
-/// The mistakes of a file in the short form: the place of the first, what it is, and how many there are.
+/// The mistakes of a file in the short form: the position and text of the first, and the number of
+/// all.
 #[derive(Debug, Error)]
 #[error("{}:{}:{}: {error:#}", path.display(), error.first().position.line, error.first().position.column)]
 pub(crate) struct MistakesOf {
@@ -229,7 +230,7 @@ impl From<ApiSource> for ApiEntry {
     }
 }
 
-/// Whose resources principals see.
+/// The access of principals to resources.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ApiAccess<'a> {
     /// The values of the configuration.
@@ -239,7 +240,8 @@ pub(crate) struct ApiAccess<'a> {
 }
 
 impl ApiAccess<'_> {
-    /// Returns the access to the APIs of this name, whose description says `described`.
+    /// Returns the access to the APIs of this name. `described` is the access in the API's
+    /// description.
     fn to(self, name: &str, described: Access) -> Access {
         // Where nobody is asked who they are, everybody is the owner of everything, of all mailboxes too.
         if !self.has_principals {
@@ -251,7 +253,7 @@ impl ApiAccess<'_> {
     }
 }
 
-/// What the configuration sets for single APIs, by their names.
+/// The settings for single APIs, by API name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SettingsByName<'a> {
     pub(crate) created_status: &'a [ForApi<CreatedStatus>],
@@ -262,7 +264,7 @@ pub(crate) struct SettingsByName<'a> {
 }
 
 /// Loads all APIs. APIs on the same host must differ in name or version and must not match the same
-/// requests. What is set for an API by its name must be for one that is served.
+/// requests. Each setting for a single API must name a served API.
 pub(crate) fn load(
     entries: &[ApiEntry],
     options: &Options,
@@ -345,7 +347,7 @@ impl SettingsByName<'_> {
             api: served.api.map_settings(change),
             ..served
         };
-        // The rules of the settings have refused what is no policy.
+        // The rules of the settings have refused an invalid policy already.
         match self.cors.policy_of(&name) {
             Ok(Some(policy)) => served.with_cors(policy),
             Ok(None) | Err(_) => served,

@@ -1,4 +1,4 @@
-//! The settings of CORS: the origins whose pages may call all APIs, and those of single APIs.
+//! The settings of CORS: the origins that may call all APIs, and the origins of single APIs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,18 +16,18 @@ pub(crate) struct CorsSettings {
     pub(crate) credentials: bool,
     /// How long browsers may keep the answer to a preflight.
     pub(crate) max_age: Duration,
-    /// APIs with origins of their own.
+    /// APIs with separate origins.
     pub(crate) apis: Vec<ApiOrigins>,
 }
 
 impl CorsSettings {
-    /// Returns the policy of APIs without one of their own; `None` if there is none.
+    /// Returns the policy of all APIs without separate origins, or `None` if no origins are set.
     pub(crate) fn policy(&self) -> Result<Option<CorsPolicy>, CredentialsForAll> {
         let policy = || policy(&self.origins, self.credentials, self.max_age);
         (!self.origins.is_empty()).then(policy).transpose()
     }
 
-    /// Returns the policy of an API; `None` if it has none of its own.
+    /// Returns the policy of an API with separate origins, or `None` if it has no separate origins.
     pub(super) fn policy_of(&self, name: &str) -> Result<Option<CorsPolicy>, CredentialsForAll> {
         let own = self.apis.iter().rev().find(|own| own.name == name);
         own.map(|own| own.policy(self)).transpose()
@@ -58,8 +58,8 @@ fn policy(
     }
 }
 
-/// The origins of an API, written `NAME=ORIGIN ORIGIN`; then also `credentials=true` or `false`, and
-/// `max_age=DURATION`, if they differ from those of all APIs.
+/// The origins of an API, written `NAME=ORIGIN ORIGIN`. `credentials=true` or `false` and
+/// `max_age=DURATION` may follow; without them, the values for all APIs apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiOrigins {
     pub(super) name: String,

@@ -17,7 +17,7 @@ pub(crate) struct ForApi<V> {
 
 /// A kind of value that APIs can have.
 pub(crate) trait ApiValue: Sized {
-    /// What is expected behind the name, for errors: the allowed values and an example.
+    /// The expected text after the name, for errors: the allowed values and an example.
     const EXPECTED: &'static str;
 
     /// Parses a value.

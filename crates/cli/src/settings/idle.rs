@@ -1,5 +1,5 @@
-//! Settings without an effect: what they need is not set, or another setting makes them moot. They
-//! are no error, because a file may be shared by servers that differ; but who has written
+//! Settings without an effect, because another setting is missing or overrides them. They are no
+//! error, because servers with different settings may share a file. But an operator who sets
 //! `limits.bytes_per_principal` believes that it holds.
 //!
 //! A default never counts, and neither does a value that switches something off. Settings that are
@@ -12,7 +12,7 @@ use windlass_server::config::SessionAuth;
 use super::key::{demands_certificates, is_beyond_loopback};
 use super::{Merged, Origin, Settings};
 
-/// What decides about an effect and is not in the settings themselves.
+/// Facts outside the settings that decide whether a setting has an effect.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Surroundings {

@@ -653,8 +653,8 @@ pub(super) fn demands_certificates(settings: &Settings) -> bool {
         && settings.tls_client_certificates == ClientCertificates::Required
 }
 
-/// Whether somebody without a certificate can open a connection from another machine, and no flag accepts what they
-/// could do without credentials.
+/// Whether a caller without a certificate can connect from another machine, and no flag accepts the
+/// access that the caller would have without credentials.
 pub(super) fn is_exposed(settings: &Settings) -> bool {
     is_beyond_loopback(settings)
         && !(demands_certificates(settings) || settings.allow_unauthenticated)

@@ -7,7 +7,7 @@ use super::*;
 
 mod documentation;
 
-/// A configuration file in a directory of its own.
+/// A configuration file in a temporary directory.
 fn config(text: &str) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("windlass.toml");
@@ -26,7 +26,7 @@ fn flag(name: &'static str, value: &str) -> (&'static str, RawValue) {
     (name, RawValue::Text(value.to_owned()))
 }
 
-/// The settings of a file alone, or what is wrong with it and the hint.
+/// The settings of a file alone, or its error and hint.
 fn merge_file(text: &str) -> Result<Merged, (String, Option<String>)> {
     let (dir, path) = config(text);
     let sources = Sources {

@@ -48,7 +48,7 @@ fn findings_of(description: &Description) -> Vec<Finding> {
             let of_document =
                 of_document.map(|finding| Finding::of_document(finding, description.short_form()));
             let mut findings: Vec<_> = of_document.collect();
-            // What all methods of a collection have in common is said once.
+            // A finding that all methods of a collection share is reported once.
             findings.dedup_by(|next, first| {
                 first.span.is_some() && (&next.span, &next.message) == (&first.span, &first.message)
             });

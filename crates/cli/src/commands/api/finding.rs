@@ -1,4 +1,4 @@
-//! What is wrong with a description.
+//! The findings of `windlass api check` and how they are printed.
 
 use std::fmt;
 use std::ops::Range;
@@ -78,7 +78,7 @@ impl fmt::Display for Finding {
 
 impl From<&Mistake> for Finding {
     fn from(mistake: &Mistake) -> Self {
-        // What is missing in the whole text is nowhere in it.
+        // A mistake about something missing in the whole text has no position.
         let is_somewhere = mistake.span != (0..0) || mistake.key.is_some();
         Self {
             severity: Severity::Error,

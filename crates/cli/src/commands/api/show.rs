@@ -37,7 +37,7 @@ const LONGEST_ID: usize = 52;
 /// The headings of the columns. The path and the accepted media of a method are below its id.
 const HEADS: [&str; 4] = ["METHOD", "HTTP", "LARGEST", "UPLOAD TYPES"];
 
-/// The title, the uploads, totals, the other methods, and a command line.
+/// Prints the title, the uploads, the totals, the remaining methods and a command line.
 fn page(api: &Api, base_url: &str) -> String {
     let (uploads, others): (Vec<_>, Vec<_>) = api
         .methods()

@@ -1,4 +1,4 @@
-//! What `windlass api check --data` says of the resources in a data directory.
+//! Checks the resources of a data directory against a description, for `windlass api check --data`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

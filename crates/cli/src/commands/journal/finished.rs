@@ -12,7 +12,7 @@ use crate::output;
 /// The finished uploads that a journal has recorded.
 pub(super) struct Finished(Vec<FinishedUploads>);
 
-/// Reads all finished uploads. Warns of those that cannot be read.
+/// Reads all finished uploads. Warns of each unreadable file.
 pub(super) fn all(journal: &Journal) -> Result<Finished, Error> {
     let (found, damaged) = journal.finished()?;
     for error in damaged {

@@ -5,9 +5,9 @@
 //! connects and expects a certificate with a digest of its challenge. No other port is needed, and
 //! no HTTP request is answered.
 //!
-//! Nothing here stops the server. Until there is a certificate, handshakes fail; a certificate that
-//! cannot be renewed stays in use. For one process: a second one would order certificates of its own,
-//! and its clients' challenges could reach the first.
+//! Nothing here stops the server. Until there is a certificate, handshakes fail. A certificate that
+//! cannot be renewed stays in use. Only one process may use this: a second process would order its
+//! own certificates, and the authority's challenges for it could reach the first process.
 
 mod challenges;
 mod client;
@@ -62,8 +62,9 @@ pub(crate) enum AcmeError {
 }
 
 impl Acme {
-    /// Reads the roots of the directory; `None` if the settings want no certificate of this kind.
-    /// Requests go through `outbound` unless the directory has roots of its own.
+    /// Reads the root certificates that the settings name for the directory. Returns `None` if the
+    /// settings ask for no certificate by ACME. Requests go through `outbound` unless the settings
+    /// name roots for the directory.
     pub(super) fn load(
         settings: &Settings,
         outbound: &Arc<HttpOutbound>,

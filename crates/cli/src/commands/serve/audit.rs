@@ -1,7 +1,7 @@
 //! The audit log as a file: one JSON object per line.
 //!
-//! What strangers can make it write is bounded: long paths are cut, and of many refusals in ten seconds only
-//! the first are written, and how many were not.
+//! Unauthenticated callers can add only a bounded amount. Long paths are cut. Of many refusals in
+//! ten seconds, only the first are written, followed by the number of the refusals left out.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -167,8 +167,8 @@ enum NotRegular {
     Special,
 }
 
-/// Escapes what a terminal would act on or show in another order, in a text of JSON: clients choose
-/// names and paths. The characters below U+0020 are escaped already.
+/// Escapes the characters in a text of JSON on which a terminal would act or that change the order
+/// of the text. Clients choose names and paths. The characters below U+0020 are escaped already.
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {

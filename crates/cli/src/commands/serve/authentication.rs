@@ -21,14 +21,14 @@ use crate::settings::{BEARER, Settings};
 pub(super) struct Authentication {
     sources: Sources,
     authenticator: Arc<Authenticator>,
-    /// What was read at the start besides the rules.
+    /// The other content of the files at the start, besides the rules.
     summary: Summary,
 }
 
-/// What the files of credentials have, besides rules.
+/// The content of the files of credentials besides the rules.
 #[derive(Debug, Clone, Default)]
 struct Summary {
-    /// The files, with those that the file of credentials names.
+    /// The files of credentials, and the files that the file of `auth.file` names.
     files: Vec<PathBuf>,
     has_principals: bool,
     has_certificates: bool,
@@ -99,7 +99,7 @@ impl Authentication {
         }))
     }
 
-    /// Returns what the server asks about requests.
+    /// Returns the authenticator that the server asks about requests.
     pub(super) fn authenticator(&self) -> Arc<Authenticator> {
         Arc::clone(&self.authenticator)
     }
@@ -145,7 +145,7 @@ impl Authentication {
 }
 
 impl Sources {
-    /// Returns the rules, and what else the files have.
+    /// Returns the rules and the summary of the files.
     fn read(&self) -> Result<(Rules, Summary), AuthenticationError> {
         let (mut rules, mut summary) = match &self.auth {
             Some(path) => self.read_auth_file(path)?,
@@ -166,13 +166,14 @@ impl Sources {
             rules.schemes.insert(0, Arc::new(table));
         }
         if let Some(tokens) = &self.dev_tokens {
-            // Before introspection, which is asked about whatever the others do not know.
+            // Before introspection, because introspection receives every token that no earlier
+            // scheme knows.
             rules.schemes.insert(0, Arc::clone(tokens) as Arc<_>);
         }
         Ok((rules, summary))
     }
 
-    /// Returns the rules of the file of credentials, and what else it has.
+    /// Returns the rules and the summary of the file of credentials.
     fn read_auth_file(&self, path: &Path) -> Result<(Rules, Summary), AuthenticationError> {
         let files = Mutex::<Vec<_>>::default();
         let services = Services {

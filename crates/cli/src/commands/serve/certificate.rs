@@ -98,7 +98,7 @@ pub(super) fn server_config(
     config
 }
 
-/// Resumes no TLS session with this configuration: each connection has a handshake of its own.
+/// Disables TLS session resumption in this configuration: each connection does a full handshake.
 pub(super) fn resume_nothing(config: &mut ServerConfig) {
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
@@ -154,7 +154,7 @@ pub(super) fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Ce
     }
 }
 
-/// Returns what verifies certificates by these authorities.
+/// Returns a store of root certificates with these authorities.
 pub(super) fn root_store(
     authorities: Vec<CertificateDer<'static>>,
 ) -> Result<RootCertStore, rustls::Error> {
@@ -192,7 +192,7 @@ impl CertificateError {
     /// Returns a hint for the user.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
-            // The error says what to do.
+            // The error itself contains a hint.
             Self::Unreadable { source, .. } if source.kind() == io::ErrorKind::InvalidInput => None,
             Self::Unreadable { .. } => Some(
                 "the file must exist, and the user that the server runs as must be able to read it",

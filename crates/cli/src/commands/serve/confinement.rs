@@ -1,9 +1,11 @@
-//! What the process gives up before it serves: the files that it does not need, and core dumps.
+//! Gives up access that the process does not need before it serves: to other files, and to core
+//! dumps.
 //!
-//! **Files.** Landlock, a part of the Linux kernel, refuses to open whatever no rule names, also to a process
-//! of root. A thread is confined with all threads that it starts later, so this happens before the runtime
-//! starts its own. Files that are open already stay open. A rule is about a file that exists, not about
-//! a name: a file that is replaced by renaming another one is only found by a rule for its directory.
+//! **Files.** Landlock, a part of the Linux kernel, refuses to open any file that no rule names.
+//! This holds for processes of root too. A thread is confined together with all threads that it
+//! starts later, so this happens before the runtime starts its threads. Files that are open already
+//! stay open. A rule applies to an existing file, not to a name. A file that is replaced by a
+//! rename is therefore covered only by a rule for its directory.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,10 +15,10 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use super::reload::Reloadable;
 use crate::settings::Settings;
 
-/// What a confined server can still open.
+/// The files and ports that a confined server can still open.
 #[derive(Debug, Default)]
 struct Allowed {
-    /// Directories whose content can be read and changed.
+    /// Directories in which files can be read and changed.
     data: BTreeSet<PathBuf>,
     /// Files and directories that can be read.
     read: BTreeSet<PathBuf>,
@@ -39,11 +41,11 @@ pub(super) enum Confined {
     Failed(String),
 }
 
-/// What processes of every kind read: the limits of their control group, the mounts, random numbers.
+/// Files that every process reads: the limits of its control group, the mounts, random numbers.
 const OF_THE_PROCESS: [&str; 4] = ["/proc/self", "/sys/fs/cgroup", "/dev/urandom", "/dev/null"];
 
-/// What resolves names and trusts certificates: their settings, roots, and the libraries that the C
-/// library loads for them.
+/// Files for name resolution and certificate verification: their settings, root certificates, and
+/// the libraries that the C library loads for them.
 const OF_REQUESTS: [&str; 10] = [
     "/etc",
     "/usr",
@@ -61,7 +63,7 @@ const OF_REQUESTS: [&str; 10] = [
 const ROOTS: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 impl Allowed {
-    /// Returns what a server with these settings needs. The data directory exists.
+    /// Returns the access that a server with these settings needs. The data directory must exist.
     fn new(settings: &Settings, reloadable: &Reloadable) -> Self {
         let mut allowed = Self::default();
         allowed.allow_data(&settings.data);
@@ -81,7 +83,7 @@ impl Allowed {
         allowed
     }
 
-    /// Allows the data directory, and what links in it lead to: the vault may be on another disk.
+    /// Allows the data directory and the targets of its links: the vault may be on another disk.
     fn allow_data(&mut self, data: &Path) {
         self.data.insert(data.to_owned());
         let entries = data.read_dir().into_iter().flatten().flatten();
@@ -112,7 +114,7 @@ impl Allowed {
     }
 }
 
-/// Whether the server may have to send requests of its own.
+/// Whether the server itself may have to send requests.
 fn sends_requests(settings: &Settings) -> bool {
     #[cfg(feature = "gmail")]
     let relays = settings.options.gmail.relay.is_some();
@@ -151,7 +153,7 @@ pub(super) fn forbid_core_dumps() {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).ok();
 }
 
-/// Confines this thread, and those that it will start, if the settings want it.
+/// Confines this thread and all threads that it will start, if the settings ask for it.
 pub(super) fn confine(settings: &Settings, reloadable: &Reloadable) -> Confined {
     if !settings.landlock {
         return Confined::ByNothing;
@@ -189,7 +191,8 @@ mod landlock {
 
     use super::{Allowed, Confined};
 
-    /// The version whose rights are known here. An older kernel enforces those that it knows.
+    /// The newest version with rights that this code uses. An older kernel enforces the rights it
+    /// knows.
     const KNOWN: ABI = ABI::V6;
 
     const READ: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir});
@@ -200,7 +203,7 @@ mod landlock {
         ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | RemoveFile | RemoveDir | Refer
     });
 
-    /// Confines this thread, and those that it will start. Connections to elsewhere stay free.
+    /// Confines this thread and all threads that it will start. Outgoing connections stay allowed.
     pub(super) fn restrict(allowed: &Allowed) -> Result<Confined, RulesetError> {
         let ports = allowed.ports.iter();
         let ports = ports.map(|port| Ok(NetPort::new(*port, AccessNet::BindTcp)));

@@ -37,7 +37,7 @@ const USER_AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
 #[derive(Default)]
 pub(super) struct HttpOutbound {
     clients: OnceLock<Option<Clients>>,
-    /// What is trusted instead of the system's root certificates.
+    /// Root certificates that replace the system's root certificates.
     roots: Option<Arc<RootCertStore>>,
 }
 
@@ -105,8 +105,9 @@ fn builder(tls: ClientConfig) -> reqwest::ClientBuilder {
         .pool_max_idle_per_host(POOL_SIZE)
 }
 
-/// Returns a TLS configuration that trusts these roots, or else the system's root certificates. On
-/// Linux, `SSL_CERT_FILE` and `SSL_CERT_DIR` select the latter.
+/// Returns a TLS configuration that trusts these roots, or without them the system's root
+/// certificates. On Linux, `SSL_CERT_FILE` and `SSL_CERT_DIR` select the system's root
+/// certificates.
 fn tls(roots: Option<Arc<RootCertStore>>) -> ClientConfig {
     let builder = || {
         ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -227,8 +228,8 @@ fn is_caused_by_refusal(error: &(dyn StdError + 'static)) -> bool {
 #[error("it has no address of the public internet")]
 struct NotPublic;
 
-/// Resolves names to public addresses alone. The connection is opened to what it returns, so that a
-/// name cannot have other addresses when it is checked than when it is used.
+/// Resolves names to public addresses only. The connection is opened to the addresses returned
+/// here, so a name cannot have one address for the check and another for the connection.
 struct PublicResolver;
 
 impl Resolve for PublicResolver {

@@ -28,8 +28,8 @@ enum Refusal {
 /// Reads a whole file. Links are followed.
 ///
 /// # Errors
-/// Of the kind [`io::ErrorKind::InvalidInput`] if the file is not a regular one or too long; the message
-/// then says what to do.
+/// The kind is [`io::ErrorKind::InvalidInput`] if the file is too long or not a regular file. The
+/// message then contains a hint.
 pub(super) fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     // Before it is opened, because some devices do something then, and sockets cannot be.
     check(&path.metadata()?)?;
@@ -68,7 +68,7 @@ fn check(metadata: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// What a file is that is not a regular one.
+/// Returns the kind of a file that is not regular, for the error.
 fn name(kind: FileType) -> &'static str {
     if kind.is_fifo() {
         "a pipe (FIFO)"

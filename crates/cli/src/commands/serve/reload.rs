@@ -1,4 +1,5 @@
-//! What is read again on SIGHUP: the certificate, the trust in those of clients, and the credentials.
+//! Reads files again on SIGHUP: the certificate, the trusted client authorities, and the
+//! credentials.
 
 use std::error::Error;
 use std::io;
@@ -23,7 +24,7 @@ pub(super) struct Reloadable {
     pub(super) client_trust: Option<Arc<ClientTrust>>,
     pub(super) authentication: Option<Arc<Authentication>>,
     pub(super) audit: Option<Arc<AuditFile>>,
-    /// Whether the certificate is one that the server orders by itself, and that nobody replaces.
+    /// Whether the server orders its certificate by ACME, so that no operator replaces it.
     pub(super) orders_certificate: bool,
 }
 
@@ -56,9 +57,10 @@ impl Reloadable {
         files
     }
 
-    /// Starts a task that reads them again at each SIGHUP, as long as the process runs. With nothing
-    /// to read again, a SIGHUP ends the process as usual: its terminal has been closed. A server that
-    /// orders its own certificate goes on all the same: scripts that renew certificates send a SIGHUP.
+    /// Starts a task that reads the files again at each SIGHUP, as long as the process runs. With
+    /// nothing to read again, a SIGHUP ends the process as usual, because its terminal has been
+    /// closed. A server that orders its own certificate ignores the signal, because scripts that
+    /// renew certificates send a SIGHUP.
     pub(super) fn reload_on_sighup(self) -> io::Result<()> {
         let has_parts =
             self.certificate.is_some() || self.authentication.is_some() || self.audit.is_some();
@@ -77,7 +79,7 @@ impl Reloadable {
     }
 
     fn reload(&self) {
-        // First, so that the other entries are in the new file.
+        // First, so that the entries of the following reloads are in the new file.
         if let Some(audit) = &self.audit {
             self.tell("the audit log", audit.reopen());
         }

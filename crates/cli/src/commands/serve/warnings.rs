@@ -1,5 +1,5 @@
-//! Warnings of a configuration that is valid and does not do what somebody may believe. The start
-//! prints them, and so does `--check-config`.
+//! Warnings about a configuration that is valid but may not do what its author expects. Both the
+//! start and `--check-config` print them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -84,7 +84,7 @@ impl Queue {
         }
     }
 
-    /// Returns the next job that may run now. A small one overtakes large ones that may not.
+    /// Returns the next job that may run now. A small job overtakes large jobs that have to wait.
     pub(super) fn next(&mut self) -> Option<Queued> {
         if self.running_small + self.running_large >= self.concurrency.all {
             return None;

@@ -22,7 +22,7 @@ use crate::output;
 /// Time limit for the cancellation of an upload that starts again.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What earlier commands have done about a file.
+/// The outcome of earlier commands for a file.
 #[derive(Debug)]
 pub(super) enum Earlier {
     Nothing,
@@ -60,8 +60,8 @@ enum Answer {
     Leave,
 }
 
-/// Looks for earlier uploads of the same file to the same URL, and asks the user about those that
-/// are unfinished. The journal is read once for all sources.
+/// Looks for earlier uploads of the same file to the same URL, and asks the user about the
+/// unfinished uploads. The journal is read once for all sources.
 pub(super) struct ExistingUploads {
     /// The records of the journal by the path of the file, oldest first.
     records: HashMap<PathBuf, Vec<Record>>,
@@ -135,7 +135,7 @@ impl ExistingUploads {
         path: &Path,
         keys: &mut Vec<UploadKey>,
     ) -> Earlier {
-        // A source without an identity, or one that cannot be read, has no earlier upload.
+        // An unreadable source, or a source without an identity, has no earlier upload.
         let Ok(now) = SourceIdentity::of(path).await else {
             return Earlier::Nothing;
         };
@@ -161,8 +161,8 @@ impl ExistingUploads {
         finished.get_mut(now.path())?.take(key, now)
     }
 
-    /// Decides what to do about each source. `None` is a source that is no file. Asks once for all
-    /// of them.
+    /// Decides what to do about each source. `None` stands for a source that is not a file. Asks
+    /// once about all of them.
     pub(super) async fn choose(
         &self,
         sources: Vec<Option<(&Path, &Earlier)>>,

@@ -1,5 +1,4 @@
-//! The files that the sources of a command stand for: those that are named, and those in
-//! directories.
+//! The files that the sources of a command stand for: named files, and files in named directories.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -28,7 +27,7 @@ impl SourceFile {
     }
 }
 
-/// What was found in a directory.
+/// An entry found in a directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// A file to upload.
@@ -47,7 +46,7 @@ pub(super) fn in_directory(directory: &Path, filter: &DirectoryArgs) -> Vec<Foun
     found
 }
 
-/// Adds what a directory contains. Its path below the directory that was named is `below`.
+/// Adds the contents of a directory. `below` is its path relative to the named directory.
 fn visit(
     directory: &Path,
     below: &Path,
@@ -94,7 +93,8 @@ enum Kind {
     Special,
 }
 
-/// What cannot be examined counts as a file: the error is reported when it is opened.
+/// Returns the kind of an entry. An entry that cannot be examined is taken as a file: its error is
+/// reported when it is opened.
 fn kind(entry: &DirEntry) -> Kind {
     let Ok(entry_type) = entry.file_type() else {
         return Kind::File;

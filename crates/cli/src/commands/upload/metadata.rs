@@ -1,4 +1,4 @@
-//! The metadata of uploads, in whose strings placeholders stand for facts about each file.
+//! The metadata of uploads. Placeholders in its strings stand for facts about each file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ impl fmt::Display for Placeholder {
     }
 }
 
-/// Error for a text whose braces are not those of a placeholder.
+/// Error for a text with a `{` that begins no placeholder.
 #[derive(Debug, ThisError, PartialEq, Eq)]
 #[error("the metadata has a `{{` that begins no placeholder, in `{text}`")]
 pub(crate) struct NotAPlaceholder {
@@ -166,7 +166,7 @@ fn filled(
     Ok(out)
 }
 
-/// Returns the placeholder that a text begins with, and what follows.
+/// Returns the placeholder at the start of a text, and the rest of the text.
 fn placeholder_at(text: &str) -> Option<(Placeholder, &str)> {
     Placeholder::ALL.into_iter().find_map(|placeholder| {
         let rest = text.strip_prefix(&placeholder.to_string())?;

@@ -1,5 +1,5 @@
-//! The uploads that a command stands for: its sources, what earlier commands have done about them,
-//! and the jobs that are left.
+//! The uploads that a command stands for: its sources, the outcome of earlier commands for them,
+//! and the remaining jobs.
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -33,18 +33,19 @@ pub(super) struct Plan {
     existing: Option<ExistingUploads>,
 }
 
-/// What is to be done about all sources.
+/// The plan for all sources.
 pub(super) struct Planned {
     pub(super) jobs: Vec<Job>,
     /// Number of sources that an earlier run has uploaded.
     pub(super) skipped: usize,
     /// Keys of all sources that are files.
     pub(super) keys: Vec<UploadKey>,
-    /// The worst of those without a job: the user chose to leave it, or it cannot be read.
+    /// The worst exit code of the sources without a job: the user chose to leave the source, or it
+    /// cannot be read.
     pub(super) code: Code,
 }
 
-/// A source, and what is known of it before its upload begins.
+/// A source and the facts known before its upload begins.
 enum Candidate {
     Stdin,
     File(Box<FileToUpload>),
@@ -351,8 +352,8 @@ impl Plan {
     }
 }
 
-/// Returns the run of these sources. One that skips files goes on with the run that has uploaded
-/// them, so that the whole of it counts as one.
+/// Returns the id of this run. A run that skips files continues the run that uploaded them, so that
+/// both count as one run.
 fn run_of(
     candidates: &[Candidate],
     choices: &[Result<Choice, windlass_client::Error>],
@@ -379,7 +380,7 @@ fn with_window(source: Source, window: Option<u64>) -> Source {
 /// The size of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Size {
-    /// That of a file.
+    /// The size of a file.
     Known(u64),
     /// It is a pipe or a device.
     Unknown,

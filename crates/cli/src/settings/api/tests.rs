@@ -78,7 +78,7 @@ fn a_file_that_is_not_there_is_named() {
     assert_eq!(error, "nowhere/pond.toml cannot be read");
 }
 
-/// The source and the host that a text names, or what is wrong with it.
+/// Returns the source and the host that a text names, or the error.
 fn parse(text: &str) -> Result<(String, Option<String>), String> {
     let entry = ApiEntry::parse(text, Path::new("conf")).map_err(|error| error.to_string())?;
     let host = entry.host.map(String::from);
@@ -125,7 +125,7 @@ fn what_is_neither_is_told() {
     }
 }
 
-/// Loads these descriptions, each from a file of its own, `a.toml`, `b.toml`, on these hosts.
+/// Loads these descriptions on these hosts. Each is a separate file: `a.toml`, `b.toml` and so on.
 fn load_all(files: &[(&str, &str)]) -> Result<String, (String, &'static str)> {
     let dir = tempfile::tempdir().expect("a directory");
     let entries = ('a'..).zip(files).map(|(name, (text, host))| {

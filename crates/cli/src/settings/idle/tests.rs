@@ -4,8 +4,8 @@ use super::super::Sources;
 use super::super::key::KEYS;
 use super::*;
 
-/// Settings whose effect depends on nothing else, or on what only the running process knows,
-/// such as the file system of the data.
+/// Settings with an effect that depends on no other setting, or only on facts that the running
+/// process knows, such as the file system of the data.
 const ALWAYS: &[&str] = &[
     "listen",
     "data",
@@ -68,7 +68,7 @@ const ALWAYS: &[&str] = &[
     "metrics.listen",
 ];
 
-/// Settings that are refused without what they need.
+/// Settings that are refused without the settings that they need.
 const REFUSED: &[&str] = &[
     "tls_cert",
     "tls_key",
@@ -103,7 +103,7 @@ fn idle(text: &str, around: Surroundings) -> Vec<String> {
     merged.idle(around).map(|it| it.to_string()).collect()
 }
 
-/// A setting, what it needs of other settings, and a value of it that switches it off.
+/// A setting, the other settings that it needs, and a value that switches it off.
 const EXAMPLES: &[(&str, &str, Option<&str>)] = &[
     (
         "tls_client_ca = 'ca'\ntls_cert = 'c'\ntls_key = 'k'\n[auth]\nfile = 'a'",

@@ -1,4 +1,4 @@
-//! docs/configuration.md says what the code does: no setting more, none less, no other default.
+//! docs/configuration.md agrees with the code: the same settings with the same defaults.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ const DOCUMENT: &str = include_str!(concat!(
     "/../../docs/configuration.md"
 ));
 
-/// The lines that say something, without what follows `#`.
+/// The lines with content, without comments.
 pub(super) fn without_comments(toml: &str) -> Vec<&str> {
     let lines = toml
         .lines()

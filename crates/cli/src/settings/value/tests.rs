@@ -2,7 +2,7 @@ use super::*;
 use crate::settings::Settings;
 use crate::settings::key::Key;
 
-/// Sets a key and shows what it has become.
+/// Sets a key and returns its value as shown.
 fn set(key: &str, text: &str) -> Result<Option<String>, ValueError> {
     let key = Key::named(key).expect(key);
     let mut settings = Settings::default();

@@ -26,7 +26,7 @@ const LIMITS: OutboundLimits = OutboundLimits {
 
 type Reply = Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>>;
 
-/// Sends the requests of one attempt. Clones share what they know of refusals.
+/// Sends the requests of one attempt. Clones share the last refusal.
 #[derive(Clone)]
 pub(super) struct DirectoryClient {
     outbound: Arc<dyn Outbound>,
@@ -64,7 +64,7 @@ impl DirectoryClient {
             return Err(Error::Str("a URL by https, in a reply of the authority"));
         }
         let (mut head, body) = request.into_parts();
-        // The server has a name of its own.
+        // The server sets its own `User-Agent`.
         head.headers.remove(USER_AGENT);
         let Ok(body) = body.collect().await;
         let body = body.to_bytes();

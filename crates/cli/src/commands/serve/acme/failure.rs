@@ -1,5 +1,5 @@
-//! Why an attempt to get a certificate has failed, when the next one may be, and what an operator can
-//! do.
+//! The failure of an attempt to get a certificate: its cause, the time of the next attempt, and a
+//! hint for the operator.
 
 use std::error::Error as StdError;
 use std::fmt::Write as _;
@@ -12,7 +12,8 @@ use super::client::Refusal;
 use super::issued::NotACertificate;
 use super::state::StateError;
 
-/// Longest description of a failure in the log, in characters: authorities write what they like.
+/// Longest description of a failure in the log, in characters. Authorities set no bound on their
+/// texts.
 const LONGEST: usize = 800;
 
 /// A failed attempt.
@@ -20,7 +21,7 @@ const LONGEST: usize = 800;
 pub(super) enum Failure {
     #[error("{step}")]
     Exchange {
-        /// What could not be done.
+        /// The step that failed, as a message.
         step: &'static str,
         source: instant_acme::Error,
         refusal: Option<Refusal>,
@@ -82,7 +83,7 @@ impl Failure {
         problem?.r#type.as_deref()?.rsplit(':').next()
     }
 
-    /// Returns what to do about it.
+    /// Returns a hint for the operator.
     pub(super) fn next_step(&self) -> &'static str {
         match (self.problem(), self) {
             (Some("rateLimited"), _) => {

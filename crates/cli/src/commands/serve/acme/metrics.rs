@@ -1,4 +1,4 @@
-//! What is known of the certificate by ACME, for Prometheus.
+//! The state of the certificate by ACME, for Prometheus.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;

@@ -20,8 +20,9 @@ use super::schedule::Window;
 use super::state::{State, StateError, StoredAccount};
 use crate::settings::{Contact, DirectoryUrl, Domain};
 
-/// How often the authority is asked about an order, unless it says otherwise. An order that takes
-/// longer has failed, and the next one begins where it ended: what is validated stays so.
+/// How often the authority is asked about an order, unless it states an interval. An order that
+/// takes longer has failed. The next order continues there, because validated domains stay
+/// validated.
 const POLLS: RetryPolicy = RetryPolicy::new().timeout(Duration::from_secs(120));
 
 /// Orders certificates from one authority, and stores them.
@@ -65,8 +66,8 @@ impl Authority for Orders {
         match asked {
             Ok((info, ask_again)) => suggestion(&info.suggested_window, ask_again),
             Err(error) => {
-                // Many authorities do not have it, and what is wrong with others is told by the
-                // failure of the renewal.
+                // Many authorities do not support renewal information. Any other problem with the
+                // authority shows up as a failure of the renewal.
                 tracing::debug!(%error, "the authority does not say when to renew");
                 None
             }
@@ -140,7 +141,7 @@ impl Orders {
         account.new_order(&NewOrder::new(&names)).await
     }
 
-    /// Proves to the authority that the domains are those of this server.
+    /// Proves to the authority that this server controls the domains.
     async fn validate(&self, exchange: &Exchange, order: &mut Order) -> Result<(), Failure> {
         let answering = self.challenges.begin();
         begin_challenges(exchange, order, &answering).await?;
@@ -153,7 +154,7 @@ impl Orders {
         }
     }
 
-    /// Returns the account, and makes one if there is none.
+    /// Returns the account, and creates an account if none is stored.
     async fn account(&self, exchange: &Exchange) -> Result<Account, Failure> {
         let contact: Vec<_> = self.contact.iter().map(Contact::uri).collect();
         let stored = match self.with_state(State::account).await {
@@ -218,8 +219,8 @@ impl Orders {
         Ok(self.with_state(rewrite).await?)
     }
 
-    /// Stores the certificate. It is used in any case: that it is ordered once more after a restart is
-    /// the lesser evil.
+    /// Stores the certificate. A failure is only logged and the certificate is used anyway: to
+    /// order it once more after a restart is the lesser evil.
     async fn store(&self, pem: Zeroizing<String>) {
         let written = self.with_state(move |state| state.write_certificate(&pem));
         if let Err(error) = written.await {
@@ -239,7 +240,8 @@ impl Orders {
     }
 }
 
-/// Whether an order could succeed without saying what it replaces (RFC 9773, section 5).
+/// Whether the order can be sent again without the certificate that it replaces (RFC 9773, section
+/// 5).
 fn is_about_replacement(error: &instant_acme::Error) -> bool {
     match error {
         instant_acme::Error::Unsupported(_) => true,

@@ -1,5 +1,5 @@
-//! The task that keeps a certificate: it orders one if there is none, renews it in time, and tries
-//! again after failures.
+//! The task that keeps a certificate. It orders the first certificate, renews it in time, and
+//! retries after failures.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -26,17 +26,17 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60 * 60);
 /// How often the authority is asked when to renew, unless it says how often.
 const QUESTIONS: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// When it is asked for the first time after an order. One that wants each certificate to be renewed at
-/// once gets no more than an order in this time.
+/// When the authority is asked for the first time after an order. An authority may want each
+/// certificate to be renewed at once; this delay bounds it to one order in this time.
 const FIRST_QUESTION: Duration = Duration::from_secs(60 * 60);
 
-/// The longest time between two such questions: an authority may have to revoke certificates.
+/// The longest time between two questions to the authority, which may have to revoke certificates.
 const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The time limit of such a question.
+/// The time limit of a question to the authority.
 const QUESTION: Duration = Duration::from_secs(60);
 
-/// What an authority says about the renewal of a certificate.
+/// The authority's suggestion for the renewal of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Suggestion {
     pub(super) window: Window,
@@ -50,7 +50,7 @@ pub(super) trait Authority: Send + Sync + 'static {
     /// The names that a certificate must have.
     fn domains(&self) -> &[Domain];
 
-    /// What the authority is called in the log.
+    /// Returns the name of the authority in the log.
     fn directory(&self) -> &str;
 
     /// Orders a certificate, which replaces an older one, if there is one.
@@ -60,7 +60,7 @@ pub(super) trait Authority: Send + Sync + 'static {
     async fn suggestion(&self, issued: &Issued) -> Option<Suggestion>;
 }
 
-/// The task and what it knows.
+/// The task and its state.
 pub(super) struct Renewal<A> {
     authority: A,
     serving: Arc<Serving>,
@@ -98,8 +98,8 @@ impl<A: Authority> Renewal<A> {
         }
     }
 
-    /// Uses what an earlier process has stored, if it is valid now. One that lacks a domain is used
-    /// for the others while its successor is ordered.
+    /// Uses the certificate that an earlier process has stored, if it is valid now. A certificate
+    /// that lacks a domain serves the remaining domains while its successor is ordered.
     pub(super) fn use_stored(&mut self, stored: Result<Option<String>, StateError>) {
         match stored {
             Ok(Some(pem)) => match Issued::from_pem(&Zeroizing::new(pem)) {
@@ -174,7 +174,7 @@ impl<A: Authority> Renewal<A> {
         self.take_up(&issued);
         self.ask_at = Some((self.now)() + FIRST_QUESTION);
         let not_after = issued.validity.not_after;
-        // Otherwise one order would follow the other.
+        // Without this check, the server would order one certificate after another.
         if self.time_left().is_none() {
             return Err(Failure::ShortLived { not_after });
         }

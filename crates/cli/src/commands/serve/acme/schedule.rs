@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 /// Upper bound of the delay after the first failure.
 const FIRST_DELAY: Duration = Duration::from_secs(10);
 
-/// What the delay is multiplied by at each further failure.
+/// Factor by which the delay grows at each further failure.
 const GROWTH: u32 = 4;
 
 /// Upper bound of the delay after any failure.

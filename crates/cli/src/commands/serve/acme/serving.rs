@@ -9,7 +9,7 @@ use rustls::sign::CertifiedKey;
 use super::issued::Issued;
 use crate::settings::Domain;
 
-/// The current certificate. An open connection keeps the one that it has begun with.
+/// The current certificate. An open connection keeps the certificate of its handshake.
 pub(super) struct Serving {
     domains: Vec<Domain>,
     current: RwLock<Option<Arc<CertifiedKey>>>,

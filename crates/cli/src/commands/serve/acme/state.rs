@@ -1,13 +1,13 @@
-//! What is kept of an authority in the data directory: the account, and the certificate with its key.
+//! The data of an authority in the data directory: the account, and the certificate with its key.
 //!
 //! ```text
 //! DATA/acme/AUTHORITY/account.json      the account's URL and key
 //! DATA/acme/AUTHORITY/certificate.pem   the key, and the chain of the certificate
 //! ```
 //!
-//! AUTHORITY is made of the URL of the directory, so that a change of it, and a change back, keeps
-//! both. All of it is readable by its owner only. A file is replaced as a whole, durably: key and
-//! certificate, in one file, always belong together.
+//! AUTHORITY is derived from the URL of the directory. A change of the URL therefore keeps the
+//! files of both authorities. All files are readable by their owner only. A file is replaced as a
+//! whole, durably. Key and certificate are in one file, so they always belong together.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -54,7 +54,7 @@ impl State {
         }
     }
 
-    /// Reads the certificate with its key, both as PEM; `None` if there is none.
+    /// Reads the certificate with its key, both as PEM. Returns `None` if none is stored.
     pub(super) fn certificate(&self) -> Result<Option<String>, StateError> {
         let path = self.folder.join(CERTIFICATE);
         let text = read(&path)?.map(String::from_utf8).transpose();
@@ -66,7 +66,7 @@ impl State {
         self.write(CERTIFICATE, pem.as_bytes())
     }
 
-    /// Reads the account; `None` if there is none.
+    /// Reads the account. Returns `None` if none is stored.
     pub(super) fn account(&self) -> Result<Option<StoredAccount>, StateError> {
         let path = self.folder.join(ACCOUNT);
         let account = read(&path)?.map(|text| serde_json::from_slice(&text));
@@ -102,7 +102,7 @@ impl State {
     fn replace(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         create_folder(&self.folder)?;
         let new = path.with_extension("new");
-        // One that a crash has left could have other permissions.
+        // A file that a crash has left could have other permissions.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

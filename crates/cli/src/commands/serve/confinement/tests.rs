@@ -1,4 +1,4 @@
-//! Each case in a thread of its own, which alone is confined.
+//! Each case confines only its own thread.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -121,7 +121,7 @@ fn directory_of_a_file_is_never_the_root_directory() {
     );
 }
 
-/// Runs in a process of its own, because both are of the process.
+/// Runs in a separate process, because both settings apply to the whole process.
 #[test]
 fn process_leaves_no_core_dump_and_cannot_be_read_by_others() {
     use rustix::process::{DumpableBehavior, dumpable_behavior, getrlimit};

@@ -34,14 +34,14 @@ fn issued(name: &str, expires: i64) -> Issued {
     Issued::from_pem(&pem(name, expires)).expect("a certificate")
 }
 
-/// What an attempt brings.
+/// The outcome of an attempt.
 enum Outcome {
     Issued(Issued),
     Failed(Failure),
     Hangs,
 }
 
-/// An authority that does as it is told, and notes when it was asked.
+/// An authority that follows a script and records when it was asked.
 #[derive(Clone)]
 struct Scripted {
     domains: Vec<Domain>,
