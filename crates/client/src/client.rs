@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// Creates a client that sends its requests over `transport`. For `token` see
-    /// [`ClientBuilder::token`]; it is sent to `https` URLs and to those of this machine.
+    /// [`ClientBuilder::token`]. The token is sent to `https` URLs and to URLs of this machine.
     pub fn with_transport(transport: Arc<dyn Transport>, token: Option<TokenSource>) -> Self {
         Self::builder().token(token).build_over(transport)
     }
@@ -103,8 +103,8 @@ impl Client {
     /// Continues the upload of a record, which the caller has [locked](crate::Journal::lock) in a
     /// journal. The media is read from the file that the record names.
     ///
-    /// `upload` is created with [`Upload::of_record`], or has the URL, HTTP method, metadata and content
-    /// type of the record: a session that is lost is replaced by one that is started with them.
+    /// `upload` is created with [`Upload::of_record`], or has the URL, HTTP method, metadata and
+    /// content type of the record. If the session is lost, these values start a new session.
     ///
     /// # Errors
     ///
@@ -297,9 +297,9 @@ fn lock_newest(journal: &Journal, found: Vec<Record>) -> Result<Option<LockedRec
     Ok(None)
 }
 
-/// Returns the upload type: the one set by the caller, else the one in the URL, else resumable for
-/// a file of a [run](Upload::one_of_several), else one that depends on the size of the media.
-/// Refuses metadata for a type that does not send it.
+/// Returns the upload type. The type set by the caller comes first, then the type in the URL. A
+/// file of a [run](Upload::one_of_several) is otherwise resumable, and any other upload's type
+/// depends on the size of the media. Refuses metadata for a type that does not send it.
 async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<UploadType, Error> {
     let parameters = Parameters::parse(upload.url.query()).map_err(ErrorCause::from)?;
     let requested = upload

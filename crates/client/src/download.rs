@@ -66,7 +66,7 @@ pub struct Download {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DownloadProgress {
-    /// Number of bytes received, including those of earlier runs that are continued.
+    /// Number of bytes received, including the bytes of earlier runs that this run continues.
     pub received: u64,
     /// Size of the media in bytes, if the server states it.
     pub total: Option<u64>,
@@ -85,19 +85,19 @@ pub struct Downloaded {
     pub size: u64,
     /// CRC32C of the received media.
     pub crc32c: Crc32c,
-    /// Whether the CRC32C was compared with one that the server or the caller stated, and is equal.
+    /// Whether the server or the caller stated a CRC32C and it is equal.
     pub verified: bool,
-    /// Whether the MD5 was compared with one that the server stated, and is equal.
+    /// Whether the server stated an MD5 and it is equal.
     pub md5_verified: bool,
 }
 
 impl Download {
-    /// Describes a download of `url` to the file `target`. It must not exist, unless
+    /// Describes a download of `url` to the file `target`. The file must not exist, unless
     /// [`overwrite`](Self::overwrite) permits it. The bytes are received into a file of the same
     /// name with the suffix `.part`.
     ///
-    /// A process that is killed in the moment in which it begins a download may leave a small file in
-    /// the same directory, whose name begins with `.tmp`. It can be removed.
+    /// A process that is killed in the moment in which it begins a download may leave a small file
+    /// in the same directory. Its name begins with `.tmp`. It can be removed.
     pub fn new(url: Url, target: impl Into<PathBuf>) -> Self {
         Self {
             url,
@@ -124,9 +124,9 @@ impl Download {
     /// JSON object with which the server describes it.
     ///
     /// In any case, the media must have the digests in the headers of the response: CRC32C and MD5
-    /// in `X-Goog-Hash`, else the MD5 in `Content-MD5`. Malformed headers are ignored. So are all
-    /// digests of media that the server stores in gzip and decodes for the download: they are those
-    /// of the encoded bytes.
+    /// in `X-Goog-Hash`, or without them the MD5 in `Content-MD5`. Malformed headers are ignored.
+    /// If the server stores the media in gzip and decodes it for the download, all digests are
+    /// ignored, because they are digests of the encoded bytes.
     #[must_use]
     pub fn expect_crc32c(mut self, expected: Crc32c) -> Self {
         self.expected = Some(expected);
@@ -458,8 +458,8 @@ fn with_suffix(target: &Path, suffix: &str) -> PathBuf {
 
 /// Why a download failed. No variant shows the query of a URL, which may contain credentials.
 ///
-/// Bytes are received into `TARGET.part`. `TARGET.part.json` holds what is needed to continue
-/// later.
+/// Bytes are received into `TARGET.part`. `TARGET.part.json` holds the data for a later
+/// continuation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DownloadError {
@@ -476,9 +476,9 @@ pub enum DownloadError {
         /// `TARGET.part`.
         path: PathBuf,
     },
-    /// A file is in the way, and [`Download::overwrite`] does not permit to replace it: a
-    /// `TARGET.part.json` that no download wrote, or a `TARGET.part` with content whose
-    /// `TARGET.part.json` is missing or empty.
+    /// A file is in the way, and [`Download::overwrite`] does not permit to replace it. It is a
+    /// `TARGET.part.json` that no download wrote, or a `TARGET.part` with content but without a
+    /// `TARGET.part.json` or with an empty one.
     #[error(
         "{} is in the way: nothing shows that a download wrote it; rename it, or permit to overwrite it",
         path.display()
@@ -504,7 +504,7 @@ pub enum DownloadError {
     /// name `TARGET.part` or `TARGET.part.json`. It is never replaced.
     #[error("{} is in the way: it is not a regular file", path.display())]
     NotAFile {
-        /// The path. What is there was not changed.
+        /// The path. Its file was not changed.
         path: PathBuf,
     },
     /// The file `TARGET.part` or `TARGET.part.json` belongs to another user, or has another name as well (a hard
@@ -513,13 +513,13 @@ pub enum DownloadError {
     NotOwn {
         /// The path. The file was not changed.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason why the file is not used.
         why: &'static str,
     },
     /// A file cannot be read, written, renamed, removed or synced.
     #[error("{}, or another file of the download, cannot be read or written", path.display())]
     File {
-        /// `TARGET.part`, also if the error is one of `TARGET.part.json`, of the target or of their
+        /// `TARGET.part`, even if the error concerns `TARGET.part.json`, the target or their
         /// directory.
         path: PathBuf,
         /// Cause of the error.
@@ -541,7 +541,7 @@ pub enum DownloadError {
     /// like a redirection.
     #[error("the server redirects too often")]
     TooManyRedirections,
-    /// A redirection has no valid URL, leads to one that is neither HTTP nor HTTPS, or leads from
+    /// A redirection has no valid URL, leads to a URL that is neither HTTP nor HTTPS, or leads from
     /// HTTPS to HTTP.
     #[error("the server redirects to an address that is not followed")]
     BadRedirection,
@@ -606,7 +606,7 @@ impl DownloadError {
         }
     }
 
-    /// Says in a few words what has failed.
+    /// Describes the failure in a few words.
     fn summary(&self) -> String {
         match self.transport_error() {
             Some(error) => error.summary(),

@@ -52,7 +52,7 @@ pub enum Kind {
     Token,
     /// There is no usable connection: it cannot be established, keeps breaking or stalling, or the
     /// server's certificate is invalid. Also: a reply is too long, the server keeps committing
-    /// almost nothing of what it is sent, a download gets something other than the media (for
+    /// almost nothing of the media, a download receives something other than the media (for
     /// instance the login page of a network), or the HTTP client cannot be set up.
     Connection,
     /// The server replies that it is overloaded or has an internal error. Retries did not help, or the
@@ -76,7 +76,7 @@ pub enum Kind {
     Target,
 }
 
-/// What an [`Error`] says. [`kind`](Self::kind) maps it to its [`Kind`].
+/// The cause of an [`Error`]. [`kind`](Self::kind) maps it to its [`Kind`].
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ErrorCause {
     #[error("the URL of an upload must begin with http:// or https://")]
@@ -280,8 +280,8 @@ impl Error {
     }
 
     /// Returns whether the session and the record are kept, because a later attempt may continue
-    /// them. They are kept if the file has changed before the upload finished: it may become again
-    /// what it was, for instance when it was moved away for a moment.
+    /// them. They are kept if the file has changed before the upload finished. The change may be
+    /// undone, for instance if the file was moved away for a moment.
     pub(crate) fn keeps_session(&self) -> bool {
         match &self.0.cause {
             ErrorCause::Upload { failure, .. } => failure.session_survives(),
@@ -344,7 +344,7 @@ impl Error {
         matches!(error, Some(TransportError::NotTls { .. }))
     }
 
-    /// Returns whether what the server replied is no HTTP.
+    /// Returns whether the server's reply was not HTTP.
     pub fn is_not_http(&self) -> bool {
         let error = self.0.cause.transport_error();
         matches!(error, Some(TransportError::NotHttp { .. }))
@@ -428,7 +428,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// Shows an error and all of its causes, for a log: the last one often says what to do, for
+/// Shows an error and all of its causes, for a log. The last cause often contains a hint, for
 /// instance to make room on a disk.
 pub(crate) struct WithCauses<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
 

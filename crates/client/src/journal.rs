@@ -38,9 +38,9 @@
 //! neither used nor removed. Unknown fields are ignored, and are lost when the record is rewritten.
 //! A field that must not be ignored requires a new version.
 //!
-//! All functions block the thread. Functions that write durably take a few syncs of small files,
-//! functions that read all records take about ten microseconds a record, the others less than a
-//! millisecond.
+//! All functions block the thread. Functions that write durably take a few syncs of small files.
+//! Functions that read all records take about ten microseconds a record. All remaining functions
+//! take less than a millisecond.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -103,7 +103,7 @@ impl Journal {
     }
 
     /// Returns the default directory: `$XDG_STATE_HOME/windlass/uploads` if that variable is an
-    /// absolute path, else `~/.local/state/windlass/uploads`. `None` if there is
+    /// absolute path, otherwise `~/.local/state/windlass/uploads`. Returns `None` if there is
     /// neither such a variable nor a home directory.
     pub fn default_directory() -> Option<PathBuf> {
         state_directory(env::var_os("XDG_STATE_HOME"), env::home_dir())
@@ -144,8 +144,8 @@ impl Journal {
     /// Finds the unfinished uploads with this key, oldest first.
     /// [`Client::upload`](crate::Client::upload) continues the last of them, which is the newest.
     ///
-    /// Reads all records, which takes about ten microseconds each. Ignores those that cannot be
-    /// used. Takes no locks and writes nothing.
+    /// Reads all records, which takes about ten microseconds each. Ignores unusable records. Takes
+    /// no locks and writes nothing.
     ///
     /// # Errors
     ///
@@ -370,8 +370,8 @@ impl LockedRecord {
         self.record.session = session;
         self.record.committed = 0;
         self.record.updated = now();
-        // Removed first: after a crash, the progress of the old session must not be read as that of
-        // the new one.
+        // Removed first: after a crash, the progress of the old session must not be read as the
+        // progress of the new session.
         self.files.remove_progress()?;
         self.files.write_durably(&self.record)?;
         // The file of the record has no field for `updated`; the file of the progress has.

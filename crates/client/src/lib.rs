@@ -27,7 +27,7 @@
 //! upload has a [`Journal`], it also survives the end of the process. When an upload is finished,
 //! the size and the digests that the server states are compared with those of the sent media.
 //!
-//! *Committed* bytes are those that the server has stored durably and has reported as such. They
+//! *Committed* bytes are bytes that the server has stored durably and has reported as stored. They
 //! are not sent again, unless the server loses them. When all bytes are committed, the server
 //! replies with a *resource*: a JSON object that describes the stored media.
 //!

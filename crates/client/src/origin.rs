@@ -16,8 +16,8 @@ pub(crate) fn may_receive_media(upload_url: &Url, session: &Url, allowed: &[Orig
         || allowed.contains(&session.origin())
 }
 
-/// Returns whether nobody between this process and the server can read what is sent to a URL. The transport uses
-/// no proxy for this machine.
+/// Returns whether requests to a URL are private: nobody between this process and the server can
+/// read them. The transport uses no proxy for this machine.
 pub(crate) fn is_private(url: &Url) -> bool {
     url.scheme() == "https" || is_loopback(url)
 }

@@ -17,10 +17,10 @@ use crate::journal::RecordId;
 #[non_exhaustive]
 pub struct Progress {
     /// Number of bytes that are known to be committed: the server has stored them durably and has
-    /// said so. During a request it is what the reply before said, so it stays where it is, often at
-    /// 0, while all media goes in one request; [`sent`](Self::sent) moves. An upload that is resumed
-    /// begins with the number in the journal. When the upload is finished, it is the size of the
-    /// media. If the server loses the session, it goes back to 0.
+    /// said so. The number changes only with a reply of the server. While all media goes in one
+    /// request, it often stays at 0 and only [`sent`](Self::sent) moves. A resumed upload begins
+    /// with the number in the journal. When the upload is finished, it is the size of the media. If
+    /// the server loses the session, it returns to 0.
     pub committed: u64,
     /// Offset after the last byte that the last request has taken from the source; at least
     /// `committed`. Bytes between `committed` and this offset may be in a buffer of this machine,
@@ -58,11 +58,11 @@ pub enum State {
     Waiting(Wait),
     /// A new token is being fetched.
     RefreshingToken,
-    /// The size and digests in the resource are being compared with those of the sent media. The
-    /// media may be read again for that.
+    /// The size and digests in the resource are being compared with the size and digests of the
+    /// sent media. The media may be read again for that.
     Checking,
-    /// The upload is finished and checked. This is the last event of an upload that succeeds; one that
-    /// fails has none, because its error says what happened.
+    /// The upload is finished and checked. This is the last event of a successful upload. A failed
+    /// upload has no such event, because its error describes the failure.
     Done,
 }
 

@@ -123,15 +123,15 @@ pub enum TransportError {
         /// Host and port.
         host: String,
     },
-    /// What the server replies is no HTTP, for instance because it expects TLS. Where nothing was
-    /// reached at its address before, a retry does not help.
+    /// The server's reply is not HTTP, for instance because the server expects TLS. If no server
+    /// was reached at this address before, a retry does not help.
     #[error("{host} does not speak HTTP")]
     NotHttp {
         /// Host and port.
         host: String,
     },
-    /// The server demands a certificate of the client, or refuses the one that it got. No request was
-    /// carried out. A retry does not help.
+    /// The server demands a client certificate, or refuses the certificate that it received. No
+    /// request was carried out. A retry does not help.
     #[error("{host} demands a client certificate, or refuses the one that it got")]
     CertificateRefused {
         /// Host and port.
@@ -198,7 +198,7 @@ impl TransportError {
     }
 }
 
-/// Returns what the last of the causes of an error says, as a part of a sentence.
+/// Returns the text of the innermost cause of an error, as a part of a sentence.
 fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {
@@ -221,8 +221,8 @@ fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
 ///
 /// # Cancel safety
 ///
-/// If a future of this trait is dropped, or an [`Incoming`] whose body was not read to its end, the
-/// exchange is aborted. How much of the request has arrived is then unknown.
+/// If a future of this trait is dropped, or an [`Incoming`] before its body was read to the end,
+/// the exchange is aborted. How much of the request has arrived is then unknown.
 #[async_trait]
 pub trait Transport: Send + Sync + fmt::Debug {
     /// Sends a request and reads the whole reply. A body of the reply of more than 4 MiB is an
@@ -356,11 +356,11 @@ pub struct Timeouts {
     /// download: 64 KiB, or its end, must arrive within this time. On Linux, a connection is also
     /// closed if the peer acknowledges no data for this time.
     pub idle: Duration,
-    /// Limit from the last byte of the request to the beginning of its reply, and from there to its end. The
-    /// media of a download is not limited by it. Default: 120 s.
+    /// Limit from the last byte of the request to the beginning of its reply, and from there to its
+    /// end. It does not limit the media of a download. Default: 120 s.
     ///
-    /// The default is longer than that of `idle`, because in this time the operating system sends
-    /// the bytes that it has buffered, and the server does its work after the last byte.
+    /// The default is longer than the default of `idle`, because in this time the operating system
+    /// sends the bytes that it has buffered, and the server does its work after the last byte.
     pub reply: Duration,
 }
 

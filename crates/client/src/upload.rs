@@ -71,7 +71,7 @@ pub struct Upload {
     pub(crate) requested_type: Option<UploadType>,
     pub(crate) metadata: Option<Value>,
     pub(crate) content_type: Option<HeaderValue>,
-    /// Origins besides that of the URL to which media may be sent.
+    /// Origins to which media may be sent, in addition to the origin of the URL.
     session_origins: Vec<Origin>,
     pub(crate) chunking: Chunking,
     pub(crate) retry_policy: RetryPolicy,
@@ -128,8 +128,8 @@ impl Upload {
     }
 
     /// Describes the upload of a journal's record, for [`Client::resume`](crate::Client::resume).
-    /// URL, HTTP method, metadata, content type and a fixed chunk size are those of the record. All
-    /// other options have their defaults.
+    /// URL, HTTP method, metadata, content type and a fixed chunk size are taken from the record.
+    /// All other options have their defaults.
     ///
     /// # Errors
     ///
@@ -302,8 +302,8 @@ impl Upload {
         }
     }
 
-    /// Sets whether the size, CRC32C and MD5 that the server states are compared with those of the
-    /// sent media. Default: true.
+    /// Sets whether the size, CRC32C and MD5 that the server states are compared with the sent
+    /// media. Default: true.
     ///
     /// The CRC32C is computed while bytes are sent, which costs almost nothing. Bytes that an
     /// earlier call sent are read again for it, at the end. If the server states an MD5, all
@@ -359,12 +359,12 @@ impl Upload {
     }
 
     /// Records in the [journal](Self::journal) when the upload of a regular file is finished, until
-    /// [`Journal::forget_finished`] forgets it. A run of several uploads that is stopped and
-    /// started again finds there which of them are [finished](Journal::finished_at).
+    /// [`Journal::forget_finished`] forgets it. A run of several uploads can then be stopped and
+    /// started again: the journal knows its [finished](Journal::finished_at) uploads.
     ///
-    /// Small files are then also uploaded in a session by default, whose record is written before
-    /// the media is sent: after a kill nobody knows whether the media of a single request has
-    /// arrived. So a small file takes two requests.
+    /// Small files are then also uploaded in a session by default, so a small file takes two
+    /// requests. The session's record is written before the media is sent. After a kill during a
+    /// single request, nobody would know whether its media has arrived.
     ///
     /// Has no effect without a journal.
     #[must_use]
@@ -376,7 +376,8 @@ impl Upload {
     }
 
     /// The same as [`one_of_several`](Self::one_of_several), and records the run.
-    /// [`Journal::forget_finished_run`] then tells a run from a larger one that was stopped.
+    /// [`Journal::forget_finished_run`] can then distinguish a run from a larger run that was
+    /// stopped.
     #[must_use]
     pub fn of_run(self, run: RunId) -> Self {
         Self {
@@ -415,7 +416,7 @@ pub struct Uploaded {
     pub restarts: u32,
 }
 
-/// Returns the `id` of a resource, or else its `name`.
+/// Returns the `id` of a resource. Without an `id`, returns its `name`.
 pub(crate) fn resource_id(resource: &Value) -> Option<String> {
     ["id", "name"]
         .into_iter()
@@ -430,7 +431,7 @@ impl Uploaded {
     /// Returns the resource as a type of the application.
     ///
     /// # Errors
-    /// The reply is not JSON, or not that of the type.
+    /// The reply is not JSON, or its JSON does not match the type.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         T::deserialize(self.resource.as_ref().unwrap_or(&Value::Null))
     }

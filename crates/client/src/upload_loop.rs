@@ -69,8 +69,9 @@ pub(crate) struct UploadDriver<'a> {
     session: Option<SessionUri>,
     /// The journal's record, if the upload has one.
     locked: Option<LockedRecord>,
-    /// Committed bytes as far as they are known: what the server said last, before that what the
-    /// journal's record says, and all bytes once the upload is finished.
+    /// Committed bytes, as far as they are known. The last reply of the server counts; before the
+    /// first reply, the journal's record counts. Once the upload is finished, all bytes are
+    /// committed.
     committed: u64,
     /// Counts the bytes that requests have taken from the media.
     counter: ByteCounter,
@@ -300,7 +301,7 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
-    /// Reports a reply to the transfer, and executes its effect. `url` is that of the request.
+    /// Reports a reply to the transfer, and executes its effect. `url` is the URL of the request.
     async fn replied(&mut self, url: &Url, reply: Reply) -> Result<(), Error> {
         self.last_error = None;
         let seen = transfer::Reply {
@@ -431,7 +432,7 @@ impl<'a> UploadDriver<'a> {
         Ok(verified)
     }
 
-    /// Returns the URL of a request: the session URI for a query or data, else the upload URL.
+    /// Returns the URL of a request: the session URI for a query or data, otherwise the upload URL.
     fn url(&self, request: &transfer::Request) -> Url {
         let is_to_session = matches!(
             request,

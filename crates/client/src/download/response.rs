@@ -1,4 +1,4 @@
-//! What a response or an error means for a download: whether there is media in it, and whether a
+//! The meaning of a response or an error for a download: whether it contains media, and whether a
 //! retry may help.
 
 use std::str::FromStr;
@@ -41,7 +41,7 @@ pub(super) enum Response {
     Error,
 }
 
-/// What the head of a response with the whole media states about the media.
+/// The media's properties in the head of a response with the whole media.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct MediaHeaders {
     /// The `ETag` if it is strong. A weak one does not guarantee equal bytes.
@@ -159,8 +159,8 @@ fn is_html(content_type: &HeaderValue) -> bool {
 }
 
 /// Returns the encoding that the server has added to the stored media for this response, if any. An
-/// encoding in which the media is stored does not count. The stated size, ranges and digests are
-/// those of the stored media.
+/// encoding in which the media is stored does not count. The stated size, ranges and digests
+/// describe the stored media.
 fn encoding(headers: &HeaderMap) -> Option<String> {
     let stored_encoding = stored_encoding(headers);
     let encodings = headers.get_all(CONTENT_ENCODING).into_iter();
@@ -175,8 +175,7 @@ fn encoding(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Returns whether the server has decoded the media. Cloud Storage decodes media that is stored in
-/// gzip for clients that do not accept gzip. The stated digests are then those of the encoded
-/// bytes.
+/// gzip for clients that do not accept gzip. The stated digests then describe the encoded bytes.
 fn is_transcoded(headers: &HeaderMap) -> bool {
     stored_encoding(headers) != IDENTITY && !headers.contains_key(CONTENT_ENCODING)
 }

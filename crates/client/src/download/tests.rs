@@ -170,7 +170,7 @@ async fn broken_download_continues_where_it_broke() {
 async fn attempts_that_begin_anew_are_progress_only_beyond_the_furthest() {
     let dir = DownloadDir::new();
     let breaks = [100_000, 200_000, 150_000, 160_000, 170_000].map(Fault::BreaksAfter);
-    // What is unpacked for the download has a weak tag, and cannot be continued.
+    // Media that the server unpacks for the download has a weak tag and cannot be continued.
     let server = Server::new(media())
         .describing(&[("etag", "W/\"v1\"")])
         .failing(breaks.into_iter().cycle().take(20).collect::<Vec<_>>());
@@ -283,8 +283,8 @@ async fn replaced_media_restarts() {
 
     let other = vec![7; 2_000_000];
     for (fault, requests) in [
-        // Detected by If-Range, by a server that ignores the range, and by one that does not know
-        // If-Range.
+        // `If-Range` detects the change. So do replies from servers that ignore the range or do not
+        // know `If-Range`.
         (Fault::None, 1),
         (Fault::IgnoresRange, 1),
         (

@@ -48,11 +48,12 @@ impl RunId {
 pub struct FinishedUpload {
     /// Identity of the file that was uploaded.
     pub source: SourceIdentity,
-    /// The `id` of the resource, or else its `name`, if the server has stated one of them.
+    /// The `id` of the resource. Without an `id`, it is the `name` of the resource, if the server
+    /// states one.
     pub resource_id: Option<String>,
     /// When the upload was finished, in whole seconds.
     pub finished: SystemTime,
-    /// The run that it is a part of, if that is [known](crate::Upload::of_run).
+    /// The run that the upload is a part of, if the run is [known](crate::Upload::of_run).
     pub run: Option<RunId>,
     /// Digest of the parts of the key that are not in the file's header and not in the source.
     key: Sha256,
@@ -163,7 +164,7 @@ impl Journal {
         target.read()
     }
 
-    /// Returns the finished uploads to all URLs, and why the others cannot be used.
+    /// Returns the finished uploads to all URLs, and an error for each file that cannot be used.
     ///
     /// # Errors
     ///
@@ -184,8 +185,8 @@ impl Journal {
         Ok((found, damaged))
     }
 
-    /// Forgets the finished uploads with these keys, all at once, and those whose file has changed
-    /// or is gone. Survives a power failure once this returns.
+    /// Forgets the finished uploads with these keys, all at once. Finished uploads of files that
+    /// have changed or are gone are forgotten too. Survives a power failure once this returns.
     ///
     /// # Errors
     ///
@@ -195,8 +196,8 @@ impl Journal {
     }
 
     /// Forgets the finished uploads with these keys at the end of a run, as
-    /// [`forget_finished`](Self::forget_finished) does, but for those of a larger run: it has
-    /// finished uploads of other files as well, so it was stopped and may be started again.
+    /// [`forget_finished`](Self::forget_finished) does. Uploads of a larger run are kept: such a
+    /// run has finished uploads of other files as well, so it was stopped and may be started again.
     ///
     /// # Errors
     ///
@@ -500,8 +501,8 @@ fn ends_a_line(file: &mut File, length: u64) -> io::Result<bool> {
     Ok(byte == *b"\n")
 }
 
-/// Reads a file; `None` if there is none, or no header in it. Reads at most [`MAX_FILE`] bytes, and
-/// at most [`MAX_LINE`] bytes of a line.
+/// Reads a file. Returns `None` if the file does not exist or has no header. Reads at most
+/// [`MAX_FILE`] bytes, and at most [`MAX_LINE`] bytes of a line.
 fn read(path: &Path, user: u32) -> Result<Option<FinishedUploads>, Damage> {
     let file = match open(OpenOptions::new().read(true), path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -525,7 +526,7 @@ fn read(path: &Path, user: u32) -> Result<Option<FinishedUploads>, Damage> {
     while let Some(line) = lines.next_line()? {
         number += 1;
         let Ok(stored) = serde_json::from_slice::<StoredUpload>(&line) else {
-            // Without its record a file is uploaded again. The other records are as good as before.
+            // A file without a record is uploaded again. The remaining records stay usable.
             tracing::warn!(
                 "line {number} of {} is damaged: its file counts as not uploaded",
                 path.display()
@@ -564,7 +565,7 @@ fn target_of(header: &[u8]) -> Result<FinishedUploads, Damage> {
 struct Lines(BufReader<io::Take<File>>);
 
 impl Lines {
-    /// Returns the next line; `None` if there is none that is whole.
+    /// Returns the next whole line, or `None` at the end.
     fn next_line(&mut self) -> Result<Option<Vec<u8>>, Damage> {
         let mut line = Vec::new();
         let mut bounded = (&mut self.0).take(MAX_LINE);

@@ -49,11 +49,11 @@ mod pace;
 /// a request on a connection that the server is closing fails.
 const POOL_IDLE: Duration = Duration::from_secs(30);
 
-/// What servers are told unless the application says something else.
+/// The default `User-Agent`.
 const USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("windlass/", env!("CARGO_PKG_VERSION")));
 
-/// What an application may choose.
+/// The options that an application may set.
 #[derive(Default)]
 pub(crate) struct HttpTransportOptions {
     /// A certificate for servers that may receive credentials.
@@ -61,7 +61,7 @@ pub(crate) struct HttpTransportOptions {
     /// Header fields for servers that may receive credentials.
     pub(crate) headers: HeaderMap,
     pub(crate) user_agent: Option<HeaderValue>,
-    /// Authorities that are trusted besides those of the system.
+    /// Authorities that are trusted in addition to the system's authorities.
     pub(crate) roots: Vec<CertificateDer<'static>>,
     /// Sends the requests; it has its own TLS.
     pub(crate) http_client: Option<reqwest::Client>,
@@ -91,7 +91,8 @@ struct Connections {
     pools: Mutex<Pools>,
 }
 
-/// Two pools: what is sent to this machine without encryption must not go to a proxy, which may be another.
+/// Two pools. An unencrypted request to this machine must not go to a proxy, which may be another
+/// machine.
 #[derive(Debug, Clone)]
 struct Pools {
     /// For hosts of this machine.
@@ -152,8 +153,8 @@ impl HttpTransport {
         let identified = options.identity.take().map(|identity| {
             let mut tls = tls.clone();
             tls.client_auth_cert_resolver = identity.resolver();
-            // A cache of its own: connections without the certificate must not resume a TLS session that
-            // was opened with it.
+            // The cache is not shared: connections without the certificate must not resume a TLS
+            // session that was opened with it.
             tls.resumption = Resumption::default();
             Connections::new(timeouts, tls)
         });
@@ -161,7 +162,7 @@ impl HttpTransport {
         Ok(Self::over(anonymous, identified.transpose()?, options))
     }
 
-    /// Adds the header fields of the application, but for those that the request has already.
+    /// Adds the header fields of the application. A field that the request has already is kept.
     fn add_headers(&self, request: &mut Request) {
         let headers = &mut request.headers;
         headers.insert(http::header::USER_AGENT, self.user_agent.clone());
@@ -430,8 +431,8 @@ fn outgoing(request: Request, progress: &Arc<RequestProgress>) -> reqwest::Reque
     outgoing
 }
 
-/// Returns whether the body of a reply has a transfer coding besides `chunked`. This client asks
-/// for none, and the HTTP library does not decode any: what it returns would not be what was meant.
+/// Returns whether the body of a reply has a transfer coding other than `chunked`. This client asks
+/// for no other coding, and the HTTP library would return the body without decoding it.
 fn has_transfer_coding(headers: &HeaderMap) -> bool {
     let fields = headers.get_all(TRANSFER_ENCODING).iter();
     let codings: Vec<_> = fields
@@ -446,9 +447,9 @@ fn has_transfer_coding(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Returns a TLS configuration that trusts the system's root certificates and some more. On Linux,
-/// `SSL_CERT_FILE` and `SSL_CERT_DIR` select the system's. On a system without root certificates, for
-/// instance in a small container, it trusts the others alone.
+/// Returns a TLS configuration that trusts the system's root certificates and the roots in `more`.
+/// On Linux, `SSL_CERT_FILE` and `SSL_CERT_DIR` select the system's root certificates. On a system
+/// without root certificates, for instance in a small container, it trusts only `more`.
 ///
 /// The configuration has its own cryptography provider. It neither uses nor sets rustls's provider
 /// for the process, which only the program may choose.

@@ -7,8 +7,8 @@ use rustls::CertificateError;
 /// Most names of a certificate that are shown.
 const MAX_NAMES: usize = 5;
 
-/// Says what is wrong with a server's certificate, for users: the errors of the TLS library are the
-/// names of its types.
+/// Describes a problem with a server's certificate for users. The errors of the TLS library are
+/// only the names of its types.
 pub(super) fn problem(error: &CertificateError) -> String {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -43,7 +43,7 @@ pub(super) fn problem(error: &CertificateError) -> String {
 
 const NOT_FOR_SERVERS: &str = "its certificate is not one for servers";
 
-/// Says what is wrong by an error of the verifier, whose types are private to the TLS library.
+/// Describes an error of the verifier by its debug text. Its types are private to the TLS library.
 fn of_verifier(error: &(dyn StdError + 'static)) -> &'static str {
     let name = format!("{error:?}");
     if name.contains("CaUsedAsEndEntity") {

@@ -1,5 +1,4 @@
-//! What the errors of the HTTP library mean: whether there is no such host, no TLS, no HTTP, or no
-//! trust.
+//! Classifies the errors of the HTTP library: no such host, no TLS, no HTTP, or no trust.
 
 use std::error::Error as StdError;
 use std::io;
@@ -8,8 +7,8 @@ use rustls::{AlertDescription, InvalidMessage};
 
 use super::certificate;
 
-/// What resolvers say of a name that does not exist: glibc, musl, and the systems of BSD. Whatever
-/// else they say, such as "Temporary failure in name resolution", may be different later.
+/// The texts of resolvers for a name that does not exist: of glibc, of musl, and of the BSD
+/// systems. Other errors, such as "Temporary failure in name resolution", may be temporary.
 const UNKNOWN_HOST: [&str; 5] = [
     "Name or service not known",
     "No address associated with hostname",
@@ -27,7 +26,7 @@ pub(super) fn is_unknown_host(error: &(dyn StdError + 'static)) -> bool {
         || error.source().is_some_and(is_unknown_host)
 }
 
-/// Returns what is wrong with the server's certificate if the error is about it.
+/// Returns a description of the problem if the error is about the server's certificate.
 pub(super) fn certificate_error(error: &(dyn StdError + 'static)) -> Option<String> {
     find_tls_error(error, &|error| match error {
         rustls::Error::InvalidCertificate(error) => Some(certificate::problem(error)),
@@ -35,23 +34,23 @@ pub(super) fn certificate_error(error: &(dyn StdError + 'static)) -> Option<Stri
     })
 }
 
-/// Returns whether an error means that the server replied without TLS: what it sent does not begin
-/// as TLS records do.
+/// Returns whether an error means that the server replied without TLS: its bytes do not begin with
+/// a TLS record.
 pub(super) fn is_not_tls(error: &(dyn StdError + 'static)) -> bool {
     let not_tls = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);
     find_tls_error(error, &|error| (*error == not_tls).then_some(())).is_some()
 }
 
-/// What `hyper` says of a reply that does not begin with a version of HTTP. It tells its parse
-/// errors apart by their texts alone.
+/// The text of `hyper` for a reply that does not begin with a version of HTTP. Only the texts of
+/// its parse errors differ.
 const NOT_HTTP: &str = "invalid HTTP version parsed";
 
-/// Returns whether an error means that what the server sent does not begin as replies of HTTP do.
+/// Returns whether an error means that the server's bytes do not begin with an HTTP reply.
 pub(super) fn is_not_http(error: &(dyn StdError + 'static)) -> bool {
     error.to_string() == NOT_HTTP || error.source().is_some_and(is_not_http)
 }
 
-/// Returns what `of` finds in an error of TLS that is the error or one of its causes.
+/// Applies `of` to the TLS error that is `error` or one of its causes.
 pub(super) fn find_tls_error<T>(
     error: &(dyn StdError + 'static),
     of: &impl Fn(&rustls::Error) -> Option<T>,
@@ -112,7 +111,7 @@ mod tests {
     use super::*;
     use crate::transport::TransportError;
 
-    /// What the standard library says when it cannot resolve a name, below the layers of an HTTP
+    /// The standard library's error for a name that it cannot resolve, below the layers of an HTTP
     /// client.
     #[derive(Debug, thiserror::Error)]
     #[error("dns error")]

@@ -1,4 +1,4 @@
-//! What an application chooses: header fields, a user agent, root certificates, an HTTP client of its own.
+//! The options of an application: header fields, a user agent, root certificates, an HTTP client.
 
 use super::tls::TlsServer;
 use super::*;

@@ -48,7 +48,7 @@ fn assert_slow(reply: Result<Reply, TransportError>) {
     assert!(matches!(error, TransportError::Slow { .. }), "{error:?}");
 }
 
-/// Answers a request with `head`, and then with one byte after the other until the client has gone.
+/// Answers a request with `head`, and then sends a byte at a time until the client has gone.
 async fn drip(listener: &TcpListener, head: &str) {
     let mut stream = say_nothing(listener).await;
     write(&mut stream, head).await;
@@ -101,7 +101,8 @@ async fn media_that_drips_is_too_slow() {
     assert_slow(timeout(LONG, exchange).await.expect("the exchange ends"));
 }
 
-/// The body of a reply to an upload has the time of a reply, not that of 64 KiB of media.
+/// The time limit for the body of a reply to an upload is `reply`. The limit of `idle` for 64 KiB
+/// of media does not apply.
 #[tokio::test]
 async fn reply_that_drips_may_take_longer_than_media() {
     let (listener, url) = listen().await;

@@ -104,7 +104,7 @@ async fn http_1_is_used_where_the_server_offers_it() {
 
 #[tokio::test]
 async fn reply_that_is_no_http_is_told_from_a_broken_connection() {
-    // An alert of TLS, and what a server of SSH says.
+    // A TLS alert, and the first line of an SSH server.
     for reply in [
         &b"\x15\x03\x03\0\x02\x02\x32"[..],
         b"SSH-2.0-OpenSSH_9.2\r\n",
