@@ -17,11 +17,11 @@ const TABLE: &str = include_str!("../contestants.toml");
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Contestant {
-    /// What tables call it.
+    /// Its name in tables.
     pub(crate) name: String,
-    /// What its figures are to ours.
+    /// The relation of its figures to ours.
     pub(crate) role: Role,
-    /// Whether what it acknowledges survives a power cut.
+    /// Whether its acknowledged uploads survive a power cut.
     pub(crate) durable: bool,
     command: Vec<String>,
     #[serde(default)]
@@ -29,10 +29,10 @@ pub(crate) struct Contestant {
     /// Text of a file that the command can name.
     #[serde(default)]
     config: String,
-    /// What is added where a scenario is under TLS.
+    /// The additional options for scenarios under TLS.
     #[serde(default)]
     tls: TlsOptions,
-    /// What must be there in its directory.
+    /// The directories that must exist in its data.
     #[serde(default)]
     directories: Vec<String>,
     /// A file in its data that grows until it is written over from its beginning.
@@ -46,13 +46,13 @@ pub(crate) struct Contestant {
     dialect: Dialect,
 }
 
-/// What makes a server speak TLS.
+/// The options that make a server speak TLS.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct TlsOptions {
     /// Further words of the command.
     command: Vec<String>,
-    /// What replaces `{tls}` in the configuration.
+    /// The text that replaces `{tls}` in the configuration.
     config: String,
 }
 
@@ -64,7 +64,7 @@ struct Dialect {
     shapes: BTreeMap<String, Shape>,
 }
 
-/// What the figures of a contestant are to ours.
+/// The relation of a contestant's figures to ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Role {
@@ -111,7 +111,7 @@ impl Contestant {
     /// How long its log is in this directory; none when it has no log.
     pub(crate) fn log_len(&self, data: &Path) -> Option<u64> {
         let log = data.join(self.log.as_ref()?);
-        // One that is not there yet has no length.
+        // A log that does not exist yet has no length.
         Some(log.metadata().map_or(0, |metadata| metadata.len()))
     }
 
@@ -178,10 +178,11 @@ impl Contestant {
     }
 }
 
-/// All of the table whose name contains one of these words; all of it without words. The reference is always among them.
+/// Returns all contestants with a name that contains one of these words, or the whole table without
+/// words. The reference is always included.
 ///
 /// # Errors
-/// When the table is not well-formed, or a word fits no contestant.
+/// The table is not well-formed, or a word fits no contestant.
 pub(crate) fn all(words: &[String]) -> anyhow::Result<Vec<Contestant>> {
     let mut all = table()?;
     let fits = |contestant: &Contestant, word: &String| contestant.name.contains(word.as_str());

@@ -1,6 +1,7 @@
-//! `windlass-perf count`: what an upload costs in two builds of the server, in counts: system calls, syncs, bytes
-//! copied between server and kernel, allocations. It is a tool, not a test: the counts depend on the machine, so
-//! only counts of one run on one machine can be compared.
+//! `windlass-perf count`: counts the cost of an upload in two builds of the server. It counts
+//! system calls, syncs, bytes copied between server and kernel, and allocations. It is a tool, not
+//! a test. The counts depend on the machine, so only counts of one run on one machine can be
+//! compared.
 //!
 //! Each [`scenario`] runs twice, with few uploads and with more; the difference, divided by the number of additional uploads, is
 //! the count. So start-up, shutdown and one-time work cancel out. System calls of the real binary are counted by strace ([`calls`],

@@ -1,7 +1,7 @@
-//! Where servers put their data while they are measured, on the disk that is measured.
+//! The directories for the data of servers, on the measured disk.
 //!
-//! ext4 does not use an inode again for minutes and looks past it at each create, so what a run has left stays where it is until the
-//! end, or until the disk asks for room.
+//! ext4 does not use an inode again for minutes and looks past it at each create. The data of a run
+//! therefore stays until the end, or until the disk needs the room.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use windlass_testkit::cleanup::ScratchDir;
 
 use crate::units::GIB;
 
-/// What is left free on the disk that is measured, whatever happens.
+/// Bytes that always stay free on the measured disk.
 const RESERVE: u64 = 8 * GIB;
 
-/// Ends the servers whose ids are in the directory, each with its group.
+/// Ends the servers with ids in the directory, each with its process group.
 const CLEANING: &str = r#"
 for file in "$1"/*.pid; do
     test -f "$file" && kill -s KILL -- "-$(cat "$file")"
@@ -129,7 +129,7 @@ mod tests {
     use std::thread::sleep;
     use std::time::{Duration, Instant};
 
-    /// So long a test waits for what comes within milliseconds as a rule.
+    /// Time limit of a test for an event that usually comes within milliseconds.
     const PATIENCE: Duration = Duration::from_secs(120);
 
     /// Data directories on any disk, however full.

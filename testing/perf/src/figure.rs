@@ -1,4 +1,4 @@
-//! What is read off a measurement, and how it is shown.
+//! The figures of a measurement, and how they are shown.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,8 @@ pub(crate) enum Figure {
     Requests,
     /// Queries per second.
     Queries,
-    /// Uploads per second during queries, divided by those of the same server without queries.
+    /// Uploads per second during queries, divided by the same server's uploads per second without
+    /// queries.
     Left,
     /// Seconds of the server's processor time by GiB.
     CpuByGib,
@@ -73,7 +74,7 @@ impl Figure {
         )
     }
 
-    /// Whether it has a chart of its own.
+    /// Whether it has a separate chart.
     pub(crate) fn is_charted(self) -> bool {
         !self.is_cost() || matches!(self, Self::Connection | Self::Start | Self::Idle)
     }

@@ -15,7 +15,7 @@ use crate::output;
 
 use file_store::FileStore;
 
-/// What is gathered before it is written.
+/// Number of bytes gathered before a write.
 const BATCH: usize = 1 << 20;
 
 /// Any free port of this machine alone.
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     kind: Kind,
     /// Directory for the files.
     directory: PathBuf,
-    /// Sync what is written before it is acknowledged.
+    /// Sync each file before it is acknowledged.
     #[arg(long)]
     sync: bool,
 }

@@ -1,4 +1,4 @@
-//! What bounds each scenario, and the lines to be crossed: the table of goals.
+//! The table of goals: the bottleneck of each scenario, and the lines to be crossed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,16 +15,16 @@ use crate::units::figure;
 /// The table of goals.
 const TABLE: &str = include_str!("../goals.toml");
 
-/// Whose lines they are.
+/// The contestant that the lines are about.
 const OURS: &str = "windlass";
 
-/// All peers, where a line names those that it is held against.
+/// All peers, as a yardstick of a line.
 const PEERS: &str = "peers";
 
-/// What is not known.
+/// Shown for an unknown figure.
 const NOTHING: &str = "–";
 
-/// What is to be said of a scenario, and to be shown in it.
+/// The texts and lines of a scenario.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Goal {
@@ -55,7 +55,7 @@ struct Line {
 /// How a line came out.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Verdict {
-    /// What is asked for.
+    /// The goal, in words.
     pub(crate) goal: String,
     /// Figure or ratio; none when it was not measured.
     pub(crate) reached: Option<f64>,
@@ -123,7 +123,7 @@ impl Line {
 }
 
 impl Verdict {
-    /// What was reached, as people read it.
+    /// The reached figure, in words.
     pub(crate) fn shown(&self) -> String {
         self.reached.map_or_else(|| NOTHING.to_owned(), figure)
     }

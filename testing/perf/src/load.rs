@@ -1,7 +1,8 @@
 //! The load: uploads over blocking sockets, from as many threads as there are connections.
 //!
-//! It shares its processors with the server, so it does little: requests are written from one block of bytes that is used over and
-//! over, and of replies only what is needed is read. Any status that was not expected ends the whole run.
+//! The load shares its processors with the server, so it does little. Requests are written from one
+//! block of bytes that is used over and over. Of a reply, only the necessary part is read. An
+//! unexpected status ends the whole run.
 
 mod ask;
 mod dialect;
@@ -27,7 +28,7 @@ pub(crate) use uploader::Question;
 
 use uploader::{Receipt, Uploader};
 
-/// How much is uploaded, and in what pieces.
+/// The number and size of the uploads, and the size of their pieces.
 #[derive(Debug, Clone)]
 pub(crate) struct Load {
     /// Bytes of each upload.
@@ -40,7 +41,8 @@ pub(crate) struct Load {
     pub(crate) connections: usize,
     /// Bytes of a chunk, for shapes that have chunks.
     pub(crate) chunk: u64,
-    /// After this no upload is begun. Slow servers get through fewer, and are measured by what they did.
+    /// No upload begins after this time. Slow servers complete fewer uploads, and only these are
+    /// measured.
     pub(crate) limit: Duration,
 }
 
@@ -58,22 +60,22 @@ impl Load {
     }
 }
 
-/// To whom, in which shape, with what media.
+/// The server, the shape of the uploads, and their media.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LoadTarget<'a> {
     /// Where the server listens.
     pub(crate) address: SocketAddr,
     /// Its URLs.
     pub(crate) targets: &'a Targets,
-    /// What an upload looks like.
+    /// The shape of an upload.
     pub(crate) shape: Shape,
-    /// What is sent.
+    /// The media.
     pub(crate) block: &'a Block,
-    /// What carries the requests.
+    /// The transport of the requests.
     pub(crate) transport: Transport<'a>,
 }
 
-/// What each connection does over and over.
+/// The operation that each connection repeats.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Operation<'a> {
     /// Uploads.
@@ -88,16 +90,16 @@ pub(crate) enum Operation<'a> {
     Download(&'a Tally),
 }
 
-/// What came of a load.
+/// The result of a load.
 #[derive(Debug)]
 pub(crate) struct Tally {
     /// From the first connection to the last reply.
     pub(crate) elapsed: Duration,
     /// Deeds that were acknowledged.
     pub(crate) done: u64,
-    /// The bytes of those that were uploads or downloads.
+    /// The bytes of all uploads or downloads.
     pub(crate) bytes: u64,
-    /// What each request took, the quickest first.
+    /// The duration of each request, the quickest first.
     pub(crate) laps: Vec<Duration>,
     /// One of the uploads.
     sample: Option<Receipt>,
@@ -114,7 +116,7 @@ impl Tally {
 /// Carries out a load.
 ///
 /// # Errors
-/// The first [`Failure`] of any connection. What was done until then does not count.
+/// The first [`Failure`] of any connection. Earlier operations then do not count.
 pub(crate) fn carry_out(
     load_target: LoadTarget<'_>,
     load: &Load,
@@ -137,15 +139,15 @@ pub(crate) fn carry_out(
     Ok(tally(queue.start.elapsed(), done))
 }
 
-/// Asks for anything, and waits for the answer, whatever it is.
+/// Sends a request and waits for any reply.
 ///
 /// # Errors
-/// When there is none.
+/// No reply came.
 pub(crate) fn first_answer(load_target: LoadTarget<'_>) -> Result<(), Failure> {
     Uploader::new(load_target, &Load::of_size(0)).greet()
 }
 
-/// Opens this number of sessions, one after the other, and returns their locations.
+/// Opens this number of sessions in sequence, and returns their locations.
 ///
 /// # Errors
 /// The first [`Failure`].
@@ -166,10 +168,11 @@ pub(crate) fn check_list(load_target: LoadTarget<'_>, load: &Load) -> Result<(),
     Uploader::new(load_target, load).check_list()
 }
 
-/// Reads one of the uploads back and compares it with what was sent. False when there is no way to read it.
+/// Reads one of the uploads back and compares it with the sent media. Returns false if there is no
+/// way to read it.
 ///
 /// # Errors
-/// When it cannot be read, or differs.
+/// It cannot be read, or differs.
 pub(crate) fn compare(
     load_target: LoadTarget<'_>,
     load: &Load,
@@ -210,7 +213,7 @@ impl Queue {
     }
 }
 
-/// What one connection did.
+/// The results of one connection.
 #[derive(Default)]
 struct Done {
     count: u64,

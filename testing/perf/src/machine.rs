@@ -18,7 +18,7 @@ const SYNCS: usize = 200;
 /// How much is written at once to time the disk.
 const WRITE: usize = 1 << 20;
 
-/// What direct writes lie in.
+/// The alignment of direct writes.
 const BLOCK: usize = 4096;
 
 /// How a file is asked for them.
@@ -27,7 +27,7 @@ const DIRECT: OFlags = OFlags::DIRECT;
 #[cfg(not(target_os = "linux"))]
 const DIRECT: OFlags = OFlags::empty();
 
-/// What must be known of a machine to read its figures.
+/// The facts about a machine that are needed to read its figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     processor: String,
@@ -37,10 +37,10 @@ pub(crate) struct Machine {
     file_system: String,
 }
 
-/// What its disk does and how busy it is: as it was before a scenario.
+/// The speed of the disk and the load of the machine before a scenario.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct MachineLoad {
-    /// What it takes to append 4 KiB to a file and sync them; the median.
+    /// The median time to append 4 KiB to a file and sync the file.
     sync: Duration,
     /// Bytes that the disk takes in a second, written in a row and synced at the end.
     disk: u64,
@@ -80,7 +80,7 @@ impl MachineLoad {
         })
     }
 
-    /// What an append of 4 KiB with fdatasync takes, in ms.
+    /// The time to append 4 KiB with fdatasync, in ms.
     pub(crate) fn sync_milliseconds(&self) -> f64 {
         self.sync.as_secs_f64() * 1000.0
     }

@@ -1,9 +1,10 @@
 //! `windlass-perf`: how fast the server is, next to floors and other servers on the same machine.
 //!
-//! A floor does the minimum that any server has to do: it copies bytes from a socket into a file. `run` starts each
-//! contestant in turn, warms it up, applies the load of a scenario and reads back what was stored. Only ratios within a
-//! round are meaningful. `count` counts system calls and allocations per upload in two builds. `withstand`
-//! shows what other clients notice of attacks and of overload.
+//! A floor does the minimum that any server has to do: it copies bytes from a socket into a file.
+//! `run` starts each contestant in turn, warms it up, applies the load of a scenario and compares
+//! the stored media. Only ratios within a round are meaningful. `count` counts system calls and
+//! allocations per upload in two builds. `withstand` measures the effect of attacks and of overload
+//! on other clients.
 //!
 //! The server is not a dependency: it is measured as a binary and a wire, like the servers of others.
 
@@ -30,7 +31,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Measures servers that take uploads, and counts what an upload costs them.
+/// Measures servers that take uploads, and counts the cost of an upload.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Arguments {

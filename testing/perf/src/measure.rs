@@ -1,5 +1,5 @@
-//! One measurement: a contestant under a task (uploads, slow clients, a start, queries during uploads), on a server of
-//! its own.
+//! One measurement of a contestant under a task (uploads, slow clients, a start, queries during
+//! uploads), on a new server.
 
 mod fixtures;
 mod page_cache;
@@ -23,30 +23,30 @@ use crate::units::{KIB, float, mib};
 
 pub(crate) use fixtures::Fixtures;
 
-/// What was read off.
+/// The figures of a measurement.
 pub(crate) type Figures = BTreeMap<Figure, f64>;
 
-/// How long a server is left alone before its memory is looked at: what it does after its start is over then.
+/// How long a server is idle before its memory is read. Its work after the start is over by then.
 const REST: Duration = Duration::from_secs(1);
 
-/// What all measurements share.
+/// The data that all measurements share.
 #[derive(Debug)]
 pub(crate) struct Site {
     /// Binaries.
     pub(crate) places: Places,
-    /// What is uploaded.
+    /// The media of all uploads.
     pub(crate) block: Block,
-    /// What servers and clients need for TLS.
+    /// The keys and configurations for TLS.
     pub(crate) tls: Tls,
     /// How many small uploads a server gets before it is measured.
     pub(crate) warm_up: u64,
 }
 
 impl Site {
-    /// Measures a contestant, whose server works in `data`.
+    /// Measures a contestant. Its server works in `data`.
     ///
     /// # Errors
-    /// When it does not do what it should. The measurement does not count then.
+    /// The server misbehaves. The measurement then does not count.
     pub(crate) fn measure(&self, part: &Part<'_>, data: &Path) -> anyhow::Result<Figures> {
         match &part.task {
             Task::Upload(load) => self.uploads(part, load, data),
@@ -94,7 +94,8 @@ impl Site {
         Ok(figures)
     }
 
-    /// Downloads what was uploaded. Each download is compared with the upload, before or after it is measured.
+    /// Downloads the uploaded media. Each download is compared with the upload, before or after it
+    /// is measured.
     fn download(
         &self,
         part: &Part<'_>,
@@ -133,7 +134,7 @@ impl Site {
     }
 }
 
-/// Carries out a load, and reads off what it has cost the server.
+/// Carries out a load, and reads its cost for the server.
 fn observe(
     part: &Part<'_>,
     server: &Server,
@@ -154,9 +155,10 @@ fn at_rest(server: &Server) -> u64 {
     server.usage().resident
 }
 
-/// Memory of a server with many connections in the middle of an upload, over its memory before them: resident, of all its
-/// processes. All of it is anonymous, since what is mapped from files does not grow with connections, so that it does not matter that
-/// pages which processes share are counted for each of them.
+/// Returns the growth of a server's memory from before to during many slow uploads: the resident
+/// memory of all its processes. The growth is all anonymous memory, because mappings of files do
+/// not grow with connections. It therefore does not matter that shared pages are counted once per
+/// process.
 fn measure_slow(site: &Site, part: &Part<'_>, slow: &Slow, data: &Path) -> anyhow::Result<Figures> {
     let server = site.start_warm(part, data)?;
     let load_target = site.load_target(part, &server);
@@ -173,7 +175,7 @@ fn measure_slow(site: &Site, part: &Part<'_>, slow: &Slow, data: &Path) -> anyho
     ]))
 }
 
-/// The time from the start of a process to its first answer, and what memory it holds then.
+/// The time from the start of a process to its first answer, and its memory at that time.
 fn measure_start(site: &Site, part: &Part<'_>, data: &Path) -> anyhow::Result<Figures> {
     let server = site.start(part, data)?;
     load::first_answer(site.load_target(part, &server))?;
@@ -218,7 +220,7 @@ fn measure_queries(
     Ok(figures.chain([(Figure::Left, left)]).collect())
 }
 
-/// Makes what will be asked for. Returns where the sessions are, if it is those.
+/// Makes the sessions or resources for the queries. Returns the locations of sessions.
 fn prepare(
     load_target: LoadTarget<'_>,
     concurrent: &ConcurrentQueries,

@@ -1,4 +1,4 @@
-//! What is told: figures on stdout, talk on stderr.
+//! The output: figures on stdout, messages on stderr.
 
 use std::fmt::Display;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! What was measured, as it is kept: machine, scenarios, contestants, rounds.
+//! The stored measurements: machine, scenarios, contestants, rounds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,15 +20,15 @@ use crate::units::median;
 pub(crate) struct Record {
     /// Where.
     pub(crate) machine: Machine,
-    /// By what the binaries of our server are known.
+    /// Hash of the binaries of our server.
     binary: u64,
-    /// Whether sizes and counts were those of a quick look.
+    /// Whether sizes and counts were reduced for a quick look.
     pub(crate) quick: bool,
-    /// What, in the order of the list of scenarios.
+    /// The measured scenarios, in the order of the list of scenarios.
     pub(crate) scenarios: Vec<Measured>,
 }
 
-/// A scenario with what came of it.
+/// A scenario with its results.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// As of [`Scenario`].
@@ -39,14 +39,14 @@ pub(crate) struct Measured {
     pub(crate) figures: Vec<Figure>,
     /// How many rounds were carried out, whether they count or not.
     pub(crate) rounds: usize,
-    /// What the disk did before the rounds, once for each run that carried out some of them.
+    /// The load of the disk before the rounds, once for each run that carried out some of them.
     #[serde(rename = "moods")]
     pub(crate) machine_loads: Vec<MachineLoad>,
     /// Who took part, in the order of the table of contestants.
     pub(crate) entries: Vec<Entry>,
 }
 
-/// One who took part.
+/// A contestant that took part.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// As of [`Part`].
@@ -81,10 +81,10 @@ impl Record {
         })
     }
 
-    /// Takes over what an earlier run has kept, if there is such a file.
+    /// Takes over the record of an earlier run, if the file exists.
     ///
     /// # Errors
-    /// When it was measured elsewhere, of another binary, or in another size.
+    /// The record is from another machine, from another binary, or of another size.
     pub(crate) fn take_up(&mut self, path: &Path) -> anyhow::Result<()> {
         if !path.exists() {
             return Ok(());
@@ -106,7 +106,7 @@ impl Record {
         Ok(())
     }
 
-    /// What there is of a scenario, for these parts.
+    /// Returns the earlier results of a scenario for these parts.
     pub(crate) fn measured(&self, scenario: &Scenario, parts: &[Part<'_>]) -> Measured {
         let mut measured = Measured::new(scenario, parts);
         let mut scenarios = self.scenarios.iter();
@@ -116,7 +116,7 @@ impl Record {
         measured
     }
 
-    /// Puts a scenario in the place of what there was of it, in the order of `names`.
+    /// Replaces the results of a scenario, and keeps the order of `names`.
     pub(crate) fn put(&mut self, measured: Measured, names: &[&str]) {
         self.forget(&measured.name);
         self.scenarios.push(measured);
@@ -124,15 +124,15 @@ impl Record {
         self.scenarios.sort_by_key(|one| place(&one.name));
     }
 
-    /// Drops what there is of a scenario.
+    /// Drops the results of a scenario.
     pub(crate) fn forget(&mut self, name: &str) {
         self.scenarios.retain(|one| one.name != name);
     }
 
-    /// Reads what [`Record::write`] has written.
+    /// Reads a file of [`Record::write`].
     ///
     /// # Errors
-    /// When it is not there, or not of this version.
+    /// The file does not exist, or is not of this version.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
         serde_json::from_str(&text).with_context(|| path.display().to_string())
@@ -167,7 +167,7 @@ impl Measured {
         }
     }
 
-    /// Takes over rounds of an earlier run, also of those who take no part now.
+    /// Takes over rounds of an earlier run, including rounds of contestants that take no part now.
     fn take_up(&mut self, earlier: &Self) {
         self.rounds = earlier.rounds;
         self.machine_loads.clone_from(&earlier.machine_loads);
@@ -185,17 +185,18 @@ impl Measured {
         median(&self.machine_loads.iter().map(of).collect::<Vec<_>>())
     }
 
-    /// What it is about.
+    /// The main figure of the scenario.
     pub(crate) fn main_figure(&self) -> Figure {
         *self.figures.first().expect("a scenario has a figure")
     }
 
-    /// One who took part.
+    /// The entry with this name.
     pub(crate) fn entry(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
-    /// The median over the rounds of a figure of one by that of the best of some others in the same round.
+    /// The median over the rounds of a ratio: the figure of `entry` by the best figure of some
+    /// other entries in the same round.
     pub(crate) fn ratio(
         &self,
         figure: Figure,
@@ -315,7 +316,7 @@ pub(crate) mod tests {
         record.take_up(&file).unwrap();
         let names = record.scenarios.iter().map(|one| one.name.as_str());
         assert_eq!(names.collect::<Vec<_>>(), ["S1", "S2b"]);
-        // Who has gone keeps what was measured of it.
+        // A contestant that has gone keeps its measurements.
         let contestants = contestant::all(&["HTTP floor".to_owned()]).unwrap();
         let parts = scenarios[3].parts(&contestants);
         let measured = record.measured(&scenarios[3], &parts);

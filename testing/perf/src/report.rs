@@ -1,4 +1,4 @@
-//! `windlass-perf report`: what a run has kept, as a page for people.
+//! `windlass-perf report`: the record of a run, as a page for people.
 
 mod chart;
 pub(crate) mod comparison;
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 /// Rewrites the page.
 ///
 /// # Errors
-/// When something cannot be read or written, or the page has no place for what is generated.
+/// A file cannot be read or written, or the page has no place for the generated text.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let record = Record::read(&arguments.record)?;
     let page = &arguments.page;

@@ -1,7 +1,8 @@
 //! `windlass-perf run`: contestants in turn, round after round.
 //!
-//! Absolute figures of a machine that others use too swing by a factor of two within an hour, so contestants take turns inside each
-//! round, each on a server of its own, and what counts are ratios inside a round.
+//! On a machine with other users, absolute figures vary by a factor of two within an hour.
+//! Contestants therefore take turns inside each round, each on a new server, and only ratios inside
+//! a round count.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -32,7 +33,8 @@ pub(crate) struct Arguments {
     /// Use smaller loads, for a first impression in minutes.
     #[arg(long)]
     quick: bool,
-    /// Measure only contestants whose name contains this, and the reference; may be given more than once.
+    /// Measure only contestants with a name that contains this, and the reference; may be given
+    /// more than once.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Path of the binary `windlass` [default: next to this program].
@@ -64,7 +66,8 @@ pub(crate) struct Arguments {
 /// Carries out a run.
 ///
 /// # Errors
-/// When the machine fails, or at the end if a run did not count or there was no time for it; what is left was measured all the same.
+/// The machine fails. At the end: a measurement did not count, or there was no time for it. The
+/// remaining measurements were made all the same.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let scenarios = wanted(arguments)?;
     let places = places(arguments)?;
@@ -137,7 +140,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints what came of a scenario, and which lines it has crossed.
+/// Prints the results of a scenario, and the crossed lines.
 fn show(measured: &Measured, goal: Option<&Goal>) {
     let (name, title) = (&measured.name, &measured.title);
     result(format_args!("\n{name}: {title}\n\n{}", table::of(measured)));
@@ -159,7 +162,7 @@ fn wanted(arguments: &Arguments) -> anyhow::Result<Vec<Scenario>> {
     Ok(scenarios)
 }
 
-/// Those that are wanted and installed.
+/// Returns the contestants that are wanted and installed.
 fn contestants(arguments: &Arguments, places: &Places) -> anyhow::Result<Vec<Contestant>> {
     let mut contestants = contestant::all(&arguments.only)?;
     contestants.retain(|one| places.baseline.is_some() || !one.is_baseline());
@@ -199,7 +202,7 @@ struct Bench {
     site: Site,
     data_dirs: DataDirs,
     fixtures: Fixtures,
-    /// Bytes that are written in a row to see what the disk does.
+    /// Number of bytes that are written in sequence to measure the disk.
     row: u64,
     /// When no more rounds are begun.
     end: Option<Instant>,
@@ -208,7 +211,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// What the disk does before a scenario, if rounds of it are to come.
+    /// Measures the disk before a scenario, if rounds of it are to come.
     fn machine_load(
         &self,
         measured: &Measured,
@@ -254,9 +257,9 @@ impl Bench {
     }
 }
 
-/// The order of this number of contestants in a round. The first and the direction change from round to round: a virtual
-/// disk is busy with what was written for a while after it was synced, and not always for the same successor. Nobody comes after himself
-/// where there are more than two.
+/// The order of this number of contestants in a round. The first contestant and the direction
+/// change from round to round. After a sync, a virtual disk stays busy for a while, and this must
+/// not always affect the same successor. With more than two contestants, nobody follows itself.
 fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {
     let start = round / 2;
     (0..count).map(move |turn| {

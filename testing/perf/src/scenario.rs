@@ -1,4 +1,4 @@
-//! What is measured: what servers are put under, and the figures that are read off.
+//! Scenarios: the tasks for the servers, and the figures taken from them.
 
 mod list;
 
@@ -11,33 +11,33 @@ use crate::units::{GIB, KIB, figure, float};
 
 pub(crate) use list::{QUICK_PART, WARM_UP, all};
 
-/// What every contestant is put under.
+/// A task that every contestant carries out.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
     /// Its short name, e.g. `S1`.
     pub(crate) name: &'static str,
-    /// What it is.
+    /// Its title in tables.
     pub(crate) title: &'static str,
-    /// What is done.
+    /// The task.
     pub(crate) task: Task,
     /// How many sessions and resources are there before. Each contestant takes part once for each of these.
     pub(crate) fixtures: Vec<Fixture>,
-    /// What carries the requests.
+    /// The protocol of the requests.
     pub(crate) protocol: Protocol,
     /// Another scenario, which ours carries out here too, so that both are measured in the same round.
     pub(crate) yardstick: Option<Box<Scenario>>,
-    /// What is read off. The first is what the scenario is about.
+    /// The figures taken. The first is the main figure of the scenario.
     pub(crate) figures: &'static [Figure],
 }
 
-/// What is done with a server.
+/// A task for a server.
 #[derive(Debug, Clone)]
 pub(crate) enum Task {
     /// Media is uploaded.
     Upload(Load),
-    /// What was uploaded is downloaded.
+    /// Uploaded media is downloaded.
     Download(Download),
-    /// Many clients are in the middle of an upload and go on slowly.
+    /// Many clients are in the middle of an upload and continue slowly.
     Slow(Slow),
     /// The server is started, and asked once.
     Start,
@@ -50,14 +50,14 @@ pub(crate) enum Task {
 pub(crate) struct Download {
     /// The upload before.
     pub(crate) upload: Load,
-    /// What is in the page cache.
+    /// The state of the page cache.
     pub(crate) cache: PageCache,
 }
 
-/// What of the media is in the page cache when a download begins.
+/// The part of the media that is in the page cache when a download begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PageCache {
-    /// What the upload has left there. The download follows at once.
+    /// The part that the upload has left there. The download follows at once.
     AsUploaded,
     /// All of it, if the server reads through the page cache: it was downloaded once before.
     Warm,
@@ -68,9 +68,9 @@ pub(crate) enum PageCache {
 /// Queries during uploads.
 #[derive(Debug, Clone)]
 pub(crate) struct ConcurrentQueries {
-    /// What goes on all the time, for as long as its limit says.
+    /// The uploads that run all the time, up to their limit.
     pub(crate) uploads: Load,
-    /// What is asked.
+    /// The kind of the queries.
     pub(crate) question: Question,
     /// By how many connections.
     pub(crate) connections: usize,
@@ -78,7 +78,7 @@ pub(crate) struct ConcurrentQueries {
     pub(crate) subjects: u64,
 }
 
-/// What is there before the measurement.
+/// The content of a server's data before the measurement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Fixture {
     /// Sessions that have begun and have no media yet.
@@ -87,22 +87,22 @@ pub(crate) struct Fixture {
     pub(crate) resources: u64,
 }
 
-/// One who takes part, in one way.
+/// A contestant in one of the ways in which it takes part.
 #[derive(Debug, Clone)]
 pub(crate) struct Part<'a> {
     /// Who.
     pub(crate) contestant: &'a Contestant,
-    /// What tables call it.
+    /// Its name in tables.
     pub(crate) name: String,
     /// How its uploads look.
     pub(crate) shape: Shape,
-    /// What is done with it.
+    /// Its task.
     pub(crate) task: Task,
-    /// What carries the requests.
+    /// The protocol of the requests.
     pub(crate) protocol: Protocol,
-    /// What is there before.
+    /// The content of the data before.
     pub(crate) fixture: Fixture,
-    /// What is read off.
+    /// The figures taken.
     pub(crate) figures: &'static [Figure],
 }
 
@@ -135,7 +135,7 @@ impl Scenario {
         self.fixtures.iter().map(part).collect()
     }
 
-    /// Only of what is durable: the other is no measure for anybody.
+    /// Only for a durable contestant: a server without durability is no yardstick.
     fn yardstick_part<'a>(&self, contestant: &'a Contestant) -> Option<Part<'a>> {
         let other = self.yardstick.as_ref()?;
         let is_ours = contestant.role == Role::Ours && contestant.durable;
@@ -201,7 +201,7 @@ impl fmt::Display for Fixture {
     }
 }
 
-/// What a file takes: a block at least, and its record something more.
+/// Disk space of a file: at least one block, and some more for its record.
 fn of_file(size: u64) -> u64 {
     size + 4 * KIB
 }

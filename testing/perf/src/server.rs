@@ -33,7 +33,8 @@ pub(crate) struct Launch {
     pub(crate) address: Option<SocketAddr>,
 }
 
-/// A server that runs, with a process group of its own. It is asked to end when it is dropped, and killed when it does not.
+/// A running server with a separate process group. When it is dropped it is asked to end, and
+/// killed if it does not end.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -41,15 +42,16 @@ pub(crate) struct Server {
     address: SocketAddr,
     /// By this file the cleanup of the data directories finds it.
     pid_file: PathBuf,
-    /// Kept open, so that the server can go on writing.
+    /// Kept open, so that the server can still write to it.
     _stdout: Option<BufReader<ChildStdout>>,
 }
 
 impl Server {
-    /// Starts a server and waits until it listens. What it writes goes into `log`, its pid into `data_dirs`.
+    /// Starts a server and waits until it listens. Its output goes into `log`, its pid into
+    /// `data_dirs`.
     ///
     /// # Errors
-    /// When it does not in time.
+    /// The server does not listen in time.
     pub(crate) fn start(launch: Launch, log: &Path, data_dirs: &Path) -> anyhow::Result<Self> {
         let Launch {
             mut command,
@@ -99,7 +101,7 @@ impl Server {
         self.begun.elapsed()
     }
 
-    /// What it has used so far.
+    /// The server's usage so far.
     pub(crate) fn usage(&self) -> Usage {
         Usage::of_tree(self.child.id())
     }
@@ -141,10 +143,10 @@ fn answers(child: &mut Child, address: SocketAddr) -> bool {
     false
 }
 
-/// An address of this machine that nobody listens on.
+/// Returns an address of this machine on which no server listens.
 ///
 /// # Errors
-/// When there is none.
+/// There is no free port.
 pub(crate) fn free_port() -> std::io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }

@@ -1,4 +1,4 @@
-//! What a server has used: processor time and memory of its whole tree of processes.
+//! The usage of a server: processor time and memory of its whole tree of processes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use windlass_testkit::process::Memory;
 
 use crate::units::float;
 
-/// What a tree of processes has used so far.
+/// The usage of a tree of processes so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Usage {
     /// Processor time in user space and in the kernel, of children that have ended too.
@@ -38,10 +38,11 @@ impl Usage {
     }
 }
 
-/// Lets the most memory of a process, and of all that come from it, be what each has now: the peak is of what follows.
+/// Resets the peak memory of a process and of its descendants to their current memory. The next
+/// peak then covers only later work.
 pub(crate) fn forget_peak(root: u32) {
     for id in tree(root, &processes()) {
-        // One that has ended, or of somebody else, keeps its peak.
+        // The peak stays if a process has ended or belongs to another user.
         fs::write(format!("/proc/{id}/clear_refs"), "5").ok();
     }
 }
@@ -58,7 +59,7 @@ fn tree(root: u32, processes: &BTreeMap<u32, Stat>) -> Vec<u32> {
     tree
 }
 
-/// What `/proc/ID/stat` tells.
+/// The fields of `/proc/ID/stat` that are used.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     parent: u32,

@@ -1,5 +1,5 @@
-//! `windlass-perf withstand`: what other clients notice of attacks on the server, and what is left of its uploads when it is
-//! offered twice as many as it can take.
+//! `windlass-perf withstand`: measures the effect of attacks on honest clients. It also measures
+//! the throughput of uploads when the server is offered twice as many as it can take.
 //!
 //! Server and honest client run on one core, the attackers on another. Times are printed and not judged. The exit code is not 0
 //! if an honest upload was not acknowledged, a refusal had no `Retry-After`, or the server held more memory than its limits
@@ -57,7 +57,7 @@ const GOAL: f64 = 80.0;
 /// Number of files and sockets that this process has to be able to open.
 const DESCRIPTORS: u64 = 12_500;
 
-/// Show what other clients notice of attacks and of overload.
+/// Show the effect of attacks and of overload on other clients.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Path of the binary `windlass` [default: next to this program].
@@ -72,8 +72,8 @@ pub(crate) struct Arguments {
     /// Only the overload.
     #[arg(long, conflicts_with = "attacks")]
     overload: bool,
-    /// Set `limits.head_timeout` to 10 s and make everything shorter that has no limit of the server; else the server has its
-    /// defaults.
+    /// Set `limits.head_timeout` to 10 s, and shorten everything that no limit of the server
+    /// bounds; otherwise the server has its defaults.
     #[arg(long)]
     quick: bool,
 }
@@ -116,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Raises the limit on open files to what this process and the server need.
+/// Raises the limit on open files as far as this process and the server need it.
 fn raise_descriptor_limit() -> anyhow::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(
@@ -131,17 +131,17 @@ fn raise_descriptor_limit() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What everything needs.
+/// The data that all attacks share.
 struct Bench<'a> {
     binary: &'a Path,
     data_dirs: DataDirs,
     cores: Cores,
     quick: bool,
-    /// What did not hold.
+    /// The conditions that did not hold.
     broken: Vec<String>,
 }
 
-/// What came of one attack.
+/// The result of an attack.
 struct AttackReport {
     attackers: Attackers,
     quiet: [Uploads; 2],

@@ -1,11 +1,12 @@
-//! A disk under a page cache: what is there, what of it has been synced, and what a power cut leaves.
+//! A disk under a page cache: its cached content, its durable content, and its content after a
+//! power cut.
 //!
-//! What is written is in the page cache at once and on the disk when it was synced. What was written and
-//! not synced is on the disk after a power cut or is not, each piece by itself: nothing is promised
-//! of the order. So it is with names: one is durable when its *directory* was synced, whatever is true of
-//! the file. That is harsher than any file system in use, and what POSIX allows.
+//! Written bytes are in the page cache at once, and on the disk after a sync. After a power cut,
+//! each piece that was written and not synced may or may not be on the disk, independently of the
+//! others. The same holds for names: a name is durable when its *directory* was synced, whatever is
+//! true of the file. POSIX allows this, and it is harsher than any file system in use.
 //!
-//! Absent: links, renames, permissions, times, and anything that reads the seed by itself.
+//! Absent: links, renames, permissions, times, and any caller that reads the seed directly.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +17,7 @@ use windlass_testkit::rng::Rng;
 #[cfg(test)]
 mod tests;
 
-/// What a disk writes whole or not at all.
+/// The unit that a disk writes whole or not at all.
 const SECTOR: usize = 512;
 
 /// Number of a file or directory. The root has the first.
@@ -40,7 +41,7 @@ enum Node {
 struct File {
     cached: Vec<u8>,
     durable: Vec<u8>,
-    /// What happened since the last sync.
+    /// The changes since the last sync.
     since: Vec<Change>,
 }
 
@@ -64,7 +65,7 @@ struct Naming {
     inode: Option<Inode>,
 }
 
-/// What a power cut leaves of what was not synced.
+/// The part of the unsynced changes that survives a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keeps {
     Nothing,
@@ -119,7 +120,7 @@ impl Disk {
         self.name(path, Some(inode)).map(|()| inode)
     }
 
-    /// Takes a name away. Whoever has the file open goes on with it.
+    /// Removes a name. A process that has the file open can still use it.
     pub(crate) fn unlink(&mut self, path: &Path) -> Option<()> {
         self.name(path, None)
     }
@@ -169,8 +170,8 @@ impl Disk {
         }
     }
 
-    /// A sync that fails: the page cache shows what was written, calls it clean, and never writes it
-    /// again. So it is on Linux.
+    /// Fails a sync, as Linux does: the page cache shows the written bytes, calls them clean, and
+    /// never writes them again.
     pub(crate) fn fail_sync(&mut self, inode: Inode) {
         match &mut self.nodes[inode] {
             Node::File(file) => file.since.clear(),
@@ -178,7 +179,7 @@ impl Disk {
         }
     }
 
-    /// What is on the disk when the power comes back.
+    /// Returns the disk as it is when the power comes back.
     pub(crate) fn after_power_cut(&self, keeps: Keeps, rng: &mut Rng) -> Self {
         let nodes = self.nodes.iter().map(|node| match node {
             Node::File(file) => {
@@ -209,7 +210,7 @@ impl Disk {
         }
     }
 
-    /// Puts what is cached into a real, empty directory.
+    /// Writes the cached content into a real, empty directory.
     pub(crate) fn lay_out(&self, root: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<()> {
         self.lay_out_node(ROOT, root, &wanted)
     }

@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! The faults of a run, and their times.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) struct Faults {
     pause: u64,
 }
 
-/// One thing that goes wrong. What ends by itself does so after some milliseconds.
+/// A fault. A temporary fault ends after some milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fault {
     /// The server's process ends.
@@ -27,9 +27,9 @@ pub(crate) enum Fault {
     /// After some syncs one fails.
     SyncFails(u64),
     DiskFull(u64),
-    /// A client and the server do not hear each other; what is on its way is lost.
+    /// A client and the server do not hear each other. Messages on their way are lost.
     Partition(u64),
-    /// What is on its way between a client and the server stays where it is.
+    /// Messages between a client and the server are held back.
     Hold(u64),
     Slow(u64),
     ClientCrash(u64),

@@ -46,7 +46,7 @@ struct Everything {
     has_aged: bool,
 }
 
-/// A reply was not what can be worked with.
+/// The reply does not allow a check now.
 #[derive(Debug)]
 struct NotNow;
 

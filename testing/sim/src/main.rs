@@ -1,6 +1,6 @@
 //! Server, client and local store in one simulated world. One seed gives one trace.
 //!
-//! `README.md` says what is simulated and what is real.
+//! `README.md` lists the simulated and the real parts.
 
 mod disk;
 mod faults;
@@ -23,7 +23,7 @@ use os::files::LyingDisk;
 use scratch::Scratch;
 use world::Trial;
 
-/// Runs the simulation: one seed, or many of them, each in a process of its own.
+/// Runs the simulation: one seed, or many seeds, each in a separate process.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Run this seed alone.
@@ -41,7 +41,7 @@ struct Arguments {
     /// How many run at once.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// What the disk does that it must not do: the simulation is to find it out.
+    /// The defect of the disk, which the simulation has to find.
     #[arg(long, value_enum, default_value_t)]
     disk: LyingDisk,
 }

@@ -13,7 +13,7 @@ use windlass_testkit::oracle::{Age, Answer, Event, Promise, judge};
 
 use crate::os::trace::note;
 
-/// Remembers every session and every broken rule. Clones share what they remember.
+/// Remembers every session and every broken rule. Clones share their memory.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Oracle(Arc<Mutex<Record>>);
 
@@ -23,7 +23,7 @@ struct Record {
     broken: Vec<String>,
 }
 
-/// What is known of a session.
+/// The facts known about a session.
 #[derive(Debug, Clone)]
 struct Session {
     /// When it was asked for; its life begins no earlier.
@@ -35,7 +35,7 @@ struct Session {
     acknowledged: u64,
 }
 
-/// What was true when a request went out: its reply must not fall behind.
+/// The state of a session when a request was sent. The reply must not fall behind it.
 #[derive(Debug)]
 pub(crate) struct Asked {
     uri: String,
@@ -198,7 +198,7 @@ fn sent(headers: &HeaderMap) -> u64 {
     last.map_or(0, |last| last + 1)
 }
 
-/// The length of the media that a request tells: what is behind the slash of its `Content-Range`.
+/// Returns the length of the media in a request: the number after the slash of its `Content-Range`.
 fn total(headers: &HeaderMap) -> u64 {
     let total = content_range(headers).and_then(|range| range.rsplit('/').next()?.parse().ok());
     total.unwrap_or(0)

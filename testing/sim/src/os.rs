@@ -1,9 +1,10 @@
-//! The operating system as the simulation has it.
+//! The operating system of the simulation.
 //!
-//! The product is not built differently for the simulation, and knows nothing of it. The program that it is linked into defines some
-//! functions of the C library itself, which the linker then prefers: the ones by which Rust, SQLite and
-//! rustix reach files, threads, time and randomness. A real system is still underneath; what is decided here is what it
-//! never lets a program decide:
+//! The product is not built differently for the simulation, and knows nothing of it. The program
+//! around it defines some functions of the C library itself, and the linker prefers these
+//! definitions. Rust, SQLite and rustix reach files, threads, time and randomness by them. A real
+//! system still runs underneath. The seed decides only about facts that a real system never lets a
+//! program decide:
 //!
 //! | module | decided by the seed |
 //! |---|---|
@@ -12,7 +13,8 @@
 //! | [`clock`] | what time it is |
 //! | [`entropy`] | what is random |
 //!
-//! [`trace`] records what happened. Before [`begin`], and in threads that were started before it, calls go to the C library.
+//! [`trace`] records the events. Before [`begin`], and in threads that were started before it,
+//! calls go to the C library.
 
 #![allow(
     unsafe_code,

@@ -1,10 +1,10 @@
-//! What came of one run, and how a process tells another.
+//! The outcome of a run, and its text form between processes.
 
 use std::fmt;
 use std::num::ParseIntError;
 use std::str::FromStr;
 
-/// What came of one run.
+/// The outcome of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// How often the server's machine or process died.
@@ -41,7 +41,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// A process did not say what came of its run.
+/// A process did not report the outcome of its run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unclear {
     #[error("there are no figures")]

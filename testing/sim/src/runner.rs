@@ -1,5 +1,5 @@
-//! Many seeds, each in a process of its own: so that nothing is left of one when the next begins, and
-//! one that hangs or dies is only one.
+//! Runs many seeds, each in a separate process. A run leaves nothing behind for the next run, and a
+//! process that hangs or dies affects only its own seed.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::ops::Range;
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(2);
 /// Number of seeds after which the progress is printed.
 const TELL: u64 = 100;
 
-/// What is run.
+/// The seeds to run, and how to run them.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) seeds: Range<u64>,
@@ -41,7 +41,7 @@ struct Sums {
     violations: u64,
 }
 
-/// Runs the seeds and tells what came of them. Returns whether no rule was broken.
+/// Runs the seeds and prints their outcomes. Returns whether no rule was broken.
 #[expect(clippy::print_stdout, reason = "it is the result")]
 pub(crate) fn run(plan: &Plan) -> bool {
     let begun = Instant::now();
@@ -125,7 +125,7 @@ fn name(lying_disk: LyingDisk) -> String {
     value.get_name().to_owned()
 }
 
-/// Runs a seed in a process of its own.
+/// Runs a seed in a separate process.
 fn process(seed: u64, lying_disk: LyingDisk) -> Outcome {
     let program = env::current_exe().expect("the program that runs has a name");
     let mut command = Command::new(program);
@@ -150,7 +150,7 @@ fn failed(what: &str) -> Outcome {
     }
 }
 
-/// What a process says until its end, which comes in time.
+/// Returns the output of a process. A process that exceeds the time limit is killed.
 fn finish(mut child: Child) -> io::Result<String> {
     let begun = Instant::now();
     while child.try_wait()?.is_none() {

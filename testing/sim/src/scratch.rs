@@ -34,7 +34,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What processes left that were killed.
+/// Removes the directories of processes that were killed.
 fn remove_leftovers(within: &Path) {
     for entry in within.read_dir().into_iter().flatten().flatten() {
         let name = entry.file_name();

@@ -1,4 +1,4 @@
-//! What is uploaded in a run, and the clients that do it.
+//! The uploads of a run, and the clients that carry them out.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU64;
@@ -95,7 +95,7 @@ impl Work {
         }))
     }
 
-    /// The plans and what came of them.
+    /// The plans with their outcomes.
     pub(crate) fn outcomes(&self) -> Vec<(Plan, Outcome)> {
         let outcomes = self.0.outcomes.borrow();
         self.0
@@ -110,7 +110,7 @@ impl Work {
         !self.0.outcomes.borrow().contains(&Outcome::Open)
     }
 
-    /// Does what is left to do: the life of a client's process, again and again.
+    /// Carries out the open uploads, with one life of a client's process after the other.
     pub(crate) async fn run(self, oracle: Oracle) -> turmoil::Result {
         let wire = Wire::new(&self.0.client, oracle);
         let client = Client::with_transport(Arc::new(wire), None);

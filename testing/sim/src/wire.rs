@@ -1,4 +1,4 @@
-//! HTTP over the simulated network: what the client sends requests with, and what the server accepts from.
+//! HTTP over the simulated network: the transport of the client and the listener of the server.
 
 use std::fmt;
 use std::io;
@@ -36,8 +36,8 @@ const EXCHANGE: Duration = Duration::from_secs(6);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sends the requests of the real client, each over a connection of its own, and has the oracle take in the
-/// replies.
+/// Sends the requests of the real client, each over a separate connection, and passes the replies
+/// to the oracle.
 pub(crate) struct Wire {
     who: String,
     oracle: Oracle,
@@ -157,7 +157,7 @@ fn silent() -> TransportError {
     }
 }
 
-/// The server's end of the network. What has lost its power says nothing more.
+/// The server's end of the network. A host without power sends nothing more.
 pub(crate) struct SimListener(TcpListener);
 
 impl SimListener {

@@ -19,16 +19,16 @@ use crate::uploads::Work;
 
 const PURPOSE: u64 = 4;
 
-/// How much time passes at once. Within it, what is ready happens in some order.
+/// The step of the simulated time. Events within a step happen in some order.
 const TICK: Duration = Duration::from_millis(2);
 
-/// What is still to be done when all faults are mended takes no longer than this.
+/// Time limit for the remaining work after all faults are repaired.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 const SERVER: &str = "server";
 const CHECKER: &str = "checker";
 
-/// What is tried.
+/// A run and its options.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trial {
     pub(crate) seed: u64,
@@ -65,9 +65,9 @@ struct World {
     oracle: Oracle,
     faults: Faults,
     crashes: u64,
-    /// What is undone when its time has come.
+    /// The ends of temporary faults, with their times.
     later: Vec<(Duration, Later)>,
-    /// The disk may be the reason of what the server cannot do.
+    /// Whether the disk may be the reason for a failure of the server.
     disk_is_troubled: bool,
     /// Sessions may have died of old age.
     has_aged: bool,
@@ -76,7 +76,7 @@ struct World {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Later {
     StartServer,
-    /// What the last process left in the page cache is still not on the disk.
+    /// A power cut: the data that the last process left in the page cache is still not on the disk.
     PowerCut,
     StartClient(usize),
     Repair(usize),
@@ -155,7 +155,7 @@ impl World {
         self.until("the restart", |world| world.sim.is_host_running(SERVER));
     }
 
-    /// Holds everything against what was promised.
+    /// Compares the final state with all promises.
     fn judge(&mut self) {
         let outcomes = self.works.iter().flat_map(Work::outcomes).collect();
         self.checker.order_everything(outcomes, self.has_aged);
@@ -197,7 +197,7 @@ impl World {
         }
     }
 
-    /// Whoever runs a server starts it again.
+    /// Acts as the operator who restarts the server.
     fn look_after_the_server(&mut self) {
         if files::is_over() {
             self.bury_the_server();

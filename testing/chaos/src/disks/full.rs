@@ -1,12 +1,16 @@
 //! No room on the disk.
 //!
-//! Injected: a small file system is filled by media, by JSON, by sessions with large metadata, by small uploads, or by another process
-//! that takes the last byte; it holds ledger and vault, or one of the two; the server is root or a normal user, for whom the blocks that
-//! a file system keeps for root are not there. On the full disk the server is killed and started again. Room is made by cancels and
-//! deletes alone, or by the other process.
-//! To be survived: everything that was acknowledged. To be seen: what needs room is refused with 503 and `Retry-After`, before the limits of
-//! `free_space` are overrun; queries, finishes, cancels, deletes and `windlass verify` go on, on the last byte too, and the server starts;
-//! soon after there is room all goes on, without anybody's help. A vault in memory is refused.
+//! Injected: a small file system is filled by media, by JSON, by sessions with large metadata, by
+//! small uploads, or by another process that takes the last byte. It holds ledger and vault, or one
+//! of them. The server is root or a normal user. A normal user cannot take the blocks that a file
+//! system reserves for root. On the full disk the server is killed and started again. Room is made
+//! by cancels and deletes alone, or by the other process.
+//!
+//! To be survived: everything that was acknowledged. To be seen: requests that need room are
+//! refused with 503 and `Retry-After`, before the limits of `free_space` are overrun. Queries,
+//! finishes, cancels, deletes and `windlass verify` still work, on the last byte too, and the
+//! server starts. Soon after there is room everything works again, without an operator. A vault in
+//! memory is refused.
 
 mod client;
 mod filler;
@@ -40,10 +44,10 @@ pub(super) struct Arguments {
     /// Number of times the disk is filled in each case.
     #[arg(long, default_value_t = 1)]
     cycles: u64,
-    /// Run only the cases whose names contain this, e.g. `json` or `normal user`.
+    /// Run only the cases with names that contain this, e.g. `json` or `normal user`.
     #[arg(long, value_name = "WORDS", default_value = "")]
     only: String,
-    /// Seed of what the clients send.
+    /// Seed of the clients' requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -98,7 +102,7 @@ impl Case {
     }
 }
 
-/// What was seen in all cases.
+/// The totals of all cases.
 #[derive(Debug, Default)]
 struct Tally {
     cases: u64,

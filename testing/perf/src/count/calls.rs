@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 
 use super::counts::Totals;
 
-/// What a system call does. Calls that do none of this are not looked at.
+/// The effect of a system call. Calls with no effect in this list are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     /// Makes data or names durable, and waits for it.
@@ -30,7 +30,7 @@ enum Class {
     SocketWrite,
 }
 
-/// What a name says of a call.
+/// The part of a call's effect that its name tells.
 #[derive(Debug, Clone, Copy)]
 enum Verb {
     Does(Class),
@@ -41,7 +41,7 @@ enum Verb {
     Controls,
 }
 
-/// The calls that are traced. strace is told to ignore those that a machine does not have.
+/// The traced calls. strace is told to ignore calls that a machine does not have.
 const VERBS: [(Verb, &[&str]); 9] = [
     (
         Verb::Does(Class::Sync),
@@ -122,12 +122,12 @@ impl AddAssign for Tally {
     }
 }
 
-/// What was called, by class.
+/// The traced calls, by class.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Calls(BTreeMap<Class, Tally>);
 
 impl Calls {
-    /// Takes in what strace wrote of one thread. `data` is the directory of the server's data.
+    /// Adds the trace of one thread by strace. `data` is the directory of the server's data.
     pub(crate) fn read(&mut self, trace: &str, data: &str) {
         for call in trace.lines().filter_map(Call::parse) {
             if let Some(class) = call.class(data) {

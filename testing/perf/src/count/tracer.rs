@@ -30,7 +30,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// How often a wait looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// What is traced, and where.
+/// The traced binary, and the directories of the trace.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tracer<'a> {
     /// Path of the binary `windlass`.
@@ -62,7 +62,7 @@ impl Tracer<'_> {
             environment: Vec::new(),
         });
         Connections::connect(server.address(), scenario)?.upload(uploads)?;
-        // What an end in good order would write is no cost of an upload.
+        // The writes of an orderly shutdown are no cost of an upload, so the server is killed.
         server.kill9();
         let data = format!("{}/", server.data().display());
         let mut calls = Calls::default();

@@ -32,7 +32,7 @@ impl FileStore {
         self.is_durable
     }
 
-    /// A file to write to: a new one, or the one that is there.
+    /// Opens a file to write to. Creates the file if it does not exist.
     pub(super) fn open_to_write(&self, name: &str) -> io::Result<File> {
         let mut options = File::options();
         options.write(true).create(true).truncate(false);
@@ -44,7 +44,7 @@ impl FileStore {
         File::open(self.path(name))
     }
 
-    /// Makes what was written durable, if that is asked for.
+    /// Makes the written bytes durable, if durability is asked for.
     pub(super) fn finish(&self, file: &File) -> io::Result<()> {
         if self.is_durable {
             file.sync_data()?;

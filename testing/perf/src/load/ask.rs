@@ -1,4 +1,4 @@
-//! One request, and what is expected of its reply.
+//! One request, and the expectation about its reply.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ pub(super) struct Ask<'a> {
     pub(super) method: &'static str,
     pub(super) target: &'a str,
     pub(super) headers: &'a [(&'a str, &'a str)],
-    /// What of the body comes before the media.
+    /// The part of the body before the media.
     pub(super) before: &'a str,
     /// The number of an upload, and a range of its media.
     pub(super) media: (u64, Range<u64>),

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::Failure;
 
-/// What an upload looks like on the wire.
+/// The form of an upload on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Shape {

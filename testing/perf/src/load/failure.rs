@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// What went wrong with an upload.
+/// The failure of an upload.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The connection broke.
@@ -18,7 +18,7 @@ pub(crate) enum Failure {
     Status {
         /// Method and target.
         request: String,
-        /// What it said.
+        /// The status of the reply.
         status: u16,
         /// The beginning of why.
         body: String,
@@ -40,14 +40,14 @@ pub(crate) enum Failure {
     /// The table has no URL for this shape.
     #[error("there is no target for this shape of upload, or for what is asked")]
     NoTarget,
-    /// What was read back is not what was sent.
+    /// The media that was read back differs from the sent media.
     #[error(
         "{target}: what was read back differs from what was sent, in the piece before byte {end}"
     )]
     Differs {
         /// Where it was read.
         target: String,
-        /// The end of the piece that differs, or of what came.
+        /// The end of the piece that differs, or of the received bytes.
         end: u64,
     },
 }

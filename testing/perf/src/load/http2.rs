@@ -1,4 +1,4 @@
-//! One HTTP/2 connection under TLS, on a thread of its own user.
+//! One HTTP/2 connection under TLS, on the thread of its user.
 
 use std::io;
 use std::iter;

@@ -1,4 +1,4 @@
-//! What is uploaded: a block of bytes that nothing can compress, over and over.
+//! The uploaded media: an incompressible block of bytes, repeated.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -9,7 +9,8 @@ use bytes::Bytes;
 /// Length of the block.
 const LEN: usize = 1 << 20;
 
-/// By how much the media of one upload is shifted against that of the one before, so that one is not taken for another.
+/// Number of bytes by which the media of an upload is shifted against the previous upload, so that
+/// the two differ.
 const SHIFT: u64 = 4093;
 
 /// Memory that all uploads are sent from.

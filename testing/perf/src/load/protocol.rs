@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 use windlass_testkit::tls::Authority;
 
-/// What carries the requests of a scenario.
+/// The protocol of a scenario's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// HTTP/1.1 in the clear, or whatever a shape has instead.

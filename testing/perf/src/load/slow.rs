@@ -56,10 +56,10 @@ impl<'a> Crowd<'a> {
         })
     }
 
-    /// Goes on for as long as it should: each connection sends a little once a second, one after the other.
+    /// Continues for the configured time: once a second, each connection in turn sends a little.
     ///
     /// # Errors
-    /// When one is broken, or answered before all of its media was there.
+    /// A connection is broken, or was answered before all of its media was there.
     pub(crate) fn go_on(&mut self) -> Result<(), Failure> {
         let count = u32::try_from(self.slow.connections).unwrap_or(u32::MAX);
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! The load against a server that says what it is told to.
+//! The load against a server with scripted replies.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -35,7 +35,7 @@ fn server(script: Vec<(usize, &'static str)>) -> (SocketAddr, JoinHandle<Vec<Str
     (address, thread)
 }
 
-/// The head of a request, whose body has this length.
+/// Reads the head of a request with a body of this length.
 fn request(stream: &mut std::net::TcpStream, body: usize) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -286,7 +286,7 @@ fn whoever_is_slow_must_not_be_answered_before_the_end() {
     }
 }
 
-/// What a server under TLS was asked, and has stored.
+/// The requests of a server under TLS, and its stored body.
 #[derive(Default)]
 struct Stored {
     requests: Vec<(Version, String)>,

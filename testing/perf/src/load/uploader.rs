@@ -29,7 +29,7 @@ const TUS_MEDIA: (&str, &str) = ("Content-Type", "application/offset+octet-strea
 
 const BOUNDARY: &str = "between-the-parts-of-a-bench";
 
-/// What is asked.
+/// The kind of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Question {
     /// How much a session has.
@@ -41,7 +41,7 @@ pub(crate) enum Question {
 /// How long a list is.
 const LIST: usize = 100;
 
-/// What is known of an upload that was acknowledged.
+/// The data of an acknowledged upload.
 #[derive(Debug)]
 pub(super) struct Receipt {
     number: u64,
@@ -49,7 +49,7 @@ pub(super) struct Receipt {
     reply: Vec<u8>,
 }
 
-/// A connection to a server, and what its requests took.
+/// A connection to a server, and the durations of its requests.
 #[derive(Debug)]
 pub(super) struct Uploader<'a> {
     load_target: LoadTarget<'a>,
@@ -57,7 +57,7 @@ pub(super) struct Uploader<'a> {
     wire: Wire,
     /// Carries requests instead of `wire`; downloads come over `wire` all the same.
     http2: Option<Http2>,
-    /// What goes out before the media, kept for its memory.
+    /// The part of a request before the media. It is kept to reuse its memory.
     head: Vec<u8>,
     laps: Vec<Duration>,
 }
@@ -65,7 +65,7 @@ pub(super) struct Uploader<'a> {
 const DONE: &[u16] = &[200, 201, 204];
 
 impl<'a> Uploader<'a> {
-    /// One that has not sent anything.
+    /// Creates an uploader that has not sent anything.
     pub(super) fn new(load_target: LoadTarget<'a>, load: &'a Load) -> Self {
         let address = load_target.address;
         let (http1, http2) = match load_target.transport {
@@ -88,7 +88,7 @@ impl<'a> Uploader<'a> {
         self.load.size
     }
 
-    /// What each request took.
+    /// Returns the duration of each request.
     pub(super) fn into_laps(self) -> Vec<Duration> {
         self.laps
     }
@@ -339,7 +339,8 @@ impl Uploader<'_> {
 }
 
 impl Uploader<'_> {
-    /// Reads an upload back and compares it with what was sent. False when there is no way to read it.
+    /// Reads an upload back and compares it with the sent media. Returns false if there is no way
+    /// to read it.
     pub(super) fn compare(&mut self, receipt: &Receipt) -> Result<bool, Failure> {
         let Some(target) = self.download_target(receipt) else {
             return Ok(false);

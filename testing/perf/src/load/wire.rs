@@ -10,11 +10,12 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 /// A peer that sends nothing for this long counts as dead.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is read from the socket at once.
+/// Number of bytes per read from the socket.
 const READ: usize = 64 * 1024;
 
-/// A connection that is opened when it is needed, and again when the server closes it after a reply. A server that serves one connection at a
-/// time would keep the others waiting for theirs otherwise.
+/// A connection that is opened when it is needed, and opened again after the server has closed it.
+/// A server that serves one connection at a time would otherwise keep all further connections
+/// waiting.
 #[derive(Debug)]
 pub(super) struct Wire {
     address: SocketAddr,
@@ -23,14 +24,14 @@ pub(super) struct Wire {
     is_closed: bool,
 }
 
-/// What a connection is written to and read from.
+/// The stream of a connection.
 #[derive(Debug)]
 enum Socket {
     Plain(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-/// What a server said.
+/// A server's reply.
 #[derive(Debug, Default)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -75,13 +76,14 @@ impl Wire {
             self.head().map(|(reply, _)| reply)
         };
         match (sent, reply) {
-            // Who refuses early may not read the rest; what it said tells more than how the connection broke.
+            // A server that refuses early may not read the rest. Its reply says more than the error
+            // of the broken connection.
             (_, Ok(reply)) => Ok(Reply { body, ..reply }),
             (Err(error), Err(_)) | (Ok(()), Err(error)) => Err(error),
         }
     }
 
-    /// Sends pieces one after the other.
+    /// Sends pieces in order.
     pub(super) fn send<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
         if self.is_closed {
             *self = Self::to(self.address, self.tls.take());
@@ -93,7 +95,7 @@ impl Wire {
         stream.flush()
     }
 
-    /// Reads a reply, whose body goes into `sink`.
+    /// Reads a reply. Its body goes into `sink`.
     pub(super) fn receive(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<Reply> {
         loop {
             let (reply, end) = self.head()?;

@@ -1,7 +1,9 @@
-//! What is there before a measurement: made once over the wire, as clients would leave it, and copied for each round.
+//! The data before a measurement. It is made once over the wire, as clients would leave it, and
+//! copied for each round.
 //!
-//! Through the contracts of the store a million would be there sooner. Over the wire it takes minutes, once in a run, and is the same for every
-//! server, of which this program goes on to know nothing.
+//! The store's own interface would make a million items sooner. Over the wire, the same code serves
+//! every server, and this program needs no knowledge of any of them. It takes minutes, once per
+//! run.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,17 +24,17 @@ const CONNECTIONS: usize = 128;
 /// How long it may take. Who is slower cannot take part.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What was made, by contestant.
+/// The fixtures made so far, by contestant.
 #[derive(Debug, Default)]
 pub(crate) struct Fixtures {
     made: BTreeMap<(String, Fixture), PathBuf>,
 }
 
 impl Fixtures {
-    /// Where a server is measured: in a new directory with what has to be there.
+    /// Returns a new data directory that contains the fixture.
     ///
     /// # Errors
-    /// When that cannot be made, or the disk is full.
+    /// The directory cannot be made, or the disk is full.
     pub(crate) fn data_dir(
         &mut self,
         site: &Site,

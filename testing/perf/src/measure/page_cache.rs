@@ -1,4 +1,4 @@
-//! What the page cache holds of a server's data.
+//! The part of a server's data in the page cache.
 
 use std::fs::{self, File};
 use std::io;

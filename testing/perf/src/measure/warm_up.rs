@@ -1,7 +1,7 @@
-//! What a server does before it is measured.
+//! The work of a server before it is measured.
 //!
-//! One that was just started is not the one that users have: its memory has not been touched, and its log becomes longer with each
-//! commit until it is written over for the first time.
+//! A server that was just started differs from a server in use. Its memory has not been touched,
+//! and its log grows with each commit until the log is written over for the first time.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,10 +16,11 @@ use crate::units::KIB;
 
 use super::{Site, page_cache};
 
-/// The number of the first upload. It is higher than those of all measurements, so that none of their uploads replaces one of these.
+/// The number of the first upload. It is above the numbers of all measurements, so that no measured
+/// upload replaces an upload of the warm-up.
 const FIRST: u64 = 1 << 40;
 
-/// For how long. A server that is slower than what it is to do within it is warm by then.
+/// The time limit. A server that needs longer for the warm-up is warm by then.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Uploads from one look at the log to the next, which bring more than a server may add to its log in advance.
@@ -28,7 +29,8 @@ const STRIDE: u64 = 1000;
 /// Looks after which a log that still becomes longer is given up.
 const LOOKS: u64 = 100;
 
-/// Uploads small media, and goes on until the log has its length. Afterwards nothing of it is on its way to the disk any more.
+/// Uploads small media until the log has its final length. Afterwards no data of the warm-up is on
+/// its way to the disk.
 pub(super) fn carry_out(
     site: &Site,
     part: &Part<'_>,

@@ -1,7 +1,7 @@
 //! The chart of a scenario: a bar for each contestant, as SVG.
 //!
-//! Its colours follow the reader's choice of light or dark. What is not durable has a pale bar; a thin line goes from the lowest to the
-//! highest of the rounds.
+//! Its colours follow the reader's choice of light or dark. Contestants without durability have a
+//! pale bar. A thin line goes from the lowest to the highest of the rounds.
 
 use std::fmt::Write as _;
 
@@ -60,7 +60,7 @@ pub(super) fn of(measured: &Measured, figure: Figure) -> String {
     svg + "</svg>\n"
 }
 
-/// What the colours mean.
+/// The legend of the colours.
 fn legend() -> String {
     let mut legend = String::new();
     let kinds = [

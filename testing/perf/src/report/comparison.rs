@@ -19,7 +19,7 @@ fn of_scenario(measured: &Measured) -> Vec<Vec<String>> {
         let entries = measured.entries.iter();
         entries.filter(move |entry| entry.role == role && entry.durable)
     };
-    // Both have the same parts in the same order, but for what ours does to be held against itself.
+    // Both builds have the same parts in the same order. Only our build also has yardsticks.
     let pairs = of_role(Role::Baseline).filter_map(|before| {
         let now = of_role(Role::Ours).find(|now| part(now) == part(before))?;
         Some((before, now))
@@ -29,7 +29,7 @@ fn of_scenario(measured: &Measured) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// What an entry was measured under, where its scenario has several.
+/// The fixture or shape of an entry, if its scenario has several.
 fn part(entry: &Entry) -> Option<&str> {
     entry.name.split_once(", ").map(|(_, part)| part)
 }

@@ -63,7 +63,7 @@ pub(super) fn generated(
     text
 }
 
-/// What the disk did before the scenarios, in the median.
+/// The median speed of the disk before the scenarios.
 fn disk(record: &Record) -> String {
     let medians = |of: fn(&MachineLoad) -> f64| {
         let medians = record

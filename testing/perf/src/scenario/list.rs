@@ -8,7 +8,7 @@ use crate::units::{GIB, KIB, MIB};
 
 use super::{ConcurrentQueries, Download, Fixture, PageCache, Scenario, Task};
 
-/// By what sizes and counts are divided when a look is enough.
+/// Divisor of sizes and counts for a quick look.
 pub(crate) const QUICK_PART: u64 = 8;
 
 /// How many small uploads a server has had before it is measured.
@@ -54,7 +54,7 @@ const QUERIES: &[Figure] = &[
 
 const START: &[Figure] = &[Figure::Start, Figure::Idle];
 
-/// All scenarios, at their full size or at one that takes seconds.
+/// All scenarios, at their full size or at a size that takes seconds.
 pub(crate) fn all(is_quick: bool) -> Vec<Scenario> {
     let size = Size {
         part: if is_quick { QUICK_PART } else { 1 },
@@ -177,7 +177,8 @@ impl Size {
 
     fn servers(&self) -> Vec<Scenario> {
         let slow = Slow {
-            // With few, what a server holds in any case would weigh more than they do.
+            // With few connections, the fixed memory of a server would outweigh the memory of the
+            // connections.
             connections: 1000,
             size: 8 * MIB,
             first: 16 * KIB,

@@ -1,4 +1,4 @@
-//! Attacks: many connections that take what others need.
+//! Attacks: many connections that take resources from honest clients.
 
 mod flood;
 mod slow;
@@ -25,13 +25,13 @@ const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// The pause between the beginnings of two connections.
 const STAGGER: Duration = Duration::from_micros(250);
 
-/// How much longer than its limit a slow attack goes on, to see that the limit is kept.
+/// How long a slow attack continues after its limit, to show that the server enforces the limit.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// The window in which the server measures the rate of a body.
 const RATE_WINDOW: Duration = Duration::from_secs(60);
 
-/// What attackers do.
+/// The kind of an attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Attack {
     /// Begin the head of a request and never finish it.
@@ -55,7 +55,7 @@ pub(super) enum Origin {
     Many,
 }
 
-/// What became of the attackers.
+/// The results of the attackers.
 #[derive(Debug, Default)]
 pub(super) struct Attackers {
     /// How long each connection lasted that the server has ended; the shortest first.
@@ -87,7 +87,7 @@ impl Attack {
         }
     }
 
-    /// How long it goes on at most, against a server with this `limits.head_timeout`.
+    /// The longest duration of the attack against a server with this `limits.head_timeout`.
     pub(super) fn length(self, head_timeout: Duration, flood: Duration) -> Duration {
         match self {
             Self::Heads => head_timeout + GRACE,
@@ -159,7 +159,7 @@ impl Origin {
     fn address(self, number: u32) -> Ipv4Addr {
         match self {
             Self::One => ADDRESS,
-            // 127.1.0.0 and those that follow it.
+            // The addresses from 127.1.0.0 on.
             Self::Many => Ipv4Addr::from_bits(0x7f01_0000 + number % ADDRESSES),
         }
     }
@@ -174,7 +174,7 @@ struct Attacker {
     end: Instant,
 }
 
-/// What one attacker did.
+/// The results of one attacker.
 #[derive(Default)]
 struct Attempts {
     ends: Vec<End>,

@@ -1,4 +1,4 @@
-//! A client that uploads small media over HTTP/1 from an address of its own.
+//! A client that uploads small media over HTTP/1 from a separate address.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -96,7 +96,7 @@ impl Connection {
 /// Connects from an address of this machine.
 ///
 /// # Errors
-/// What the operating system says.
+/// The connection cannot be opened.
 pub(super) async fn connect(from: Ipv4Addr, server: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((from, 0).into())?;

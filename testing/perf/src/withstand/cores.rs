@@ -1,8 +1,9 @@
-//! Which core does what: the server and the clients that are measured must not wait for those that attack.
+//! Assigns the processor cores: the server and the measured clients must not wait for the
+//! attackers.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The core of the server, and that of the load against it.
+/// The core of the server, and the core of the load.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cores {
     server: usize,
@@ -37,10 +38,10 @@ impl Cores {
         stay_on(self.server)
     }
 
-    /// Keeps this thread on the other core.
+    /// Keeps this thread on the core of the load.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// The kernel refuses.
     pub(super) fn stay_with_load(self) -> anyhow::Result<()> {
         stay_on(self.load)
     }

@@ -35,12 +35,12 @@ impl Connecting {
     }
 }
 
-/// What came of the uploads.
+/// The results of the uploads.
 #[derive(Debug, Default)]
 pub(super) struct Uploads {
-    /// What each took that was acknowledged, its connection included; the quickest first.
+    /// The durations of the acknowledged uploads, connection included, the quickest first.
     pub(super) laps: Vec<Duration>,
-    /// Why the others were not.
+    /// The errors of the failed uploads.
     pub(super) failures: Vec<String>,
 }
 

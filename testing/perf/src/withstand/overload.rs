@@ -1,7 +1,8 @@
 //! Overload: twice as many uploads as the server can take.
 //!
-//! The peak is measured in a closed loop, in which each connection uploads again when it has a reply, before and after the overload. Then uploads begin at their
-//! time, however many are under way, as those of independent clients do.
+//! The peak is measured in a closed loop before and after the overload: each connection uploads
+//! again when it has a reply. During the overload, uploads begin at fixed times, however many are
+//! under way, like uploads of independent clients.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -33,7 +34,7 @@ const MOST: u32 = 8000;
 /// The pause between two looks at the clock.
 const TICK: Duration = Duration::from_millis(1);
 
-/// What came of an overload.
+/// The results of an overload.
 #[derive(Debug, Default)]
 pub(super) struct Overload {
     /// The most uploads per second in a closed loop, before the overload.
@@ -48,20 +49,20 @@ pub(super) struct Overload {
     pub(super) unsent: u64,
     /// Processor time that the load took, in seconds of each second.
     pub(super) load_cpu: f64,
-    /// Replies to the others.
+    /// The outcomes of all uploads that began.
     pub(super) outcomes: Outcomes,
 }
 
-/// What came of single uploads.
+/// The outcomes of single uploads.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
-    /// What acknowledged uploads took, with their connection; the quickest first.
+    /// The durations of acknowledged uploads, connection included, the quickest first.
     pub(super) acknowledged: Vec<Duration>,
-    /// What refused uploads took from the request to the reply.
+    /// The durations of refused uploads, from the request to the reply.
     pub(super) refused: Vec<Duration>,
     /// Number of refusals without `Retry-After`.
     pub(super) without_retry_after: u64,
-    /// Number of uploads whose connection broke or did not come about, or that had no reply in time.
+    /// Number of uploads with a broken or failed connection, or without a reply in time.
     pub(super) broken: u64,
     /// Number of replies that are neither an acknowledgement nor a refusal.
     pub(super) unexpected: u64,
@@ -91,10 +92,10 @@ impl Outcomes {
     }
 }
 
-/// Measures the peak, and what is left of it at twice the load; each load goes on for `length`.
+/// Measures the peak, and the throughput at twice the load. Each load runs for `length`.
 ///
 /// # Errors
-/// When an upload of a closed loop is not acknowledged.
+/// An upload of a closed loop is not acknowledged.
 pub(super) async fn measure(server: SocketAddr, length: Duration) -> anyhow::Result<Overload> {
     let peak = peak(server, length / 3).await?;
     let mut overload = open_loop(server, FACTOR * peak, length).await;
@@ -103,7 +104,7 @@ pub(super) async fn measure(server: SocketAddr, length: Duration) -> anyhow::Res
     Ok(overload)
 }
 
-/// Returns the best of the closed loops, each of which goes on for `length`.
+/// Returns the best rate of the closed loops. Each runs for `length`.
 async fn peak(server: SocketAddr, length: Duration) -> anyhow::Result<f64> {
     let mut peak: f64 = 0.0;
     for connections in CLOSED_LOOPS {
@@ -167,7 +168,7 @@ async fn open_loop(server: SocketAddr, rate: f64, length: Duration) -> Overload 
             let clients = Arc::clone(&clients);
             uploads.spawn(async move { clients.upload().await });
         }
-        // Those that have ended give their memory back.
+        // Joining the ended tasks frees their memory.
         while uploads.try_join_next().is_some() {}
         tick += TICK;
         sleep_until(tick).await;
@@ -239,7 +240,7 @@ impl Clients {
     }
 }
 
-/// The address of the client with this number: 127.2.0.0 and those that follow it.
+/// The address of the client with this number, from 127.2.0.0 on.
 fn address(number: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x7f02_0000 + number % ADDRESSES)
 }

@@ -1,4 +1,4 @@
-//! The server that has to withstand: its settings, and what it holds and counts.
+//! The attacked server: its settings, its memory and its counters.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,13 +21,13 @@ const CONNECTION: u64 = 48 * KIB;
 /// Memory of everything else.
 const BASE: u64 = 64 * MIB;
 
-/// How long the server may take to close what its clients have closed.
+/// Time limit for the server to close connections that its clients have closed.
 const CLOSES_WITHIN: Duration = Duration::from_secs(15);
 
 /// Variables of the environment of a server: keys of its configuration with their values.
 pub(super) type Settings = [(&'static str, &'static str)];
 
-/// A server on data of its own.
+/// A server with a new data directory.
 #[derive(Debug)]
 pub(super) struct Target {
     server: Server,
@@ -69,7 +69,7 @@ impl Target {
         self.server.address()
     }
 
-    /// Lets the most memory be what it has now.
+    /// Resets the peak memory to the current memory.
     pub(super) fn forget_peak(&self) {
         self.server.forget_peak();
     }
@@ -116,7 +116,7 @@ impl Target {
         }
     }
 
-    /// What it has counted so far of what it refused, ended or did not answer.
+    /// Returns the server's counters of refusals, ended connections and unanswered requests so far.
     pub(super) fn counts(&self) -> Counts {
         let samples = self.scrape().samples;
         let told = samples.into_iter().filter_map(|sample| {
@@ -146,7 +146,7 @@ impl Target {
     }
 }
 
-/// What was counted in between, in words.
+/// Describes the increase of the counters, in words.
 pub(super) fn counted(before: &Counts, after: &Counts) -> String {
     let grown = after.iter().filter_map(|(name, value)| {
         let more = value - before.get(name).copied().unwrap_or_default();

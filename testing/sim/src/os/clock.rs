@@ -31,8 +31,7 @@ pub(crate) fn set_elapsed(elapsed: Duration) {
     ELAPSED.store(nanoseconds(elapsed), Ordering::Relaxed);
 }
 
-/// Puts calendars ahead, while what waits for a time goes on waiting: as when days pass on which
-/// nothing happens.
+/// Advances the calendar without advancing any timer, as when days pass on which nothing happens.
 pub(crate) fn leap(by: Duration) {
     LEAPT.fetch_add(nanoseconds(by), Ordering::Relaxed);
 }

@@ -1,9 +1,10 @@
 //! The files of the simulated machine.
 //!
-//! Below one directory of the real system every call that changes something is noted: what is there lies in the real
-//! directory, what of it is durable is known to the [`Disk`]. When the machine's power goes out, or the process is killed, the disk says what is
-//! left, and the next process finds that in a directory of its own. What the dead one still does to the old
-//! directory means nothing. [`calls`] has the functions that are watched.
+//! Every change below one directory of the real system is recorded. The real directory has the
+//! current content, and the [`Disk`] knows which part of it is durable. When the machine's power
+//! goes out, or the process is killed, the disk decides which content is left. The next process
+//! finds that content in a new directory. Later changes of the dead process in the old directory
+//! have no effect. [`calls`] has the watched functions.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -27,7 +28,7 @@ const ROOM: u64 = 1 << 40;
 
 static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
 
-/// What the disk does that it must not do.
+/// The defect of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub(crate) enum LyingDisk {
     /// Nothing.
@@ -47,7 +48,7 @@ pub(crate) enum LyingDisk {
 /// How a process ends that does not end by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It is killed; what it wrote is in the page cache.
+    /// The process is killed. Its writes stay in the page cache.
     Kill,
     /// The machine's power goes out.
     PowerCut(Keeps),
@@ -59,14 +60,14 @@ struct Machine {
     open: BTreeMap<c_int, Open>,
     rng: Rng,
     lying_disk: LyingDisk,
-    /// Files whose sync is late, by whether the log was synced since.
+    /// Files with a deferred sync, and whether the log was synced since.
     late: Vec<(Inode, bool)>,
     /// How many changes it is to the end of the process.
     fuse: Option<(u64, End)>,
-    /// How many syncs it is to one that fails.
+    /// The number of syncs before one fails.
     failure: Option<u64>,
     is_full: bool,
-    /// What the process left behind; until it is taken nothing is noted.
+    /// The files that the process left behind. Until they are taken, no change is recorded.
     left: Option<(Disk, End)>,
 }
 
@@ -76,10 +77,10 @@ struct Open {
     path: PathBuf,
 }
 
-/// What becomes of a call: it goes its way, or fails with an error number.
+/// The outcome of a call: it is carried out, or fails with an error number.
 type Verdict = Result<(), c_int>;
 
-/// Begins to note what happens below `root`, an empty directory.
+/// Begins to record the changes below `root`, an empty directory.
 pub(crate) fn watch(root: &Path, seed: u64, lying_disk: LyingDisk) {
     *lock() = Some(Machine {
         root: root.to_owned(),
@@ -120,7 +121,7 @@ pub(crate) fn is_over() -> bool {
     with(|machine| machine.left.is_some()).unwrap_or(false)
 }
 
-/// Calls off what was to happen to the process and to its disk.
+/// Cancels all faults planned for the process and its disk.
 pub(crate) fn spare() {
     with(|machine| {
         machine.fuse = None;
@@ -129,7 +130,8 @@ pub(crate) fn spare() {
     });
 }
 
-/// Puts what an ended process left into `root`, where the next one finds it. Returns how it ended.
+/// Puts the files of an ended process into `root` for the next process. Returns how the process
+/// ended.
 pub(crate) fn succeed(root: &Path) -> Option<End> {
     let (disk, end) = with(|machine| machine.left.take())??;
     // The index of the log is shared memory: it dies with the process.
@@ -146,8 +148,8 @@ pub(crate) fn succeed(root: &Path) -> Option<End> {
     Some(end)
 }
 
-/// Compares what was noted with what is there. Returns the path of a file that differs: something has
-/// changed it by a call that nobody watches.
+/// Compares the recorded files with the real files. Returns the path of a file that differs: an
+/// unwatched call has changed it.
 pub(crate) fn overlooked() -> Option<PathBuf> {
     let (disk, root) = with(|machine| (machine.disk.clone(), machine.root.clone()))?;
     let mut paths = vec![PathBuf::new()];

@@ -1,22 +1,23 @@
-//! The functions of the C library behind those that the simulation defines.
+//! The functions of the C library that the simulation replaces.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{clockid_t, mode_t, off_t, pthread_attr_t, pthread_t, size_t, ssize_t, timespec};
 
-/// What a thread begins with.
+/// The function with which a thread begins.
 pub(super) type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 
 macro_rules! real {
     ($($name:ident($($arg:ident: $kind:ty),*) -> $out:ty;)*) => {$(
         /// # Safety
-        /// As that of the function itself.
+        /// The same as for the function itself.
         pub(super) unsafe fn $name($($arg: $kind),*) -> $out {
             static ADDRESS: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
             let address = find(&ADDRESS, concat!(stringify!($name), "\0"));
-            // SAFETY: this is the next definition of the function, whose signature is as it is written here.
-            // Some are variadic; on x86-64 and arm64 Linux integers are passed to them as to any other.
+            // SAFETY: this is the next definition of the function, and the signature written here
+            // is its signature. Some functions are variadic; x86-64 and arm64 Linux pass integers
+            // to them as to any other function.
             unsafe {
                 let function: unsafe extern "C" fn($($kind),*) -> $out = std::mem::transmute(address);
                 function($($arg),*)

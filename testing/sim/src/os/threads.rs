@@ -1,11 +1,12 @@
 //! One thread at a time.
 //!
-//! The threads of the simulation are real ones, of which all but one wait for their turn. A turn ends
-//! where a thread waits for another (Rust's locks, conditions and parking are all made of the futex; joining), where it has
-//! woken one, now and then, and where it asks for it. Who is next follows from the seed.
+//! The threads of the simulation are real threads, and all but one wait for their turn. A turn ends
+//! where a thread waits for another (Rust's locks, conditions and parking all use the futex;
+//! joining), where it has woken another, now and then, and where it asks for it. The next thread
+//! follows from the seed.
 //!
-//! So whole families of interleavings are tried, and each can be had again. What cannot happen here
-//! is that two threads touch the same memory at once: data races are for other tools.
+//! Whole families of interleavings are tried in this way, and each can be repeated. Two threads
+//! never touch the same memory at once, so data races are left to other tools.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_long, c_void};
@@ -35,7 +36,7 @@ thread_local! {
 struct Schedule {
     threads: Vec<Thread>,
     rng: Rng,
-    /// Counts waits, so that who waits longest is woken first.
+    /// Counts waits, so that the thread with the longest wait is woken first.
     waits: u64,
 }
 
@@ -51,7 +52,7 @@ struct Thread {
 enum State {
     Running,
     Ready,
-    /// It goes on when no other can, or when those that can are to be late.
+    /// Runs only when no ready thread is left, or when the ready threads are meant to be late.
     Resting,
     Waiting {
         address: usize,
@@ -77,7 +78,7 @@ pub(super) fn is_simulated() -> bool {
     ME.get().is_some()
 }
 
-/// Lets the other threads run until all wait, or now and then not quite so long.
+/// Lets all ready threads run until all wait, or now and then not quite so long.
 pub(crate) fn rest() {
     give_way(State::Resting);
 }
@@ -89,7 +90,7 @@ pub(super) fn hesitate() {
     }
 }
 
-/// Goes on when it is this thread's turn again.
+/// Passes the turn on, and returns at this thread's next turn.
 fn give_way(state: State) {
     let Some(me) = ME.get() else {
         return;
@@ -124,7 +125,7 @@ fn futex(word: &AtomicU32, operation: c_int, value: c_long) {
 }
 
 impl Schedule {
-    /// Whose turn it is, now that nobody runs.
+    /// Chooses the next thread, when no thread runs.
     fn next(&mut self) -> (usize, &'static AtomicU32) {
         let resting = self.find(|state| state == State::Resting);
         let ready: Vec<usize> = self.all(|state| state == State::Ready);
@@ -217,7 +218,7 @@ fn with<T>(act: impl FnOnce(&mut Schedule) -> T) -> T {
 /// Stands in for the function of the C library, by which Rust waits and wakes.
 ///
 /// # Safety
-/// As that of the call that is asked for.
+/// The same as for the requested call.
 #[expect(
     clippy::many_single_char_names,
     reason = "what they mean depends on the number"
@@ -300,7 +301,7 @@ struct Beginning {
 /// Stands in for the function of the C library.
 ///
 /// # Safety
-/// As that of the function itself.
+/// The same as for the function itself.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_create(
     thread: *mut pthread_t,
@@ -360,7 +361,7 @@ extern "C" fn run(beginning: *mut c_void) -> *mut c_void {
 /// Stands in for the function of the C library.
 ///
 /// # Safety
-/// As that of the function itself.
+/// The same as for the function itself.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_join(thread: pthread_t, value: *mut *mut c_void) -> c_int {
     if is_simulated() {

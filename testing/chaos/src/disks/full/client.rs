@@ -1,4 +1,4 @@
-//! A client of a server that is short of room, and what it was told.
+//! A client of a server that is short of room, and the replies that it got.
 
 use std::net::SocketAddr;
 use std::thread::sleep;
@@ -13,7 +13,8 @@ use windlass_testkit::session::{CHUNK_GRANULARITY, Session, content_range};
 use super::super::latency_probe::ask_once;
 use super::super::verdict::Verdict;
 
-/// How soon after room was made the server must say so, and after it went: media is swept and disks are looked at within seconds.
+/// Time limit for the server to report that room was made or has gone. It sweeps media and looks at
+/// its disks within seconds.
 const SAYS_WITHIN: Duration = Duration::from_secs(15);
 
 /// How often it is asked for.
@@ -29,7 +30,7 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    /// Lets its media end where what was acknowledged ends.
+    /// Shortens the media to the acknowledged bytes.
     pub(super) fn shorten_to_what_was_sent(&mut self) {
         self.media = Media::new(self.text.seed, self.offset);
     }
@@ -75,7 +76,7 @@ impl Acknowledged {
     }
 }
 
-/// The client. What it sends follows from the seed.
+/// The client. Its requests follow from the seed.
 #[derive(Debug)]
 pub(super) struct Client<'a> {
     address: SocketAddr,
@@ -101,7 +102,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Goes on with the next life of the server.
+    /// Continues with the next process of the server.
     pub(super) fn move_to(&mut self, address: SocketAddr) {
         self.address = address;
     }
@@ -176,7 +177,7 @@ impl<'a> Client<'a> {
             return Ok(true);
         }
         self.judge_refusal(&reply);
-        // What was written before is kept, and told.
+        // The server keeps and reports the bytes of before.
         let told = self.query(begun)?;
         self.expect(
             (begun.offset..=end).contains(&told),
@@ -239,7 +240,8 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Sends the rest of an upload, or only its end, and makes sure that the resource is what was sent. None when it was refused.
+    /// Sends the rest of an upload, or only its end, and compares the resource with the sent media.
+    /// Returns `None` if the server refused the request.
     pub(super) fn finish(&mut self, begun: &Begun) -> anyhow::Result<Option<Made>> {
         let finished = self.send(begun, begun.media.len())?;
         if finished.status == 503 {
@@ -338,7 +340,7 @@ impl<'a> Client<'a> {
         is == status
     }
 
-    /// Notes what is not as it should be.
+    /// Records a violation unless the condition holds.
     pub(super) fn expect(&mut self, holds: bool, what: impl Into<String>) {
         self.verdict.expect(holds, &self.occasion, what);
     }

@@ -1,4 +1,4 @@
-//! What fills a disk.
+//! Ways to fill a disk.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -46,12 +46,14 @@ impl Filler {
         }
     }
 
-    /// Whether it goes on down to the hard limit, where no media is taken. JSON stops a little above it, sessions at the soft one.
+    /// Whether it fills down to the hard limit, at which no media is taken. JSON stops a little
+    /// above it, sessions at the soft limit.
     pub(super) fn leaves_no_room_for_media(self) -> bool {
         matches!(self, Self::Media | Self::Others)
     }
 
-    /// Sends until it is refused, large things first. Others are none of the server's clients: nothing is sent.
+    /// Sends until a request is refused, large items first. Other processes are no clients, so
+    /// nothing is sent for them.
     pub(super) fn fill(self, client: &mut Client<'_>) -> anyhow::Result<Acknowledged> {
         let mut all = Acknowledged::default();
         match self {
@@ -65,8 +67,9 @@ impl Filler {
     }
 }
 
-/// Makes things of these lengths, each until one is refused. What is taken counts as the most that it may need until the server looks
-/// at the disk again, so those of the first length are tried again after that.
+/// Makes items of each length until one is refused. Until the server looks at the disk again, an
+/// accepted item counts with the most that it may need. The first length is therefore tried again
+/// after that.
 fn fill_with<T>(
     all: &mut Vec<T>,
     lens: impl IntoIterator<Item = u64>,
@@ -87,7 +90,7 @@ fn fill_with<T>(
     Ok(())
 }
 
-/// Begins uploads until one is refused, and goes on with them until all are.
+/// Begins uploads until one is refused, and continues them until all are refused.
 fn fill_with_media(client: &mut Client<'_>, all: &mut Acknowledged) -> anyhow::Result<()> {
     while let Some(mut begun) = client.begin(0, MEDIA)? {
         let is_taken = client.append(&mut begun, MEDIA / 2)?;

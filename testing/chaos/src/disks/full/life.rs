@@ -7,10 +7,10 @@ use super::place::{Layout, Place};
 use super::{Case, Tally};
 use crate::server_under_test::{Server, Unstarted};
 
-/// Media of what is there before the disk is full: too large for the ledger.
+/// Size of the media that is stored before the disk is full. It is too large for the ledger.
 const MEDIA: u64 = 256 << 10;
 
-/// A server, and a client that knows what there should be.
+/// A server, and a client that knows the expected content.
 pub(super) struct Life<'a> {
     place: &'a Place,
     case: Case,
@@ -20,17 +20,17 @@ pub(super) struct Life<'a> {
     done_when_full: u64,
 }
 
-/// What is there before the disk is full.
+/// The content of the store before the disk is full.
 struct Before {
     /// To be worked with on the full disk: once before the server is killed, and once after it.
     work: [Work; 2],
-    /// Whose end is still to come when there is room.
+    /// An upload that ends only when there is room again.
     going_on: Begun,
     /// That stays.
     stays: Made,
 }
 
-/// What can be done without room.
+/// Requests that must succeed without room.
 struct Work {
     /// To be finished: all of its bytes are there.
     whole: Begun,
@@ -163,7 +163,8 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// The server says so, and refuses what needs the room that is lacking. It takes what goes to another disk.
+    /// Expects that the server reports the full disk and refuses requests that need the lacking
+    /// room. Requests that need only another disk are accepted.
     fn expect_no_more(&mut self, begun: &mut Begun) -> anyhow::Result<()> {
         let is_full = self.case.filler.leaves_no_room_for_media();
         if is_full {
@@ -184,7 +185,7 @@ impl<'a> Life<'a> {
         made.iter().try_for_each(|made| self.client.delete(made))
     }
 
-    /// What must go on when there is no room.
+    /// Sends the requests that must succeed without room.
     fn do_without_room(&mut self, all: &Acknowledged, work: Work) -> anyhow::Result<()> {
         self.client.look_at(all)?;
         let Work { whole, half, made } = work;
@@ -231,7 +232,8 @@ impl<'a> Life<'a> {
         Ok(true)
     }
 
-    /// By the end of the other process, or by cancels and deletes of all but one of what has filled the disk. What is left then.
+    /// Makes room. The other process ends, or all but the first and the last of the filling uploads
+    /// and resources are cancelled or deleted. Returns the rest.
     fn make_room(&mut self, all: Acknowledged) -> anyhow::Result<Acknowledged> {
         let Some(other_process) = &self.other_process else {
             let Acknowledged {
@@ -249,7 +251,7 @@ impl<'a> Life<'a> {
         Ok(all)
     }
 
-    /// Uploads and JSON go on, and what was refused is finished.
+    /// Expects that uploads and JSON are accepted again, and finishes the refused uploads.
     fn go_on(&mut self, rest: Acknowledged) -> anyhow::Result<()> {
         let client = &mut self.client;
         client.wait_until_it_says(true)?;

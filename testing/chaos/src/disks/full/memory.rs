@@ -10,7 +10,8 @@ use crate::scratch::Scratch;
 use crate::server_under_test::{ServerUnderTest, Unstarted};
 use crate::tool::dies_with_us;
 
-/// A server whose vault is on tmpfs, mounted there or by a link, does not start, and says why.
+/// A server does not start with a vault on tmpfs, mounted or linked, and its error states the
+/// reason.
 pub(super) fn refuses_a_vault_in_memory(
     server_under_test: &ServerUnderTest,
     verdict: &mut Verdict,

@@ -15,8 +15,8 @@ const SWEEP: Duration = Duration::from_secs(2);
 /// Minimum number of bytes that media needs. Smaller remainders of freed space do not count.
 const MUCH: u64 = 64 << 10;
 
-/// Writes a file until nothing more can be written. What a file system had set aside for a file that grows comes back when it is closed,
-/// so it is opened again.
+/// Writes a file until nothing more can be written. A file system may reserve room for a growing
+/// file and frees it when the file is closed, so the file is opened again.
 const TAKE_ALL: &str = r#"
 for size in 1M 64K 4K 1; do
     dd if=/dev/zero of="$1" bs=$size oflag=append conv=notrunc
@@ -33,7 +33,7 @@ pub(super) struct OtherProcess {
 }
 
 impl OtherProcess {
-    /// Writes to a directory of its own.
+    /// Writes to a separate directory.
     pub(super) fn new(directory: &Path, user: User) -> Self {
         Self {
             file: directory.join("other"),
@@ -52,10 +52,10 @@ impl OtherProcess {
         Ok(())
     }
 
-    /// Takes what there is, and says how much that was.
+    /// Takes all free room, and returns its size in bytes.
     ///
     /// # Errors
-    /// When there is no shell.
+    /// There is no shell.
     pub(super) fn take_all(&self) -> anyhow::Result<u64> {
         let before = self.len();
         let mut command = Command::new("sh");
@@ -68,10 +68,10 @@ impl OtherProcess {
         Ok(self.len().saturating_sub(before))
     }
 
-    /// Gives all of it back.
+    /// Gives all room back.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The file cannot be removed.
     pub(super) fn leave(&self) -> std::io::Result<()> {
         fs::remove_file(&self.file)
     }

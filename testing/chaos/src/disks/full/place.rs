@@ -15,7 +15,7 @@ use crate::tool::dies_with_us;
 /// The user `nobody` on most systems, and a group with the same number. Numbers need no entry in /etc/passwd.
 const NOBODY: u32 = 65534;
 
-/// What the small file system holds.
+/// The content of the small file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
     /// Ledger and vault.
@@ -58,17 +58,17 @@ impl User {
         (self == Self::Normal).then_some(NOBODY)
     }
 
-    /// Makes a directory of this user's.
+    /// Makes a directory that belongs to this user.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The directory cannot be made.
     pub(super) fn make_directory(self, path: &Path) -> std::io::Result<()> {
         fs::create_dir_all(path)?;
         chown(path, self.id(), self.id())
     }
 }
 
-/// A small file system, what is on it, and the server that works there.
+/// A small file system, its content, and the server that works there.
 #[derive(Debug)]
 pub(super) struct Place {
     volume: Volume,
@@ -89,7 +89,8 @@ fn size(file_system: FileSystem) -> u64 {
     }
 }
 
-/// `free_space.hard` for a disk that is so small; the soft limit is twice as much. Btrfs only guesses how much room there is.
+/// The `free_space.hard` for such a small disk. The soft limit is twice as much. Btrfs only
+/// estimates its free room.
 fn hard_limit(file_system: FileSystem) -> u64 {
     match file_system {
         FileSystem::Ext4 | FileSystem::Xfs => 2_000_000,
@@ -98,10 +99,10 @@ fn hard_limit(file_system: FileSystem) -> u64 {
 }
 
 impl Place {
-    /// Makes it. The large file system of the two is that of the scratch directory.
+    /// Makes the place. The larger file system is the one with the scratch directory.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The directories or the file system cannot be made.
     pub(super) fn new(
         file_system: FileSystem,
         layout: Layout,
@@ -148,18 +149,19 @@ impl Place {
             .start_under(&dies_with_us(), &self.data, &log)
     }
 
-    /// What its own verification finds, with the server ended and what a crash leaves cleared away.
+    /// Returns the findings of the server's verification. The server has ended, and leftovers of a
+    /// crash are removed first.
     ///
     /// # Errors
-    /// When it cannot be carried out.
+    /// The verification cannot be carried out.
     pub(super) fn verify(&self) -> anyhow::Result<Vec<Violation>> {
         self.server_under_test.verify(&self.data)
     }
 
-    /// What its verification finds that a crash does not leave. It changes nothing.
+    /// Returns the findings that a crash does not explain. Changes nothing.
     ///
     /// # Errors
-    /// When it cannot be carried out.
+    /// The verification cannot be carried out.
     pub(super) fn damage(&self) -> anyhow::Result<Vec<Violation>> {
         self.server_under_test.damage(&self.data)
     }
@@ -177,7 +179,7 @@ impl Place {
     /// Bytes on the small file system that a normal user may still take.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The file system cannot be queried.
     pub(super) fn available(&self) -> std::io::Result<u64> {
         let stat = rustix::fs::statvfs(self.volume.path())?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))

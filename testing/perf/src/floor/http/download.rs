@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// What is read at once.
+/// Number of bytes per read.
 const PIECE: u64 = 256 << 10;
 
 /// The body of a reply that shows a file.

@@ -95,7 +95,7 @@ struct Writing {
 }
 
 impl Writing {
-    /// Takes what the batch has room for.
+    /// Takes as many bytes as fit into the batch.
     fn gather(&mut self, data: &mut Bytes) {
         let taken = data.len().min(BATCH - self.batch.len());
         self.batch.extend_from_slice(&data[..taken]);

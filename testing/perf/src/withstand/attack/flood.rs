@@ -29,7 +29,7 @@ const CANCEL: [u8; 4] = 8_u32.to_be_bytes();
 /// The pause before a connection that was cut is made again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What is sent.
+/// The frames that are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Resets,
@@ -69,7 +69,7 @@ async fn flood(mut stream: TcpStream, kind: Kind, sent: &AtomicU64) {
     let heard = Notify::new();
     let (mut from, to) = stream.split();
     tokio::select! {
-        // Reading goes on to the end of what the server has sent, which says when it has closed.
+        // Reads until the server closes the connection.
         () = read(&mut from, &heard) => {}
         Err(_) = write(to, kind, &heard, sent) => {}
     }
@@ -130,7 +130,7 @@ fn push_continuations(frames: &mut Vec<u8>) {
     }
 }
 
-/// The head of an upload, whose body would follow.
+/// The head of an upload. Its body is not sent.
 fn head() -> Vec<u8> {
     header_block(&[
         (":method", "POST"),

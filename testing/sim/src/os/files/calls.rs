@@ -35,7 +35,7 @@ fn stamp(fd: c_int) {
 /// Stands in for the function of the C library.
 ///
 /// # Safety
-/// As that of the function itself.
+/// The same as for the function itself.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn open64(name: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller's argument.
@@ -56,7 +56,7 @@ unsafe extern "C" fn open64(name: *const c_char, flags: c_int, mode: mode_t) -> 
 /// Stands in for the function of the C library.
 ///
 /// # Safety
-/// As that of the function itself.
+/// The same as for the function itself.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn open(name: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller's arguments.
@@ -66,7 +66,7 @@ unsafe extern "C" fn open(name: *const c_char, flags: c_int, mode: mode_t) -> c_
 /// Stands in for the function of the C library.
 ///
 /// # Safety
-/// As that of the function itself.
+/// The same as for the function itself.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn close(fd: c_int) -> c_int {
     with(|machine| machine.open.remove(&fd));
@@ -77,7 +77,7 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
 /// Stands in for the function of the C library.
 ///
 /// # Safety
-/// As that of the function itself.
+/// The same as for the function itself.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t {
     let Some(file) = file(fd) else {
@@ -97,7 +97,7 @@ unsafe extern "C" fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_
 /// Stands in for the function of the C library.
 ///
 /// # Safety
-/// As that of the function itself.
+/// The same as for the function itself.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pwrite64(
     fd: c_int,
@@ -117,7 +117,7 @@ unsafe extern "C" fn pwrite64(
 /// Stands in for the function of the C library.
 ///
 /// # Safety
-/// As that of the function itself.
+/// The same as for the function itself.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pwritev64(
     fd: c_int,
@@ -173,7 +173,7 @@ unsafe fn bytes(buf: *const c_void, len: size_t) -> Vec<u8> {
 /// Stands in for the function of the C library.
 ///
 /// # Safety
-/// As that of the function itself.
+/// The same as for the function itself.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ftruncate64(fd: c_int, len: off_t) -> c_int {
     if let Some(file) = file(fd) {
@@ -186,7 +186,7 @@ unsafe extern "C" fn ftruncate64(fd: c_int, len: off_t) -> c_int {
 /// Stands in for the function of the C library.
 ///
 /// # Safety
-/// As that of the function itself.
+/// The same as for the function itself.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fallocate64(fd: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int {
     if let Some(file) = file(fd) {
@@ -202,7 +202,7 @@ unsafe extern "C" fn fallocate64(fd: c_int, mode: c_int, offset: off_t, len: off
 /// Stands in for the function of the C library.
 ///
 /// # Safety
-/// As that of the function itself.
+/// The same as for the function itself.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fsync(fd: c_int) -> c_int {
     sync(fd).unwrap_or_else(|| {
@@ -214,7 +214,7 @@ unsafe extern "C" fn fsync(fd: c_int) -> c_int {
 /// Stands in for the function of the C library.
 ///
 /// # Safety
-/// As that of the function itself.
+/// The same as for the function itself.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdatasync(fd: c_int) -> c_int {
     sync(fd).unwrap_or_else(|| {
@@ -236,7 +236,7 @@ fn sync(fd: c_int) -> Option<c_int> {
 /// Stands in for the function of the C library.
 ///
 /// # Safety
-/// As that of the function itself.
+/// The same as for the function itself.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mkdir(name: *const c_char, mode: mode_t) -> c_int {
     // SAFETY: the caller's arguments.
@@ -250,7 +250,7 @@ unsafe extern "C" fn mkdir(name: *const c_char, mode: mode_t) -> c_int {
 /// Stands in for the function of the C library.
 ///
 /// # Safety
-/// As that of the function itself.
+/// The same as for the function itself.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn unlink(name: *const c_char) -> c_int {
     // SAFETY: the caller's arguments.
@@ -264,7 +264,7 @@ unsafe extern "C" fn unlink(name: *const c_char) -> c_int {
 /// Stands in for the function of the C library: how full a real disk is must not matter.
 ///
 /// # Safety
-/// As that of the function itself.
+/// The same as for the function itself.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn statvfs64(name: *const c_char, stat: *mut libc::statvfs64) -> c_int {
     // SAFETY: the caller's arguments.
