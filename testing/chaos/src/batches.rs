@@ -1,5 +1,5 @@
-//! Many faults, in batches: each batch begins with an empty store and with clients of its own, so that disk and memory stay bounded and
-//! there is always room to upload.
+//! Many faults, in batches. Each batch begins with an empty store and new clients, so that disk and
+//! memory stay bounded and there is always room to upload.
 
 use std::fmt;
 
@@ -41,29 +41,30 @@ impl Batch {
         }
     }
 
-    /// Whether there is another fault to inject, and room for what is uploaded meanwhile. The first always is.
+    /// Whether there is another fault to inject, and room for the uploads until then. The first
+    /// batch always continues.
     pub(crate) fn goes_on(&self, workload: &Workload) -> bool {
         self.injected < self.faults && workload.figures().bytes < ROOM
     }
 
-    /// Notes that a fault was injected, before anybody looks at it: questions are acknowledgements too.
+    /// Records an injected fault, before the check: answers to queries are acknowledgements too.
     pub(crate) fn struck(&mut self, workload: &Workload) {
         self.injected += 1;
         self.busy += u64::from(workload.figures().acknowledgements > self.acknowledgements);
     }
 
-    /// Notes that it was looked at. Returns whether to go on.
+    /// Records the acknowledgements after a check. Returns whether to continue.
     pub(crate) fn looked(&mut self, workload: &Workload) -> bool {
         self.acknowledgements = workload.figures().acknowledgements;
         workload.violations().is_empty()
     }
 }
 
-/// Injects `count` faults, which are called `name`, batch after batch, until a rule is broken. `carry_out` returns the workload of a batch, which has looked
-/// at everything.
+/// Injects `count` faults named `name`, batch after batch, until a rule is broken. `carry_out`
+/// returns the workload of a batch after all checks.
 ///
 /// # Errors
-/// Those of `carry_out`; and when hardly any fault came after something new to lose.
+/// The errors of `carry_out`. Also if hardly any fault came after a new acknowledgement.
 pub(crate) fn run_in_batches(
     name: &str,
     count: u64,

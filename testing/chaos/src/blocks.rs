@@ -35,7 +35,8 @@ use disk::{DAEMON, LoggedDisk};
 use log::Log;
 use state::{Images, State};
 
-/// The size of the disk: more than what XFS asks for, and than what the server wants to be free. Little of it is ever written.
+/// The size of the disk. It is larger than XFS and the server's free space require. Little of it is
+/// ever written.
 const DISK: u64 = 1 << 30;
 
 /// Memory for the disk, its log and two images of it: the load is bounded.
@@ -58,9 +59,10 @@ const TOLD: usize = 20;
 
 /// Replays what was written to a disk up to a power cut, without writes that were never flushed, and starts the server on it.
 ///
-/// The server runs for about two seconds on a disk that logs all writes; then crash states are made of the log, and the server is
-/// started on each: everything acknowledged before that point of the log must be there. Two thirds of the states are at
-/// acknowledgements, the others anywhere. Needs root, loop devices, FUSE, qemu-storage-daemon and strace.
+/// The server runs for about two seconds on a disk that logs all writes. Crash states are then made
+/// from the log, and the server is started on each state. Everything acknowledged before that point
+/// of the log must be there. Two thirds of the states are at acknowledgements, the rest anywhere.
+/// Needs root, loop devices, FUSE, qemu-storage-daemon and strace.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -77,10 +79,10 @@ pub(crate) struct Arguments {
     /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 8)]
     clients: usize,
-    /// Seed of what the clients send, of when the server is killed, and of where the log is cut.
+    /// Seed of the clients' requests, the times of the kills and the cuts of the log.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Goes on after a state that breaks a rule, and counts such states.
+    /// Continue after a state that breaks a rule, and count such states.
     #[arg(long)]
     go_on: bool,
     /// Where the disk of the first state that breaks a rule is kept, as it was before it was mounted.
@@ -177,7 +179,7 @@ impl Harness<'_> {
         self.arguments.file_system.make(&LoopDevice::attach(image)?)
     }
 
-    /// The lives of the server. In some of them the file system writes back what nobody has asked it to.
+    /// The lives of the server. In some of them the file system writes data back without a sync.
     fn live(&self, workload: &mut Workload, mount: &Path, rng: &mut Rng) -> anyhow::Result<()> {
         for _ in 0..LIVES {
             let end = rng.pick(&[End::Killed, End::KilledBeforeSync, End::Asked]);
@@ -196,7 +198,7 @@ impl Harness<'_> {
         Ok(())
     }
 
-    /// Starts the server on every state, and holds it to what it had acknowledged before.
+    /// Starts the server on every state, and checks it against its earlier acknowledgements.
     fn replay(
         &self,
         log: &Log,
@@ -294,15 +296,15 @@ impl Harness<'_> {
 enum End {
     /// By `kill -9`.
     Killed,
-    /// By `kill -9`, while what it has written waits for its sync: every sync begins late. The next life finds all of that in the page
-    /// cache, and must not take it for durable.
+    /// By `kill -9`, while its writes wait for their sync: every sync begins late. The next life
+    /// finds all of them in the page cache, and must not take them for durable.
     KilledBeforeSync,
     /// By SIGTERM.
     Asked,
 }
 
 impl End {
-    /// What the server runs under.
+    /// The command that the server runs under.
     fn wrapper(self) -> Vec<String> {
         match self {
             Self::KilledBeforeSync => late_syncs::wrapper(),
@@ -323,11 +325,11 @@ impl End {
     }
 }
 
-/// What was tried, and what came of it.
+/// The results so far.
 #[derive(Debug, Default)]
 struct Tally {
     states: usize,
-    /// States whose file system did not mount.
+    /// States with a file system that did not mount.
     unmountable: usize,
     /// States in which a rule was broken.
     broken: usize,

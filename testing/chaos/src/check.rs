@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 8)]
     clients: usize,
-    /// Seed of what the clients send.
+    /// Seed of the clients' requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

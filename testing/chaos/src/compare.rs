@@ -1,12 +1,13 @@
-//! The comparison: the same faults for servers of others.
+//! The comparison: the same faults for other servers.
 //!
-//! Injected, into every server alike: `kill -9` while clients upload; power cuts by the shutdown ioctl on ext4 and XFS, as in tier T3;
-//! requests that break off half-way, by a client that hangs up and by one that freezes.
-//! Counted: what a server acknowledged and then had not. Not counted: what its protocol leaves open. Every server runs as its own
-//! documentation sets it up for files on the local disk; every client sends only what the dialect has, and where it is told of an offset
-//! it goes on from there. All get the same media in the same manners.
+//! Injected, into every server alike: `kill -9` while clients upload; power cuts by the shutdown
+//! ioctl on ext4 and XFS, as in tier T3; requests that break off half-way, by a client that hangs
+//! up and by a client that freezes. Counted: acknowledged data that is missing. Not counted: losses
+//! that the protocol permits. Every server is set up as its own documentation describes it for
+//! files on the local disk. Every client sends only requests of the dialect. A client that receives
+//! an offset continues there. All servers get the same media in the same manners.
 //!
-//! Servers of others cannot fail the command, whatever they lose; ours can.
+//! Other servers cannot fail the command, whatever they lose; ours can.
 
 mod broken;
 mod contestant;
@@ -34,10 +35,10 @@ use table::{Row, Table};
 pub(crate) struct Arguments {
     #[command(flatten)]
     server_under_test: ServerUnderTest,
-    /// Directory of the other servers, as `testing/chaos/peers/install` fills it.
+    /// Directory of the other servers, as filled by `testing/chaos/peers/install`.
     #[arg(long, value_name = "DIRECTORY", default_value_os_t = default_peers())]
     peers: PathBuf,
-    /// Only servers whose name contains this.
+    /// Only servers with a name that contains this.
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
     /// Number of kills of each server.
@@ -52,12 +53,12 @@ pub(crate) struct Arguments {
     /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 16)]
     clients: usize,
-    /// Seed of what the clients send and of when faults are injected.
+    /// Seed of the clients' requests and of the times of the faults.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// Beside the directory of this binary, as the installation has it.
+/// Next to the directory of this binary, where the installation puts it.
 fn default_peers() -> PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
     let profile = own.parent().unwrap_or(&own);

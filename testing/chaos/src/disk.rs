@@ -54,10 +54,10 @@ impl FileSystem {
         }
     }
 
-    /// Asks for what it takes to make and mount one.
+    /// Checks the requirements for making and mounting this file system.
     ///
     /// # Errors
-    /// [`crate::outcome::Lacking`] when the machine does not have it.
+    /// [`crate::outcome::Lacking`] if the machine lacks one of them.
     pub(crate) fn need(self) -> anyhow::Result<()> {
         need_loop_devices()?;
         need(&["losetup", "mount", "umount", self.mkfs().0])
@@ -70,7 +70,7 @@ impl FileSystem {
     pub(crate) fn make(self, device: &LoopDevice) -> anyhow::Result<()> {
         let (program, arguments) = self.mkfs();
         let arguments = arguments.iter().copied().chain([device.path()]);
-        // For btrfs each mounted device is asked whether it is the one to be written to, and one that cannot tell is the end.
+        // Btrfs queries each mounted device, and fails if one of them does not answer.
         let dead = match self {
             Self::Btrfs => dead_mounts()?,
             Self::Ext4 | Self::Xfs => Vec::new(),
@@ -86,7 +86,8 @@ impl FileSystem {
     }
 }
 
-/// The mounted loop devices whose file cannot be reached: the program that showed it (FUSE) has ended. They need not be ours.
+/// The mounted loop devices with an unreachable file: the program that showed the file (FUSE) has
+/// ended. They need not be ours.
 fn dead_mounts() -> std::io::Result<Vec<String>> {
     let mounts = std::fs::read_to_string("/proc/mounts")?;
     let devices = mounts.lines().filter_map(|line| line.split(' ').next());
@@ -104,7 +105,7 @@ fn is_dead(device: &&str) -> bool {
 /// Makes a file of `size` bytes that takes no room yet.
 ///
 /// # Errors
-/// What the operating system says.
+/// The file cannot be made.
 pub(crate) fn make_image(path: &Path, size: u64) -> std::io::Result<()> {
     File::create(path)?.set_len(size)
 }

@@ -2,8 +2,9 @@
 //!
 //! Injected, case by case: EIO from writes and syncs, once and for ever, by system call and by device; no room, on the disk and in a file;
 //! a file system that stands still; syncs that take seconds.
-//! To be survived: everything that was acknowledged. To be seen as well: after a failure nothing is acknowledged any more and the
-//! process ends by itself; for want of room or of time nobody stops, and what needs no disk is answered.
+//! To be survived: everything that was acknowledged. To be seen as well: after a failure nothing
+//! more is acknowledged and the process ends by itself. Lack of room or time stops no process, and
+//! requests that need no disk are answered.
 
 mod device;
 mod error;

@@ -1,9 +1,10 @@
 //! Drain: the server is asked to stop while clients upload.
 //!
-//! Injected: SIGTERM, 1 to 200 ms after clients begin; clients that go on trying; a request whose body stands still; clients that
-//! come too late.
-//! To be survived: the process ends by itself within `limits.drain`, with exit code 0. Who comes too late is refused. What had arrived of
-//! the request that stood still is committed, and everything that was acknowledged is there at the next start.
+//! Injected: SIGTERM, 1 to 200 ms after clients begin; clients that keep trying; a request with a
+//! body that stands still; clients that come too late. To be survived: the process ends by itself
+//! within `limits.drain`, with exit code 0. Late clients are refused. The arrived bytes of the
+//! request that stood still are committed, and everything that was acknowledged is there at the
+//! next start.
 
 mod late_clients;
 mod stalled_client;
@@ -24,13 +25,14 @@ use crate::server_under_test::{Server, ServerUnderTest};
 use late_clients::LateClients;
 use stalled_client::StalledClient;
 
-/// What `limits.drain` is set to.
+/// The value of `limits.drain`.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// What the process may take beyond it, to close its database on a machine that is busy.
+/// The time that the process may take in addition, to close its database on a busy machine.
 const CLOSES_WITHIN: Duration = Duration::from_secs(3);
 
-/// Number of rounds of which one has a stalled request; the others show how quick a drain is without one.
+/// One round in this number has a stalled request. The remaining rounds show how quick a drain is
+/// without one.
 const STRAGGLES_EVERY: u64 = 4;
 
 /// Asks the server to stop again and again while clients upload.
@@ -46,7 +48,7 @@ pub(crate) struct Arguments {
     /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 16)]
     clients: usize,
-    /// Seed of what the clients send and of when the server is asked to stop.
+    /// Seed of the clients' requests and of the times of the signals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -1,8 +1,9 @@
 //! Tier T2: the process is killed.
 //!
-//! Injected: `kill -9` at a random moment, 1 to 60 ms after clients begin; or, with `--failpoints`, at every named moment that the
-//! binary has. Memory is lost, the page cache is not.
-//! To be survived: everything that was acknowledged. The server starts again each time, and every upload goes on to its end.
+//! Injected: `kill -9` at a random moment, 1 to 60 ms after clients begin; or, with `--failpoints`,
+//! at every named moment of the binary. Memory is lost, the page cache is not. To be survived:
+//! everything that was acknowledged. The server starts again each time, and every upload is
+//! completed.
 
 mod failpoints;
 
@@ -18,12 +19,13 @@ use crate::outcome::Outcome;
 use crate::scratch::Scratch;
 use crate::server_under_test::{Server, ServerUnderTest};
 
-/// Kills the server again and again while clients upload: at random moments, or at named ones.
+/// Kills the server again and again while clients upload, at random or at named moments.
 ///
-/// The named moments, failpoints, are in the binary only when it is built for it: `cargo build -p windlass --features failpoints`.
-/// Without them `--failpoints` is skipped. At each of them a server dies and is started again; one that no run reaches is a
-/// failure of the tier. By default 100 kills at random moments. A long run is `--rounds 2000`, or `--failpoints --nth 1,2,7,30`;
-/// a moment that does not come so often is ignored.
+/// The named moments, failpoints, are in the binary only when it is built with them: `cargo build
+/// -p windlass --features failpoints`. Without them `--failpoints` is skipped. At each failpoint a
+/// server dies and is started again. A failpoint that no run reaches is a failure of the tier. By
+/// default 100 kills at random moments. A long run is `--rounds 2000`, or `--failpoints --nth
+/// 1,2,7,30`. A failpoint that is reached less often is ignored.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -48,7 +50,7 @@ pub(crate) struct Arguments {
     /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 8)]
     clients: usize,
-    /// Seed of what the clients send and of when the server is killed.
+    /// Seed of the clients' requests and of the times of the kills.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -1,7 +1,8 @@
-//! A server whose syncs begin late, and its death in between.
+//! A server with late syncs, and its death before a sync.
 //!
-//! A server that is killed leaves writes in the page cache, which the next one must not take for durable. A kill at a random moment
-//! hardly ever hits that window, because a sync that has begun finishes before the process dies.
+//! A killed server leaves writes in the page cache, and the next server must not take them for
+//! durable. A kill at a random moment hardly ever hits that window, because a sync that has begun
+//! finishes before the process dies.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,8 +17,8 @@ use crate::tool::dies_with_us;
 /// How long a tracer may take to see that nothing is left to trace.
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
-/// What a server runs under, so that every sync begins 20 ms late. All other calls are left alone. The ledger syncs by
-/// fsync, the vault by fdatasync.
+/// Returns the command for a server with syncs that begin 20 ms late. All other calls are left
+/// alone. The ledger syncs by fsync, the vault by fdatasync.
 pub(crate) fn wrapper() -> Vec<String> {
     let strace = Strace::of(&["fsync", "fdatasync"])
         .option("--seccomp-bpf")

@@ -8,8 +8,9 @@
 //! - SIGSTOP and SIGCONT, with clients that wait and with clients that go away and come again;
 //! - a server that ends, by SIGTERM or `kill -9`, and comes back at another address while its clients are on slow lines.
 //!
-//! To be survived: everything that was acknowledged; sessions go on, also those that a connection without an end still holds; and
-//! afterwards the server has as many descriptors as before and no more memory than its bounds allow.
+//! To be survived: everything that was acknowledged. Sessions continue, even sessions that are
+//! still held by a connection without an end. Afterwards the server has as many descriptors as
+//! before and no more memory than its bounds allow.
 
 mod namespace;
 mod process_stats;
@@ -33,7 +34,7 @@ use crate::server_under_test::{Server, ServerUnderTest};
 use namespace::Namespace;
 use process_stats::ProcessStats;
 
-/// What a release waits minutes for.
+/// Limits of seconds in place of the minutes of a release.
 const LIMITS: [&str; 5] = [
     "WINDLASS_LIMITS_HEAD_TIMEOUT=5s",
     "WINDLASS_LIMITS_BODY_TIMEOUT=15s",
@@ -45,7 +46,8 @@ const LIMITS: [&str; 5] = [
 /// When every connection that has no other end must be over: the longest of those limits, and patience.
 const OVER_WITHIN: Duration = Duration::from_secs(40);
 
-/// Within this time uploads go on whose sessions are held by connections that have no end. It is less than any of those would last.
+/// Time limit for continuing uploads with sessions that are held by endless connections. It is
+/// shorter than any of these connections lasts.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long clients wait for a reply that does not come.
@@ -57,7 +59,7 @@ const SPELL: Duration = Duration::from_secs(4);
 /// How many clients stop reading.
 const DEAF: usize = 16;
 
-/// How many clients stop sending, and what each of them has begun to send.
+/// The number of clients that stop sending, and the bytes that each of them has begun to send.
 const SILENT: usize = 16;
 const BEGUN: u64 = 1 << 20;
 
@@ -66,9 +68,10 @@ const LONG: u64 = 24 << 20;
 
 /// Breaks the network between clients and the server, and stops the server for a while.
 ///
-/// By default about 70 seconds, with pauses of 3 seconds; `--long` stops the server for a minute each time and stays longer on each
-/// bad line. The link that goes down is a pair of virtual interfaces in a network namespace of its own, which needs root and `ip`;
-/// without them this part is ignored and the figures say so (with --no-skip it is a failure).
+/// By default about 70 seconds, with pauses of 3 seconds. `--long` stops the server for a minute
+/// each time and stays longer on each bad line. The link that goes down is a pair of virtual
+/// interfaces in a separate network namespace, which needs root and `ip`. Without them this part is
+/// ignored and the figures say so (with --no-skip it is a failure).
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -79,7 +82,7 @@ pub(crate) struct Arguments {
     /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 8)]
     clients: usize,
-    /// Seed of what the clients send and of which connection breaks where.
+    /// Seed of the clients' requests and of the broken connections.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -169,7 +172,7 @@ impl<'a> Harness<'a> {
         Duration::from_secs(if self.arguments.long { 60 } else { 3 })
     }
 
-    /// What the server holds after it has been warmed up.
+    /// Returns the server's descriptors and memory after a warm-up.
     fn process_stats(&mut self) -> anyhow::Result<ProcessStats> {
         let address = self.server.address();
         self.workload.run_while(address, || sleep(SPELL / 4));
@@ -184,7 +187,7 @@ impl<'a> Harness<'a> {
         progress(format_args!("{what}; {}", self.workload.figures()));
     }
 
-    /// Notes what the server did that it must not.
+    /// Records a violation by the server.
     fn blame(&mut self, what: String) {
         self.workload.extend_violations([Violation {
             upload: "the server".to_owned(),
@@ -266,7 +269,7 @@ impl<'a> Harness<'a> {
         Ok(())
     }
 
-    /// The server stands still for a while, and goes on as if nothing had been.
+    /// Stops the server for a while, and continues it.
     fn stop_and_go(&mut self, patience: Duration) {
         self.workload.set_patience(patience);
         let (server, pause) = (&self.server, self.pause());

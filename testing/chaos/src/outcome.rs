@@ -14,9 +14,9 @@ const SKIPPED: u8 = 77;
 pub(crate) enum Outcome {
     /// It was carried out. The line of figures goes into docs/durability.md.
     Done {
-        /// What was injected and seen.
+        /// The injected faults and their effects.
         figures: String,
-        /// What was broken.
+        /// The broken rules.
         violations: Vec<Violation>,
     },
     /// The machine lacks something.
@@ -38,7 +38,8 @@ impl Display for Lacking {
 impl std::error::Error for Lacking {}
 
 impl Outcome {
-    /// The outcome of a tier whose last word is the workload's: `faults` says what was injected.
+    /// The outcome of a tier that ends with the checks of its workload. `faults` describes the
+    /// injected faults.
     pub(crate) fn of_workload(faults: impl Display, workload: &Workload) -> Self {
         tell_histories(workload);
         Self::Done {
@@ -56,7 +57,7 @@ impl Outcome {
     }
 }
 
-/// Tells what happened to the first uploads that show a broken rule, if any does.
+/// Prints the history of the first uploads that show a broken rule, if any rule was broken.
 pub(crate) fn tell_histories(workload: &Workload) {
     const MOST: usize = 3;
     let broken = workload

@@ -21,7 +21,7 @@ use crate::scratch::Scratch;
 use crate::server_under_test::{Server, ServerUnderTest};
 use crate::tool::{need, run as run_tool};
 
-/// Room for what is uploaded in a batch, for what requests leave that were cut, and for what the server wants to be free.
+/// Room for the uploads of a batch, for leftovers of cut requests, and for the server's free space.
 const DISK: u64 = 2 * ROOM;
 
 /// Cuts the power again and again while clients upload.
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 32)]
     clients: usize,
-    /// Seed of what the clients send and of when the power is cut.
+    /// Seed of the clients' requests and of the times of the power cuts.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -108,12 +108,12 @@ fn cut_again_and_again(arguments: &Arguments, batch: &mut Batch) -> anyhow::Resu
 enum Crash {
     /// At a random moment.
     Sudden,
-    /// While what it has written waits for its sync. The power goes out as soon as the next process has told clients what it found:
-    /// any later sync of the same file would make up for one that is missing.
+    /// While its writes wait for their sync. The power goes out as soon as the next process has
+    /// answered its clients: any later sync of the same file would make up for the missing sync.
     BeforeSync,
 }
 
-/// A server on a disk of its own. Fields are dropped in order: the server ends before its disk goes.
+/// A server on a separate disk. Fields are dropped in order: the server ends before its disk goes.
 pub(crate) struct Machine {
     pub(crate) server: Server,
     mount: Mount,
@@ -149,7 +149,7 @@ impl Machine {
         })
     }
 
-    /// The process dies and another one takes over what it had written, of which not all was synced.
+    /// Kills the process. Another process takes over its writes, and not all of them were synced.
     fn kill_under_load(
         &mut self,
         workload: &mut Workload,
@@ -177,13 +177,14 @@ impl Machine {
         Ok(())
     }
 
-    /// From here on the file system takes nothing any more, and what it had not written is gone.
+    /// Makes the file system refuse all further writes, and discards its unwritten data.
     ///
-    /// The server is stopped first. It goes on for a moment otherwise, as no machine without power does, and in that moment a sync
-    /// that has overtaken the shutdown may return 0: ext4 finds the transaction that it waits for neither running nor committing.
+    /// The server is stopped first. Otherwise it would run for a moment longer, as no machine
+    /// without power does. In that moment a sync that has overtaken the shutdown may return 0: ext4
+    /// finds the transaction that it waits for neither running nor committing.
     ///
     /// # Errors
-    /// When the file system does not take the ioctl.
+    /// The file system does not take the ioctl.
     pub(crate) fn cut_power(&mut self) -> anyhow::Result<()> {
         self.server.freeze()?;
         let place = self.mount.path().to_string_lossy();
@@ -192,7 +193,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Ends the server and looks at what it leaves.
+    /// Ends the server and verifies its data.
     fn verify(&mut self) -> anyhow::Result<Vec<Violation>> {
         self.server.kill9();
         self.server_under_test
@@ -202,7 +203,7 @@ impl Machine {
     /// Mounts the disk and starts the server again.
     ///
     /// # Errors
-    /// [`crate::server_under_test::Unstarted`] when the server is what fails.
+    /// [`crate::server_under_test::Unstarted`] if the server does not start.
     pub(crate) fn start_again(self) -> anyhow::Result<Self> {
         let Self {
             mut server,

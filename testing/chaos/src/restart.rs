@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// Run time of the server before each, in milliseconds.
     #[arg(long, default_value_t = 400, value_name = "MS")]
     life: u64,
-    /// Seed of what the clients send.
+    /// Seed of the clients' requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -21,10 +21,10 @@ use crate::server_under_test::{Server, ServerUnderTest};
 use background_clients::{BackgroundClients, Waits};
 use seeded_store::{Leftovers, SeededStore};
 
-/// What memory it may hold.
+/// The limit on the server's memory, in bytes.
 const MEMORY: u64 = 100 << 20;
 
-/// What the server may take.
+/// The time limits for the server.
 struct Limits {
     /// To be ready.
     ready: Duration,
@@ -38,8 +38,9 @@ const STRICT: Limits = Limits {
     request: Duration::from_millis(50),
 };
 
-/// On a machine that does other things meanwhile, whose disk may stand still for a second or two: less than a start that walks over
-/// all sessions would take, or a request that waits for the sweep to end.
+/// For a busy machine, with a disk that may stand still for a second or two. A start that walks
+/// over all sessions would exceed these limits, and so would a request that waits for the end of
+/// the sweep.
 const LENIENT: Limits = Limits {
     ready: Duration::from_secs(5),
     request: Duration::from_secs(5),
@@ -56,13 +57,15 @@ const STOPS_WITHIN: Duration = Duration::from_secs(20);
 
 /// Lets many sessions of a server expire at once and measures the server meanwhile.
 ///
-/// The store is filled through its own interface, without syncs. One session in ten has 512 bytes in the ledger, one in a hundred 64 KiB in
-/// the vault; one in a hundred lives. The server is started, killed three times while it sweeps and serves, and then left to sweep to the end
-/// while clients start, ask, append, finish, download, list and delete at a steady pace. Last of all the store is opened and searched for what
-/// should be gone, and for what should not.
+/// The store is filled through its own interface, without syncs. One session in ten has 512 bytes
+/// in the ledger, one in a hundred has 64 KiB in the vault, and one in a hundred lives. The server
+/// is started, killed three times while it sweeps and serves, and then sweeps to the end. Meanwhile
+/// clients start, ask, append, finish, download, list and delete at a steady pace. Finally the
+/// store is opened and searched for undeleted data, and for lost data.
 ///
-/// Fails when the server takes more than 5 s to be ready (2 s with --strict), holds more than 100 MiB, or lets a request wait for more
-/// than 5 s (50 ms with --strict). A debug build is slower than what operators run: for figures, build with --release.
+/// Fails when the server takes more than 5 s to be ready (2 s with --strict), holds more than 100
+/// MiB, or lets a request wait for more than 5 s (50 ms with --strict). A debug build is slower
+/// than the build of operators: for figures, build with --release.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -122,7 +125,7 @@ struct Ready {
     server: Server,
     /// The slowest start.
     slowest: Duration,
-    /// What was held right after it, at most.
+    /// The peak memory right after it.
     memory: u64,
     /// The longest write-ahead log that a kill left.
     wal: u64,
@@ -168,12 +171,12 @@ fn kill_and_start(arguments: &Arguments, data: &Path, log: &Path) -> anyhow::Res
         std::thread::sleep(BEFORE_A_KILL);
         server.kill9();
         wal = wal.max(length(&data.join("ledger.sqlite-wal")));
-        // They were cut off in the middle: what they saw tells nothing.
+        // The clients were cut off by the kill, so their results are ignored.
         background_clients.leave().ok();
     }
 }
 
-/// What was measured while everything expired.
+/// The measurements during the expiry.
 struct Expiry {
     ready: String,
     slowest_start: Duration,
@@ -198,7 +201,7 @@ impl std::fmt::Display for Expiry {
 }
 
 impl Expiry {
-    /// What it took too much of, if it did.
+    /// Describes the first exceeded limit, if any.
     fn judge(&self, limits: &Limits) -> Option<String> {
         let (ready, request) = (limits.ready, limits.request);
         if self.slowest_start > ready {

@@ -1,11 +1,12 @@
-//! A directory for disks and what is mounted of them, which leaves nothing behind.
+//! A directory for disks and their mounts, which leaves nothing behind.
 
 use std::path::Path;
 
 use anyhow::Context as _;
 use windlass_testkit::cleanup::{self, ScratchDir};
 
-/// Unmounts what is mounted in the directory, detaches loop devices over its files, and ends the programs of its pid files.
+/// Unmounts all mounts in the directory, detaches loop devices over its files, and ends the
+/// programs of its pid files.
 const CLEANING: &str = r#"
 grep -F " $1/" /proc/mounts | tac | while read -r _ place _; do
     umount "$place" || { sleep 0.3; umount "$place"; } || umount --lazy "$place"
@@ -23,10 +24,11 @@ done
 pub(crate) struct Scratch(ScratchDir);
 
 impl Scratch {
-    /// A new one: in memory when there are at least `room` bytes of it, else where temporary files are.
+    /// Makes a new directory: in memory if at least `room` bytes are free there, otherwise at the
+    /// usual place of temporary files.
     ///
     /// # Errors
-    /// When no directory can be made, or no shell started.
+    /// No directory can be made, or no shell started.
     pub(crate) fn new(room: u64) -> anyhow::Result<Self> {
         Self::within(&cleanup::temporary_files(room))
     }

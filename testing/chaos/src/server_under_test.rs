@@ -41,7 +41,7 @@ pub(crate) struct ServerUnderTest {
     /// Which user and group it is to be, if not ours.
     #[arg(skip)]
     pub(crate) user: Option<u32>,
-    /// Where it listens, for a tier that has a network of its own.
+    /// Its address, for a tier with a separate network.
     #[arg(skip = LOOPBACK)]
     pub(crate) listen: SocketAddr,
 }
@@ -65,13 +65,14 @@ impl ServerUnderTest {
             .collect()
     }
 
-    /// The command that serves what is in `data`. Whatever lies before it, such as a tracer, is in `wrapper`.
+    /// The command that serves the data in `data`. `wrapper` has the words before the server, such
+    /// as a tracer.
     fn command(&self, data: &Path, wrapper: &[String]) -> Command {
         let server = self.instead.clone().unwrap_or_else(|| self.own_words());
         let mut words = wrapper.iter().map(OsString::from).chain(server);
         let mut command = Command::new(words.next().expect("a server, at least"));
         command.args(words).arg(data).args(&self.arguments);
-        // In a network of its own, which only the tests reach.
+        // The server runs in a network that only the tests reach.
         command.env("WINDLASS_ALLOW_UNAUTHENTICATED", "true");
         self.change_user(&mut command);
         command
@@ -86,15 +87,15 @@ impl ServerUnderTest {
     /// Starts the server on its data and waits until it listens.
     ///
     /// # Errors
-    /// When it does not; the error holds what it wrote to stderr.
+    /// The server does not listen. The error holds its output on stderr.
     pub(crate) fn start(&self, data: &Path, log: &Path) -> anyhow::Result<Server> {
         self.start_under(&[], data, log)
     }
 
-    /// Runs another command of the binary and returns what it prints.
+    /// Runs another command of the binary and returns its output.
     ///
     /// # Errors
-    /// When it ends with anything but 0.
+    /// The command does not end with 0.
     pub(crate) fn run(&self, arguments: &[&OsStr]) -> anyhow::Result<String> {
         let output = Command::new(&self.binary)
             .args(arguments)
@@ -124,11 +125,12 @@ impl ServerUnderTest {
 const DAMAGED: i32 = 6;
 
 impl ServerUnderTest {
-    /// Rule 5, once the server has ended: lets its own verification look at every row and every media. What a crash leaves and a sweep
-    /// takes away is no violation; when it is taken away nothing may be left to find.
+    /// Rule 5, once the server has ended: lets the server's verification check every row and every
+    /// media. Leftovers of a crash that a sweep removes are no violation. After they are removed,
+    /// nothing may be left to find.
     ///
     /// # Errors
-    /// When the verification cannot be carried out.
+    /// The verification cannot be carried out.
     pub(crate) fn verify(&self, data: &Path) -> anyhow::Result<Vec<Violation>> {
         let damage = self.damage(data)?;
         if !damage.is_empty() {
@@ -138,10 +140,10 @@ impl ServerUnderTest {
         self.findings(data, &[], |_| true)
     }
 
-    /// What its verification finds that no crash leaves. It changes nothing.
+    /// Returns the findings of the verification that a crash does not explain. Changes nothing.
     ///
     /// # Errors
-    /// As [`ServerUnderTest::verify`].
+    /// The same as of [`ServerUnderTest::verify`].
     pub(crate) fn damage(&self, data: &Path) -> anyhow::Result<Vec<Violation>> {
         self.findings(data, &[], |finding| finding["severity"] == "damage")
     }
@@ -192,15 +194,15 @@ pub(crate) struct Server {
     _guard: CleanupShell,
     address: SocketAddr,
     log: PathBuf,
-    /// Kept open, so that the server can go on writing.
+    /// Kept open, so that the server can still write to it.
     _stdout: BufReader<ChildStdout>,
 }
 
 impl Server {
-    /// Starts a command and waits for the line that says where it listens. What it writes to stderr goes to the end of `log`.
+    /// Starts a command and waits for the line with its address. Its stderr is appended to `log`.
     ///
     /// # Errors
-    /// When there is no such line in time.
+    /// There is no such line in time.
     pub(crate) fn start(mut command: Command, log: &Path) -> anyhow::Result<Self> {
         let stderr = File::options().create(true).append(true).open(log)?;
         command
@@ -256,16 +258,16 @@ impl Server {
         open_files(self.child.id()).context("the server has ended")
     }
 
-    /// Sends it a signal. One that has ended does not mind.
+    /// Sends it a signal. A server that has ended ignores it.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).ok();
     }
 
-    /// Stops it where it is: when this returns nothing more comes out of it. What its threads have begun inside the kernel, such as a
-    /// sync, goes on.
+    /// Stops the server where it is: when this returns, it sends nothing more. A call that its
+    /// threads have begun inside the kernel, such as a sync, still completes.
     ///
     /// # Errors
-    /// When it does not stop.
+    /// The server does not stop.
     pub(crate) fn freeze(&self) -> anyhow::Result<()> {
         self.signal(Signal::STOP);
         let start = Instant::now();

@@ -25,10 +25,10 @@ pub(crate) fn need(programs: &[&str]) -> anyhow::Result<()> {
     }
 }
 
-/// Asks for the rights to mount file systems and the devices to do it with.
+/// Checks the rights and the devices for mounting file systems.
 ///
 /// # Errors
-/// [`Lacking`] when there are none.
+/// [`Lacking`] if one of them is missing.
 pub(crate) fn need_loop_devices() -> anyhow::Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!(Lacking("mounting file systems needs root".to_owned()));
@@ -39,10 +39,10 @@ pub(crate) fn need_loop_devices() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a program to its end and returns what it wrote to stdout, trimmed.
+/// Runs a program to its end and returns its stdout, trimmed.
 ///
 /// # Errors
-/// When it cannot be started or fails; the error holds what it wrote to stderr.
+/// The program cannot be started or fails. The error holds its stderr.
 pub(crate) fn run<S: AsRef<OsStr>>(
     program: &str,
     arguments: impl IntoIterator<Item = S>,
@@ -70,6 +70,6 @@ pub(crate) fn traced(calls: &[&str], inject: Option<&str>, log: &Path) -> Vec<St
     if let Some(inject) = inject {
         strace = strace.inject(inject);
     }
-    // The server's parent is strace, without which it must not go on.
+    // The server's parent is strace. If strace ends, the server must end too.
     [dies_with_us(), strace.into_words(), dies_with_us()].concat()
 }

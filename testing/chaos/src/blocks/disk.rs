@@ -1,7 +1,8 @@
-//! A disk that writes down what it is told to write.
+//! A disk that logs its writes.
 //!
-//! The image lies behind qemu-storage-daemon, whose driver `blklogwrites` appends every write, flush and discard to a log before it says
-//! that it was done. The daemon shows the disk as a file (FUSE), and a loop device makes a block device of that.
+//! The image lies behind qemu-storage-daemon. Its driver `blklogwrites` appends every write, flush
+//! and discard to a log before the request is answered. The daemon shows the disk as a file (FUSE),
+//! and a loop device turns the file into a block device.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
@@ -55,14 +56,16 @@ impl LoggedDisk {
         &self.device
     }
 
-    /// Says how long the log is: never less than what is written down of all that was done when it is asked.
+    /// Returns a function for the length of the log. At each call, the length covers all requests
+    /// that were answered before.
     ///
-    /// That is the length of the file. An entry is given its place when it begins, and is in the file before the request is answered; so whoever
-    /// has seen a request answered sees a length at or behind the end of its entry. The count in the log's first sector would not do: it is
-    /// written after the entry, and requests that run side by side write theirs in any order.
+    /// It is the length of the file. An entry gets its place when it begins, and is in the file
+    /// before the request is answered. A caller that has seen a reply therefore sees a length at or
+    /// behind the end of its entry. The count in the log's first sector would not do: it is written
+    /// after the entry, and concurrent requests write their counts in any order.
     ///
     /// # Errors
-    /// When the log cannot be opened.
+    /// The log cannot be opened.
     pub(super) fn log_length(&self) -> anyhow::Result<impl Fn() -> u64 + Send + Sync + use<>> {
         let log = File::open(&self.log)?;
         Ok(move || log.metadata().expect("an open file has metadata").len())

@@ -1,7 +1,8 @@
 //! The log of a disk: every write, flush and discard in the order in which they were done.
 //!
-//! The format is that of the kernel's `dm-log-writes`, in sectors of 512 bytes: a first sector with a magic number and the count of
-//! entries, then for each entry a sector that says what it is, and the bytes that were written.
+//! The format is the format of the kernel's `dm-log-writes`, in sectors of 512 bytes. A first
+//! sector has a magic number and the count of entries. Each entry follows as a sector that
+//! describes it, and the written bytes.
 
 use std::fs::File;
 use std::ops::Range;
@@ -91,7 +92,7 @@ impl Log {
     /// The bytes that an entry has written.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The log cannot be read.
     pub(super) fn bytes(&self, entry: &Entry) -> std::io::Result<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(entry.len).expect("a request fits into memory")];
         self.file.read_exact_at(&mut bytes, entry.data)?;
@@ -118,7 +119,7 @@ impl Entry {
         self.offset..self.offset + self.len
     }
 
-    /// Whether what was done before it is safe from then on.
+    /// Whether all earlier writes are safe after it.
     pub(super) fn is_flush(&self) -> bool {
         self.flags & FLUSH != 0
     }

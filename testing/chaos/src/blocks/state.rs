@@ -1,7 +1,8 @@
 //! Disks as a crash may leave them.
 //!
-//! A crash comes between two entries of the log. What was done before the last flush is on the disk. Of the writes after it any may be
-//! missing, and of a long one any of its sectors: a disk with a write cache writes in whatever order it likes.
+//! A crash comes between two entries of the log. All entries before the last flush are on the disk.
+//! Any write after it may be missing, and so may any sectors of a long write: a disk with a write
+//! cache writes in any order.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,13 +17,14 @@ use windlass_testkit::rng::Rng;
 use super::log::{Entry, Log};
 use crate::tool::run;
 
-/// What a disk writes as a whole. File systems are made for such disks: their superblocks fit into it.
+/// The size that a disk writes as a whole. File systems are made for such disks: their superblocks
+/// fit into it.
 const PHYSICAL_SECTOR: u64 = 4096;
 
 /// Number of states of which one is not at an acknowledgement.
 const ANYWHERE: u64 = 3;
 
-/// What a crash takes of the writes after the last flush.
+/// The part of the writes after the last flush that a crash loses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Loss {
     Nothing,
@@ -33,10 +35,10 @@ pub(super) enum Loss {
     Torn,
 }
 
-/// Where a crash comes, and what it takes.
+/// The position of a crash, and its loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct State {
-    /// So many entries of the log were done.
+    /// The number of completed entries of the log.
     pub(super) prefix: usize,
     loss: Loss,
     seed: u64,
@@ -153,7 +155,8 @@ fn last_flush(log: &Log, prefix: usize) -> usize {
     flush.unwrap_or(0)
 }
 
-/// Makes images of disks. One of them grows with the log and holds what is safe; each state begins as a copy of it.
+/// Makes images of disks. One image grows with the log and holds the safe writes. Each state begins
+/// as a copy of it.
 #[derive(Debug)]
 pub(super) struct Images<'a> {
     log: &'a Log,
@@ -167,10 +170,11 @@ impl<'a> Images<'a> {
         Self { log, safe, done: 0 }
     }
 
-    /// Makes the disk of a state, and returns how many writes it lacks, wholly or in part. States come in the order of the log.
+    /// Makes the disk of a state, and returns how many writes it lacks, wholly or in part. States
+    /// come in the order of the log.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// An image cannot be written.
     pub(super) fn make(&mut self, state: &State, at: &Path) -> anyhow::Result<u64> {
         let flush = last_flush(self.log, state.prefix);
         let safe = File::options().write(true).open(&self.safe)?;
@@ -191,7 +195,7 @@ impl<'a> Images<'a> {
         Ok(lacking)
     }
 
-    /// Does to an image what an entry did to some parts of the disk.
+    /// Repeats the effect of an entry on some parts of an image.
     fn carry_out(&self, entry: &Entry, parts: &[Range<u64>], image: &File) -> anyhow::Result<()> {
         let parts = parts.iter().filter(|part| !part.is_empty());
         if entry.is_discard() {
@@ -211,7 +215,8 @@ impl<'a> Images<'a> {
     }
 }
 
-/// Copies an image with its holes, to a file of its own: a loop device may still hold the last one of that name.
+/// Copies an image with its holes to a new file: a loop device may still hold the last file of that
+/// name.
 pub(super) fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     let flags = ["--reflink=auto", "--sparse=auto", "--remove-destination"];
     let paths = [from, to].map(Path::as_os_str);

@@ -1,4 +1,5 @@
-//! Requests that break off half-way: how much of what arrived counts, and can the client go on?
+//! Requests that break off half-way: how many of the arrived bytes count, and can the client
+//! continue?
 
 use std::fmt;
 use std::io;
@@ -27,7 +28,7 @@ const TELLS_WITHIN: Duration = Duration::from_secs(2);
 /// How long a reply may take: longer than the three seconds for which the tus server for Node lets a frozen request keep its lock.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often a client that may not go on tries again.
+/// How often a refused client tries again.
 const TRIES: u32 = 2;
 
 /// The pause between two questions.
@@ -38,7 +39,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(super) enum Way {
     /// The client closes the connection.
     HangsUp,
-    /// The connection stays open and nothing more comes, while the client goes on over another one.
+    /// The connection stays open without further bytes, while the client continues over another
+    /// connection.
     Freezes,
 }
 
@@ -116,7 +118,7 @@ impl Watch<'_> {
     }
 }
 
-/// What became of an upload one of whose requests broke off.
+/// The outcome of an upload after one of its requests broke off.
 enum End {
     Whole,
     Damaged(String),
@@ -130,7 +132,7 @@ struct Client<'a, 'b> {
 }
 
 impl Client<'_, '_> {
-    /// How many bytes of the broken request were kept, and what came of the rest.
+    /// Returns how many bytes of the broken request were kept, and the outcome of the upload.
     fn upload(&mut self, name: &str, way: Way) -> (u64, End) {
         let target = match self.ask(&self.dialect.start(name, self.media)) {
             Ok(Answer::Started(target)) => target,

@@ -12,11 +12,11 @@ use crate::tool::run;
 
 /// A server, and how to speak to it.
 pub(super) struct Contestant {
-    /// What the table calls it.
+    /// Its name in the table.
     pub(super) name: &'static str,
     /// Its packages with their versions, in its own words.
     pub(super) versions: String,
-    /// What must be known to read its rows fairly.
+    /// A remark that is needed to read its rows fairly.
     pub(super) note: &'static str,
     pub(super) dialect: Arc<dyn Dialect>,
     pub(super) server_under_test: ServerUnderTest,
@@ -33,10 +33,10 @@ type Peer = (
     Arc<dyn Dialect>,
 );
 
-/// Ours, and those that are installed in `peers`.
+/// Returns our server, and the servers that are installed in `peers`.
 ///
 /// # Errors
-/// [`Lacking`] when they are not installed.
+/// [`Lacking`] if the other servers are not installed.
 pub(super) fn all(ours: &ServerUnderTest, peers: &Path) -> anyhow::Result<Vec<Contestant>> {
     let mut all = vec![Contestant {
         name: "Windlass",

@@ -36,7 +36,7 @@ const RESTARTS: u32 = 5;
 /// How often a wait looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// What is done to a server.
+/// A fault of a server.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fault {
     /// `kill -9`.
@@ -125,7 +125,7 @@ fn wait_for(heard: &AtomicU64, enough: u64) {
     }
 }
 
-/// What every dialect can say: sessions, chunks, clients that vanish, cancels.
+/// Requests that every dialect has: sessions, chunks, clients that vanish, cancels.
 fn load(clients: usize) -> Load {
     Load {
         clients,
@@ -141,7 +141,7 @@ fn load(clients: usize) -> Load {
     }
 }
 
-/// What a server stands on.
+/// The place in which a server runs.
 enum Deployment {
     /// The machine's own disk.
     Process {
@@ -149,7 +149,7 @@ enum Deployment {
         server_under_test: ServerUnderTest,
         scratch: PathBuf,
     },
-    /// A disk whose power is cut.
+    /// A disk with power cuts.
     Machine(Machine),
 }
 

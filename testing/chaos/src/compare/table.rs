@@ -1,4 +1,4 @@
-//! What was seen, as one table.
+//! The results, as one table.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -22,10 +22,10 @@ const HEAD: [&str; 12] = [
     "kept of broken requests",
 ];
 
-/// What one kind of fault did to one server.
+/// The effect of one kind of fault on one server.
 #[derive(Debug, Default)]
 pub(super) struct Row {
-    /// What was done.
+    /// The fault.
     pub(super) fault: String,
     /// How often.
     pub(super) injected: u64,
@@ -43,13 +43,13 @@ pub(super) struct Row {
     pub(super) lost: u64,
     /// The most bytes that one of them missed.
     pub(super) worst: u64,
-    /// Uploads that were complete by the server's word, and then were not there or not what was sent.
+    /// Uploads that the server called complete, and that were then missing or different.
     pub(super) finished_lost: u64,
     /// Uploads with which another rule was broken, without a loss.
     pub(super) otherwise: u64,
     /// Bytes that arrived in requests that broke off, and how many of them counted.
     pub(super) kept: Option<(u64, u64)>,
-    /// What tells of all this.
+    /// The violations behind these numbers.
     pub(super) violations: Vec<Violation>,
 }
 
@@ -61,7 +61,7 @@ impl Row {
         }
     }
 
-    /// Takes in what a workload has seen up to now; losses that are new are laid at the last fault's door.
+    /// Adds the results of a workload up to now. New losses are attributed to the last fault.
     pub(super) fn tally(&mut self, workload: &Workload) {
         let (figures, lost_bytes) = (workload.figures(), workload.lost_bytes());
         if lost_bytes.uploads > self.lost && self.with_loss < self.injected {
@@ -114,12 +114,12 @@ impl Row {
     }
 }
 
-/// All rows, and what must be known of the servers.
+/// All rows, and the remarks about the servers.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     rows: Vec<[String; HEAD.len()]>,
     notes: Vec<String>,
-    /// What each server lost in all.
+    /// The losses of each server in all.
     lost_bytes: Vec<String>,
 }
 

@@ -1,11 +1,13 @@
 //! A disk that fails, below the file system.
 //!
-//! Injected: a block device (nbdkit, FUSE and a loop device) whose writes, or flushes, or writes to the journal of the file system alone,
-//! fail with EIO from a random moment on. The file system answers as it does: by errors, by going read-only, by shutting itself down, and
-//! by syncs that succeed without the journal. Then the disk is healed and mounted again. In every other round it heals by itself after
-//! some milliseconds: a second sync would then succeed without the bytes of the first.
-//! To be survived: everything that was acknowledged. To be seen of a failure that lasts: nothing acknowledged any more, `/healthz` says so,
-//! the process ends by itself with code 1.
+//! Injected: a block device (nbdkit, FUSE and a loop device) fails with EIO from a random moment
+//! on. All writes fail, or all flushes, or only writes to the journal of the file system. The file
+//! system then reacts in its way: by errors, by going read-only, by shutting itself down, and by
+//! syncs that succeed without the journal. Then the disk is healed and mounted again. In every
+//! other round it heals by itself after some milliseconds: a second sync would then succeed without
+//! the bytes of the first. To be survived: everything that was acknowledged. To be seen after a
+//! lasting failure: nothing more is acknowledged, `/healthz` reports the failure, and the process
+//! ends by itself with code 1.
 
 mod journal;
 
@@ -28,7 +30,8 @@ use crate::server_under_test::{Server, ServerUnderTest};
 use crate::tool::{dies_with_us, need, run as run_tool};
 use windlass_testkit::cleanup::CleanupShell;
 
-/// Room for what is uploaded between all failures, so that there are always writes to fail. Little of it is ever taken.
+/// Room for all uploads between the failures, so that there are always writes to fail. Little of it
+/// is ever taken.
 const DISK: u64 = 4 << 30;
 
 /// The plugin that fails.
@@ -57,7 +60,7 @@ pub(super) struct Arguments {
     /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 8)]
     clients: usize,
-    /// Seed of what the clients send and of when the device fails.
+    /// Seed of the clients' requests and of the times of the failures.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -86,7 +89,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     rounds.end(&volume)
 }
 
-/// What the device is told to fail.
+/// The requests that the device fails.
 #[derive(Debug, Clone)]
 struct Fault {
     name: &'static str,
@@ -195,7 +198,7 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    /// The server may go on when nothing of its own was hit.
+    /// Fails the disk for a moment. The server may continue if none of its files was affected.
     fn fail_for_a_moment(
         &mut self,
         server: &mut Server,
@@ -263,7 +266,8 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// What an operator does before the mount. XFS and Btrfs mend themselves by it.
+/// Repairs the file system as an operator would before the mount. XFS and Btrfs repair themselves
+/// during the mount.
 fn mend(file_system: FileSystem, device: &LoopDevice) -> anyhow::Result<()> {
     if file_system != FileSystem::Ext4 {
         return Ok(());
@@ -280,7 +284,7 @@ fn mend(file_system: FileSystem, device: &LoopDevice) -> anyhow::Result<()> {
     }
 }
 
-/// A disk that fails when it is told to. It goes when it is dropped.
+/// A disk that fails on command. It is removed when it is dropped.
 #[derive(Debug)]
 struct FailingDevice {
     place: PathBuf,
@@ -292,7 +296,7 @@ struct FailingDevice {
 
 impl FailingDevice {
     /// # Errors
-    /// When nbdkit or FUSE are not what they are expected to be.
+    /// nbdkit or FUSE do not behave as expected.
     fn start(scratch: &Path) -> anyhow::Result<Self> {
         let [image, plugin, socket, place, faults] =
             ["image", "failing.py", "socket", "device", "faults"].map(|name| scratch.join(name));

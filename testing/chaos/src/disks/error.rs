@@ -1,9 +1,9 @@
 //! EIO from the nth write or sync, by system call.
 //!
-//! Injected: strace lets the nth call of a kind fail in every thread, once or for ever. Afterwards the file system loses what was not
-//! synced, as Linux does with the pages of a sync that failed.
-//! To be survived: everything that was acknowledged. To be seen: nothing acknowledged after the failure, `/healthz` says so, the process
-//! ends by itself with code 1.
+//! Injected: strace lets the nth call of a kind fail in every thread, once or for ever. Afterwards
+//! the file system loses the unsynced bytes, as Linux loses the pages of a failed sync. To be
+//! survived: everything that was acknowledged. To be seen: nothing is acknowledged after the
+//! failure, `/healthz` reports it, and the process ends by itself with code 1.
 
 use std::path::Path;
 use std::process::ExitStatus;
@@ -23,10 +23,10 @@ use crate::outcome::{Outcome, progress};
 use crate::server_under_test::{Server, ServerUnderTest};
 use crate::tool::{need, traced};
 
-/// More than what XFS asks for.
+/// Larger than the minimum of XFS.
 const DISK: u64 = 512 << 20;
 
-/// Calls after whose failure nothing may be acknowledged any more.
+/// Calls with a failure after which nothing more may be acknowledged.
 const GRAVE: [&str; 4] = ["pwritev", "pwrite64", "fdatasync", "fsync"];
 
 /// Calls that may fail a request and no more.
@@ -35,7 +35,7 @@ const HARMLESS: [&str; 3] = ["ftruncate", "mkdir", "unlink"];
 /// When the log has stood still for so long, the clients are done.
 const QUIET: Duration = Duration::from_millis(700);
 
-/// Clients that a lasting failure keeps from their end go on for so long.
+/// How long clients continue when a lasting failure keeps them from their end.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// How long a server may take to end by itself: the drain, and a little.
@@ -58,7 +58,7 @@ pub(super) struct Arguments {
     /// Fail every single call, once and for good. Takes an hour.
     #[arg(long)]
     all: bool,
-    /// Seed of what the clients send and of which calls are in the sample.
+    /// Seed of the clients' requests and of the sample of calls.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -180,7 +180,7 @@ fn workload(seed: u64) -> Workload {
     Workload::new(FarmDialects, load, seed)
 }
 
-/// What was seen so far.
+/// The results so far.
 #[derive(Debug, Default)]
 struct Tally {
     verdict: Verdict,
@@ -233,7 +233,7 @@ fn try_one(arguments: &Arguments, failure: Failure, tally: &mut Tally) -> anyhow
     Ok(())
 }
 
-/// What a run has shown.
+/// The results of a run.
 struct Seen {
     failed: Option<Instant>,
     ended: Option<ExitStatus>,

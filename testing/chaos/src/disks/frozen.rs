@@ -1,9 +1,10 @@
 //! A file system that stands still.
 //!
-//! Injected: `fsfreeze` under live sessions, for some seconds; anyone who writes waits. Then the thaw.
-//! To be survived: everything that was acknowledged. To be seen: nothing acknowledged while it stands still, and `/healthz` answered all
-//! the same; queries of sessions and downloads answered too, though perhaps only after the thaw: a reader of SQLite marks its place in a
-//! mapped file, which is a write. After the thaw everything goes on.
+//! Injected: `fsfreeze` under live sessions, for some seconds. Every write waits. Then the thaw. To
+//! be survived: everything that was acknowledged. To be seen: nothing is acknowledged while it
+//! stands still, and `/healthz` is still answered. Queries of sessions and downloads are answered
+//! too, though perhaps only after the thaw: a reader of SQLite marks its place in a mapped file,
+//! which is a write. After the thaw everything continues.
 
 use std::net::SocketAddr;
 use std::process::ExitStatus;
@@ -24,7 +25,7 @@ use crate::outcome::Outcome;
 use crate::server_under_test::{Server, ServerUnderTest};
 use crate::tool::{dies_with_us, run as run_tool};
 
-/// Room for what is uploaded around all freezes. Little of it is ever taken.
+/// Room for all uploads around the freezes. Little of it is ever taken.
 const DISK: u64 = 8 << 30;
 
 /// A reply that was on its way when the file system froze.
@@ -53,7 +54,7 @@ pub(super) struct Arguments {
     /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 64)]
     clients: usize,
-    /// Seed of what the clients send.
+    /// Seed of the clients' requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -119,7 +120,7 @@ impl Work {
         }
     }
 
-    /// Nothing goes on but one append, which nobody has looked at when the file system freezes.
+    /// Freezes the file system while a single append is under way that no client has asked about.
     fn freeze_in_quiet(&mut self, volume: &Volume, server: &mut Server) -> anyhow::Result<()> {
         let questions = &self.questions;
         questions
@@ -179,18 +180,19 @@ impl Work {
     }
 }
 
-/// What can be asked without changing anything.
+/// Requests that change nothing.
 struct Questions {
     address: SocketAddr,
     media: Media,
-    /// A session that nobody goes on with but the quiet freeze.
+    /// A session that only the quiet freeze continues.
     parked: Session,
     finished: String,
     duration: Duration,
 }
 
 impl Questions {
-    /// Asks what changes nothing. The clients are still at it: anyone who was held up answers after the thaw.
+    /// Sends the requests that change nothing. The clients still run: every delayed request is
+    /// answered after the thaw.
     fn ask_for_a_while(&self) -> [LatencyProbe; 3] {
         let probes = [
             LatencyProbe::of_health(self.address),

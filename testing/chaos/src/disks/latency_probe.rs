@@ -11,7 +11,7 @@ use windlass_testkit::raw::{RawPeer, Reply, Request};
 /// The pause between an answer and the next question.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A question and what became of it.
+/// A request and its outcome.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
     /// When it was asked.
@@ -50,17 +50,18 @@ impl LatencyProbe {
         Self::start(address, Request::new("GET", "/healthz"))
     }
 
-    /// Stops, and says what was answered.
+    /// Stops, and returns the samples.
     pub(super) fn stop(self) -> Vec<Sample> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("it does not panic")
     }
 }
 
-/// Asks once, on a connection of its own. A server that refuses may answer before it has read all.
+/// Sends one request on a new connection. A server that refuses may answer before it has read the
+/// whole request.
 ///
 /// # Errors
-/// When the connection breaks.
+/// The connection breaks.
 pub(super) fn ask_once(address: SocketAddr, question: &Request) -> std::io::Result<Reply> {
     let mut peer = RawPeer::try_connect(address)?;
     let sent = peer.try_send(question.to_bytes());

@@ -2,8 +2,8 @@
 //!
 //! Injected: a limit on the size of files (`RLIMIT_FSIZE`), over which a write fails with EFBIG and the kernel sends SIGXFSZ, which ends
 //! a process by default.
-//! To be survived: everything that was acknowledged. To be seen: an upload that is too long is refused with 503, what of it was written is
-//! kept, and the server goes on with all others.
+//! To be survived: everything that was acknowledged. To be seen: an upload that is too long is
+//! refused with 503, its written part is kept, and the server continues with all other uploads.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -37,7 +37,7 @@ pub(super) struct Arguments {
     /// Duration of the uploads of other clients, in seconds.
     #[arg(long, default_value_t = 2)]
     seconds: u64,
-    /// Seed of what the clients send.
+    /// Seed of the clients' requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -19,7 +19,7 @@ use crate::outcome::Outcome;
 use crate::server_under_test::ServerUnderTest;
 use crate::tool::{need, traced};
 
-/// More than what XFS asks for.
+/// Larger than the minimum of XFS.
 const DISK: u64 = 1 << 30;
 
 /// How long an answer may take that needs no sync. The tracer costs some of it.
@@ -45,7 +45,7 @@ pub(super) struct Arguments {
     /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 8)]
     clients: usize,
-    /// Seed of what the clients send.
+    /// Seed of the clients' requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -67,7 +67,7 @@ fn crawl(arguments: &Arguments, delay: u64, verdict: &mut Verdict) -> anyhow::Re
     let (log, trace) = (scratch.path().join("log"), scratch.path().join("trace"));
     let volume = Volume::new(arguments.file_system, DISK, scratch.path())?;
     let server_under_test = &arguments.server_under_test;
-    // The first start makes what would take many syncs.
+    // The first start creates the files, which would take many syncs.
     server_under_test.start(&volume.data(), &log)?.kill9();
     let inject = format!("fsync,fdatasync:delay_exit={}", delay * 1000);
     let wrapper = traced(&["fsync", "fdatasync"], Some(&inject), &trace);

@@ -8,15 +8,15 @@ use windlass_testkit::checker::{Event, Rule, Upload, Violation, Workload};
 use super::latency_probe::Sample;
 use crate::outcome::Outcome;
 
-/// How long after a fault an answer may still say that all is well: one that was on its way.
+/// How long after a fault a reply may still report health, because the reply was on its way.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
-/// What a server did that it must not, apart from its answers to uploads.
+/// The violations of a server apart from its answers to uploads.
 #[derive(Debug, Default)]
 pub(super) struct Verdict(Vec<Violation>);
 
 impl Verdict {
-    /// Notes that the server did what it must not when `occasion` happened to it.
+    /// Records a violation by the server at `occasion`.
     pub(super) fn blame(&mut self, occasion: &str, what: impl Into<String>) {
         self.0.push(Violation {
             upload: occasion.to_owned(),
@@ -31,7 +31,7 @@ impl Verdict {
         }
     }
 
-    /// Takes in what a workload has found.
+    /// Adds the violations of a workload.
     pub(super) fn take_in(&mut self, occasion: &str, workload: &Workload) {
         self.0
             .extend(workload.violations().iter().map(|violation| Violation {
@@ -106,8 +106,8 @@ impl Verdict {
     }
 }
 
-/// How often an upload was told something new about bytes that it had just sent. What a query tells was acknowledged, or could have
-/// been, at any time before.
+/// Counts how often an upload got an acknowledgement of bytes that it had just sent. Answers to
+/// queries do not count, because the server could have acknowledged their bytes at any time before.
 fn acknowledgements(upload: &Upload, window: &Range<Duration>) -> usize {
     let records = upload.records();
     let mut offset = 0;

@@ -1,4 +1,4 @@
-//! A file system of its own for one server, which can lose what was not synced.
+//! A separate file system for one server, which can lose unsynced data.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,8 @@ use crate::disk::{FileSystem, LoopDevice, Mount, make_image};
 use crate::tool::{need, run};
 use windlass_testkit::cleanup::CleanupShell;
 
-/// What remains to be done for a volume when this program is killed. A process that holds files in it dies with us, a little later.
+/// Cleans up a volume when this program is killed. A process that holds files in it dies with us, a
+/// little later.
 const PUT_IN_ORDER: &str = "fsfreeze --unfreeze \"$1\"; umount --lazy \"$1\"; losetup --detach \"$2\"; \
      rm -r --one-file-system \"$3\"";
 
@@ -21,10 +22,10 @@ pub(super) struct Volume {
 }
 
 impl Volume {
-    /// Asks for what it takes.
+    /// Checks the requirements.
     ///
     /// # Errors
-    /// [`crate::outcome::Lacking`] when the machine does not have it.
+    /// [`crate::outcome::Lacking`] if the machine lacks one of them.
     pub(super) fn need(file_system: FileSystem) -> anyhow::Result<()> {
         file_system.need()?;
         need(&["setpriv", "fsfreeze"])
@@ -73,7 +74,7 @@ impl Volume {
         self.mount.path()
     }
 
-    /// What it is on.
+    /// The device of the file system.
     pub(super) fn device(&self) -> &LoopDevice {
         &self.device
     }
@@ -83,11 +84,11 @@ impl Volume {
         self.path().join("data")
     }
 
-    /// From here on the file system takes nothing any more, as when the power goes. What it had not written goes with the mount. Btrfs
-    /// knows no such thing; it keeps what it has.
+    /// Makes the file system refuse all further writes, like a power failure. Unwritten data is
+    /// lost with the mount. Btrfs has no such operation and keeps its data.
     ///
     /// # Errors
-    /// When it cannot be told.
+    /// The file system cannot be shut down.
     pub(super) fn switch_off(&self) -> anyhow::Result<()> {
         if self.file_system != FileSystem::Btrfs {
             let place = self.path().to_string_lossy();
@@ -96,10 +97,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Loses what was not synced.
+    /// Loses all unsynced data.
     ///
     /// # Errors
-    /// When somebody still uses it, or it does not come back.
+    /// A process still uses the file system, or it does not mount again.
     pub(super) fn switch_off_and_on(self) -> anyhow::Result<Self> {
         self.switch_off()?;
         self.mount_again(|_| Ok(()))

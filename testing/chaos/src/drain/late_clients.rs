@@ -15,14 +15,14 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How they fared.
 #[derive(Debug, Default)]
 pub(super) struct LateClients {
-    /// So many found the door shut, or were answered by 503.
+    /// Number of clients that could not connect, or were answered by 503.
     pub(super) refused: u64,
     /// One was served after another had been refused.
     pub(super) served_too_late: bool,
 }
 
 impl LateClients {
-    /// Lets one after the other come while `work` runs.
+    /// Connects clients in sequence while `work` runs.
     pub(super) fn knock_while<T>(address: SocketAddr, work: impl FnOnce() -> T) -> (T, Self) {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {

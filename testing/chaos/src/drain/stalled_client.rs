@@ -1,4 +1,4 @@
-//! A client whose request stands still.
+//! A client with a request that stands still.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,8 @@ use windlass_testkit::media::Media;
 use windlass_testkit::raw::{RawPeer, Reply, Request};
 use windlass_testkit::session::{CHUNK_GRANULARITY, content_range, target_of};
 
-/// What it sends before it stands still: no more than the server has read until it cuts.
+/// Number of bytes sent before the pause. The server reads all of them before it cuts the
+/// connection.
 const SENT: u64 = 3 * CHUNK_GRANULARITY;
 
 /// The length of its media.
@@ -50,7 +51,7 @@ impl StalledClient {
         })
     }
 
-    /// After the restart: asks what was committed, and brings the upload to its end.
+    /// After the restart: queries the committed bytes, and completes the upload.
     pub(super) fn end(mut self, address: SocketAddr) -> anyhow::Result<Option<Rule>> {
         if let Ok(reply) = self.peer.try_reply()
             && !matches!(reply.status, 308 | 503)

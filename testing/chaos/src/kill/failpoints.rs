@@ -1,8 +1,9 @@
-//! Kills at every named moment that the binary has.
+//! Kills at every named moment of the binary.
 //!
-//! Each death has a life before it that ends at a random moment, or at one that brings this one about, so that the server under
-//! proof begins with what a crash left: a WAL, tails, files without a row, sessions that are finishing. What lies in the vault is
-//! made two days old, since the sweep leaves younger files alone.
+//! Each death follows a life that ends at a random moment, or at a moment that makes this death
+//! possible. The tested server therefore begins with the leftovers of a crash: a WAL, tails, files
+//! without a row, sessions that are finishing. The files in the vault are made two days old, since
+//! the sweep leaves younger files alone.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
@@ -18,19 +19,22 @@ use super::{Arguments, kill_soon};
 use crate::outcome::{Lacking, Outcome, progress};
 use crate::server_under_test::{Server, Unstarted};
 
-/// What a release does after a second or 16 MiB happens all the time, so that there is a moment to be killed at.
+/// A release makes a checkpoint after a second or 16 MiB. These settings make checkpoints frequent,
+/// so that a kill can hit one.
 const FREQUENT_CHECKPOINTS: [&str; 2] = [
     "WINDLASS_CHECKPOINTS_BYTES=256KB",
     "WINDLASS_CHECKPOINTS_INTERVAL=10ms",
 ];
 
-/// What must have happened before some moments, where the end of a life at random does not bring them about often enough.
+/// A fault that must come before some moments, because random kills do not lead to these moments
+/// often enough.
 struct Prelude {
     moments: &'static [&'static str],
     /// At which moment the server before died, and which time it was.
     before: &'static str,
     nth: u64,
-    /// Whether there are clients when they are to come. Some would do themselves what the server is to do.
+    /// Whether there are clients at these moments. Some clients would do the server's work
+    /// themselves.
     with_clients: bool,
 }
 
@@ -106,7 +110,7 @@ pub(super) fn run(
     Ok(Outcome::of_workload(faults, &harness.workload))
 }
 
-/// The names that the binary has, or the one that was asked for.
+/// Returns the names of the binary's failpoints, or the requested name.
 fn points(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
     let Ok(names) = arguments.server_under_test.run(&["failpoints".as_ref()]) else {
         let binary = arguments.server_under_test.binary.display();
@@ -145,7 +149,8 @@ impl Harness<'_> {
         Ok(times)
     }
 
-    /// Lets the server die when it is at a moment for the nth time, and looks what is left. `false` when it did not come to it.
+    /// Lets the server die when it reaches a moment for the nth time, and checks the result.
+    /// Returns `false` if it was not reached.
     fn reach(&mut self, point: &str, nth: u64, tries: u32) -> anyhow::Result<bool> {
         for _ in 0..tries {
             self.prepare(point)?;

@@ -1,4 +1,4 @@
-//! A machine of its own for clients: a network namespace at the other end of a link that can go down.
+//! A separate machine for clients: a network namespace at the other end of a link that can go down.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -47,10 +47,10 @@ impl Namespace {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 203, self.number, 1)), 0)
     }
 
-    /// Moves this thread, and those that it begins from now on, inside.
+    /// Moves this thread, and all threads that it starts later, into the namespace.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The namespace cannot be entered.
     pub(super) fn enter(&self) -> anyhow::Result<()> {
         let path = format!("/run/netns/{}", self.name);
         let file = File::open(&path).context(path)?;
@@ -58,18 +58,18 @@ impl Namespace {
         Ok(())
     }
 
-    /// Takes the link down: from now on nothing passes, in neither direction.
+    /// Takes the link down: from now on no packet passes in either direction.
     ///
     /// # Errors
-    /// What `ip` says.
+    /// `ip` fails.
     pub(super) fn cut(&self) -> anyhow::Result<()> {
         self.inside(&["link", "set", "inside", "down"])
     }
 
-    /// How many connections to clients inside are open outside.
+    /// Counts the open connections outside to clients inside.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The table of connections cannot be read.
     pub(super) fn held_open(&self) -> anyhow::Result<usize> {
         const ESTABLISHED: &str = "01";
         let address = u32::from_ne_bytes([10, 203, self.number, 2]);

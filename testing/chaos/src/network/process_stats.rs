@@ -1,4 +1,4 @@
-//! What a process holds: descriptors and memory.
+//! The descriptors and the memory of a process.
 
 use std::fmt;
 use std::thread::sleep;
@@ -8,7 +8,8 @@ use anyhow::bail;
 
 use crate::server_under_test::Server;
 
-/// Memory that may stay when connections have gone: what uploads share (32 MiB), caches of the ledger, and what the allocator keeps.
+/// Memory that may stay when connections have gone: the uploads' shared memory (32 MiB), caches of
+/// the ledger, and the allocator's reserve.
 const MEMORY_THAT_MAY_STAY: u64 = 96 << 20;
 
 /// Descriptors that may stay: the ledger's connections open the database and its log when they are first used. Faults open more.
@@ -16,7 +17,7 @@ const DESCRIPTORS_THAT_MAY_STAY: usize = 6;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// What a server holds at a moment.
+/// The descriptors and the memory of a server at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProcessStats {
     /// Open descriptors.
@@ -60,10 +61,11 @@ impl ProcessStats {
         }
     }
 
-    /// Waits until no more descriptors and memory are held than here, but for what may stay.
+    /// Waits until the server holds no more descriptors and memory than here, apart from the
+    /// amounts that may stay.
     ///
     /// # Errors
-    /// When that has not come within `limit`: something has leaked.
+    /// The server still holds more after `limit`: something has leaked.
     pub(super) fn come_back(&self, server: &Server, limit: Duration) -> anyhow::Result<Self> {
         let begun = Instant::now();
         loop {

@@ -1,4 +1,5 @@
-//! A protocol whose clients wait for each other: nobody sends a byte before all have a session.
+//! A protocol with clients that wait for each other: no client sends a byte before all have a
+//! session.
 
 use std::io;
 use std::net::SocketAddr;

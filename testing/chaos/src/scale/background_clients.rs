@@ -17,7 +17,7 @@ use windlass_testkit::session::{CHUNK_GRANULARITY, content_range, target_of};
 /// The pause between two requests of a client.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Clients, each on a thread of its own.
+/// Clients, each on a separate thread.
 pub(super) struct BackgroundClients {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<anyhow::Result<Vec<Wait>>>>,
@@ -49,10 +49,10 @@ impl BackgroundClients {
         }
     }
 
-    /// They finish what they are at, and go.
+    /// Lets the clients finish their current requests, and ends them.
     ///
     /// # Errors
-    /// When one of them was not given what it asked for.
+    /// A client did not receive the expected reply.
     pub(super) fn leave(self) -> anyhow::Result<Waits> {
         self.stop.store(true, Ordering::Relaxed);
         let mut waits = Vec::new();

@@ -1,4 +1,4 @@
-//! What many clients left behind: sessions that have died, and some that live.
+//! The sessions that many clients left behind: most are dead, and some live.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const LIVING_EVERY: u64 = 100;
 /// How long a session lives.
 const LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// About what the server remembers of a request.
+/// The approximate length of a session's request context.
 const CONTEXT_LEN: usize = 300;
 
 const SMALL_LEN: usize = 512;
@@ -42,7 +42,7 @@ pub(super) struct SeededStore {
     last_to_go: PathBuf,
 }
 
-/// What was found after the sweep, and should not have been.
+/// The wrong data that was found after the sweep.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
     /// Living sessions that are gone.
@@ -90,7 +90,7 @@ impl SeededStore {
         &self.last_to_go
     }
 
-    /// Opens the store that a server has left and looks what is in it.
+    /// Opens the store after the server has ended and examines its content.
     pub(super) fn examine(&self, data: &Path) -> anyhow::Result<Leftovers> {
         let store = open(data, Durability::Disk)?;
         runtime()?.block_on(async {
@@ -108,7 +108,8 @@ impl SeededStore {
         })
     }
 
-    /// What a kill left of the clients that were served is not counted: the sweep leaves that alone for a day.
+    /// Counts undeleted media of dead sessions. Leftovers of killed clients are not counted,
+    /// because the sweep leaves them alone for a day.
     async fn undeleted(&self, store: &LocalStore) -> u64 {
         let mut undeleted = 0;
         for number in (0..self.sessions).filter(|number| !is_living(*number)) {
@@ -133,7 +134,8 @@ impl SeededStore {
         self.left(number).session.id
     }
 
-    /// The session of a number. One was started each millisecond, those that have died a lifetime earlier.
+    /// The session with this number. One session was started each millisecond, and the dead
+    /// sessions a lifetime earlier.
     fn left(&self, number: u64) -> Left {
         let mut rng = self.rng.fork(number);
         let before = Duration::from_millis(self.sessions - number);
@@ -208,7 +210,7 @@ async fn make(store: &LocalStore, sessions: impl Iterator<Item = Left>) -> anyho
     Ok(())
 }
 
-/// Checksums stay zero: nobody goes on with these.
+/// Checksums stay zero: these sessions are never continued.
 fn advance(at: MediaRef, bytes: Bytes) -> OffsetCommit {
     OffsetCommit {
         from: 0,

@@ -76,8 +76,9 @@ impl Tracer<'_> {
         Ok(totals)
     }
 
-    /// A program that starts the server under strace. The server is the process that was started, the tracer is a process next to it: so signals
-    /// reach the server. Each thread has a trace of its own, so that no line is torn.
+    /// Returns a program that starts the server under strace. The started process is the server
+    /// itself, and the tracer is a process next to it. Signals therefore reach the server. Each
+    /// thread has a separate trace, so that no line is torn.
     fn script(&self, traces: &Path, allocations: &Path, scenario: Scenario) -> String {
         // A question mark allows for machines that do not have a call.
         let names: Vec<_> = calls::names().map(|name| format!("?{name}")).collect();
