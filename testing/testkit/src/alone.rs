@@ -1,8 +1,8 @@
-//! Tests that run again in a process of their own, because they change what belongs to the process.
+//! Tests that run again in a separate process, because they change state of the whole process.
 
 use std::process::Command;
 
-/// Runs the test `name` of the same program in a process of its own, in which `variable` is set.
+/// Runs the test `name` of the same program in a separate process, with `variable` set.
 ///
 /// ```no_run
 /// # fn what_needs_a_process() {}

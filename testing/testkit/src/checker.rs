@@ -1,10 +1,12 @@
 //! Clients that record what a server has acknowledged, and check it after every fault.
 //!
-//! The rules are those of the [`oracle`](crate::oracle). Rule 5 is not visible from outside: `windlass verify` checks it.
+//! The rules are in [`oracle`](crate::oracle). Rule 5 is not visible from outside: `windlass
+//! verify` checks it.
 //!
-//! The checker speaks the protocol from outside and knows nothing of a server's insides. What differs between protocols is a
-//! [`Dialect`], so that it can be pointed at other servers too. A server's word counts from the moment that its reply was read:
-//! whatever it had not said when it broke may or may not have happened.
+//! The checker speaks the protocol from outside and knows nothing of a server's insides. A
+//! [`Dialect`] holds the differences between protocols, so that other servers can be checked too.
+//! An acknowledgement counts from the moment that its reply was read. A request without a reply may
+//! or may not have happened.
 //!
 //! ```no_run
 //! use windlass_testkit::checker::{Google, Load, Workload};

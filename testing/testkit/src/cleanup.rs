@@ -89,8 +89,8 @@ impl Drop for CleanupShell {
 
 /// A directory that is removed when it is dropped, and also when this process is killed.
 ///
-/// Whatever is mounted in it or attached to its files belongs to values of their own, which are dropped first; the
-/// script is for when they cannot be.
+/// Separate values own the mounts and attached devices in it, and are dropped first. The script
+/// handles them if they cannot be dropped.
 #[derive(Debug)]
 pub struct ScratchDir {
     path: PathBuf,
@@ -117,7 +117,8 @@ impl ScratchDir {
     }
 }
 
-/// The directory for temporary files: in memory when at least `room` bytes are free there, else the usual one.
+/// The directory for temporary files. It is in memory if at least `room` bytes are free there,
+/// otherwise the usual directory.
 pub fn temporary_files(room: u64) -> PathBuf {
     let memory = Path::new(MEMORY);
     if free_bytes(memory) >= room {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Copies what is in a directory into another one, which it creates if it is missing.
+/// Copies the content of a directory into another directory, which it creates if it is missing.
 ///
 /// # Panics
 /// If a file cannot be read or written.

@@ -5,14 +5,14 @@ use serde_json::Value;
 
 use crate::raw::Reply;
 
-/// What a client library reads of an error.
+/// The fields of an error that a client library reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorObject {
     /// `errors[0].reason`.
     pub reason: String,
     /// The header or parameter that is wrong, if the error names one.
     pub location: Option<String>,
-    /// What a person reads.
+    /// The text for people.
     pub message: String,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a scrape has returned.
+/// The parsed text of a scrape.
 #[derive(Debug, Clone)]
 pub struct Exposition {
     /// The metrics, in the order of the text.
@@ -18,14 +18,14 @@ pub struct Metric {
     pub name: String,
     /// `counter`, `gauge` or `histogram`.
     pub kind: String,
-    /// What it is about.
+    /// Its help text.
     pub help: String,
 }
 
 /// A value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// Name of the metric, with a suffix for those that have several values.
+    /// Name of the metric, with a suffix if the metric has several values.
     pub name: String,
     /// The labels.
     pub labels: BTreeMap<String, String>,
@@ -69,11 +69,11 @@ impl Exposition {
         self.samples.iter().map(Sample::series).collect()
     }
 
-    /// The value of a series, which is written as [`Exposition::series`] writes it: with its labels
-    /// in alphabetical order.
+    /// The value of a series. `series` is written like [`Exposition::series`] writes it: with its
+    /// labels in alphabetical order.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the series is missing.
     #[track_caller]
     pub fn value(&self, series: &str) -> f64 {
         let found = self.samples.iter().find(|it| it.series() == series);

@@ -85,7 +85,7 @@ pub fn begin(address: SocketAddr, name: &str) -> Session {
     Session::start(address, &start(&named(name)))
 }
 
-/// A session for a new animal, whose media's length is declared.
+/// Starts a session for a new animal, and declares the length of its media.
 #[track_caller]
 pub fn begin_declared(address: SocketAddr, length: u64) -> Session {
     let start = Request::new("POST", format!("{UPLOADS}?uploadType=resumable"))

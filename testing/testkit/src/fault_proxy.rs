@@ -1,8 +1,9 @@
 //! A network that fails as a test says: a proxy between a real client and the real server.
 //!
-//! It parses only what it needs of HTTP/1.1 to find where requests and replies end, and passes their
-//! bytes on as they are. A [`Plan`] says which request is hit by which [`Fault`]; what passed and what
-//! became of it is written down as [`Exchange`]s. What is absent: TLS, HTTP/2, upgrades.
+//! The proxy parses only the parts of HTTP/1.1 that it needs to find the ends of requests and
+//! replies, and passes their bytes on unchanged. A [`Plan`] chooses the [`Fault`] of each request.
+//! Each request and its outcome are recorded as an [`Exchange`]. TLS, HTTP/2 and upgrades are
+//! absent.
 //!
 //! ```no_run
 //! use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
@@ -33,13 +34,13 @@ mod wire;
 pub use fault::Fault;
 pub use plan::{Plan, RequestHead};
 
-/// How long the proxy waits for either side. Only what hangs waits so long.
+/// How long the proxy waits for either side. Only a hanging connection takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long nothing is accepted after that failed, which it does when descriptors run out.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
 
-/// A proxy on a port of its own. When it is dropped, it cuts its connections and ends.
+/// A proxy on a free port. When it is dropped, it cuts its connections and ends.
 #[derive(Debug)]
 pub struct FaultProxy {
     address: SocketAddr,
@@ -69,18 +70,18 @@ pub struct Exchange {
     pub body_bytes_forwarded: u64,
     /// The final status that the upstream answered, whether the client saw it or not.
     pub status: Option<u16>,
-    /// What the upstream said is committed, if it answered 308 (or 200 in place of it): 0 when it sent
-    /// no `Range`.
+    /// The committed bytes according to the upstream's 308 (or the 200 in its place). Without a
+    /// `Range` they are 0.
     pub committed: Option<u64>,
     /// Whether all of the upstream's reply was handed to the client's socket. Replies of the proxy's
     /// own do not count.
     pub delivered: bool,
-    /// What the plan chose for it.
+    /// The fault that the plan chose.
     pub fault: Option<Fault>,
 }
 
 impl Exchange {
-    /// Where the body of a data request begins in the media; `None` for what is none.
+    /// Where the body of a data request begins in the media. `None` for any other request.
     pub fn first_byte(&self) -> Option<u64> {
         let range = self.content_range.as_deref()?.strip_prefix("bytes ")?;
         let (first, _) = range.split_once('-')?;
@@ -88,7 +89,7 @@ impl Exchange {
     }
 }
 
-/// What the threads of a proxy have in common.
+/// The shared state of the proxy's threads.
 #[derive(Debug)]
 struct Shared {
     /// Apart from the state: a plan is a test's code, which may take its time.
@@ -141,18 +142,18 @@ impl FaultProxy {
         format!("http://{}", self.address)
     }
 
-    /// Says where requests go from now on, for a server that starts again on another port. Also those
-    /// of connections that are open; requests on their way stay where they are.
+    /// Sets the upstream for all further requests, for a server that starts again on another port.
+    /// This includes requests of open connections. Requests on their way are not moved.
     pub fn set_upstream(&self, upstream: SocketAddr) {
         self.shared.state().upstream = upstream;
     }
 
-    /// Says what happens to the requests that come from now on.
+    /// Sets the plan for all further requests.
     pub fn set_plan(&self, plan: Plan) {
         *lock(&self.shared.plan) = plan;
     }
 
-    /// What has passed so far, in the order in which the requests came.
+    /// The exchanges so far, in the order of their requests.
     pub fn exchanges(&self) -> Vec<Exchange> {
         self.shared.state().exchanges.clone()
     }
@@ -266,8 +267,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Serves each connection in a thread of its own, and ends when the proxy is stopped and all of them
-/// have.
+/// Serves each connection in a separate thread. Ends when the proxy is stopped and all connections
+/// have ended.
 fn accept(listener: &TcpListener, shared: &Shared) {
     thread::scope(|scope| {
         loop {

@@ -1,8 +1,8 @@
-//! An HTTP/2 peer that hides nothing (RFC 9113): it sends the frames that a test says, opens its windows only as far as
-//! a test says, and shows the frames that come back.
+//! An HTTP/2 peer without abstractions (RFC 9113). It sends the frames of a test, opens its windows
+//! only as far as the test says, and shows the received frames.
 //!
-//! It answers SETTINGS and PING by itself. Header fields go out without Huffman coding and without a dynamic table, and
-//! the server is told that there is none for its own.
+//! The peer itself answers SETTINGS and PING. It sends header fields without Huffman coding and
+//! without a dynamic table, and announces that the server may not use a dynamic table either.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -66,7 +66,7 @@ pub struct Http2Peer {
     unanswered: Option<[u8; 8]>,
 }
 
-/// What a server sent.
+/// An event on the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The head of a reply.
@@ -138,7 +138,7 @@ impl Http2Peer {
         peer
     }
 
-    /// Notes what the server takes.
+    /// Records the server's settings and windows.
     fn take_note(&mut self, kind: u8, payload: &[u8]) {
         match (kind, payload) {
             (SETTINGS, settings) => {
@@ -227,10 +227,10 @@ impl Http2Peer {
         self.peer.try_send(reset)
     }
 
-    /// Waits until the server has read all that was sent. What comes meanwhile is passed by.
+    /// Waits until the server has read all sent bytes. Frames that come meanwhile are dropped.
     ///
     /// # Errors
-    /// When the server has closed the connection, or does not answer in time.
+    /// The server has closed the connection, or does not answer in time.
     pub fn ping(&mut self) -> io::Result<()> {
         self.peer.try_send(frame(PING, 0, 0, &[0; 8]))?;
         while !matches!(self.frame()?, (PING, flags, ..) if flags & ACK != 0) {}
@@ -299,7 +299,8 @@ impl Http2Peer {
         Err(ErrorKind::TimedOut.into())
     }
 
-    /// The next frame: what it is, its flags, its stream and what is in it. SETTINGS and PING are answered.
+    /// Returns the next frame: its type, its flags, its stream and its payload. SETTINGS and PING
+    /// are answered.
     fn frame(&mut self) -> io::Result<(u8, u8, u32, Vec<u8>)> {
         let head = self.peer.bytes(9)?;
         let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
@@ -329,7 +330,7 @@ impl Http2Peer {
         false
     }
 
-    /// Reads the whole reply on a stream, and passes by what comes on others.
+    /// Reads the whole reply on a stream, and drops the frames of all other streams.
     #[track_caller]
     pub fn reply(&mut self, stream: u32) -> Reply {
         let mut reply = Reply::default();
@@ -437,8 +438,8 @@ fn status(block: &[u8]) -> io::Result<u16> {
         .map_err(io::Error::other)
 }
 
-/// Digits in Huffman coding: 0, 1 and 2 have five bits, which say what they are; the others have six
-/// (RFC 7541, appendix B).
+/// Digits in Huffman coding: 0, 1 and 2 have five bits, which identify them; all further digits
+/// have six bits (RFC 7541, appendix B).
 fn huffman_digits(text: &[u8]) -> Vec<u8> {
     let mut bits = text
         .iter()
@@ -456,7 +457,7 @@ fn huffman_digits(text: &[u8]) -> Vec<u8> {
             if code == 0b11_1111 {
                 return digits;
             }
-            // 3 is 011001, and the others follow.
+            // The code of 3 is 011001, and the codes of the further digits follow in sequence.
             match code.checked_sub(0b01_1001 - 3) {
                 Some(digit) => code = digit,
                 None => return digits,

@@ -2,7 +2,7 @@
 
 use crc_fast::CrcAlgorithm::Crc32IsoHdlc;
 
-/// What a PNG image begins with.
+/// The first bytes of a PNG image.
 pub const PNG_SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 
 /// A PNG image of this size.

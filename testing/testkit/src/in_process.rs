@@ -1,7 +1,7 @@
 //! Requests to a service in the process of the test, and its replies.
 //!
-//! There is no connection, so nothing here is what a peer on the other side of one would see: that is what
-//! [`raw`](crate::raw) is for.
+//! There is no connection, so a test does not see the bytes that a peer would see.
+//! [`raw`](crate::raw) is for such tests.
 
 mod body;
 mod reply;

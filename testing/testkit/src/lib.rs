@@ -1,8 +1,9 @@
 //! Test helpers that the tests of more than one crate need.
 //!
-//! No HTTP library speaks for a peer. It writes the bytes that a test gives it and shows the bytes that came back,
-//! so that a test states what is on the wire and not what a library makes of it. Where there is no wire, in
-//! [`in_process`], requests and replies have the types of the crate `http`. No crate of the product is a dependency.
+//! A peer here uses no HTTP library. It writes the bytes of a test and shows the received bytes, so
+//! that a test states the bytes on the wire and not a library's view of them. Without a wire, in
+//! [`in_process`], requests and replies have the types of the crate `http`. No crate of the product
+//! is a dependency.
 
 pub mod alone;
 pub mod checker;

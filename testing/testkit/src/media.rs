@@ -56,7 +56,7 @@ impl Media {
         self.bytes(0..self.len)
     }
 
-    /// The bytes of a range. It may reach past the end: the function goes on there.
+    /// The bytes of a range. It may reach past the end: the function is defined there too.
     pub fn bytes(self, range: Range<u64>) -> Vec<u8> {
         let len = usize::try_from(range.end.saturating_sub(range.start));
         let mut bytes = vec![0; len.expect("a range that is held fits into memory")];
@@ -101,7 +101,7 @@ impl Media {
         }
     }
 
-    /// Compares what was read at `offset` and returns the offset behind it.
+    /// Compares the bytes read at `offset` and returns the offset behind them.
     fn compare_piece(self, offset: u64, limit: u64, piece: &[u8]) -> io::Result<u64> {
         let end = offset + piece.len() as u64;
         if end > limit {
@@ -153,10 +153,10 @@ impl Media {
     }
 }
 
-/// The CRC32C of what can be read, as [`Media::crc32c`] tells it.
+/// The CRC32C of a reader's bytes, written like [`Media::crc32c`].
 ///
 /// # Errors
-/// What the reader says.
+/// The reader fails.
 pub fn crc32c(mut reader: impl Read) -> io::Result<String> {
     let mut digest = crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi);
     let mut piece = vec![0; usize::try_from(PIECE).expect("a small number")];

@@ -1,4 +1,4 @@
-//! The rules of `docs/durability.md`: what a server is bound by, and how an answer breaks it.
+//! The rules of `docs/durability.md`: the server's promises, and how an answer breaks them.
 //!
 //! 1. An acknowledged offset never decreases.
 //! 2. The final media equals the bytes that were sent.
@@ -37,11 +37,11 @@ pub enum Event {
     Refused(u16),
     /// The connection broke, or nothing came in time.
     Broken(std::io::ErrorKind),
-    /// What the test did meanwhile.
+    /// The test injected a fault.
     Fault(String),
 }
 
-/// What a reply means.
+/// The meaning of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// A session was started; this is the target of its requests.
@@ -61,7 +61,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// What has happened to the upload when this is the answer; nothing if it tells of no change.
+    /// The event that this answer reports, or `None` if it reports no change.
     pub fn event(&self) -> Option<Event> {
         match self {
             Self::Started(_) => Some(Event::Started),
@@ -74,7 +74,7 @@ impl Answer {
     }
 }
 
-/// What a server is bound by: what it has acknowledged of one upload, and what was asked of it.
+/// The server's promise about one upload: its acknowledgements, and the client's requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Promise {
     /// A session was started.
@@ -116,7 +116,7 @@ impl Promise {
         }
     }
 
-    /// Number of bytes that the server has to keep; none of what was cancelled.
+    /// Number of bytes that the server has to keep. It is 0 for a cancelled upload.
     pub fn acknowledged(&self) -> u64 {
         match self.finished {
             _ if self.cancelled => 0,
@@ -155,7 +155,8 @@ pub enum End {
     Open,
 }
 
-/// What the life of sessions, which is limited, allows an answer. The default is a session in the midst of its life.
+/// The answers that the limited lifetime of sessions allows. The default is a session in the midst
+/// of its life.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Age {
     /// The session may have expired by the time of the answer.
@@ -169,19 +170,19 @@ pub struct Age {
 pub enum Rule {
     /// Rule 1: fewer bytes are committed than were acknowledged.
     OffsetMovedBack {
-        /// What was acknowledged.
+        /// The highest acknowledged offset.
         acknowledged: u64,
-        /// What is committed now.
+        /// The committed offset now.
         now: u64,
     },
     /// More bytes are committed than were ever sent.
     MoreThanSent {
-        /// What was sent.
+        /// Number of bytes sent.
         sent: u64,
-        /// What is said to be committed.
+        /// Number of bytes committed, according to the server.
         now: u64,
     },
-    /// Rule 2: the media is not what was sent.
+    /// Rule 2: the media differs from the sent media.
     MediaDiffers(String),
     /// Rule 1: a session that was started is not known.
     SessionLost,
@@ -208,7 +209,7 @@ pub enum Rule {
     Strange(String),
     /// The upload could not be brought to its end, though nothing disturbed it any more.
     Stuck(String),
-    /// Apart from uploads: the server does what it must not, as a tier sees it.
+    /// Apart from uploads: the server misbehaves, as a tier sees it.
     Misbehaves(String),
 }
 
@@ -245,7 +246,7 @@ impl fmt::Display for Rule {
 pub struct Violation {
     /// The name of the upload.
     pub upload: String,
-    /// What is wrong.
+    /// The broken rule.
     pub rule: Rule,
 }
 
@@ -255,8 +256,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Returns the rule that an answer breaks. `promise` is that of the moment when the question went out, since replies
-/// may overtake each other; a cancel that was sent later counts as well.
+/// Returns the rule that an answer breaks. `promise` is the promise at the time of the question,
+/// since replies may overtake each other. A cancel that was sent later counts as well.
 pub fn judge(promise: &Promise, answer: &Answer, age: Age) -> Option<Rule> {
     match answer {
         Answer::Strange(reply) => Some(Rule::Strange(reply.clone())),

@@ -1,4 +1,4 @@
-//! The real binary as a process, with data of its own: started, killed, started again.
+//! The real binary as a process with separate data: started, killed, started again.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -23,16 +23,16 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub struct Launch<'a> {
     /// The binary.
     pub binary: &'a Path,
-    /// A directory in which the server gets one of its own.
+    /// A directory in which the server's directory is made.
     pub scratch: &'a Path,
-    /// What follows `serve --listen ... --data ...`.
+    /// The arguments after `serve --listen ... --data ...`.
     pub arguments: Vec<String>,
-    /// Variables of its environment, in addition to those of the test.
+    /// Environment variables, in addition to the variables of the test.
     pub environment: Vec<(&'static str, String)>,
 }
 
-/// A server, its data, and what it wrote to stderr. When it is dropped, or when the process that
-/// started it ends in whatever way, the server is killed and its data is removed.
+/// A server, its data, and its stderr. When it is dropped, or when the process that started it ends
+/// in any way, the server is killed and its data is removed.
 #[derive(Debug)]
 pub struct ServerProcess {
     binary: PathBuf,
@@ -49,7 +49,7 @@ struct Life {
     guard: CleanupShell,
     scheme: String,
     address: SocketAddr,
-    /// Kept open, so that the server can go on writing.
+    /// Kept open, so that the server can still write to it.
     _stdout: BufReader<ChildStdout>,
 }
 
@@ -96,7 +96,7 @@ impl ServerProcess {
         self.directory.path().join("data")
     }
 
-    /// What it wrote to stderr so far, in all its lives.
+    /// Returns its stderr so far, of all its lives.
     pub fn stderr(&self) -> String {
         fs::read_to_string(self.stderr_path()).unwrap_or_default()
     }
@@ -109,7 +109,7 @@ impl ServerProcess {
         life.end(PATIENCE);
     }
 
-    /// Puts other data in the place of what it left; it must not run.
+    /// Replaces its data by other data. The server must not run.
     #[track_caller]
     pub fn replace_data(&mut self, data: &Path) {
         assert!(self.life.is_none(), "the server runs");
@@ -143,19 +143,20 @@ impl ServerProcess {
         self.signal(Signal::TERM);
     }
 
-    /// Tells it that its terminal has gone, by which daemons are told to look at their files.
+    /// Sends SIGHUP, by which daemons read their files again.
     #[track_caller]
     pub fn hang_up(&self) {
         self.signal(Signal::HUP);
     }
 
-    /// Stops it where it is, until [`ServerProcess::go_on`]: what clients send meanwhile waits in its sockets.
+    /// Stops it until [`ServerProcess::go_on`]. Requests that clients send meanwhile wait in its
+    /// sockets.
     #[track_caller]
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on after [`ServerProcess::pause`].
+    /// Continues it after [`ServerProcess::pause`].
     #[track_caller]
     pub fn go_on(&self) {
         self.signal(Signal::CONT);
@@ -277,8 +278,9 @@ impl Life {
     }
 }
 
-/// Waits for the first line of a process whose stdout is a pipe. Returns the line, which is empty when the process has
-/// ended, and the pipe, which has to stay open so that the process can go on writing; `None` after `limit`.
+/// Waits for the first line of a process with a pipe as stdout. Returns the line, which is empty if
+/// the process has ended, and the pipe. The pipe has to stay open so that the process can still
+/// write to it. Returns `None` after `limit`.
 pub fn first_line(child: &mut Child, limit: Duration) -> Option<(String, BufReader<ChildStdout>)> {
     let mut stdout = BufReader::new(child.stdout.take()?);
     within(limit, move || {
@@ -327,7 +329,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// That of the process with this id; `None` when it has ended, or the operating system is not Linux.
+    /// The memory of the process with this id, or `None` if it has ended or the operating system is
+    /// not Linux.
     pub fn of(id: u32) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
         let bytes = |field| {

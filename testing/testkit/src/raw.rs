@@ -41,9 +41,9 @@ const LONGEST_LINE: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct RawPeer {
     stream: TcpStream,
-    /// What lies between the bytes of the test and those on the wire.
+    /// The TLS layer between the test and the wire.
     tls: Option<Box<ClientConnection>>,
-    /// What has come and was not looked at yet.
+    /// Received bytes that were not read yet.
     unread: Vec<u8>,
 }
 
@@ -58,7 +58,7 @@ impl RawPeer {
     /// Connects to a server that may not be there.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The connection cannot be opened.
     pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
         Self::over(TcpStream::connect_timeout(&address, PATIENCE)?)
     }
@@ -89,7 +89,7 @@ impl RawPeer {
     /// Connects, and shakes hands under TLS.
     ///
     /// # Errors
-    /// Also when one side does not like the other.
+    /// The connection cannot be opened, or one side refuses the handshake.
     pub fn try_connect_tls(address: SocketAddr, config: &Arc<ClientConfig>) -> io::Result<Self> {
         let mut peer = Self::try_connect(address)?;
         let name = address.ip().into();
@@ -176,8 +176,8 @@ impl RawPeer {
     /// Reads the next final reply; interim replies are ignored.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the connection was closed instead, `WouldBlock` when nothing came in
-    /// time, `InvalidData` when what came is not HTTP.
+    /// `UnexpectedEof` if the connection was closed instead, `WouldBlock` if nothing came in time,
+    /// `InvalidData` if the received bytes are not HTTP.
     pub fn try_reply(&mut self) -> io::Result<Reply> {
         loop {
             let reply = self.next_reply()?;
@@ -223,7 +223,7 @@ impl RawPeer {
         }
     }
 
-    /// Says that nothing more will be sent; what comes back can still be read.
+    /// Ends the sending side of the connection. Replies can still be read.
     pub fn finish_sending(&self) {
         self.stream.shutdown(Shutdown::Write).ok();
     }
@@ -277,7 +277,8 @@ impl RawPeer {
         loop {
             let size = usize::from_str_radix(&self.line()?, 16).map_err(io::Error::other)?;
             body.extend(self.take(size)?);
-            // Behind the last chunk this is the line that ends the trailers, of which there are none.
+            // After the last chunk, this is the line that ends the trailers. Trailers themselves
+            // are not expected.
             if !self.line()?.is_empty() {
                 return Err(ErrorKind::InvalidData.into());
             }
@@ -340,7 +341,7 @@ fn is_timeout(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// Sends one request on a connection of its own.
+/// Sends one request on a new connection.
 #[track_caller]
 pub fn exchange(address: SocketAddr, request: &Request) -> Reply {
     RawPeer::connect(address).exchange(request)

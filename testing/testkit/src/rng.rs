@@ -20,7 +20,7 @@ impl Rng {
         rng
     }
 
-    /// A generator of its own for the `index`th of many, far from those of its neighbours.
+    /// A separate generator for the `index`th of many, far from its neighbours' generators.
     #[must_use]
     pub fn fork(&self, index: u64) -> Self {
         let mut fork = Self(self.0 ^ index.wrapping_mul(0xd134_2543_de82_ef95));

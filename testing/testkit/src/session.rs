@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::media::Media;
 use crate::raw::{RawPeer, Reply, Request, exchange};
 
-/// What chunks other than the last are a multiple of.
+/// The length of every chunk but the last is a multiple of this.
 pub const CHUNK_GRANULARITY: u64 = 256 * 1024;
 
 /// A session as its client knows it.
@@ -31,7 +31,7 @@ impl Session {
         Self { address, target }
     }
 
-    /// The session whose URI has this path and query.
+    /// The session with a URI of this path and query.
     pub fn at(address: SocketAddr, target: &str) -> Self {
         Self {
             address,
@@ -39,7 +39,7 @@ impl Session {
         }
     }
 
-    /// The same session at another address, such as that of the server's next life.
+    /// The same session at another address, such as the address of the server's next life.
     #[must_use]
     pub fn moved_to(&self, address: SocketAddr) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl Session {
         self.request("PUT").header("Content-Range", content_range)
     }
 
-    /// Sends a request on a connection of its own.
+    /// Sends a request on a new connection.
     #[track_caller]
     pub fn exchange(&self, request: &Request) -> Reply {
         exchange(self.address, request)
@@ -96,14 +96,13 @@ impl Session {
         self.exchange(&self.ranged(content_range).body(body))
     }
 
-    /// Sends a range of the media. The request that reaches its end names the total, the others do
-    /// not.
+    /// Sends a range of the media. Only a request that reaches its end names the total.
     #[track_caller]
     pub fn append(&self, media: Media, range: Range<u64>) -> Reply {
         self.put(&content_range(media, &range), media.bytes(range))
     }
 
-    /// Asks what is committed.
+    /// Queries the committed bytes.
     #[track_caller]
     pub fn query(&self) -> Reply {
         self.put("bytes */*", "")
@@ -127,7 +126,7 @@ pub fn target_in(reply: &Reply, header: &str) -> Option<String> {
     Some(rest[rest.find('/')?..].to_owned())
 }
 
-/// The `Content-Range` of a range of the media; one that reaches the end names the total.
+/// The `Content-Range` of a range of the media. A range that reaches the end names the total.
 pub fn content_range(media: Media, range: &Range<u64>) -> String {
     let (first, last) = (range.start, range.end.saturating_sub(1));
     match range.end == media.len() {

@@ -37,7 +37,8 @@ impl Strace {
         self
     }
 
-    /// Writes to this file; with `--output-separately` to one for each thread, whose names begin with it.
+    /// Writes to this file. With `--output-separately`, each thread has a file with a name that
+    /// begins with this path.
     #[must_use]
     pub fn output(self, log: &Path) -> Self {
         self.option(format!("--output={}", log.display()))

@@ -26,7 +26,7 @@ pub fn is_wanted(case: &str) -> bool {
     env::var(CASE).map_or(true, |wanted| wanted == case)
 }
 
-/// Whether one case is named, so that the others are left out.
+/// Whether a single case is named, so that all further cases are left out.
 pub fn is_single() -> bool {
     env::var_os(CASE).is_some()
 }

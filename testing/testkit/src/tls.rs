@@ -1,5 +1,5 @@
-//! A certificate authority of a test's own, a server's certificate, and clients that trust it and may have certificates
-//! of their own.
+//! A certificate authority for a test, a server's certificate, and clients that trust the authority
+//! and may have certificates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub struct Identity {
 }
 
 impl Authority {
-    /// An authority with files in a directory of its own, somewhere in this one.
+    /// An authority with files in a new directory below this one.
     #[track_caller]
     pub fn new(scratch: &Path) -> Self {
         fs::create_dir_all(scratch).expect("the scratch directory can be made");
@@ -84,7 +84,8 @@ impl Authority {
         fs::write(self.key(), key.serialize_pem()).expect("it is writable");
     }
 
-    /// A client's certificate with this name: a URI if it has a colon, else a DNS name.
+    /// A client's certificate with this name. The name is a URI if it has a colon, otherwise a DNS
+    /// name.
     #[track_caller]
     pub fn identity(&self, name: &str) -> Identity {
         self.issue(name, CertificateParams::default())
@@ -153,7 +154,7 @@ impl Authority {
         Arc::new(self.configuration(protocols))
     }
 
-    /// A client that also has a certificate of its own, which may be another authority's.
+    /// A client with a certificate, which may be another authority's.
     #[track_caller]
     pub fn client_with(&self, protocols: &[&str], identity: &Identity) -> Arc<ClientConfig> {
         let mut config = self.configuration(protocols);

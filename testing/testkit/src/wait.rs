@@ -1,6 +1,7 @@
-//! Waiting for what another thread or process does.
+//! Waiting for another thread or process.
 //!
-//! A test never assumes that something has happened by some moment. It asks until it has, with one patience that is longer than any machine needs.
+//! A test never assumes that an event has happened by some moment. It polls until the event has
+//! happened, with one time limit that is longer than any machine needs.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Does something that may block in a thread of its own; `None` when it does not end in time.
+/// Does something that may block, in a separate thread. Returns `None` if it does not end in time.
 pub fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,

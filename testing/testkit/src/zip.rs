@@ -1,11 +1,11 @@
-//! ZIP archives, true ones and such as say what is not so.
+//! ZIP archives, with true or false headers.
 
 use std::io::Write as _;
 
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
-/// One file on its way into an archive, with what its headers say, true or not.
+/// One file on its way into an archive, with the values of its headers, true or not.
 #[derive(Debug, Clone)]
 pub struct Packed {
     /// Its name.
@@ -16,9 +16,9 @@ pub struct Packed {
     pub flags: u16,
     /// 0 is stored, 8 is deflated.
     pub method: u16,
-    /// The checksum of what is unpacked.
+    /// The checksum of the unpacked bytes.
     pub crc32: u32,
-    /// The length of what is unpacked.
+    /// The length of the unpacked bytes.
     pub unpacked: u32,
     /// The mode of the file on Unix.
     pub mode: u32,

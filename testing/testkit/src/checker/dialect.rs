@@ -1,4 +1,4 @@
-//! What differs between upload protocols.
+//! The differences between upload protocols.
 
 mod farm;
 mod google;
@@ -22,7 +22,7 @@ pub use resumable_308::Resumable308;
 pub use tus::Tus;
 pub use x_goog_upload::XGoogUpload;
 
-/// Resources by the name they were uploaded under: of each, what [`Dialect::download`] wants.
+/// Resources by the name of their upload: for each, the arguments of [`Dialect::download`].
 pub type Listing = HashMap<String, Vec<String>>;
 
 impl Answer {
@@ -36,13 +36,13 @@ impl Answer {
 
 /// An upload protocol as a client speaks it: requests out, answers in.
 pub trait Dialect: Send + Sync + fmt::Debug {
-    /// What tables call it.
+    /// The name of the dialect in tables.
     fn name(&self) -> &'static str;
 
     /// Starts a session for media under a name that no other upload has.
     fn start(&self, name: &str, media: Media) -> Request;
 
-    /// Sends a range of the media; one that reaches its end ends the upload.
+    /// Sends a range of the media. A range that reaches its end ends the upload.
     fn append(&self, target: &str, media: Media, range: Range<u64>) -> Request;
 
     /// Asks how much is committed.
@@ -58,11 +58,12 @@ pub trait Dialect: Send + Sync + fmt::Debug {
         None
     }
 
-    /// What a reply to any of these says.
+    /// Interprets a reply to any of these requests.
     fn answer(&self, reply: &Reply, media: Media) -> Answer;
 
-    /// What [`Dialect::download`] wants of a finished upload: from its session's target and its
-    /// final reply. By default the target, where media is at the URL of its upload.
+    /// Returns the argument of [`Dialect::download`] for a finished upload, made of its session's
+    /// target and its final reply. By default it is the target, for servers with media at the URL
+    /// of its upload.
     fn resource(&self, target: Option<&str>, finished: &[u8]) -> Option<String> {
         let _ = finished;
         target.map(str::to_owned)
@@ -73,10 +74,10 @@ pub trait Dialect: Send + Sync + fmt::Debug {
         Some(Request::new("GET", resource))
     }
 
-    /// All resources by name, where the server can list them.
+    /// All resources by name, if the server can list them.
     ///
     /// # Errors
-    /// What breaks on the way.
+    /// The connection breaks.
     fn listing(&self, address: SocketAddr) -> io::Result<Option<Listing>> {
         let _ = address;
         Ok(None)

@@ -1,4 +1,4 @@
-//! What the clients do: which media they send, and how.
+//! The load: which media the clients send, and how.
 
 use crate::media::Media;
 use crate::rng::Rng;
@@ -33,7 +33,7 @@ pub struct Load {
     pub clients: usize,
     /// The longest media in bytes.
     pub largest: u64,
-    /// The manners, each as likely as the others. A dialect without one-shot uploads leaves those out.
+    /// The styles, all equally likely. A dialect without one-shot uploads leaves these out.
     pub styles: Vec<UploadStyle>,
     /// How many uploads a client makes; `None` for as long as it is let.
     pub uploads: Option<u64>,

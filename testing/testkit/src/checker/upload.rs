@@ -23,13 +23,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct Record {
     /// Since the workload was made.
     pub at: Duration,
-    /// What the workload's stamp said then, e.g. the length of a log of block writes.
+    /// The workload's stamp at that time, e.g. the length of a log of block writes.
     pub stamp: u64,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
-/// What an upload needs of its workload.
+/// The parts of its workload that an upload uses.
 pub(super) struct Scene<'a> {
     /// How the server is spoken to.
     pub(super) dialect: Arc<dyn Dialect>,
@@ -37,7 +37,7 @@ pub(super) struct Scene<'a> {
     pub(super) address: SocketAddr,
     /// How long a reply, and progress, may take.
     pub(super) patience: Duration,
-    /// What goes into records: time and stamp.
+    /// Returns the time and the stamp for records.
     pub(super) moment: &'a (dyn Fn() -> (Duration, u64) + Sync),
 }
 
@@ -53,7 +53,7 @@ pub struct Upload {
     /// The offset is not known since the last connection broke.
     must_ask: bool,
     violations: Vec<Violation>,
-    /// A rule was broken: nobody goes on with it.
+    /// Whether a rule was broken. The upload is then not continued.
     let_down: bool,
     /// Acknowledged bytes that are not there any more.
     lost: u64,
@@ -82,12 +82,12 @@ impl Upload {
         &self.name
     }
 
-    /// What happened to it, in order.
+    /// The events of the upload, in order.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// What the server is bound by.
+    /// The server's promise about the upload.
     pub fn promise(&self) -> &Promise {
         &self.promise
     }
@@ -111,8 +111,8 @@ impl Upload {
         std::mem::take(&mut self.violations)
     }
 
-    /// Whether nothing is left to be sent: it is over, or it was one request that was answered by
-    /// nothing, which nobody can go on with.
+    /// Whether nothing is left to be sent. The upload is over, or it was a single request without a
+    /// reply, which cannot be continued.
     pub(super) fn is_over(&self) -> bool {
         self.let_down || self.promise.is_over() || (self.is_one_shot() && self.was_sent())
     }
@@ -172,7 +172,7 @@ impl Upload {
         self.must_ask = self.target.is_some() && !self.let_down;
         self.persist(scene, undecided, Self::ask);
         if self.must_ask {
-            // What nobody can ask for is gone.
+            // Bytes of an unreachable session are lost.
             self.lost = self.promise.acknowledged();
         }
     }
@@ -213,10 +213,10 @@ impl Upload {
         }
     }
 
-    /// Looks at what has become of the upload: the media of its resource, and how many there are.
+    /// Checks the media of the upload's resource, and the number of its resources.
     ///
     /// # Errors
-    /// When the connection breaks.
+    /// The connection breaks.
     pub(super) fn check_resource(
         &mut self,
         scene: &Scene<'_>,
@@ -341,7 +341,7 @@ impl Upload {
         }
         self.must_ask = matches!(answer, Answer::NotNow(_));
         let event = match answer {
-            // Only one whose cancel was sent may be unknown.
+            // Only a session with a sent cancel may be unknown.
             Answer::Unknown => Some(Event::Cancelled),
             _ => answer.event(),
         };
@@ -374,7 +374,7 @@ impl Upload {
     }
 }
 
-/// What the upload does next.
+/// The next step of an upload.
 enum Next {
     OneShot(Request),
     Start(Request),

@@ -1,4 +1,4 @@
-//! Many clients at once, and what they have seen.
+//! Many concurrent clients, and their observations.
 
 use std::fmt;
 use std::io;
@@ -16,7 +16,7 @@ use crate::oracle::{Event, Rule, Violation};
 /// How long a reply, and progress, may take unless [`Workload::set_patience`] says otherwise.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The pause of a client whose server does not answer.
+/// The pause of a client after a request without an answer.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Clients that upload side by side, each one upload after another.
@@ -48,12 +48,12 @@ struct Client {
     begun: u64,
 }
 
-/// What a workload has done so far.
+/// The totals of a workload so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Uploads that were begun.
     pub uploads: u64,
-    /// Uploads whose final reply has arrived.
+    /// Uploads with a final reply.
     pub finished: u64,
     /// Cancels that were acknowledged.
     pub cancelled: u64,
@@ -67,12 +67,12 @@ pub struct Figures {
     pub violations: u64,
 }
 
-/// What of the acknowledged was not there any more.
+/// The acknowledged bytes that were missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LostBytes {
     /// Uploads that lost acknowledged bytes.
     pub uploads: u64,
-    /// Those of them that were finished.
+    /// Finished uploads among these uploads.
     pub finished: u64,
     /// The most bytes that one of them lost.
     pub worst: u64,
@@ -178,8 +178,9 @@ impl Workload {
         result
     }
 
-    /// The server has come back, perhaps at another address: asks it for every upload that runs and for all that ended since the
-    /// last check. What is wrong is added to [`Workload::violations`].
+    /// Checks a server that has come back, perhaps at another address. Asks it for every running
+    /// upload and for all uploads that ended since the last check. Adds broken rules to
+    /// [`Workload::violations`].
     pub fn check(&mut self, address: SocketAddr) {
         self.each(address, Client::check);
     }
@@ -190,7 +191,7 @@ impl Workload {
         self.check_all(address);
     }
 
-    /// Brings every upload to its end. The next look tells what is wrong.
+    /// Completes every upload. The next check finds violations.
     pub fn bring_to_end(&mut self, address: SocketAddr) {
         let moment = self.moment();
         let scene = self.scene(address, &moment);
@@ -202,7 +203,7 @@ impl Workload {
         self.each(address, Client::check_all);
     }
 
-    /// The workload as it was when the stamp said `stamp`: it knows nothing of what came later.
+    /// The workload as it was at `stamp`, without all later records.
     #[must_use]
     pub fn at(&self, stamp: u64) -> Self {
         Self {
@@ -215,7 +216,7 @@ impl Workload {
         }
     }
 
-    /// Writes down in every running upload what the test did.
+    /// Records a fault in every running upload.
     pub fn note_fault(&mut self, fault: &str) {
         let moment = self.moment();
         let scene = self.scene(([127, 0, 0, 1], 0).into(), &moment);
@@ -228,7 +229,7 @@ impl Workload {
         }
     }
 
-    /// Adds rules whose breaking was seen from elsewhere.
+    /// Adds violations that were found elsewhere.
     pub fn extend_violations(&mut self, seen: impl IntoIterator<Item = Violation>) {
         self.violations.extend(seen);
     }
@@ -243,7 +244,7 @@ impl Workload {
         self.clients.iter().flat_map(Client::uploads)
     }
 
-    /// What was done so far.
+    /// The totals so far.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures {
             checks: self.checks,
@@ -266,7 +267,7 @@ impl Workload {
         figures
     }
 
-    /// What was lost so far, whatever rule tells of it.
+    /// The losses so far, whatever rule reports them.
     pub fn lost_bytes(&self) -> LostBytes {
         let mut lost_bytes = LostBytes::default();
         for upload in self.uploads().filter(|upload| upload.lost() > 0) {
@@ -277,7 +278,7 @@ impl Workload {
         lost_bytes
     }
 
-    /// Lets every client do something at the same time, then gathers what is wrong.
+    /// Lets every client do something at the same time, then gathers the violations.
     fn each(
         &mut self,
         address: SocketAddr,
@@ -415,7 +416,7 @@ impl Client {
     }
 }
 
-/// Does the same with every client, each on a thread of its own.
+/// Does the same with every client, each on a separate thread.
 fn side_by_side<T: Send>(clients: &mut [Client], work: impl Fn(&mut Client) -> T + Sync) -> Vec<T> {
     let work = &work;
     std::thread::scope(|scope| {

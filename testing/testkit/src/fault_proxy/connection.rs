@@ -1,4 +1,4 @@
-//! One client's connection: its requests one after the other, and how it ends.
+//! A client's connection: its requests in sequence, and its end.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -15,8 +15,9 @@ use super::{PATIENCE, Shared, answer};
 /// How long a connection may take upstream; it is on the same machine.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long, and for how many bytes, a client may go on sending after its connection was closed. To
-/// close it for good at once would reset it, and take away what the client has not read yet.
+/// How long, and for how many bytes, a client may continue to send after its connection was closed.
+/// An immediate full close would reset the connection, and discard bytes that the client has not
+/// read yet.
 const LINGERS_FOR: Duration = Duration::from_secs(2);
 const LINGERS_FOR_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -34,8 +35,8 @@ struct Upstream {
     wire: Wire,
 }
 
-/// Serves one connection to its end. Errors are ends as well: what the two sides made of the exchange
-/// stands in its record.
+/// Serves one connection to its end. Errors are ends as well: the record shows the exchange as both
+/// sides saw it.
 pub(super) fn serve(shared: &Shared, client: TcpStream) {
     let Ok(client) = Wire::new(client, shared) else {
         return;
@@ -53,8 +54,8 @@ pub(super) fn serve(shared: &Shared, client: TcpStream) {
 }
 
 impl<'s> Connection<'s> {
-    /// Waits for the next request. There is none when one of the sides has ended: a server that closes
-    /// a connection which idles is seen by its client.
+    /// Waits for the next request. Returns `None` if one of the sides has ended. A server that
+    /// closes an idle connection is visible to its client.
     fn next_head(&mut self) -> io::Result<Option<Head>> {
         loop {
             let filled = self.client.fill();
@@ -80,7 +81,7 @@ impl<'s> Connection<'s> {
         wait(&wires, PATIENCE)
     }
 
-    /// Whether the connection goes on after this exchange.
+    /// Runs an exchange. Returns whether the connection continues after it.
     fn exchange(&mut self, head: &Head) -> io::Result<bool> {
         let (record, fault) = self.shared.begin(head);
         let mut arrivals = Arrivals::new(head, &self.client, record)?;

@@ -1,8 +1,8 @@
-//! What can happen to a request.
+//! The faults of a request.
 
 use std::time::Duration;
 
-/// What happens to a request or to its reply.
+/// A fault of a request or of its reply.
 ///
 /// `after` counts bytes of the request's body without transfer coding. When the body is shorter, the
 /// fault strikes at its end, before the reply. When the upstream answers before `after` is reached,

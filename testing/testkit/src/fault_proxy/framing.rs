@@ -7,10 +7,10 @@ use super::head::Head;
 #[cfg(test)]
 mod tests;
 
-/// What is left of a body that passes by.
+/// The rest of a body that is passed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// So many bytes.
+    /// This number of bytes.
     Length(u64),
     /// Chunked transfer coding.
     Chunked(Chunked),
@@ -18,14 +18,14 @@ pub(super) enum Framing {
     UntilClose,
 }
 
-/// What comes next in a chunked body.
+/// The next part of a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chunked {
     /// The line with a chunk's size, of which this much was read.
     Size(u64),
     /// The rest of that line: an extension.
     Extension(u64),
-    /// So many bytes of a chunk.
+    /// This number of bytes of a chunk.
     Data(u64),
     /// The end of the line behind a chunk.
     DataEnd,
@@ -66,13 +66,12 @@ impl Framing {
         }
     }
 
-    /// Whether nothing is left. What ends with the connection does not say so.
+    /// Whether nothing is left. A body that ends with the connection is never complete.
     pub(super) fn is_complete(&self) -> bool {
         matches!(self, Self::Length(0) | Self::Chunked(Chunked::Done))
     }
 
-    /// Passes over what belongs to the body at the beginning of `bytes`, with at most `limit` bytes
-    /// that are not transfer coding.
+    /// Skips the body's part of `bytes`, up to `limit` bytes without transfer coding.
     ///
     /// # Errors
     /// `InvalidData` when a chunk's size is no number.
@@ -118,7 +117,7 @@ impl Chunked {
         Ok(passed)
     }
 
-    /// What comes after a byte that is not data.
+    /// Returns the state after a byte that is not data.
     fn coding(self, byte: u8) -> io::Result<Self> {
         Ok(match (self, byte) {
             (Self::Size(0) | Self::Extension(0), b'\n') => Self::Trailer { is_empty: true },

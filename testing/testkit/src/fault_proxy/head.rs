@@ -115,8 +115,8 @@ impl Head {
             .map(|(_, value)| value)
     }
 
-    /// How much a reply says is committed, if it says that an upload is to go on: with 308, or with
-    /// the 200 that stands for it. Nothing is committed where `Range` is missing.
+    /// The number of committed bytes, if a reply says that an upload has to continue: with 308, or
+    /// with the 200 that stands for it. Without a `Range` the number is 0.
     pub(super) fn committed(&self) -> Option<u64> {
         let goes_on =
             self.word(1) == "308" || self.field("x-http-status-code-override") == Some("308");

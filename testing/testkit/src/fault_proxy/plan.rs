@@ -25,7 +25,7 @@ const PASSING: [(u16, &str); 4] = [
     (504, "<html><title>Error 504</title></html>\n"),
 ];
 
-/// What a plan knows about a request: its head, and its place.
+/// The information about a request for a plan: its head and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHead {
     /// Its place among all requests of the proxy, from 0.
@@ -89,8 +89,8 @@ impl Plan {
         })
     }
 
-    /// At most `at_most` faults, each at a request of chance: every second one is hit. They follow
-    /// from the seed, provided that the requests come one after the other.
+    /// At most `at_most` faults at random requests: every second request is hit on average. The
+    /// faults follow from the seed, provided that the requests come in sequence.
     ///
     /// All of them pass, so a client that tries again reaches its end; refusals that end an upload do
     /// not occur. Delays and slow bodies take a tenth of a second at most. A stall takes as long as

@@ -20,7 +20,7 @@ mod sending;
 use replying::Replying;
 use sending::Sending;
 
-/// How often a body that is passed on slowly goes on.
+/// The interval of the pieces of a slow body.
 const TICK: Duration = Duration::from_millis(5);
 
 /// How an exchange has ended.
@@ -30,7 +30,7 @@ pub(super) enum End {
     Whole,
     /// As much of the request has passed as the fault lets through, and no reply came.
     Stopped,
-    /// The connection cannot go on.
+    /// The connection cannot continue.
     Over,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Pump<'a, 's> {
     reply: Replying,
 }
 
-/// Counts what the client sends, whether it is passed on or not.
+/// Counts the bytes that the client sends, whether they are passed on or not.
 #[derive(Debug)]
 pub(super) struct Arrivals<'s> {
     framing: Framing,
@@ -73,8 +73,8 @@ impl<'a, 's> Pump<'a, 's> {
     /// Passes the exchange on until it ends.
     ///
     /// # Errors
-    /// When the client is gone, when either side sends what is not HTTP, or when nothing happens for
-    /// too long.
+    /// The client is gone, either side sends bytes that are not HTTP, or nothing happens for too
+    /// long.
     pub(super) fn run(mut self) -> io::Result<End> {
         loop {
             let sent = self.move_request()?;
@@ -170,8 +170,8 @@ impl<'a, 's> Pump<'a, 's> {
         Ok(())
     }
 
-    /// Hands the client what is cleared, as far as no fault keeps it back. That it was delivered is
-    /// written down first: a client that has read it may look.
+    /// Sends the client the cleared bytes, as far as no fault keeps them back. The delivery is
+    /// recorded first: a client that has read the reply may check the record.
     fn deliver(&mut self) -> io::Result<bool> {
         let cleared = self.reply.cleared;
         let allowed = self.reply.allowed();
@@ -256,7 +256,7 @@ impl<'s> Arrivals<'s> {
         Ok(arrivals)
     }
 
-    /// Takes in what the client has sent. `false` when that changes nothing.
+    /// Takes in bytes of the client. Returns `false` if nothing changes.
     pub(super) fn fill(&mut self, client: &mut Wire) -> io::Result<bool> {
         let known = client.inbox().len();
         let filled = client.fill();

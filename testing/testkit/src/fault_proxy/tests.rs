@@ -16,7 +16,7 @@ const SESSION: &str = "/upload/farm/v1/animals?uploadType=resumable&upload_id=ab
 /// A body that does not fit into one piece.
 const MEDIA: Media = Media::new(3, 1_000_000);
 
-/// What a session answers: how much of the body has come.
+/// The answer of a session: the number of body bytes so far.
 fn session(seen: &Seen) -> Vec<u8> {
     let last = seen.body.len().saturating_sub(1);
     format!(
@@ -122,7 +122,7 @@ fn without_a_fault_everything_passes_byte_for_byte_on_one_connection() {
     assert_counts(&proxy.exchanges());
 }
 
-/// Checks what was written down of the exchanges of every form.
+/// Checks the records of exchanges of every form.
 fn assert_counts(exchanges: &[Exchange]) {
     let table = [
         (1_000_000, 200, None),
@@ -402,7 +402,7 @@ fn a_client_that_has_said_all_is_still_answered() {
     peer.finish_sending();
     assert_eq!(peer.reply().committed(), MEDIA.len());
     assert!(peer.is_closed());
-    // And one that breaks off is not taken for one that has said all.
+    // A client that breaks off is not taken for a client that has sent everything.
     let mut peer = RawPeer::connect(proxy.address());
     peer.send(&put(MEDIA).to_bytes()[..1_000]);
     peer.finish_sending();
@@ -418,7 +418,7 @@ fn behind_a_mix_the_requests_pass() {
     let small = Media::new(3, 20_000);
     for seed in 0..8 {
         proxy.set_plan(Plan::mix(seed, 3));
-        // What is not hit is answered, so three faults spoil no more than three of the attempts.
+        // Requests without a fault are answered, so three faults spoil at most three attempts.
         let answered = (0..50).map(|_| attempt(&proxy, &put(small)));
         let answered = answered.filter(|reply| reply.as_ref().is_some_and(|r| r.status == 308));
         assert!(answered.count() >= 47, "seed {seed}");

@@ -1,4 +1,4 @@
-//! One side of a connection: a socket that never blocks, and what has come from it.
+//! One side of a connection: a non-blocking socket and the bytes received from it.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -12,7 +12,8 @@ use rustix::net::sockopt::set_socket_linger;
 
 use super::{PATIENCE, Shared};
 
-/// How much is held of what has come: a head, or a piece big enough that calls do not count.
+/// Number of received bytes that are held: a head, or a piece big enough to make the cost of calls
+/// negligible.
 const ROOM: usize = 256 * 1024;
 
 /// A socket and its inbox.
@@ -26,7 +27,7 @@ pub(super) struct Wire {
 
 impl Wire {
     /// # Errors
-    /// `Interrupted` when the proxy is stopped, otherwise what the operating system says.
+    /// `Interrupted` when the proxy is stopped, otherwise an error of the operating system.
     pub(super) fn new(stream: TcpStream, shared: &Shared) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
@@ -42,17 +43,17 @@ impl Wire {
         })
     }
 
-    /// What has come and was not consumed.
+    /// The received bytes that were not consumed.
     pub(super) fn inbox(&self) -> &[u8] {
         &self.inbox[self.held.clone()]
     }
 
-    /// Whether the other side will send nothing any more.
+    /// Whether the peer will send nothing more.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// What to wait for before more can be taken in.
+    /// The event to wait for before more can be received.
     pub(super) fn input(&self) -> PollFlags {
         if self.ended || self.held.len() == ROOM {
             PollFlags::empty()
@@ -61,8 +62,8 @@ impl Wire {
         }
     }
 
-    /// Takes in what has come, if there is room. `false` when that changes nothing. A reset is an end
-    /// like any other: who sends finds out.
+    /// Receives bytes, if there is room. Returns `false` if nothing changes. A reset is an end like
+    /// any other: a later send finds it out.
     pub(super) fn fill(&mut self) -> bool {
         if self.input().is_empty() {
             return false;
@@ -76,7 +77,7 @@ impl Wire {
         true
     }
 
-    /// Moves what is held to the beginning, when that is free or when there is no room behind it.
+    /// Moves the held bytes to the beginning, if there are none or if there is no room behind them.
     fn make_room(&mut self) {
         if self.held.is_empty() || self.held.end == ROOM {
             self.inbox.copy_within(self.held.clone(), 0);
@@ -98,7 +99,7 @@ impl Wire {
         self.held.end -= range.len();
     }
 
-    /// Sends what the socket takes without blocking.
+    /// Sends as many bytes as the socket takes without blocking.
     pub(super) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         match (&*self.stream).write(bytes) {
             Err(error) if is_passing(&error) => Ok(0),
@@ -106,7 +107,7 @@ impl Wire {
         }
     }
 
-    /// Sends all, as soon as the other side takes it.
+    /// Sends all bytes, as soon as the peer takes them.
     pub(super) fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let sent = self.send(bytes)?;

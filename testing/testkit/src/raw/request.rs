@@ -21,7 +21,7 @@ impl Request {
         }
     }
 
-    /// Adds a header; `Host` replaces the one that is there.
+    /// Adds a header. A `Host` replaces the existing header.
     #[must_use]
     #[expect(
         clippy::needless_pass_by_value,
@@ -44,7 +44,7 @@ impl Request {
         self.header("Content-Length", length).raw_body(body)
     }
 
-    /// Gives it a body and leaves it to the other headers to say where that ends.
+    /// Sets the body. The headers have to state where it ends.
     #[must_use]
     pub fn raw_body(self, body: impl AsRef<[u8]>) -> Self {
         Self {

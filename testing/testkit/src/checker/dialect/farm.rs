@@ -9,14 +9,14 @@ use crate::media::Media;
 use crate::oracle::Answer;
 use crate::raw::{Reply, Request};
 
-/// Google's dialect for some names of uploads, and `X-Goog-Upload` for the others.
+/// Google's dialect for some names of uploads, and `X-Goog-Upload` for the rest.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FarmDialects;
 
 const GOOGLE: Google = Google::farm();
 const X_GOOG: XGoogUpload = XGoogUpload::farm();
 
-/// What the targets of sessions in the dialect `X-Goog-Upload` begin with here.
+/// The prefix of targets of sessions in the dialect `X-Goog-Upload`.
 const MARK: &str = "x-goog-upload:";
 
 impl Dialect for FarmDialects {

@@ -60,7 +60,7 @@ impl Dialect for Google {
     fn answer(&self, reply: &Reply, media: Media) -> Answer {
         match reply.status {
             308 => Answer::Committed(reply.range()),
-            // A body that cannot be what was uploaded is caught when it is downloaded.
+            // A body that differs from the upload is caught when it is downloaded.
             200 | 201 if reply.body.is_empty() => match target_of(reply) {
                 Some(target) => Answer::Started(target),
                 None => Answer::strange(reply),

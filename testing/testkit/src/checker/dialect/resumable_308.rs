@@ -1,7 +1,8 @@
-//! Resumable uploads by `Content-Range` and `308`, as node-uploadx has them: akin to Google's, with words of its own.
+//! Resumable uploads by `Content-Range` and `308`, as node-uploadx has them. The dialect is akin to
+//! Google's.
 //!
-//! What differs: a session starts with 201 and a URI that may leave its scheme to the request's, a deletion is answered by 204, and
-//! nothing is written as `Range: bytes=0--1`.
+//! The differences: a session starts with 201 and a URI that may leave its scheme to the request's.
+//! A deletion is answered by 204. No committed bytes are written as `Range: bytes=0--1`.
 
 use std::ops::Range;
 

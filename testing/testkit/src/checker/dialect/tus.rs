@@ -64,7 +64,8 @@ impl Dialect for Tus {
             (200 | 204, Some(offset)) => Answer::Committed(offset),
             (204, None) => Answer::Cancelled,
             (404 | 410, _) => Answer::Unknown,
-            // Another request is at it, or the offset is not what the client was told: it has to ask.
+            // Another request holds the upload, or the client's offset is wrong: the client has to
+            // ask.
             (409 | 423 | 408 | 429 | 500..=599, _) => Answer::NotNow(reply.status),
             _ => Answer::strange(reply),
         }

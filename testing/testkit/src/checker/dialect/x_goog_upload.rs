@@ -11,7 +11,7 @@ use crate::oracle::Answer;
 use crate::raw::{Reply, Request};
 use crate::session::target_in;
 
-/// Resumable uploads of animals whose state is in headers.
+/// Resumable uploads of animals, with the state of the upload in headers.
 #[derive(Debug, Clone, Copy)]
 pub struct XGoogUpload(());
 
@@ -64,7 +64,7 @@ impl Dialect for XGoogUpload {
                 (None, Some(received)) => Answer::Committed(received),
                 (None, None) => Answer::strange(reply),
             },
-            // A body that cannot be what was uploaded is caught when it is downloaded.
+            // A body that differs from the upload is caught when it is downloaded.
             (200, Some("final"))
                 if !reply.body.is_empty()
                     && reply.field("size").as_str() == Some(&media.len().to_string()) =>

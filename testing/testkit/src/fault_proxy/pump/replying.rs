@@ -8,7 +8,7 @@ use super::super::head::Head;
 #[derive(Debug)]
 pub(super) struct Replying {
     pub(super) verb: String,
-    /// What is left of the body; none before the final head.
+    /// The rest of the body, or `None` before the final head.
     pub(super) framing: Option<Framing>,
     /// How many bytes of the inbox may go.
     pub(super) cleared: usize,
@@ -31,7 +31,7 @@ impl Replying {
         }
     }
 
-    /// How much of what is cleared may reach the client.
+    /// The number of cleared bytes that may reach the client.
     pub(super) fn allowed(&self) -> usize {
         let limit = self.cut_after.map(usize::try_from);
         self.cleared

@@ -19,7 +19,7 @@ pub(super) struct Sending {
     /// Where a fault stops it; nowhere any more once the upstream has answered.
     pub(super) stops_after: Option<u64>,
     slowness: Option<Slowness>,
-    /// The upstream takes no more; what it has to say may still come.
+    /// The upstream takes no more bytes. Its reply may still come.
     pub(super) is_refused: bool,
     /// The upstream knows that the client will send no more.
     pub(super) end_is_known: bool,
@@ -53,7 +53,7 @@ impl Sending {
         }
     }
 
-    /// Lets go what is in the inbox, as far as no fault keeps it back.
+    /// Clears the bytes in the inbox, as far as no fault keeps them back.
     pub(super) fn clear(&mut self, inbox: &[u8]) -> io::Result<()> {
         let slowly = self.slowness.as_ref().map(Slowness::allowed);
         let limits = [self.stops_after, slowly];
@@ -67,8 +67,9 @@ impl Sending {
         Ok(())
     }
 
-    /// How much of the body is in the first `len` bytes of what is cleared, which have gone. Coding
-    /// comes first: between chunks the count runs late, and is right when all has gone.
+    /// Returns the number of body bytes in the first `len` cleared bytes, which were sent. Coding
+    /// is counted first: between chunks the count runs late, and is right after all bytes were
+    /// sent.
     pub(super) fn sent(&mut self, len: usize) -> u64 {
         self.cleared -= len;
         let left = self.cleared_body.min(self.cleared as u64);

@@ -1,4 +1,4 @@
-//! An upstream that shows what came and answers what it is told to.
+//! An upstream that records its requests and sends scripted answers.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -68,9 +68,9 @@ impl Drop for Server {
     }
 }
 
-/// Serves one connection after the other for as long as nobody stops it, each in a thread.
+/// Serves connections until it is stopped, each in a thread.
 fn accept(listener: &TcpListener, stopped: &AtomicBool, sender: &SyncSender<Seen>, answer: Answer) {
-    // So that a stop ends what a proxy that lives longer holds open.
+    // A stop ends the connections that a longer-lived proxy holds open.
     let streams = Mutex::new(Vec::new());
     thread::scope(|scope| {
         loop {
@@ -124,7 +124,7 @@ fn head(reader: &mut BufReader<TcpStream>) -> Option<String> {
     Some(String::from_utf8(head).unwrap())
 }
 
-/// Whether the body has come whole. A chunked one ends at what looks like its end.
+/// Whether the body has come whole. A chunked body ends at bytes that look like its end.
 fn read_body(reader: &mut BufReader<TcpStream>, seen: &mut Seen) -> bool {
     if seen.head.contains("chunked") {
         while !seen.body.ends_with(b"\r\n0\r\n\r\n") {
