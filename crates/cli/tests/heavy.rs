@@ -1,4 +1,4 @@
-//! What takes gigabytes or a thousand connections. Run by `.ci/run`:
+//! Tests that take gigabytes or a thousand connections. Run by `.ci/run`:
 //!
 //! `cargo test -p windlass --features heavy --test heavy`
 #![cfg(feature = "heavy")]
@@ -68,7 +68,7 @@ fn four_gib_in_one_request_take_less_than_64_mib_of_memory() {
     assert_peak_below(&server, 64 * MIB);
 }
 
-/// Uploads by resumable sessions, each in one request on a connection of its own, all of them begun.
+/// Begun uploads by resumable sessions, each in one request on a separate connection.
 struct Uploads(Vec<(Session, RawPeer, Media)>);
 
 impl Uploads {
@@ -197,7 +197,7 @@ impl ClientDir {
             .expect("the client can be started")
     }
 
-    /// Waits for the end of an upload and checks what it has brought.
+    /// Waits for the end of an upload and checks its result.
     #[track_caller]
     fn assert_up(&self, client: Child) {
         let output = client.wait_with_output().expect("it can be waited for");
@@ -227,8 +227,8 @@ fn a_client_that_uploads_four_gib_takes_less_than_48_mib_of_memory() {
 #[test]
 fn an_upload_of_one_gib_that_is_killed_twenty_times_goes_on_where_it_was() {
     const KILLS: u32 = 20;
-    /// What may be on its way when a client is killed: sent by it, and not yet read by the server when
-    /// the next one asks.
+    /// The most bytes on their way when a client is killed: sent by the client, and not yet read by
+    /// the server when the next client asks.
     const ON_ITS_WAY: u64 = 16 * MIB;
     let server = server();
     let client_dir = ClientDir::new(Media::new(6, 1024 * MIB));

@@ -123,7 +123,7 @@ fn modules_of_a_crate_form_no_circle() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// A file that no module declares is not compiled: its tests never run, and nobody is told.
+/// A file that no module declares is not compiled: its tests never run, and no tool reports it.
 #[test]
 fn each_source_file_is_declared_as_a_module() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

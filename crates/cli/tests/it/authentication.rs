@@ -1,4 +1,5 @@
-//! A server that demands a token: who gets in, by which routes, and what the others are told.
+//! A server that demands a token: the accepted credentials, their routes, and the refusal of all
+//! further callers.
 
 mod expired;
 mod table;
@@ -46,7 +47,7 @@ pub(crate) fn bearing(request: &Request, token: &str) -> Request {
     request.header("Authorization", format!("Bearer {token}"))
 }
 
-/// What only a bearer of the token may do, and what tells strangers nothing else.
+/// Requests that need the token. Their refusal reveals nothing else to unauthenticated callers.
 fn routes() -> Vec<Request> {
     let simple = Request::new("POST", format!("{UPLOADS}?uploadType=media"));
     let multipart = Request::new("POST", format!("{UPLOADS}?uploadType=multipart"));
@@ -276,7 +277,7 @@ fn credentials_are_read_again_on_sighup_and_sessions_go_on() {
     });
     assert_eq!(listed.status(&list), 200);
 
-    // As one that is just being written.
+    // An empty file, as at the moment when it is being written.
     std::fs::write(&listed.file, "").expect("it is writable");
     listed.server.hang_up();
     wait::until("the error is logged", || {
@@ -333,7 +334,7 @@ fn dev_token_is_given_out_and_demanded() {
     let token = token.as_str().expect("it is a string");
     exchange(server.address(), &bearing(&list, token)).expect(200);
     assert!(!server.stderr().contains(token));
-    // By DNS rebinding a page has a host of its own, and is its own origin.
+    // With DNS rebinding, a page is served from a foreign host that is also its origin.
     let rebound = ask
         .header("Host", "evil.example")
         .header("Origin", "http://evil.example");

@@ -264,7 +264,7 @@ fn failure_of_a_service_is_503_and_its_reason_is_in_the_log_alone() {
         ("moved", "it answered 302"),
         ("long", "is longer than 1048576 bytes"),
         ("silence", "did not reply within 0.3 s"),
-        // The words of the system, behind those of the client.
+        // The client's text, followed by the system's text.
         ("closed", "failed: "),
     ];
     for (verb, reason) in failures {

@@ -201,7 +201,7 @@ fn what_arrived_before_a_cut_is_not_sent_again() {
     let plan = Plan::new(|request| {
         let range = request.content_range.as_deref();
         if range.is_some_and(|range| range.starts_with("bytes */")) {
-            // The server may still be reading what arrived. It is asked when it has.
+            // The server may still be reading the arrived bytes. Query it only after that.
             wait::until("what arrived is committed", || {
                 committed(&request.target) == CUT
             });
@@ -274,14 +274,14 @@ async fn mix(address: SocketAddr, seed: u64) {
         .any(|exchange| exchange.fault == Some(Fault::RangeLost));
     match result {
         Ok(uploaded) => {
-            // Downloading blocks, and the other uploads go on meanwhile.
+            // Downloading blocks the thread, while the remaining uploads continue.
             let check = move || assert_up(address, &uploaded, media);
             tokio::task::spawn_blocking(check)
                 .await
                 .expect("the media is up");
             assert_nothing_sent_twice(&exchanges);
         }
-        // What a window let go of cannot be sent again: this is the one honest end.
+        // Bytes that a window has dropped cannot be sent again. The upload can only fail.
         Err(error) if seed.is_multiple_of(4) && range_lost && error.kind() == Kind::Source => {
             let again = self::upload(&format!("http://{address}"), &format!("mix {seed}"));
             let done = client().upload(again, Source::bytes(media.whole())).await;

@@ -1,4 +1,4 @@
-//! Limits on what one caller takes (docs/configuration.md, "Limits").
+//! Limits on one caller (docs/configuration.md, "Limits").
 
 use std::net::Ipv4Addr;
 
@@ -78,7 +78,7 @@ fn connections_that_are_kept_busy_make_room_for_those_that_wait() {
     // All are taken now. An address with few keeps them.
     let kept = modest.exchange(&probe()).expect(200);
     assert_eq!(kept.header("connection"), None);
-    // Those that come now wait in the kernel.
+    // New connections wait in the kernel.
     let mut waiting: Vec<_> = (0..2).map(|_| RawPeer::connect(server.address())).collect();
     for peer in &mut waiting {
         peer.send(probe().to_bytes());
@@ -104,10 +104,10 @@ fn connections_that_are_kept_busy_make_room_for_those_that_wait() {
 fn client_that_does_not_take_note_that_its_place_is_wanted_loses_it() {
     let server = with_configuration("[limits]\nconnections = 2\nhead_timeout = '1s'\n");
     let mut stubborn = Http2Peer::connect(server.address(), 65_535);
-    // That of the h2 crate.
+    // The payload of a PING of the h2 crate.
     stubborn.leave_unanswered([0x0b, 0x7b, 0xa2, 0xf0, 0x8b, 0x9b, 0xfe, 0x54]);
     wait::until("the client is told to end", || {
-        // It takes the other place, and gives it up after a second.
+        // Takes the second connection slot, and gives it up after a second.
         let mut other = RawPeer::connect(server.address());
         let _ = other
             .try_send(probe().to_bytes())
@@ -177,7 +177,7 @@ fn requests_under_way_are_bounded_for_an_address_that_a_trusted_proxy_states() {
 fn requests_of_an_address_and_of_a_principal_have_a_rate() {
     let server = server(&["--trust-forwarded"]);
     let mut peer = RawPeer::connect(server.address());
-    // What stands before the last element, the client may have sent.
+    // The client may have sent everything before the last element.
     let list = |from: &str| {
         Request::new("GET", "/farm/v1/animals")
             .header("X-Forwarded-For", format!("198.51.100.7, {from}"))
@@ -228,7 +228,7 @@ fn address_that_resets_request_after_request_is_shut_out_and_others_are_not() {
     let begun = (0..50)
         .take_while(|_| begin_and_reset(&mut attacker))
         .count();
-    // Those that were reset are counted when another one begins.
+    // The resets are counted when another request begins.
     assert!((6..50).contains(&begun), "{begun}");
     assert!(attacker.is_closed());
     let mut again = RawPeer::connect(server.address());
@@ -252,7 +252,7 @@ fn client_that_resets_no_more_than_it_lets_be_answered_is_not_shut_out() {
     RawPeer::connect(server.address())
         .exchange(&probe())
         .expect(200);
-    // Nor one whose connections break with all that is under way.
+    // Nor a client with connections that break with all requests under way.
     for _ in 0..5 {
         let mut peer = Http2Peer::connect(server.address(), 1000);
         for _ in 0..3 {

@@ -96,7 +96,7 @@ fn the_media_of_a_cancelled_upload_is_soon_deleted() {
     wait::until("the media is deleted", || media_below(&vault) == 0);
 }
 
-/// The files in it but for the one that says whose vault it is.
+/// The number of files in a vault, without the file that names its store.
 fn media_below(vault: &Path) -> usize {
     files_below(vault) - 1
 }

@@ -48,7 +48,7 @@ fn assert_mismatch(reply: &Reply) {
     assert!(message.contains("doesn't match calculated"), "{message}");
 }
 
-/// The last request of an upload whose first chunk is there.
+/// Sends the first chunk of an upload, and then its last request.
 fn last(session: &Session, hash: &str) -> Reply {
     session.append(MEDIA, 0..CHUNK_GRANULARITY).expect(308);
     let request = session

@@ -69,7 +69,8 @@ impl Mutual {
             .status
     }
 
-    /// What a client is told whose handshake the server refuses. In TLS 1.3 it comes after the handshake.
+    /// Returns the error of a client after the server has refused its handshake. In TLS 1.3 the
+    /// error comes after the handshake.
     #[track_caller]
     fn refusal(&self, identity: Option<&Identity>) -> String {
         let request = Request::new("GET", "/healthz");

@@ -1,8 +1,8 @@
-//! What the server cannot do although its user may: open files that it does not need, leave core dumps; and
-//! a data directory that other users can change.
+//! A confined server cannot do everything that its user may: it opens no unneeded files and leaves
+//! no core dumps. It also refuses a data directory that other users can change.
 //!
-//! Which operations on which files are allowed is in the unit tests (`cli: commands::serve::confinement`).
-//! All other tests of this suite run confined as well.
+//! The unit tests list the allowed operations by file (`cli: commands::serve::confinement`). All
+//! other tests of this suite run confined as well.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -25,7 +25,7 @@ const TOKEN: &str = "token-of-the-server";
 const NEXT: &str = "token-that-replaces-it";
 const ELSEWHERE: &str = "token-of-another-directory";
 
-/// A server whose configuration, keys of tokens and audit log are in directories of their own.
+/// A server with its configuration, keys of tokens and audit log in separate directories.
 struct Confined {
     server: ServerProcess,
     root: TempDir,
@@ -183,7 +183,7 @@ fn server_leaves_no_core_dump_unless_it_may() {
     assert_eq!(core_limit(&server.id().to_string()), core_limit("self"));
 }
 
-/// Starts a server that refuses its data directory, and returns what it says.
+/// Starts a server that refuses its data directory, and returns its error output.
 #[track_caller]
 fn refused(data: &Path) -> String {
     let mut serve = Command::new(program())

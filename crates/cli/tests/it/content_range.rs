@@ -1,4 +1,4 @@
-//! What `Content-Range` says on a session URI (docs/protocol.md, 2.4).
+//! The meaning of `Content-Range` on a session URI (docs/protocol.md, 2.4).
 
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;

@@ -10,7 +10,7 @@ use crate::server::farm;
 
 const MEDIA: Media = Media::new(28, 3 * CHUNK_GRANULARITY + 1);
 
-/// What breaks somebody in a reply that says "go on".
+/// Checks that a 308 reply has nothing that confuses a client.
 #[track_caller]
 fn assert_harmless(reply: &Reply, committed: u64) {
     assert_eq!(reply.committed(), committed);

@@ -1,4 +1,4 @@
-//! What the server copies for one caller (`limits.copies_per_hour`).
+//! The limit on copies for one caller (`limits.copies_per_hour`).
 
 use serde_json::json;
 use windlass_testkit::media::Media;
@@ -62,6 +62,6 @@ fn copies_of_a_message_for_many_mailboxes_are_bounded() {
     send(40_000).expect(200);
     let last = (0..4).map(|_| send(40_000)).find(|it| it.status != 200);
     refused(&server, &last.expect("the hour has an end"));
-    // An ordinary message to as many is little more than what its request brings.
+    // An ordinary message to as many recipients costs little more than the bytes of its request.
     send(100).expect(200);
 }

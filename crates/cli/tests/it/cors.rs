@@ -20,7 +20,7 @@ const MEDIA: Media = Media::new(213, 2 * CHUNK_GRANULARITY + 7);
 /// Every verb that a client of an upload sends.
 const VERBS: [&str; 6] = ["POST", "PUT", "PATCH", "DELETE", "GET", "HEAD"];
 
-/// Origins that must not be taken for those of `cors.toml`.
+/// Origins that must not match the origins of `cors.toml`.
 const FORBIDDEN: [&str; 11] = [
     OTHER,
     "null",
@@ -114,8 +114,8 @@ fn assert_hidden(reply: &Reply) {
     assert_eq!(reply.header("vary"), Some("Origin"), "{reply:?}");
 }
 
-/// Targets of preflights: where uploads start, their sessions in both dialects, and where one that is
-/// not served any more would be.
+/// Targets of preflights: the start of uploads, their sessions in both dialects, and a target that
+/// is no longer served.
 fn upload_targets() -> Vec<String> {
     let session = farm::begin(server().address(), "asked");
     let start = Request::new("POST", UPLOADS)
@@ -455,7 +455,8 @@ fn session_is_continued_by_every_origin_unless_it_is_bound() {
     session.exchange(&from(&query, OTHER)).expect(308);
 }
 
-/// What pages of other origins can have a browser send without asking first, and a method that it asks for.
+/// Requests that a browser sends for foreign pages without a preflight, and a request that needs
+/// one.
 fn foreign() -> Vec<Request> {
     let text = |target: &str| Request::new("POST", target).header("Content-Type", "text/plain");
     let session = farm::begin(plain_farm(), "foreign");
@@ -486,7 +487,7 @@ fn where_no_credentials_are_asked_for_pages_of_other_origins_neither_write_nor_r
             assert_eq!(own_headers(&reply), [""; 0]);
         }
     }
-    // Browsers of all ages tell one or the other.
+    // Every browser sends one of the two headers, whatever its age.
     let list = Request::new("GET", ANIMALS);
     let posted = Request::new("POST", ANIMALS).header("Content-Type", "text/plain");
     let posted = posted
@@ -500,7 +501,7 @@ fn where_no_credentials_are_asked_for_pages_of_other_origins_neither_write_nor_r
     );
     let found = exchange(plain_farm(), &list).expect(200);
     assert!(!found.text().contains("by a page"), "{}", found.text());
-    // What a page embeds it cannot read, and probes tell nothing.
+    // A page cannot read an embedded resource, and probes reveal nothing.
     let embedded = list.clone().header("Sec-Fetch-Site", "cross-site");
     exchange(plain_farm(), &embedded).expect(200);
     exchange(plain_farm(), &from(&Request::new("GET", "/healthz"), APP)).expect(200);

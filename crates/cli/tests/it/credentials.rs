@@ -41,8 +41,8 @@ pub(crate) fn now() -> u64 {
 pub(crate) const LINK_SECRET: &str =
     "6f6c64206f6c64206f6c64206f6c64206f6c64206f6c64206f6c64206f6c6420";
 
-/// The value of `X-Windlass-Link` for this path, in the form of docs/protocol.md, signed by the key `k`.
-/// `windlass sign` makes others in tests of what links are good for.
+/// The value of `X-Windlass-Link` for this path, in the form of docs/protocol.md, signed by the key
+/// `k`. Tests of the links themselves use `windlass sign`.
 pub(crate) fn link(verb: &str, path: &str, expires: u64) -> String {
     let claims = json!({
         "id": "an-id", "method": verb, "host": "farm.localhost", "path": path, "expires": expires,

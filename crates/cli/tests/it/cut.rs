@@ -1,7 +1,8 @@
 //! A connection is cut at any byte of a request.
 //!
-//! Fault model: the client's side of the connection goes away, by an end or by a reset, in the middle
-//! of a body. The server keeps what arrived in order; the client goes on from there.
+//! Fault model: the client's side of the connection goes away, by an end or by a reset, in the
+//! middle of a body. The server keeps the bytes that arrived in order, and the client continues
+//! from there.
 
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
@@ -56,8 +57,9 @@ fn cut(address: std::net::SocketAddr, round: u64) {
     farm::assert_media(address, &reply, media);
 }
 
-/// Sends what is missing. The server may come to read the request that was cut only when this one has
-/// begun, and take it for the newer; then it says 503, and the client asks and goes on.
+/// Sends the missing bytes. The server may read the cut request only after this request has begun,
+/// and take the cut request for the newer one. It then replies 503, and the client asks and
+/// continues.
 fn go_on(session: &Session, media: Media) -> Reply {
     for _ in 0..10 {
         let committed = session.query().committed();

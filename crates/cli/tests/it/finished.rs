@@ -1,4 +1,4 @@
-//! What a finished session answers (docs/protocol.md, 4.10 and 4.11).
+//! The answers of a finished session (docs/protocol.md, 4.10 and 4.11).
 
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;

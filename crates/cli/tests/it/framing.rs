@@ -269,7 +269,7 @@ fn connection_ends_after_trailers_which_may_be_the_head_of_a_request() {
 fn more_bytes_than_the_length_says_are_not_taken_for_media() {
     let session = farm::begin(farm(), "surplus");
     let mut peer = RawPeer::connect(farm());
-    // What google-api-python-client does when it resumes with one chunk for everything.
+    // google-api-python-client sends this when it resumes with one chunk for everything.
     let request = session.ranged("bytes 0-9/10").header("Content-Length", 10);
     peer.send(
         request

@@ -1,5 +1,5 @@
-//! What clients can make the server hold has a bound, and is given back (docs/configuration.md, "What clients can make the
-//! server hold").
+//! Memory and connections that clients can make the server hold are bounded, and are given back
+//! (docs/configuration.md, "What clients can make the server hold").
 
 use std::net::Ipv4Addr;
 
@@ -27,7 +27,7 @@ fn path(config: &str) -> String {
     format!("{}/tests/it/{config}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// An upload whose body the server waits for.
+/// An upload with a body that the server waits for.
 fn open_upload(server: &ServerProcess) -> RawPeer {
     let mut peer = RawPeer::connect(server.address());
     let request = Request::new("POST", format!("{UPLOADS}?uploadType=media"))
@@ -144,7 +144,7 @@ fn stalled_unpacked_downloads_leave_memory_for_short_replies() {
     let mut peer = Http2Peer::connect(server.address(), 0);
     let statuses = [(); 30].map(|()| stall(&mut peer, COW));
     assert_eq!((statuses[0], statuses[29]), (200, 503), "{statuses:?}");
-    // Together they are larger than what the last download that did not fit may have left.
+    // Together they need more memory than the last refused download may have left free.
     let mut other = Http2Peer::connect(server.address(), 0);
     for _ in 0..8 {
         assert_eq!(stall(&mut other, "/storage/v1/b/barn/o/cow"), 200);
@@ -191,8 +191,9 @@ fn with_json(json: &str) -> [Request; 3] {
     [farm::start(json), call.body(json), multipart.body(parts)]
 }
 
-/// Begins something that takes the memory for JSON, until `large` JSON is refused. When both arrive at the same time the
-/// other may be refused, or both are; so it has to be refused twice.
+/// Begins requests that take the memory for JSON, until `large` JSON is refused. If both arrive at
+/// the same time, the wrong request or both may be refused. `large` therefore has to be refused
+/// twice.
 fn take_memory<T>(server: &ServerProcess, large: &Request, mut begin: impl FnMut() -> T) -> T {
     for _ in 0..100 {
         let taken = begin();

@@ -34,7 +34,7 @@ fn upload(target: &str, content_type: &str) -> Request {
         .body("quak")
 }
 
-/// What a request is for, by the one type of media that the API at the host takes.
+/// Returns the API that answers a request, identified by the one media type that the API takes.
 fn answers(server: &ServerProcess, request: impl Fn(Request) -> Request) -> Option<&'static str> {
     let status = |content_type| {
         let request = request(upload(UPLOADS, content_type));
@@ -112,7 +112,7 @@ fn a_trusted_proxy_says_which_host_was_asked_for() {
     assert_eq!(answers(&trusting, by_standard), Some("lake"));
 }
 
-/// A GET whose head has these lines instead of the usual `Host`.
+/// A GET with these lines in its head instead of the usual `Host`.
 fn with_lines(target: &str, lines: &str) -> String {
     format!("GET {target} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n")
 }
@@ -209,7 +209,7 @@ fn host_that_nobody_has_named_is_refused_unless_it_is_listed() {
             assert_error(&reply, 421, "misdirectedRequest", Some("Host"));
             assert!(reply.text().contains("`hosts`"), "{}", reply.text());
         }
-        // Balancers ask by names of their own.
+        // Load balancers send probes with any host name.
         exchange(server.address(), &list("/healthz", host)).expect(200);
     }
     let absolute = Request::new("GET", format!("http://evil.example{ANIMALS}"));
@@ -302,7 +302,7 @@ fn with_a_public_url_the_links_of_an_api_name_its_host() {
     );
 }
 
-/// What the discovery service says on a host.
+/// The reply of the discovery service on a host.
 fn discovered(server: &ServerProcess, host: &str, target: &str) -> Reply {
     exchange(
         server.address(),
@@ -344,7 +344,7 @@ fn on_each_host_the_apis_that_answer_there_are_discovered() {
     assert_eq!(document.expect(200).field("name"), "farm");
 }
 
-/// What `windlass serve` says of these APIs, and its exit code.
+/// Returns the exit code and the output of `windlass serve --check-config` for these APIs.
 fn check(apis: &[String]) -> (Option<i32>, String) {
     let output = Command::new(program())
         .args(["serve", "--check-config"])

@@ -1,4 +1,4 @@
-//! What a client over HTTP/2 can make the server hold ends in time (docs/protocol.md, 2.11).
+//! Requests over HTTP/2 that make the server hold resources end in time (docs/protocol.md, 2.11).
 
 use windlass_testkit::farm;
 use windlass_testkit::http2::{Event, Http2Peer};
@@ -126,7 +126,7 @@ fn idle_connection_does_not_delay_the_end_of_the_server() {
     let stream = used.get("/healthz");
     assert_eq!(used.reply(stream).body, b"ok\n");
     let silent = Http2Peer::connect(server.address(), 0);
-    // Neither of them reads what the server says at the end.
+    // Neither client reads the server's last frames.
     assert!(server.terminate().success(), "{}", server.stderr());
     drop((used, silent));
 }

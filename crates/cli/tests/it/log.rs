@@ -1,4 +1,4 @@
-//! What the log says by itself: what is served, and each request.
+//! The default content of the log: the served APIs, and each request.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -169,7 +169,7 @@ fn log_that_nobody_reads_does_not_stop_the_server() {
     let mut log = BufReader::new(server.0.stderr.take().expect("it is a pipe"));
     let (mut line, mut lines) = (String::new(), 0);
     while !line.contains("lines of the log are left out") {
-        // What is read makes room for the line of one more.
+        // Each read makes room for one more line.
         ask();
         line.clear();
         log.read_line(&mut line).expect("it is text");

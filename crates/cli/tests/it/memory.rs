@@ -13,7 +13,7 @@ const MEDIA: Media = Media::new(29, 192 * 1024 * 1024);
 /// The server itself, its buffers, and the 32 MiB that uploads may hold together.
 const BOUND: u64 = 96 * 1024 * 1024;
 
-/// Such as `PUT` with `bytes */*` whose chunked body has no end.
+/// For example `PUT` with `bytes */*` and an endless chunked body.
 #[test]
 fn questions_whose_end_does_not_come_hold_no_metadata() {
     let server = own(&[]);
@@ -31,7 +31,8 @@ fn questions_whose_end_does_not_come_hold_no_metadata() {
         peer.send("0\r\n\r\n");
         peer.reply().expect(308);
     }
-    // They would hold 480 MB. What is parsed at the same time depends on the processors.
+    // The metadata of all queries would take 480 MB. The memory for concurrent parsing depends on
+    // the processors.
     assert!(
         server.peak_memory() < 256 * 1024 * 1024,
         "{} bytes",

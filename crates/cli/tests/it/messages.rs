@@ -1,12 +1,14 @@
-//! What commands print, word for word: transcripts of standard output, standard error and exit codes.
+//! The output of commands, word for word: transcripts of standard output, standard error and exit
+//! codes.
 //!
-//! A transcript is a file in `messages/`. Each line that begins with `$ ` is a command; below it are the
-//! lines of standard output behind `| `, those of standard error behind `! `, and the exit code unless it is 0.
-//! The commands of a file run one after the other in one directory. Addresses, ids, times and
-//! versions are replaced by words in capital letters, which commands can use as well.
+//! A transcript is a file in `messages/`. Each line that begins with `$ ` is a command. Below it
+//! are the lines of standard output behind `| `, the lines of standard error behind `! `, and the
+//! exit code unless it is 0. The commands of a file run in sequence in one directory. Addresses,
+//! ids, times and versions are replaced by words in capital letters, which commands can use as
+//! well.
 //!
-//! After a change, `UPDATE_MESSAGES=1 cargo test --test it messages` rewrites the files: read each
-//! changed line as somebody who sees it for the first time.
+//! After a change, `UPDATE_MESSAGES=1 cargo test --test it messages` rewrites the files. Read each
+//! changed line like a user who sees it for the first time.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -45,7 +47,7 @@ impl Desk {
         self
     }
 
-    /// Runs the commands of a transcript, and compares what they print.
+    /// Runs the commands of a transcript, and compares their output.
     #[track_caller]
     fn check(&self, transcript: &str) {
         let path = transcript_path(transcript);

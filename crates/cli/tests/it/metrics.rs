@@ -1,4 +1,4 @@
-//! `/metrics`: what it shows, and where it is served (docs/metrics.md).
+//! `/metrics`: its content and its addresses (docs/metrics.md).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader};
@@ -91,8 +91,8 @@ fn a_scrape_counts_what_the_server_and_its_store_did() {
     assert!((1.0..1000.0).contains(&metadata), "{received}");
     assert!(scrape.value("windlass_sent_bytes_total") > 1000.0);
 
-    // One for each single request, the start and the first append; two for the last append. The
-    // sweep makes some of its own.
+    // One commit for each single request, the start and the first append; two for the last append.
+    // The sweep makes further commits.
     let commits = scrape.value("windlass_store_commit_duration_seconds_count");
     assert!(commits >= 6.0, "{commits}");
     assert!(scrape.value("windlass_store_commit_changes_sum") >= commits);
@@ -200,7 +200,7 @@ fn the_path_takes_get_and_head_alone() {
     assert!(reply.text().ends_with("# EOF\n"));
 }
 
-/// A server whose address and environment are a test's own. It is killed when it is dropped.
+/// A server with an address and environment chosen by the test. It is killed when it is dropped.
 struct Exposed {
     child: Child,
     lines: BufReader<ChildStdout>,

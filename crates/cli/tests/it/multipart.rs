@@ -8,10 +8,11 @@ use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
 
 use crate::server::farm;
 
-/// The media of the bodies here: whatever looks like a delimiter and is none.
+/// The media of all bodies: bytes that look like delimiters but are not.
 const MEDIA: &[u8] = b"\r\n--\n--b\r\n--bound\r\n\r\n--boundar \n\xff\x00--boundary--";
 
-/// What a client library sends: the parameters of its `Content-Type`, and its body around [`MEDIA`].
+/// The form of a client library's requests: the parameters of its `Content-Type`, and its body
+/// around [`MEDIA`].
 struct Shape {
     client: &'static str,
     content_type: &'static str,

@@ -20,7 +20,7 @@ fn impatient() -> ServerProcess {
 fn stalled_append_is_ended_and_its_bytes_are_kept() {
     let server = impatient();
     let session = farm::begin(server.address(), "stalled");
-    // With nothing sent it is what google-api-python-client does when it tries a chunk again.
+    // google-api-python-client sends nothing when it tries a chunk again.
     for sent in [0, 1, 400_000] {
         let mut peer = session.peer();
         let request = session.request("PUT").header("Content-Length", MEDIA.len());

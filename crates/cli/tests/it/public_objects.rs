@@ -1,4 +1,4 @@
-//! What strangers may read of a server that demands credentials: public objects of Cloud Storage, and
+//! Anonymous reads on a server that demands credentials: public objects of Cloud Storage, and
 //! objects of Firebase by the token of a download URL. Everything else is 401, whether it exists or
 //! not.
 
@@ -36,7 +36,7 @@ impl Guarded {
         Self::set(named(), "")
     }
 
-    /// A server with settings of its own.
+    /// A server with these settings.
     fn set(credentials: &str, settings: &str) -> Self {
         let directory = TempDir::new_in(scratch()).expect("it is writable");
         std::fs::write(directory.path().join("auth.toml"), credentials).expect("it is writable");
@@ -85,7 +85,7 @@ impl Guarded {
         self.carol(&insert).expect(200);
     }
 
-    /// Asserts that a stranger is told what every stranger is told at every path.
+    /// Asserts that the reply to an anonymous caller is the same 401 as at every path.
     #[track_caller]
     fn assert_refused(&self, request: &Request) {
         let reply = self.stranger(request).expect(401);

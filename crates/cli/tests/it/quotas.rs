@@ -1,4 +1,4 @@
-//! What one principal may occupy (docs/configuration.md, "Limits").
+//! The quota of one principal (docs/configuration.md, "Limits").
 
 use tempfile::TempDir;
 use windlass_testkit::error_object::assert_error;
@@ -107,7 +107,7 @@ fn declared_and_stored_bytes_of_a_principal_are_bounded_and_deletion_makes_room(
     let plain = Request::new("POST", ANIMALS).header("Content-Type", "application/json");
     assert_refused(&limited.send(&plain.body(long), CAROL));
 
-    // What is open is finished in any case.
+    // An open upload can be finished in any case.
     let media = Media::new(5, 30_000);
     let session = limited.session(&session);
     let whole = session
@@ -148,13 +148,13 @@ fn upload_without_a_declared_length_ends_at_the_quota_and_goes_on_when_there_is_
     assert_refused(&session.exchange(&chunk(30_000, 60_000)));
     let query = session.ranged("bytes */*").body("");
     let reply = session.exchange(&query).expect(308);
-    // What there was room for is kept.
+    // The bytes for which there was room are kept.
     let last = reply
         .header("range")
         .and_then(|it| it.strip_prefix("bytes=0-"));
     let kept: u64 = last.expect("it has bytes").parse().expect("an offset");
     assert!((29_999..42_400).contains(&kept), "{kept}");
-    // The last bytes are those that say how many there are: nothing is taken of what would not fit.
+    // The last bytes state the total, so no byte is taken of a body that would not fit.
     let whole = session
         .ranged("bytes 30000-69999/70000")
         .body(media.bytes(30_000..70_000));
@@ -280,7 +280,7 @@ fn full_quota_of_a_sender_does_not_stop_the_recipient() {
     limited.send(&delete, DAVE).expect(204);
 }
 
-/// The session itself has counted, and its end does not depend on what is left.
+/// The session itself was counted already, and its end does not depend on the rest of the quota.
 #[test]
 fn copies_for_recipients_count_at_the_end_of_a_session() {
     let limited = Limited::new();

@@ -36,7 +36,7 @@ const RELOADS: usize = 8;
 const TOKEN: &str = "token-that-stays";
 const KEY: &str = "key-that-stays";
 
-/// A server under TLS, whose certificate and whose credentials are replaced.
+/// A server under TLS. Its certificate and credentials are replaced.
 struct Reloaded {
     server: ServerProcess,
     authority: Authority,
@@ -87,13 +87,14 @@ impl Reloaded {
         wait::until("everything is read again", || done() == [number; 2]);
     }
 
-    /// A connection with a handshake of its own: one that is resumed shows the certificate of the first.
+    /// A connection with a full handshake: a resumed session shows the certificate of its first
+    /// handshake.
     fn connect(&self) -> RawPeer {
         let client = self.authority.client(&["http/1.1"]);
         RawPeer::connect_tls(self.server.address(), &client)
     }
 
-    /// Sends a request of its own connection.
+    /// Sends a request on a new connection.
     #[track_caller]
     fn ask(&self, request: &Request) -> Reply {
         self.connect().exchange(request)
@@ -151,7 +152,7 @@ impl Credential {
     }
 }
 
-/// What the clients have in common.
+/// The shared state of the clients.
 #[derive(Default)]
 struct Load {
     is_over: AtomicBool,
@@ -299,7 +300,7 @@ fn wait_for_rounds(rounds: &[AtomicUsize], clients: &[ScopedJoinHandle<'_, ()>])
     });
 }
 
-/// What is under way while the file with its credentials is replaced.
+/// A request and a session that are under way while the file with their credentials is replaced.
 struct UnderWay {
     peer: RawPeer,
     rest: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What survives the end of the server (docs/durability.md).
+//! Data that survives the end of the server (docs/durability.md).
 
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
@@ -77,7 +77,7 @@ fn terminated_server_commits_received_bytes() {
     wait::until("what was sent is committed", || {
         session.query().committed() == 3 * CHUNK
     });
-    // How much of these the server reads before it is told to end is not known.
+    // The server reads an unknown number of these bytes before it receives the signal.
     peer.send(MEDIA.bytes(3 * CHUNK..5 * CHUNK));
     let session = restart(&mut server, terminate, &session);
     let committed = session.query().committed();

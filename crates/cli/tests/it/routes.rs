@@ -1,4 +1,4 @@
-//! Which path and which verb mean what (docs/protocol.md, 2.1, 4.17, 4.24 and 4.27).
+//! The meaning of paths and verbs (docs/protocol.md, 2.1, 4.17, 4.24 and 4.27).
 
 use tempfile::TempDir;
 use windlass_testkit::error_object::assert_error;

@@ -1,5 +1,6 @@
-//! Secrets stay secret: no token, key, signed link or session URI is in the log at `trace`, the audit
-//! log, the metrics or a reply that did not have to contain it, nor what the files of the operator have.
+//! Secrets stay secret. No token, key, signed link or session URI is in the log at `trace`, the
+//! audit log, the metrics, or a reply that did not have to contain it. The same holds for secrets
+//! in the operator's files.
 //!
 //! Not here: tokens for tests (`authentication`), keys of certificates (`tls`), what the client prints
 //! (`client`), core dumps (`confinement`), secrets inside media and metadata, download URLs of Firebase,
@@ -41,7 +42,7 @@ const HASHES: [&str; 2] = [
 struct Watched {
     server: ServerProcess,
     directory: TempDir,
-    /// What the server said, but for what must contain a secret.
+    /// The server's replies, without the parts that must contain a secret.
     said: String,
 }
 
@@ -149,7 +150,7 @@ impl Watched {
     }
 }
 
-/// Checks that none of these is told anywhere.
+/// Checks that no output contains any of these secrets.
 #[track_caller]
 fn check_untold(everything: &str, secrets: &[&str]) {
     for secret in secrets {
@@ -179,7 +180,8 @@ fn credentials(signer_keys: &TempDir) -> String {
     )
 }
 
-/// A token of the issuer in [`credentials`]: a good one, one that has expired and a forged one.
+/// Three tokens of the issuer in [`credentials`]: a good token, an expired token and a forged
+/// token.
 fn tokens(signer: &Signer) -> [String; 3] {
     let header = json!({"alg": "EdDSA", "kid": "k1"});
     let claims = |expires: u64| json!({"iss": "issuer", "aud": "windlass", "sub": "alice", "exp": expires, "jti": TOKEN});
@@ -228,7 +230,7 @@ const TOKEN_FILE: &str = "canary-token-file-1f6b3d";
 const RELAY_PASSWORD: &str = "canary-relay-password-60ee47";
 const CLIENT_SECRET: &str = "canary-client-secret-8a92f0";
 const HOOK: &str = "canary-hook-c4d7e1";
-/// That of webhooks, in base64 and as it is.
+/// The secret of webhooks, in base64 and as it is.
 const WEBHOOK: [&str; 2] = [
     "Y2FuYXJ5LXdlYmhvb2sta2V5LTAxMjM0NTY3ODk=",
     "canary-webhook-key-0123456789",
@@ -278,7 +280,8 @@ fn secrets_in_files_and_in_other_headers_are_told_nowhere() {
     ] {
         watched.exercise("", (name, WRONG));
     }
-    // The service for unknown tokens, the one behind a method and the one that is told do not answer.
+    // Three services do not answer: the service for unknown tokens, the service behind a method,
+    // and the receiver of notifications.
     let ask = |target: &str, token: &str| {
         let request = Request::new("POST", target).header("content-type", "image/png");
         bearing(&request.body("a cow"), token)
@@ -318,8 +321,8 @@ fn secrets_in_files_and_in_other_headers_are_told_nowhere() {
     check_untold(&everything, &["webhook-signature"]);
 }
 
-/// What everybody who can list processes sees of this one, on Linux: no secret is an argument. A server starts no
-/// other process, which could show more.
+/// The data about a process that every local user can list on Linux: no secret is an argument. A
+/// server starts no other process that could show more.
 fn of_process(id: u32) -> String {
     let read = |name: &str| std::fs::read(format!("/proc/{id}/{name}")).unwrap_or_default();
     let children = read(&format!("task/{id}/children"));
@@ -407,7 +410,7 @@ fn sessions(watched: &mut Watched, credentials: impl Fn(&Request) -> Request) ->
     let address = watched.server.address();
     let start = Request::new("POST", format!("{UPLOADS}?uploadType=resumable"));
     let start = credentials(&start.header("content-length", 0));
-    // This reply has to contain the session URI, as that of the other dialect.
+    // This reply has to contain the session URI, as in Google's dialect.
     let begin = || Session::of_reply(address, &exchange(address, &start).expect(200));
     let (session, ended) = (begin(), begin());
     let put = |range: std::ops::Range<u64>| {

@@ -61,8 +61,8 @@ pub(crate) fn replace_by_fifo(path: &Path) {
     assert!(made.is_ok_and(|status| status.success()), "no FIFO");
 }
 
-/// The program that is tested: the one that Cargo has built, or that `PROGRAM_UNDER_TEST` names, such as a release.
-/// (The server would warn of a variable that begins with its own prefix.)
+/// The tested program. It is Cargo's build, or the program that `PROGRAM_UNDER_TEST` names, such as
+/// a release. (The server would warn of a variable that begins with its own prefix.)
 pub(crate) fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -72,7 +72,7 @@ pub(crate) fn program() -> &'static Path {
     })
 }
 
-/// Where tests may make directories of their own.
+/// The directory in which tests may make directories.
 pub(crate) fn scratch() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }

@@ -1,4 +1,4 @@
-//! What is refused first where the server is nearly full (docs/configuration.md, "Limits").
+//! The requests that a nearly full server refuses first (docs/configuration.md, "Limits").
 
 use std::net::Ipv4Addr;
 
@@ -15,7 +15,7 @@ use crate::server::with_configuration;
 
 const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// The head of a request whose body never comes.
+/// The head of a request without its body.
 fn held(server: &ServerProcess, request: &Request) -> RawPeer {
     let mut peer = RawPeer::connect(server.address());
     peer.send(
@@ -115,7 +115,7 @@ fn starts_are_refused_before_queries_these_before_appends_and_ends_last() {
     send(&Request::new("GET", "/healthz")).expect(200);
 }
 
-/// What claims to be the end of an upload, on a stream whose reply is never taken.
+/// Sends requests that claim to end an upload, on streams with replies that are never taken.
 fn hold_by_claims(server: &ServerProcess, connections: usize) -> Vec<Http2Peer> {
     let mut peers: Vec<_> = (0..connections)
         .map(|_| Http2Peer::connect(server.address(), 0))

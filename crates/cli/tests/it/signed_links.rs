@@ -19,7 +19,7 @@ use crate::server::{own, program, scratch};
 
 const MEDIA: Media = Media::new(71, 300_000);
 
-/// A token with which the tests look at what the links have done.
+/// A token with which the tests check the effects of the links.
 const TOKENS: &str = "\
 [[tokens]]
 sha256 = 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad' # abc
@@ -327,7 +327,7 @@ fn download_link_gives_the_media_whole_and_by_range_and_nothing_else() {
     linked.check_refused(&overridden, 403, said);
     let plain = linked.request("GET", format!("{animal}?{}", link.parameter));
     linked.check_refused(&plain, 403, "fixes the parameter alt");
-    // Signed for what is no media.
+    // The link is signed for a request that downloads no media.
     for target in [format!("{animal}?alt=json"), format!("{ANIMALS}?alt=json")] {
         let link = linked.sign(&[], &target);
         let request = linked.request("GET", &link.target);
@@ -438,7 +438,7 @@ fn revoked_link_is_refused_after_sighup_and_others_are_not() {
     let refused = linked.simple(&link).body("cow");
     linked.check_refused(&refused, 403, "the signed link has been revoked");
     linked.send(&linked.simple(&other).body("cow")).expect(200);
-    // Its session is a credential of its own.
+    // The session of the link is a separate credential.
     let session = Session::of_reply(linked.server.address(), &started);
     session.append(MEDIA, 0..MEDIA.len()).expect(201);
 }
@@ -452,7 +452,8 @@ fn key_is_rotated_under_running_uploads_and_none_fails() {
         let start = linked.request("POST", format!("{}&uploadType=resumable", link.target));
         Session::of_reply(address, &linked.send(&start.body("")).expect(200))
     };
-    // A request whose body is on its way during both changes, and a session between two requests.
+    // The body of one request is on its way during both changes, and a session is between two
+    // requests.
     let request = linked.simple(&old).body(MEDIA.whole());
     let bytes = request.to_bytes();
     let (first, rest) = bytes.split_at(bytes.len() / 2);

@@ -1,4 +1,5 @@
-//! Limits on what a single request consists of, and a single connection over HTTP/2 (docs/configuration.md, "Limits").
+//! Limits on the parts of a single request, and on a single connection over HTTP/2
+//! (docs/configuration.md, "Limits").
 
 use windlass_testkit::error_object::assert_error;
 use windlass_testkit::farm::{self, ANIMALS};
@@ -10,7 +11,7 @@ use crate::batch::batch;
 use crate::callers::limited;
 use crate::server::{own, with_configuration};
 
-/// Less than by default, so that what is above it is not above the default.
+/// Limits below the defaults, so that requests above them stay below the defaults.
 const SMALL: &str = r#"
 [limits]
 head = "8KB"
@@ -112,7 +113,7 @@ fn streams_and_window_of_a_connection_are_those_of_the_settings() {
     let further = peer.request("POST", upload, &length, false);
     let event = peer.next_event().expect("a frame comes");
     assert_eq!(event, Some(Event::Reset { stream: further }));
-    // The others go on, and the place of one that has ended is free.
+    // The open streams continue, and the slot of an ended stream is free.
     peer.data(begun[0], &[0; 10], true);
     assert_eq!(peer.reply(begun[0]).status, 200);
     let next = peer.request("POST", upload, &length, false);

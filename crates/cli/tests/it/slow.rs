@@ -1,4 +1,4 @@
-//! A client that is slow: what it has sent is committed while its request still goes on.
+//! A slow client: its bytes are committed while its request still runs.
 
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;

@@ -21,7 +21,8 @@ fn patient() -> ServerProcess {
     own(&["--config", config])
 }
 
-/// A request for the whole media that stops in the middle, after the server has committed what was sent.
+/// A request for the whole media that stops in the middle, after the server has committed the bytes
+/// sent so far.
 fn stalled(session: &Session) -> RawPeer {
     let mut peer = session.peer();
     let request = session.ranged(&content_range(MEDIA, &(0..MEDIA.len())));
@@ -42,7 +43,8 @@ fn newer_append_takes_over_at_once_and_keeps_the_older_ones_bytes() {
     let server = patient();
     let session = farm::begin(server.address(), "taken-over");
     let older = stalled(&session);
-    // Other bytes in the place of those that were sent: only if these were kept, they are skipped.
+    // The repeated bytes differ from the bytes sent before. The media is right only if the server
+    // kept the first bytes and skips these.
     let others = Media::new(99, SENT).whole();
     let again = [others, MEDIA.bytes(SENT..MEDIA.len())].concat();
     let reply = session

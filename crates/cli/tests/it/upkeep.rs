@@ -58,7 +58,7 @@ impl Ran {
     }
 }
 
-/// Checks that nothing is damaged; remains are told to the caller.
+/// Checks that nothing is damaged. Returns the number of remains.
 #[track_caller]
 pub(crate) fn assert_sound(data: &Path) -> u64 {
     let ran = run("verify", data, &["--json"]);

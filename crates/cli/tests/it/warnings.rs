@@ -1,4 +1,4 @@
-//! Warnings of a configuration that does not do what somebody may believe, and the scopes of
+//! Warnings about a configuration that may not do what its author expects, and about the scopes of
 //! credentials.
 
 use std::process::Command;
@@ -25,7 +25,7 @@ fn directory(config: &str, credentials: &str) -> TempDir {
     directory
 }
 
-/// What `--check-config` says to a person.
+/// The output of `--check-config` for people.
 fn checked(config: &str, credentials: &str, arguments: &[&str]) -> String {
     let directory = directory(config, credentials);
     let output = Command::new(program())

@@ -1,8 +1,8 @@
-//! The requests of the libraries that speak `X-Goog-Upload`, as each writes them, through everything
-//! that can happen to an upload (docs/protocol.md, 2.12).
+//! The requests of libraries that speak `X-Goog-Upload`, in each library's form, through every
+//! event of an upload (docs/protocol.md, 2.12).
 //!
-//! Libraries that can be installed run unmodified in `conformance/`. Here are the others, too: Google's
-//! older one for Ruby, and its generated ones for Java, PHP and Ruby.
+//! Libraries that can be installed run unmodified in `conformance/`. The remaining libraries are
+//! here: Google's older library for Ruby, and its generated libraries for Java, PHP and Ruby.
 
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
@@ -18,22 +18,22 @@ const CHUNK: u64 = CHUNK_GRANULARITY;
 enum End {
     /// With its last chunk.
     LastChunk,
-    /// With a request of its own after all chunks.
+    /// With a separate request after all chunks.
     Finalize { with_offset: bool },
 }
 
-/// What a library does after a chunk whose reply it has not got.
+/// The reaction of a library to a chunk without a reply.
 #[derive(Debug, Clone, Copy)]
 enum Recovery {
     /// It sends the chunk again, without asking.
     Resend,
-    /// It asks how much has arrived, and goes on from there.
+    /// It asks how many bytes have arrived, and continues there.
     Query,
-    /// As `Query`, and goes on from the multiple of the granularity below.
+    /// Like `Query`, but it continues from the multiple of the granularity below.
     QueryAndRoundDown,
 }
 
-/// A library, as far as its requests differ from those of others.
+/// The features of a library's requests that differ between libraries.
 #[derive(Debug, Clone, Copy)]
 struct Library {
     name: &'static str,
@@ -183,7 +183,8 @@ impl Upload {
         (exchange(farm(), &request.body(body)), end)
     }
 
-    /// Where the library goes on after a chunk at `offset` whose reply it has not got.
+    /// Returns the offset from which the library continues after a chunk at `offset` without a
+    /// reply.
     #[track_caller]
     fn recover(&self, offset: u64) -> u64 {
         if let Recovery::Resend = self.library.recovery {

@@ -26,7 +26,7 @@ impl Upload {
         Self::of(address, &start(&farm::named(name)))
     }
 
-    /// A session whose media has this length, as its client says.
+    /// A session with this declared length of its media.
     #[track_caller]
     fn declared(address: SocketAddr, name: &str, length: u64) -> Self {
         let header = "X-Goog-Upload-Header-Content-Length";

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use toml::Table;
 
-/// The folders with manifests, and those whose folders each have one.
+/// The folders that contain the folders with manifests.
 const MANIFESTS: [&str; 3] = ["crates", "testing", "."];
 
 fn root() -> PathBuf {

@@ -23,10 +23,11 @@ struct Import {
     path: String,
 }
 
-/// The imports between the children of one module: importer, imported, and what is imported where.
+/// The imports between the children of one module: importer, imported, and the place of each
+/// import.
 type Graph = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 
-/// Reads the sources below a `src` directory, those of tests left out.
+/// Reads the sources below a `src` directory, without the tests.
 pub(super) fn read_sources(src: &Path) -> Sources {
     let mut sources = Sources::new();
     read_directory(src, &mut Vec::new(), &mut sources);

@@ -20,7 +20,8 @@ const BEYOND_SKEW: u64 = 120;
 /// More than anybody reads to be polite.
 const LARGE: u64 = 1 << 30;
 
-/// A server that believes the tokens of an issuer whose keys it has, and of another one that is gone.
+/// A server that trusts the tokens of two issuers. It has the keys of one issuer, and the second
+/// issuer cannot be reached.
 struct Guarded {
     server: ServerProcess,
     directory: TempDir,
@@ -94,10 +95,11 @@ impl Guarded {
             .collect()
     }
 
-    /// What everything that can be read by this table looks like to the bearer of a good token.
+    /// Returns the replies to all reading requests of this table, as the bearer of a good token
+    /// sees them.
     fn readable(&self, requests: &[(String, Request)]) -> Vec<String> {
         let token = self.good();
-        // That one gives out others each time.
+        // `drive.files.generateIds` returns new ids each time.
         let gets = requests
             .iter()
             .filter(|(id, get)| get.verb() == "GET" && id != "drive.files.generateIds");
@@ -142,7 +144,7 @@ fn check_refusals(entries: &[Value], status: u16) {
     }
 }
 
-/// The same request as the beginning of a large one, whose client asks first.
+/// The same request as the beginning of a large request that sends `Expect: 100-continue`.
 fn announced(request: &Request, token: &str) -> Request {
     let request = Request::new(request.verb(), target_of(request));
     bearing(&request, token)

@@ -1,5 +1,5 @@
-//! Every method of every built-in API, by every type of upload and in both dialects, with every kind
-//! of credentials. Those that have expired are in `expired`.
+//! Every method of every built-in API, by every type of upload and in both dialects, with every
+//! kind of credentials. Expired credentials are in `expired`.
 
 use std::net::SocketAddr;
 

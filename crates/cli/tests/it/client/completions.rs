@@ -1,4 +1,4 @@
-//! Completions, manual pages, and what `windlass serve` thinks of the client's variables.
+//! Completions, manual pages, and the client's variables in the environment of `windlass serve`.
 
 use std::fs;
 use std::process::Command;

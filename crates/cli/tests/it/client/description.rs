@@ -1,4 +1,4 @@
-//! `windlass api`: what an API description says of uploads, and what is wrong with it.
+//! `windlass api`: the uploads of an API description, and its mistakes.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

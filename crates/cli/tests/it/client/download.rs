@@ -15,7 +15,7 @@ use crate::stored_gzip::{put_gzip, storage};
 
 const MEDIA: Media = Media::new(51, (3 << 20) + 5);
 
-/// A desk, and an animal whose media is to be downloaded.
+/// A client's directory, and an uploaded animal to download.
 fn client_dir() -> (ClientDir, Value) {
     let client_dir = ClientDir::new();
     client_dir.media("cow.jpg", MEDIA);
@@ -166,7 +166,7 @@ fn missing_resource_is_refused() {
     client_dir.run(&["download", &url]).expect(1).says("404");
 }
 
-/// A server that answers once, with media whose checksum it does not know.
+/// A server that answers once, with media that does not match its checksum.
 fn lying_server() -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let address = listener.local_addr().expect("it has an address");

@@ -1,4 +1,4 @@
-//! Servers that lie, lead elsewhere, or send what harms a reader.
+//! Servers that lie, redirect elsewhere, or send harmful text.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -12,7 +12,8 @@ use super::run::{ClientDir, Ran, exists};
 
 const MEDIA: Media = Media::new(97, 3000);
 
-/// What a hostile server sends: some bytes, and then a text again and again, if there is one.
+/// The answer of a hostile server: some bytes, and then a text that is repeated without end unless
+/// it is empty.
 struct Answer(Vec<u8>, &'static str);
 
 /// A server that answers each request as a test says, and closes the connection.
@@ -44,7 +45,7 @@ impl Hostile {
         Self::start(move |_| Answer(answer.clone(), ""))
     }
 
-    /// A server that starts a session of its own, and answers all other requests in this way.
+    /// A server that starts a session itself, and answers all further requests in this way.
     fn in_session(answer: impl Fn(usize) -> String + Send + 'static) -> Self {
         Self::start(move |index| {
             let text = match index {
@@ -282,7 +283,7 @@ fn redirections_of_downloads_lead_to_web_addresses_and_without_the_token() {
     client_dir.run(&words).expect(0);
     assert!(server.heads()[0].contains("\r\nauthorization: bearer s3cret\r\n"));
     assert!(!other.heads()[0].contains("s3cret"), "{:?}", other.heads());
-    // The name is that of the URL which the user gave.
+    // The name is taken from the user's URL.
     assert_eq!(
         fs::read(client_dir.path("cow")).expect("it is there"),
         b"moo"

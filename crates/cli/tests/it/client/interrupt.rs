@@ -16,7 +16,7 @@ const MEDIA: Media = Media::new(31, 6 << 20);
 /// Many files, so that waits in turn take much longer than waits at the same time.
 const FILES: usize = 16;
 
-/// What waits in turn would take, two seconds for each file.
+/// The duration of waits in sequence, two seconds for each file.
 const TURNS: Duration = Duration::from_secs(32);
 
 #[test]
@@ -36,7 +36,7 @@ fn an_interrupt_leaves_the_upload_and_says_how_to_carry_on() {
         "hint: `windlass resume {id} --max-rate 2M` carries on"
     ));
     ran.says("film.mp4: stopped; ");
-    // What the server said is what later commands say.
+    // Later commands show the committed bytes that the server reported.
     let (_, stopped) = ran.stderr.split_once("stopped; ").expect("it was said");
     let (much, _) = stopped.split_once(" committed").expect("it was said");
     let listed = client_dir.run(&["uploads"]).expect(0).stdout;
@@ -66,7 +66,7 @@ fn interrupted_upload_that_cannot_be_continued_says_so() {
 #[test]
 fn servers_that_do_not_say_how_much_they_have_are_waited_for_once() {
     let client_dir = ClientDir::new();
-    // One after the other they would take two seconds each.
+    // In sequence they would take two seconds each.
     let names: Vec<_> = (1..=FILES).map(|file| format!("{file}.mp4")).collect();
     for name in &names {
         client_dir.media(name, MEDIA);

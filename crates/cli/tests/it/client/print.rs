@@ -1,4 +1,4 @@
-//! What is printed: where it cannot be, and what is in it.
+//! The output of commands: outputs that cannot be written, and their content.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -23,14 +23,14 @@ fn client_dir() -> ClientDir {
     client_dir
 }
 
-/// Runs a command whose standard output takes nothing.
+/// Runs a command with a full device as standard output.
 #[track_caller]
 fn into_full(command: &mut Command) -> Ran {
     let full = File::options().write(true).open("/dev/full");
     spoken(command, full.expect("there is a full device").into())
 }
 
-/// Runs a command whose standard output is read by nobody.
+/// Runs a command with a closed pipe as standard output.
 #[track_caller]
 fn into_nobody(command: &mut Command) -> Ran {
     let (reader, writer) = std::io::pipe().expect("there are pipes");
@@ -38,7 +38,7 @@ fn into_nobody(command: &mut Command) -> Ran {
     spoken(command, writer.into())
 }
 
-/// What it said, and how it ended.
+/// Returns the output on standard error and the exit code.
 #[track_caller]
 fn spoken(command: &mut Command, stdout: Stdio) -> Ran {
     command.stdout(stdout).stderr(Stdio::piped());

@@ -1,4 +1,4 @@
-//! What does not work: the exit code, and the hint.
+//! Failing commands: the exit code, and the hint.
 
 use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
 use windlass_testkit::media::Media;

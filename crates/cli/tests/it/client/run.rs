@@ -1,4 +1,4 @@
-//! A place to type commands in: a directory, a journal of its own, and what was printed.
+//! A place to run commands in: a directory, a separate journal, and the output.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -170,7 +170,7 @@ impl Ran {
         all.filter(|event| event["event"] == kind).collect()
     }
 
-    /// Checks what was said to people.
+    /// Checks the messages on standard error.
     #[track_caller]
     pub(crate) fn says(&self, text: &str) {
         assert!(

@@ -109,7 +109,7 @@ fn resources(address: SocketAddr) -> Vec<Value> {
     items.as_array().cloned().unwrap_or_default()
 }
 
-/// Lets so many uploads end. All others stand still.
+/// Lets this number of uploads end. All further uploads stand still.
 fn stall_after(uploads: usize) -> Plan {
     let ended = AtomicUsize::new(0);
     Plan::new(move |request| {
@@ -232,7 +232,7 @@ fn other_urls_and_changed_files_are_no_finished_uploads() {
     other[3] = &url;
     stopped.herd.client_dir.run(&other).expect(0);
     assert_eq!(stopped.count(), 18);
-    // One that is finished, and one whose upload has begun.
+    // A finished file, and a file with a begun upload.
     for file in [0, 1] {
         let changed = Media::new(2000 + file, 1500);
         stopped.herd.client_dir.media(&name(file), changed);
@@ -334,7 +334,7 @@ fn file_that_is_named_twice_is_uploaded_twice() {
 #[test]
 fn run_of_a_part_leaves_the_records_to_the_larger_run() {
     let stopped = Stopped::new();
-    // The last of them has begun, the others are finished.
+    // The upload of the last file has begun, and all earlier files are finished.
     let words = stopped.words.iter().map(|word| &**word);
     let mut part: Vec<_> = words.filter(|word| *word != "-r").collect();
     part.splice(1..2, ["herd/00.bin", "herd/02.bin", "herd/01.bin"]);

@@ -1,4 +1,4 @@
-//! What people see on a terminal.
+//! The output on a terminal.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -21,12 +21,12 @@ const MIB: u64 = 1 << 20;
 /// A command that writes nothing for so long waits for something that does not come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A command whose standard input and standard error are a terminal.
+/// A command with a terminal as standard input and standard error.
 struct OnTerminal {
     child: Child,
-    /// What is typed.
+    /// The keyboard input.
     keyboard: File,
-    /// What is written, piece by piece.
+    /// The screen output, piece by piece.
     screen: Receiver<Vec<u8>>,
     seen: String,
 }
@@ -69,7 +69,7 @@ impl OnTerminal {
         }
     }
 
-    /// Reads what is written next. Returns whether there was something.
+    /// Reads the next output. Returns whether there was any.
     #[track_caller]
     fn read_on(&mut self) -> bool {
         match self.screen.recv_timeout(PATIENCE) {

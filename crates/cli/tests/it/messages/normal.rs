@@ -1,10 +1,10 @@
-//! The form of what is printed that is the same in each run.
+//! The normal form of output: the same in each run.
 
 use std::path::Path;
 
 use regex_lite::Regex;
 
-/// Words in capital letters that stand for what is different in each run.
+/// Words in capital letters that stand for values that differ in each run.
 pub(super) struct Names(Vec<(String, String)>);
 
 impl Names {
@@ -30,7 +30,7 @@ impl Names {
         }
     }
 
-    /// Replaces the words by what they stand for.
+    /// Replaces the words by their values.
     pub(super) fn filled_in(&self, command: &str) -> String {
         let fill = |text: String, (name, value): &(String, String)| text.replace(name, value);
         self.0.iter().fold(command.to_owned(), fill)
@@ -41,7 +41,7 @@ fn is_upload(line: &str) -> bool {
     line.starts_with("UPLOAD_")
 }
 
-/// What differs in each run, and the word that stands for it.
+/// Patterns of values that differ in each run, and the word that stands for each.
 const PATTERNS: [(&str, &str); 6] = [
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
     (r"\bv\d{10,}\b", "VERSION"),
@@ -52,7 +52,8 @@ const PATTERNS: [(&str, &str); 6] = [
     (r"\b\d+ s( +[a-z]+\.mp4| ago)", "AGE$1"),
 ];
 
-/// Returns a text with names in place of what they stand for, and with words for all else that differs.
+/// Returns a text with names in place of their values, and with words in place of all further
+/// varying values.
 pub(super) fn normalised(text: &str, names: &Names) -> String {
     let replace = |text: String, (name, value): &(String, String)| text.replace(value, name);
     let text = names.0.iter().rev().fold(text.to_owned(), replace);

@@ -76,7 +76,7 @@ fn media_over_the_size_of_the_link_is_refused_in_a_session() {
     let session = Session::of_reply(address, &linked.send(&declared(LIMIT)).expect(200));
     session.append(SMALL, 0..LIMIT).expect(201);
 
-    // A length that is stated later, and one that never is.
+    // The length is stated later, or never.
     let begin = || {
         let start = start(&linked, &link, "image/png").body("");
         Session::of_reply(address, &linked.send(&start).expect(200))
@@ -163,7 +163,7 @@ fn media_of_another_type_than_the_link_allows_is_refused() {
             "image/png",
             SMALL,
         ),
-        // Each API ignores the field of the others.
+        // Each API ignores the fields of other APIs.
         multipart(
             &linked,
             &link,

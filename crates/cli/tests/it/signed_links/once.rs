@@ -23,7 +23,7 @@ fn link_that_counts_once_makes_one_resource() {
 
     let link = linked.sign(&["--once"], UPLOADS);
     let simple = linked.simple(&link);
-    // What fails does not count.
+    // A failed upload does not count.
     let broken = simple.clone().header("X-Goog-Hash", "crc32c=AAAAAA==");
     linked.send(&broken.body("cow")).expect(400);
     linked.send(&simple.clone().body("cow")).expect(200);

@@ -15,7 +15,7 @@ use crate::server::own;
 /// Media for the vault.
 const LARGE: Media = Media::new(1, 3 * CHUNK_GRANULARITY + 5);
 
-/// Uploads, cancels and deletes until it is told to stop. Returns how often.
+/// Uploads, cancels and deletes until `stop` is set. Returns the number of rounds.
 fn load(address: SocketAddr, seed: u64, stop: &AtomicBool) -> u64 {
     let mut rounds = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -31,7 +31,8 @@ fn load(address: SocketAddr, seed: u64, stop: &AtomicBool) -> u64 {
     rounds
 }
 
-/// Uploads that were acknowledged before a backup: finished ones with their sessions, and one that is under way.
+/// Uploads that were acknowledged before a backup: finished uploads with their sessions, and an
+/// open upload.
 struct Acknowledged {
     finished: Vec<(Media, Session)>,
     open: Session,

@@ -54,7 +54,7 @@ fn media_of(data: &Path, len: u64) -> PathBuf {
     panic!("no media of {len} bytes");
 }
 
-/// The exit code of a server that does not start, and what it says.
+/// The exit code and the output of a server that does not start.
 fn refusal(data: &Path) -> (Option<i32>, String) {
     let mut server = Command::new(program())
         .args([
