@@ -1,7 +1,8 @@
 //! A JWT that is accepted is signed by its issuer, for this service, and valid now.
 //!
-//! The input is three lines: a word, a header and claims. `signed` is a token with the signature of the issuer,
-//! `forged` one with that of another key; all else is a token that is sent as it stands on the second line.
+//! The input is three lines: a word, a header and claims. The word `signed` makes a token with the
+//! signature of the issuer, and `forged` makes one with the signature of another key. Any other
+//! word sends the second line as the token.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! No body of a batch makes the parser panic, and what it accepts keeps the bounds.
+//! No body of a batch makes the parser panic, and accepted bodies keep the bounds.
 //!
 //! The input is a `Content-Type` up to the first line feed, and the body.
 

@@ -1,4 +1,5 @@
-//! What is read of the headers `Content-Range` and `Range` is consistent, and is read again as it is written.
+//! Parsed `Content-Range` and `Range` headers are consistent, and parse to the same value after
+//! they are written.
 //!
 //! The input is the value of a header and, after a line feed, the length of a media.
 

@@ -1,5 +1,5 @@
-//! No description in the short form makes the reader panic. What it refuses it refuses with mistakes at places
-//! in the text, and what it accepts holds as [`windlass_fuzz::api`] says.
+//! No description in the short form makes the reader panic. A refusal has mistakes with positions
+//! in the text, and an accepted description passes [`windlass_fuzz::api::check`].
 //!
 //! The input is a description in the short form.
 

@@ -1,4 +1,5 @@
-//! No discovery document makes the reader panic, and what is accepted holds as [`windlass_fuzz::api`] says.
+//! No discovery document makes the reader panic, and an accepted document passes
+//! [`windlass_fuzz::api::check`].
 //!
 //! The input is a discovery document.
 

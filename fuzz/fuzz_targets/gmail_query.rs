@@ -1,6 +1,6 @@
-//! Every text up to a length is a search of Gmail, unless it has an operator with a value that it
-//! does not take. What is decided without the text of a message stays so with every text, and the
-//! negation of a search matches the other messages.
+//! Every text up to a length is a search of Gmail, unless it has an operator with an invalid value.
+//! A result that is decided without the text of a message holds for every text. The negation of a
+//! search matches exactly the messages that the search does not match.
 //!
 //! The input is a search, a subject and the text of a message, a line each.
 

@@ -1,8 +1,9 @@
 //! A gzip body is decoded as another decoder does it, however it is cut into packets, and never to more bytes than
 //! its ratio allows.
 //!
-//! The input is two bytes, the size of a packet and what the rest is: a body as it is sent (an even number), or
-//! bytes that are compressed first, as several members and with the fields of a header that few senders use.
+//! The input is two bytes, the size of a packet and the kind of the rest. With an even kind, the
+//! rest is a body as it is sent. Otherwise the rest is compressed first, as several members and
+//! with header fields that few senders use.
 
 #![no_main]
 
@@ -15,7 +16,7 @@ use libfuzzer_sys::fuzz_target;
 use tokio::runtime::{Builder, Runtime};
 use windlass_server::fuzzing::{Decoded, GZIP_GRACE, gunzip};
 
-/// Limit on the compression ratio, a low one that inputs can reach.
+/// Limit on the compression ratio. It is low, so that inputs can reach it.
 const RATIO: u64 = 20;
 
 thread_local! {
@@ -54,8 +55,9 @@ fn sent(body: &[u8], packet: usize) {
     assert_eq!(decoded.bytes, expected);
 }
 
-/// Whether a member may have flags that are reserved (RFC 1952, section 2.3.1.2). The other decoder refuses them.
-/// The server's ignores them: if a field that it does not know stood behind them, the checksum would be wrong.
+/// Whether a member may have reserved flags (RFC 1952, section 2.3.1.2). The reference decoder
+/// refuses them. The server's decoder ignores them: if an unknown field followed them, the checksum
+/// would be wrong.
 fn has_reserved_flags(body: &[u8]) -> bool {
     let mut heads = body.windows(4);
     heads.any(|head| head.starts_with(&[0x1f, 0x8b, 8]) && head[3] & 0xe0 != 0)
@@ -92,7 +94,7 @@ fn compressed(media: &[u8], packet: usize, form: u8) {
     let decoded = decode(&body, packet);
     assert!(decoded.is_whole);
     assert_eq!(decoded.bytes, media);
-    // What is missing at the end is noticed: the last eight bytes are the checksum and the length.
+    // A missing byte at the end is noticed: the last eight bytes are the checksum and the length.
     body.pop();
     assert!(!decode(&body, packet).is_whole);
 }

@@ -78,7 +78,8 @@ fn resource(id: &str, text: &str) -> Option<Resource> {
     })
 }
 
-/// What stands before and after an `AND` is a filter of its own, unless it is in quotation marks.
+/// The texts before and after an `AND` are filters themselves, unless the `AND` is in quotation
+/// marks.
 fn check_parts(settings: &CollectionSettings, filter: &str, holds: bool, resource: &Resource) {
     for (at, _) in filter.match_indices("AND") {
         let parse = |part| ListQuery::parse(settings, Some(part), None);

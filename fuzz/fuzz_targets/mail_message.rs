@@ -1,5 +1,6 @@
-//! A message is a tree whose bodies lie in it, one inside the other; what is decoded has no more bytes than what was
-//! sent; and what a server adds and removes is there and gone.
+//! A message is a tree of parts, and each body lies within its parent. Decoded content has no more
+//! bytes than its encoded form. Headers that a server adds are there, and headers that it removes
+//! are gone.
 //!
 //! The input is a message.
 

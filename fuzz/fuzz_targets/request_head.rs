@@ -1,6 +1,6 @@
-//! No request head makes the protocol panic, in any dialect; a session that takes a body never takes a byte beyond
-//! the size of the media or before those that it has; and a client reads the offset from the reply that the server
-//! has written into it.
+//! No request head makes the protocol panic, in any dialect. A session that takes a body never
+//! takes a byte beyond the size of the media or before its committed bytes. A client reads the
+//! offset that the server has written into its reply.
 //!
 //! The input is a head as HTTP/1 has it: a request line without its version, then a header a line.
 
@@ -19,7 +19,7 @@ use windlass_proto::error::ProtocolError;
 use windlass_proto::parameters::Parameters;
 use windlass_proto::session::{BodyFilter, Rules, Snapshot, State, Step, step};
 
-/// All dialects. Each reads every head, also those that it would not claim.
+/// All dialects. Each reads every head, including heads that it would not claim.
 const DIALECTS: [&dyn Dialect; 2] = [&Google, &XGoogUpload];
 
 /// Number of bytes that the session has.

@@ -33,7 +33,7 @@ struct Request {
     action: Action,
     /// Stated length of the body; `None` where it is streamed.
     stated: Option<Number>,
-    /// What is sent of the body, and in packets of which size.
+    /// The number of body bytes sent, and the size of their packets.
     sent: Number,
     packet: u16,
     is_broken: bool,
@@ -141,7 +141,7 @@ impl Session {
         }
     }
 
-    /// Stores what the filter lets through, as a server does: what it has let through before an error is
+    /// Stores the bytes that the filter passes, as a server does. Bytes passed before an error are
     /// committed.
     fn append(&mut self, mut filter: BodyFilter, asked: &SessionRequest, request: &Request) {
         assert_eq!(self.now.state, State::Active);
@@ -175,7 +175,7 @@ impl Session {
                     offset += stored.len() as u64;
                 }
                 Err(error) => {
-                    // What a session holds that has failed does not matter.
+                    // The bytes of a failed session do not matter.
                     if !error.ends_session() {
                         self.commit_at(filter.total(), offset);
                     }

@@ -22,7 +22,7 @@ struct Input {
     max_size: Option<u64>,
     once: bool,
     principal: Option<String>,
-    /// Where the link is altered, and into what.
+    /// The altered positions of the link, and their new bytes.
     altered: Vec<(u16, u8)>,
     /// A link that nobody signed.
     foreign: String,

@@ -1,4 +1,4 @@
-//! What must hold for every API that a description gives.
+//! The rules for every API of an accepted description.
 
 use windlass_discovery::{
     Api, Found, Method, MethodTable, PathParameters, Target, Template, openapi,

@@ -1,9 +1,9 @@
-//! What several fuzz targets share.
+//! Code shared by several fuzz targets.
 
 pub mod api;
 pub mod media;
 
-/// The first line of an input, and what follows it.
+/// Returns the first line of an input, and the rest.
 pub fn first_line(input: &[u8]) -> (&[u8], &[u8]) {
     let end = input.iter().position(|byte| *byte == b'\n');
     let (line, rest) = input.split_at(end.unwrap_or(input.len()));
