@@ -1,4 +1,5 @@
-//! A query of Drive is read again as it is written, and means the same; and each text can be searched for.
+//! A query of Drive is read again as it is written, and means the same; and each text can be
+//! searched for.
 //!
 //! The input is a query and, after a line feed, the name of a file.
 

@@ -1,5 +1,5 @@
-//! A gzip body is decoded as another decoder does it, however it is cut into packets, and never to more bytes than
-//! its ratio allows.
+//! A gzip body is decoded as another decoder does it, however it is cut into packets, and never to
+//! more bytes than its ratio allows.
 //!
 //! The input is two bytes, the size of a packet and the kind of the rest. With an even kind, the
 //! rest is a body as it is sent. Otherwise the rest is compressed first, as several members and
@@ -63,7 +63,8 @@ fn has_reserved_flags(body: &[u8]) -> bool {
     heads.any(|head| head.starts_with(&[0x1f, 0x8b, 8]) && head[3] & 0xe0 != 0)
 }
 
-/// How many bytes come before an error depends on the packets, and so does the ratio in the middle of a body.
+/// How many bytes come before an error depends on the packets, and so does the ratio in the middle
+/// of a body.
 fn same(one: &Decoded, other: &Decoded) {
     let shorter = one.bytes.len().min(other.bytes.len());
     assert_eq!(one.bytes[..shorter], other.bytes[..shorter]);

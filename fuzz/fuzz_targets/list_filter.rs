@@ -1,5 +1,5 @@
-//! A list with a filter and an order finds by its index all resources that belong to it, in its order; and the parts
-//! of a filter hold where the whole does.
+//! A list with a filter and an order finds by its index all resources that belong to it, in its
+//! order; and the parts of a filter hold where the whole does.
 //!
 //! The input is a filter, an order, and two resources as JSON, a line each.
 

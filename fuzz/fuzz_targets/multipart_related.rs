@@ -1,7 +1,8 @@
-//! No `multipart/related` body makes the splitter panic, and the way in which a body is cut into packets makes no
-//! difference to its parts.
+//! No `multipart/related` body makes the splitter panic, and the way in which a body is cut into
+//! packets makes no difference to its parts.
 //!
-//! The input is one byte with the size of a packet, a `Content-Type` up to the first line feed, and the body.
+//! The input is one byte with the size of a packet, a `Content-Type` up to the first line feed, and
+//! the body.
 
 #![no_main]
 

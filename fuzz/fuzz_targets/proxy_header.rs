@@ -1,4 +1,5 @@
-//! The header of the PROXY protocol is the same however it is cut into packets, and ends where it says.
+//! The header of the PROXY protocol is the same however it is cut into packets, and ends where it
+//! says.
 
 #![no_main]
 

@@ -1,5 +1,6 @@
-//! Whatever is asked of a session, its acknowledged offset never falls, its size never changes once it is known, the
-//! bytes that it stores follow each other, it ends once, and a client that follows the protocol can finish it.
+//! Whatever is asked of a session, its acknowledged offset never falls, its size never changes once
+//! it is known, the bytes that it stores follow each other, it ends once, and a client that follows
+//! the protocol can finish it.
 
 #![no_main]
 
@@ -267,7 +268,8 @@ impl Session {
         }
     }
 
-    /// A client that asks for the offset and sends the rest has its upload, in both ways to end one.
+    /// A client that asks for the offset and sends the rest has its upload, in both ways to end
+    /// one.
     fn finish(&self) {
         if self.now.state != State::Active {
             return;

@@ -1,5 +1,5 @@
-//! A link opens the request that it was signed for, and nothing opens with a link that was altered or was never
-//! signed.
+//! A link opens the request that it was signed for, and nothing opens with a link that was altered
+//! or was never signed.
 
 #![no_main]
 
@@ -104,7 +104,8 @@ fn now() -> u64 {
     SystemClock.now().as_millis() / 1000
 }
 
-/// Whom a link establishes for the request that it is for, or nobody; `None` if its path cannot be sent.
+/// Whom a link establishes for the request that it is for, or nobody; `None` if its path cannot be
+/// sent.
 fn ask(link: &Link, signed: &str) -> Option<Option<Principal>> {
     let mut target = format!("{}?", link.path);
     for (name, value) in &link.query {

@@ -4,8 +4,8 @@ use windlass_discovery::{
     Api, Found, Method, MethodTable, PathParameters, Target, Template, openapi,
 };
 
-/// Checks that the document is accepted again as the server shows it, with the same methods; that it is
-/// described as OpenAPI; and that each method is found at its own paths.
+/// Checks that the document is accepted again as the server shows it, with the same methods; that
+/// it is described as OpenAPI; and that each method is found at its own paths.
 pub fn check(api: &Api) {
     let shown = api.document().served_at("http://localhost:8080");
     let shown = serde_json::to_string(&shown).expect("a document is JSON");
@@ -53,7 +53,8 @@ fn check_routes(api: &Api) {
     }
 }
 
-/// A request to a path of the method gets the method, or another one with a template as narrow at least.
+/// A request to a path of the method gets the method, or another one with a template as narrow at
+/// least.
 fn check_route(table: &MethodTable, method: &Method, template: &Template, target: Target) {
     let values: PathParameters = template.variables().map(|name| (name, "a%/b")).collect();
     let path = template.expand(&values).expect("each variable has a value");

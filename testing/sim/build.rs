@@ -1,5 +1,5 @@
-//! Some crates look functions of the C library up by name. They are to find those of the simulation, which
-//! therefore have to be among the names that the program exports.
+//! Some crates look functions of the C library up by name. They have to find the functions of the
+//! simulation, so the program must export these names.
 
 fn main() {
     for name in ["getrandom", "clock_gettime"] {

@@ -87,9 +87,9 @@ Examples:
 pub(crate) struct ServeArgs {
     /// The IP address and port to listen on [default: 127.0.0.1:8080]
     ///
-    /// A port alone, such as 8080, is on 127.0.0.1, and so are `:8080` and `localhost:8080`. With port
-    /// 0 the system chooses a free port. On an address other than a loopback one the
-    /// server has to know who may use it: see the keys `auth.file` and `auth.token_file`, or the flag
+    /// A port alone, such as 8080, is on 127.0.0.1, and so are `:8080` and `localhost:8080`. With
+    /// port 0 the system chooses a free port. On an address other than a loopback one the server
+    /// has to know who may use it: see the keys `auth.file` and `auth.token_file`, or the flag
     /// --allow-unauthenticated. On a loopback address /metrics shows the server's metrics; the key
     /// metrics.listen moves them to another one.
     #[arg(long, visible_alias = "port", value_name = "ADDRESS")]
@@ -115,9 +115,10 @@ pub(crate) struct ServeArgs {
     /// An API to serve; may be given more than once [default: farm]
     ///
     /// The name of a built-in API (farm, gmail, dfareporting, gamesConfiguration, storage, drive,
-    /// youtube, firebasestorage, generativelanguage, photoslibrary), a description in the short form (*.toml), or a discovery document as published by
-    /// Google (*.json). With @HOST appended, the API is served on this host only, so that APIs with
-    /// the same paths can be served together.
+    /// youtube, firebasestorage, generativelanguage, photoslibrary), a description in the short
+    /// form (*.toml), or a discovery document as published by Google (*.json). With @HOST appended,
+    /// the API is served on this host only, so that APIs with the same paths can be served
+    /// together.
     #[arg(long, value_name = "NAME|FILE[@HOST]")]
     api: Vec<String>,
 
@@ -144,9 +145,9 @@ pub(crate) struct ServeArgs {
 
     /// Serve everybody on an address that is not a loopback one
     ///
-    /// Everybody who can reach the address can then upload, read and delete. For a network that only
-    /// trusted clients reach, or behind a proxy that authenticates. By default the server refuses to
-    /// start there unless it demands credentials or client certificates.
+    /// Everybody who can reach the address can then upload, read and delete. For a network that
+    /// only trusted clients reach, or behind a proxy that authenticates. By default the server
+    /// refuses to start there unless it demands credentials or client certificates.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     allow_unauthenticated: Option<String>,
 
@@ -236,7 +237,7 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// What the flags say about the settings, by the names of the flags.
+    /// Returns the values that the flags set, by the names of the flags.
     pub(crate) fn raw_values(&self) -> Vec<(&'static str, RawValue)> {
         let data = self.data.clone();
         data.map(|data| ("data", RawValue::Text(data)))

@@ -1,5 +1,5 @@
-//! The commands of the tool, and the parts that they share: the error of a command, the runtime, the
-//! client, signals and warnings.
+//! The commands of the tool, and the parts that they share: the error of a command, the runtime,
+//! the client, signals and warnings.
 
 mod api;
 mod download;

@@ -1,8 +1,9 @@
 //! Progress of transfers, for people and for programs.
 //!
-//! A [`Display`] shows bars, which indicatif draws, if standard error is a terminal and lines otherwise,
-//! and prints events to standard output on request. A [`ProgressHandle`] shows one transfer on it. The
-//! text is built from a [`View`] by functions without a terminal or a clock, in [`view`].
+//! A [`Display`] shows bars, which indicatif draws, if standard error is a terminal and lines
+//! otherwise, and prints events to standard output on request. A [`ProgressHandle`] shows one
+//! transfer on it. The text is built from a [`View`] by functions without a terminal or a clock, in
+//! [`view`].
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -69,8 +70,8 @@ impl Display {
         }))
     }
 
-    /// Adds a transfer: the source of an upload, `-` for standard input, or a URL; and the size of the
-    /// media, if it is known. Its bar is there from its first state on.
+    /// Adds a transfer: the source of an upload, `-` for standard input, or a URL; and the size of
+    /// the media, if it is known. Its bar is there from its first state on.
     pub(crate) fn add_progress(
         &self,
         source: impl Into<String>,

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-/// An exit code. The numbers are part of the interface; see the help of the commands and docs/cli.md.
+/// An exit code. The numbers are part of the interface; see the help of the commands and
+/// docs/cli.md.
 ///
 /// Codes are ordered by severity: the worst result of several uploads decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

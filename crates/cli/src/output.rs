@@ -1,13 +1,14 @@
 //! Prints text, and formats numbers and outside text for it. No other module of the tool writes to
 //! standard output or standard error.
 //!
-//! Standard output carries data for programs. Standard error carries messages for people: the log, and
-//! each error on one line, followed by a hint on another line. Names and texts from outside are
+//! Standard output carries data for programs. Standard error carries messages for people: the log,
+//! and each error on one line, followed by a hint on another line. Names and texts from outside are
 //! escaped, so that they can neither control the terminal nor start a line.
 //!
-//! A message that cannot be written is ignored. Data that cannot be written is an error: the command
-//! continues, and [`lost`] returns the first error at its end. A closed pipe is accepted for data that
-//! can be requested again, such as a list, but not for a result, which is printed only once.
+//! A message that cannot be written is ignored. Data that cannot be written is an error: the
+//! command continues, and [`lost`] returns the first error at its end. A closed pipe is accepted
+//! for data that can be requested again, such as a list, but not for a result, which is printed
+//! only once.
 
 use std::borrow::Cow;
 use std::error::Error;

@@ -1,9 +1,9 @@
-//! The server's settings, merged from flags, the environment, the configuration file and defaults, in
-//! this order of precedence.
+//! The server's settings, merged from flags, the environment, the configuration file and defaults,
+//! in this order of precedence.
 //!
 //! Every setting is listed once, in [`key`]. All sources provide text, which is parsed by the same
-//! rules. The configuration file is TOML; the environment variables begin with `WINDLASS_`. The module
-//! opens only the configuration file and, on demand, API descriptions.
+//! rules. The configuration file is TOML; the environment variables begin with `WINDLASS_`. The
+//! module opens only the configuration file and, on demand, API descriptions.
 
 mod acme;
 mod api;
@@ -177,7 +177,8 @@ impl Sources {
 }
 
 impl Settings {
-    /// Whether others reach the server without a certificate, and no flag accepts that they need no credentials.
+    /// Whether others reach the server without a certificate, and no flag accepts that they need no
+    /// credentials.
     pub(crate) fn is_exposed(&self) -> bool {
         key::is_exposed(self)
     }

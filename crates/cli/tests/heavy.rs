@@ -87,7 +87,8 @@ impl Uploads {
         Self(begun.collect())
     }
 
-    /// Sends all media in small pieces, in turn, so that all uploads are half done at the same time.
+    /// Sends all media in small pieces, in turn, so that all uploads are half done at the same
+    /// time.
     fn trickle(&mut self) {
         for step in 0..100 {
             let range = step * Self::LEN / 100..(step + 1) * Self::LEN / 100;
@@ -124,8 +125,9 @@ fn a_thousand_trickling_sessions_take_less_than_200_mib_of_memory() {
     assert_peak_below(&server, 200 * MIB);
 }
 
-/// When the server looks, much is there of each of them already: all clients are fast. Two buffers of 32 KiB for each of them
-/// are 64 MiB, the server has 45 without them, and the allocator a third more than is in use. With 64 KiB it takes 210 MiB.
+/// When the server looks, much is there of each of them already: all clients are fast. Two buffers
+/// of 32 KiB for each of them are 64 MiB, the server has 45 without them, and the allocator a third
+/// more than is in use. With 64 KiB it takes 210 MiB.
 #[test]
 fn a_thousand_sessions_at_once_take_less_than_176_mib_of_memory_with_little_for_media() {
     let server = server_with(&[
@@ -154,7 +156,8 @@ impl ClientDir {
         client_dir
     }
 
-    /// A piece of the media after every 64 MiB, and holes between them, which need no room on the disk.
+    /// A piece of the media after every 64 MiB, and holes between them, which need no room on the
+    /// disk.
     fn with_holes(media: Media) -> Self {
         const PIECE: u64 = 4096;
         let (client_dir, file) = Self::with_file(media.len());

@@ -1,4 +1,4 @@
-//! Digests of the sent media, and their comparison with those that the resource states.
+//! Digests of the sent media, and their comparison with the digests in the resource.
 
 use std::io;
 use std::ops::Range;
@@ -14,9 +14,10 @@ use crate::source::{Media, SourceError};
 /// [`Client::resume`](crate::Client::resume) has sent, computed while it sends them.
 ///
 /// They are one range of the media, the *covered* range. It begins at the first byte, or, if an
-/// earlier call began the upload, at the offset that was committed when this call began. If a request
-/// begins beyond the end of the range, because bytes that the earlier call had sent were committed
-/// meanwhile (they were on their way when this call queried the offset), the range starts afresh there. The bytes before it are read again at the end.
+/// earlier call began the upload, at the offset that was committed when this call began. If a
+/// request begins beyond the end of the range, because bytes that the earlier call had sent were
+/// committed meanwhile (they were on their way when this call queried the offset), the range starts
+/// afresh there. The bytes before it are read again at the end.
 ///
 /// The body of the current request has a clone, which shares the state.
 #[derive(Debug, Clone, Default)]
@@ -29,8 +30,8 @@ struct CoveredRange {
 }
 
 impl RunningChecksum {
-    /// Adds bytes that begin at `offset`. Bytes that are covered already, or that lie before the covered
-    /// range, are ignored: a retry sends them again.
+    /// Adds bytes that begin at `offset`. Bytes that are covered already, or that lie before the
+    /// covered range, are ignored: a retry sends them again.
     pub(crate) fn update(&self, offset: u64, bytes: &[u8]) {
         let mut covered = self.lock();
         if offset > covered.range.end {

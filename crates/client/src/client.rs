@@ -80,8 +80,8 @@ impl Client {
     /// [`Error::upload`] is the id of its record in the journal.
     ///
     /// An upload of a file that has changed since the upload began fails with
-    /// [`Kind::SourceChanged`](crate::Kind::SourceChanged). Its record stays in the journal, unless the
-    /// change is noticed only after the server has finished the upload.
+    /// [`Kind::SourceChanged`](crate::Kind::SourceChanged). Its record stays in the journal, unless
+    /// the change is noticed only after the server has finished the upload.
     ///
     /// # Cancel safety
     ///
@@ -143,13 +143,13 @@ impl Client {
     }
 
     /// Queries the state of a session. The query does not interrupt an upload that is running in
-    /// the session. If the server has committed all bytes and was interrupted before it finished the upload, the
-    /// query finishes it.
+    /// the session. If the server has committed all bytes and was interrupted before it finished
+    /// the upload, the query finishes it.
     ///
     /// # Errors
     ///
-    /// The server does not reply, or its reply does not state a session's state. The query is repeated
-    /// only with a refreshed token, after a 401.
+    /// The server does not reply, or its reply does not state a session's state. The query is
+    /// repeated only with a refreshed token, after a 401.
     ///
     /// # Cancel safety
     ///

@@ -42,8 +42,8 @@ const MAX_REDIRECTIONS: usize = 5;
 /// Maximum `Retry-After` that is waited for. The download fails at once if a server states more.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// New bytes that are progress, after which the attempts are counted from one again. Fewer are not, so that a
-/// server which sends next to nothing is given up in the end.
+/// New bytes that are progress, after which the attempts are counted from one again. Fewer are not,
+/// so that a server which sends next to nothing is given up in the end.
 const PROGRESS: u64 = 64 << 10;
 
 /// Bytes per second that they must have on average, waits included, to be progress.
@@ -244,8 +244,8 @@ impl Run<'_> {
                 Err(AttemptError::Transient { error, retry_after }) => (error, retry_after),
             };
             let received = self.partial.received();
-            // An attempt that starts at the first byte again may break off anywhere, so only bytes beyond
-            // the furthest one so far are progress.
+            // An attempt that starts at the first byte again may break off anywhere, so only bytes
+            // beyond the furthest one so far are progress.
             gained += if self.continues {
                 received.saturating_sub(before)
             } else {
@@ -402,9 +402,9 @@ impl Run<'_> {
         }
     }
 
-    /// Checks at the end of a body that no bytes are missing. `end` is the offset at which it ends according
-    /// to the response's head. A server may send fewer bytes than requested, and fewer than it states; a retry then requests the
-    /// rest.
+    /// Checks at the end of a body that no bytes are missing. `end` is the offset at which it ends
+    /// according to the response's head. A server may send fewer bytes than requested, and fewer
+    /// than it states; a retry then requests the rest.
     fn check_complete(&self, end: Option<u64>) -> Result<(), AttemptError> {
         let received = self.partial.received();
         match self.partial.total().or(end) {
@@ -500,15 +500,16 @@ pub enum DownloadError {
         /// `TARGET.part`. It was not changed.
         path: PathBuf,
     },
-    /// The target is a directory or a device, or a link, a directory or another special file has the
-    /// name `TARGET.part` or `TARGET.part.json`. It is never replaced.
+    /// The target is a directory or a device, or a link, a directory or another special file has
+    /// the name `TARGET.part` or `TARGET.part.json`. It is never replaced.
     #[error("{} is in the way: it is not a regular file", path.display())]
     NotAFile {
         /// The path. Its file was not changed.
         path: PathBuf,
     },
-    /// The file `TARGET.part` or `TARGET.part.json` belongs to another user, or has another name as well (a hard
-    /// link). It is never used: others could read the media, or change it after it was checked.
+    /// The file `TARGET.part` or `TARGET.part.json` belongs to another user, or has another name as
+    /// well (a hard link). It is never used: others could read the media, or change it after it was
+    /// checked.
     #[error("{} is in the way: {why}; remove it, or download to another name", path.display())]
     NotOwn {
         /// The path. The file was not changed.
@@ -537,8 +538,8 @@ pub enum DownloadError {
     /// The server replied with an error: it refuses the request or is overloaded.
     #[error("the server refused the request: {0}")]
     Refused(Box<ErrorReply>),
-    /// The server redirects more than five times in a row. A repetition with a refreshed token counts
-    /// like a redirection.
+    /// The server redirects more than five times in a row. A repetition with a refreshed token
+    /// counts like a redirection.
     #[error("the server redirects too often")]
     TooManyRedirections,
     /// A redirection has no valid URL, leads to a URL that is neither HTTP nor HTTPS, or leads from

@@ -55,8 +55,8 @@ pub enum Kind {
     /// almost nothing of the media, a download receives something other than the media (for
     /// instance the login page of a network), or the HTTP client cannot be set up.
     Connection,
-    /// The server replies that it is overloaded or has an internal error. Retries did not help, or the
-    /// call makes none.
+    /// The server replies that it is overloaded or has an internal error. Retries did not help, or
+    /// the call makes none.
     Unavailable,
     /// The call exceeded its time limit.
     Timeout,
@@ -67,8 +67,9 @@ pub enum Kind {
     /// The server lost the upload's sessions too often.
     SessionLost,
     /// The server violates the protocol, or has sent a session URI that is [not
-    /// followed](crate::Upload::session_origin). In downloads also: it redirects too often or to a URL that must
-    /// not be followed, or sends media that is encoded or that does not continue the received bytes.
+    /// followed](crate::Upload::session_origin). In downloads also: it redirects too often or to a
+    /// URL that must not be followed, or sends media that is encoded or that does not continue the
+    /// received bytes.
     Protocol,
     /// The media on the server, or the downloaded media, differs from the expected media.
     Mismatch,
@@ -204,8 +205,8 @@ impl ErrorCause {
 
 fn kind_of_failure(failure: &Failure) -> Kind {
     match failure {
-        // Only `Client::status` and `Client::cancel` fail with it, because they do not retry. An upload
-        // retries such a reply, and fails with `GaveUp`.
+        // Only `Client::status` and `Client::cancel` fail with it, because they do not retry. An
+        // upload retries such a reply, and fails with `GaveUp`.
         Failure::Refused(reply) if reply.is_transient() => Kind::Unavailable,
         Failure::Refused(_) => Kind::Refused,
         Failure::Cancelled => Kind::Cancelled,
@@ -295,8 +296,8 @@ impl Error {
         self.0.cause.kind()
     }
 
-    /// Returns the status of the reply that caused the error, if any. `None` also if the session was
-    /// lost or cancelled, which [`kind`](Self::kind) says.
+    /// Returns the status of the reply that caused the error, if any. `None` also if the session
+    /// was lost or cancelled, which [`kind`](Self::kind) says.
     pub fn status(&self) -> Option<StatusCode> {
         match &self.0.cause {
             ErrorCause::Upload { failure, .. } => failure.error_reply().map(|reply| reply.status),

@@ -10,8 +10,8 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 /// A certificate and its private key. Cheap to clone. `Debug` shows neither.
 ///
-/// It is presented to servers that ask for one in the TLS handshake, under the same condition as a token:
-/// only to the origin (scheme, host and port) that the user named.
+/// It is presented to servers that ask for one in the TLS handshake, under the same condition as a
+/// token: only to the origin (scheme, host and port) that the user named.
 #[derive(Clone)]
 pub struct ClientIdentity(Arc<CertifiedKey>);
 
@@ -34,8 +34,8 @@ pub enum InvalidIdentity {
 }
 
 impl ClientIdentity {
-    /// Reads a certificate chain, the client's own certificate first, and its key (PKCS#8, PKCS#1 or SEC1),
-    /// both in PEM. The same text may hold both.
+    /// Reads a certificate chain, the client's own certificate first, and its key (PKCS#8, PKCS#1
+    /// or SEC1), both in PEM. The same text may hold both.
     ///
     /// # Errors
     ///
@@ -56,8 +56,8 @@ impl ClientIdentity {
         Ok(Self(Arc::new(certified)))
     }
 
-    /// Returns a resolver that always presents the certificate. The transport uses it for permitted origins
-    /// alone.
+    /// Returns a resolver that always presents the certificate. The transport uses it for permitted
+    /// origins alone.
     pub(crate) fn resolver(&self) -> Arc<SingleCertAndKey> {
         Arc::new(SingleCertAndKey::from(Arc::clone(&self.0)))
     }

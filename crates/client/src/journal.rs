@@ -1,8 +1,8 @@
 //! The journal: a directory with records of unfinished uploads, so that a later process can
 //! continue them.
 //!
-//! A journal is a directory that belongs to a single user. The upload whose record has the id
-//! `mzxw6ytb` has these files:
+//! A journal is a directory that belongs to a single user. For example, the upload with the record
+//! id `mzxw6ytb` has these files:
 //!
 //! ```text
 //! mzxw6ytb.upload.json     The record: upload URL, session, metadata, identity of the file and
@@ -22,8 +22,8 @@
 //! ```
 //!
 //! An upload exists as long as its record does. The record is created last and removed first, both
-//! under the lock. Files without a record that a killed process leaves behind are removed by the next
-//! [`Journal::open`].
+//! under the lock. Files without a record that a killed process leaves behind are removed by the
+//! next [`Journal::open`].
 //!
 //! Other programs may have files in the directory. A file without a record is removed only if it
 //! has one of these names and begins like a file of the journal.
@@ -215,8 +215,8 @@ impl Journal {
     /// Removes a record. The session of its upload stays on the server until it expires;
     /// [`Client::cancel`](crate::Client::cancel) ends it.
     ///
-    /// A record that cannot be used, for instance a malformed one or one of another user, is removed as
-    /// well, but not a record of another version.
+    /// A record that cannot be used, for instance a malformed one or one of another user, is
+    /// removed as well, but not a record of another version.
     ///
     /// # Errors
     ///
@@ -341,9 +341,9 @@ impl LockedRecord {
         Journal { directory, user }
     }
 
-    /// Records the number of committed bytes. It is written, without a sync, at most once per second, and
-    /// once more when the upload fails. The number is for display only, because an upload that continues
-    /// queries the server.
+    /// Records the number of committed bytes. It is written, without a sync, at most once per
+    /// second, and once more when the upload fails. The number is for display only, because an
+    /// upload that continues queries the server.
     ///
     /// # Errors
     ///

@@ -22,10 +22,10 @@
 //!
 //! By default, media of up to 5 MiB is sent in a single request. Larger media is sent to a
 //! *session* on the server, in one request or in several. Such a *resumable* upload survives broken
-//! connections, overload and lost replies, and also lost sessions if its source can be read again
-//! from the first byte. If the source is a regular file and the
-//! upload has a [`Journal`], it also survives the end of the process. When an upload is finished,
-//! the size and the digests that the server states are compared with those of the sent media.
+//! connections, overload and lost replies. It also survives lost sessions if its source can be read
+//! again from the first byte. If the source is a regular file and the upload has a [`Journal`], it
+//! also survives the end of the process. When an upload is finished, the size and the digests that
+//! the server states are compared with the sent media.
 //!
 //! *Committed* bytes are bytes that the server has stored durably and has reported as stored. They
 //! are not sent again, unless the server loses them. When all bytes are committed, the server

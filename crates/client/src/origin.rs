@@ -7,8 +7,8 @@ use url::{Host, Origin, Url};
 const GOOGLE_APIS: &str = "googleapis.com";
 
 /// Returns whether the server at `upload_url` may have the media sent to a session at `session`: at
-/// the same host, whatever its port, at another host of Google's APIs, or at an origin that the user
-/// allowed. All names and addresses of this machine count as one host.
+/// the same host, whatever its port, at another host of Google's APIs, or at an origin that the
+/// user allowed. All names and addresses of this machine count as one host.
 pub(crate) fn may_receive_media(upload_url: &Url, session: &Url, allowed: &[Origin]) -> bool {
     upload_url.host() == session.host()
         || is_loopback(upload_url) && is_loopback(session)

@@ -17,8 +17,8 @@ pub(crate) fn open_file(options: &OpenOptions, path: &Path) -> io::Result<Option
     }
 }
 
-/// Returns why others may have a hold of an open file, if they may: it belongs to another user, who can always
-/// read and change it, or it has other names.
+/// Returns why others may have a hold of an open file, if they may: it belongs to another user, who
+/// can always read and change it, or it has other names.
 pub(crate) fn held_by_others(file: &File) -> io::Result<Option<&'static str>> {
     let metadata = file.metadata()?;
     Ok(if metadata.uid() != geteuid().as_raw() {

@@ -90,7 +90,7 @@ impl TryFrom<Url> for SessionUri {
 
 impl<'de> Deserialize<'de> for SessionUri {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Not by way of `Url`, whose errors quote the text.
+        // Parsing as `Url` would quote the text in its errors.
         let text = String::deserialize(deserializer)?;
         let session: Self = text.parse().map_err(de::Error::custom)?;
         Ok(Self {

@@ -1,10 +1,10 @@
 //! Sources of media: files, bytes in memory, and streams that can be read only once.
 //!
 //! The caller creates a [`Source`]. An upload opens it and gets a [`Media`], from which it reads
-//! ranges of bytes. It reads a range again if the server did not commit what was sent. Any range of
-//! a file, or of bytes in memory, can be read again. Of a stream, only the last bytes are kept (the
-//! *window*, 8 MiB by default), unless all its bytes are copied to a [file](Source::spilled_to)
-//! (the *spill*).
+//! ranges of bytes. It reads a range again if the server did not commit the sent bytes. Any range
+//! of a file, or of bytes in memory, can be read again. Of a stream, only the last bytes are kept
+//! (the *window*, 8 MiB by default), unless all its bytes are copied to a
+//! [file](Source::spilled_to) (the *spill*).
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -205,9 +205,9 @@ impl Media {
     /// Reads from a stream into its window or spill, up to offset `upto` of the media. Other media
     /// needs no filling: all of it is available at once.
     ///
-    /// Returns earlier if the stream ends. Also returns earlier if the window is full. One byte beyond
-    /// it is then read ahead, which shows whether the media continues after a chunk as large as the
-    /// window. More can then be read only after bytes were [released](Self::release).
+    /// Returns earlier if the stream ends. Also returns earlier if the window is full. One byte
+    /// beyond it is then read ahead, which shows whether the media continues after a chunk as large
+    /// as the window. More can then be read only after bytes were [released](Self::release).
     ///
     /// # Cancel safety
     ///
@@ -224,9 +224,9 @@ impl Media {
     /// Returns a stream of exactly these bytes. It must be polled inside a tokio runtime, and reads
     /// a file only when it is polled.
     ///
-    /// It ends with an error if the bytes are not available: `UnexpectedEof` if some are beyond the
-    /// end of the media or beyond what was [filled](Self::fill), or an error that contains a
-    /// [`SourceError::NoLongerBuffered`] if some were [released](Self::release).
+    /// It ends with an error if the bytes are not available. The error is `UnexpectedEof` if some
+    /// bytes are beyond the end of the media or have not been [filled](Self::fill). It contains a
+    /// [`SourceError::NoLongerBuffered`] if some bytes were [released](Self::release).
     /// [`cannot_read`](Self::cannot_read) converts it.
     pub(crate) fn read(&self, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
         match &self.0 {

@@ -120,8 +120,8 @@ pub enum TokenError {
         limit: Duration,
     },
     /// The connection to a server on another machine would not be encrypted, and
-    /// [`ClientBuilder::allow_plain_http`](crate::ClientBuilder::allow_plain_http) is not set. Nothing
-    /// was sent.
+    /// [`ClientBuilder::allow_plain_http`](crate::ClientBuilder::allow_plain_http) is not set.
+    /// Nothing was sent.
     #[error("the token is not sent to {host}: the connection is not encrypted")]
     NotEncrypted {
         /// The server's host.
@@ -330,7 +330,8 @@ impl TokenSourceKind {
     }
 }
 
-/// Shows the kind of the source. Hides tokens, and commands, whose arguments may be secret.
+/// Shows the kind of the source. Hides tokens, and also commands, because their arguments may be
+/// secret.
 impl fmt::Display for TokenSourceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -388,8 +389,8 @@ async fn google(scopes: &[String], cached: &mut Cached) -> Result<String, gcp_au
 /// Maximum length of a command's error message in characters.
 const MAX_MESSAGE_LEN: usize = 200;
 
-/// Runs a command and returns its standard output. Dropping the future kills the command, but not the
-/// processes that it has started in the background.
+/// Runs a command and returns its standard output. Dropping the future kills the command, but not
+/// the processes that it has started in the background.
 async fn command_output(command: &str) -> Result<String, TokenError> {
     let mut child = Command::new("sh")
         .args(["-c", command])
@@ -447,8 +448,8 @@ impl TransportAndToken {
         &*self.transport
     }
 
-    /// Returns the source of the tokens for `url`, if there is one. The caller has checked that the user
-    /// named its origin.
+    /// Returns the source of the tokens for `url`, if there is one. The caller has checked that the
+    /// user named its origin.
     pub(crate) fn token_for(&self, url: &Url) -> Result<Option<&TokenSource>, TokenError> {
         match &self.token {
             Some(_) if !self.allows_plain_http && !is_private(url) => {
@@ -464,8 +465,8 @@ impl TransportAndToken {
         self.token.as_ref().is_some_and(TokenSource::can_refresh)
     }
 
-    /// Returns the value of the `Authorization` header for a request to `url`; `None` if there is no
-    /// token source. The caller has checked that the user named the origin of `url`.
+    /// Returns the value of the `Authorization` header for a request to `url`; `None` if there is
+    /// no token source. The caller has checked that the user named the origin of `url`.
     pub(crate) async fn authorization(&self, url: &Url) -> Result<Option<HeaderValue>, TokenError> {
         match self.token_for(url)? {
             Some(token) => Ok(Some(token.token().await?)),

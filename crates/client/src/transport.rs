@@ -60,7 +60,7 @@ pub enum Body {
     },
 }
 
-/// A reply whose head has arrived.
+/// A reply. Its head has arrived.
 pub struct Incoming {
     /// Status.
     pub status: StatusCode,
@@ -117,7 +117,8 @@ pub enum TransportError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The server at an `https` URL replies without TLS. No request was sent. A retry does not help.
+    /// The server at an `https` URL replies without TLS. No request was sent. A retry does not
+    /// help.
     #[error("{host} does not speak TLS")]
     NotTls {
         /// Host and port.
@@ -320,8 +321,8 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// Returns header fields for `Debug`: without the value of `Location`, which may be a session URI, and
-/// so a credential.
+/// Returns header fields for `Debug`: without the value of `Location`, which may be a session URI,
+/// and so a credential.
 fn without_location(headers: &HeaderMap) -> HeaderMap {
     let mut shown = headers.clone();
     if let Some(location) = shown.get_mut(LOCATION) {

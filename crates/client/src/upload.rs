@@ -194,8 +194,8 @@ impl Upload {
         }
     }
 
-    /// Sets the upload type. It wins over a parameter `uploadType` in the URL. The type `media` sends
-    /// no [metadata](Self::metadata): an upload of this type that has some fails with
+    /// Sets the upload type. It wins over a parameter `uploadType` in the URL. The type `media`
+    /// sends no [metadata](Self::metadata): an upload of this type that has some fails with
     /// [`Kind::Usage`](crate::Kind::Usage) before the first request.
     ///
     /// If there is neither, media of up to 5 MiB is uploaded in a single request, as multipart if
@@ -252,14 +252,15 @@ impl Upload {
         })
     }
 
-    /// Allows sessions at the origin (scheme, host and port) of this URL. May be called more than once.
+    /// Allows sessions at the origin (scheme, host and port) of this URL. May be called more than
+    /// once.
     ///
-    /// A server names the URL of a session when the session starts. By default the upload fails with
-    /// [`Kind::Protocol`](crate::Kind::Protocol) before any media is sent, unless that URL has the host of the
-    /// upload URL, whatever the port, or both are hosts of Google's APIs (`googleapis.com` and the
-    /// names below it). All names and addresses of this machine count as one host.
-    /// [`Error::refused_origin`] is the origin that was refused. A session without encryption is never
-    /// accepted for an upload URL with `https`.
+    /// A server names the URL of a session when the session starts. By default the upload fails
+    /// with [`Kind::Protocol`](crate::Kind::Protocol) before any media is sent, unless that URL has
+    /// the host of the upload URL, whatever the port, or both are hosts of Google's APIs
+    /// (`googleapis.com` and the names below it). All names and addresses of this machine count as
+    /// one host. [`Error::refused_origin`] is the origin that was refused. A session without
+    /// encryption is never accepted for an upload URL with `https`.
     ///
     /// Tokens are sent to no such origin.
     #[must_use]
@@ -283,17 +284,17 @@ impl Upload {
     /// Sets how the media of a resumable upload is split into requests to its session.
     ///
     /// By default a request has all media that is left, and chunks are sent only if two requests in
-    /// a row break, or if the server commits only a part of one. A stream is always sent in chunks: by default of at most 8 MiB, and never
-    /// larger than its [window](crate::Source::with_window).
+    /// a row break, or if the server commits only a part of one. A stream is always sent in chunks:
+    /// by default of at most 8 MiB, and never larger than its [window](crate::Source::with_window).
     #[must_use]
     pub fn chunking(self, chunking: Chunking) -> Self {
         Self { chunking, ..self }
     }
 
     /// Sets when and how often failed requests are retried. By default an upload fails after six
-    /// attempts without progress, between which it waits about half a minute in all. Replies that are
-    /// not part of the protocol are counted separately: an upload fails at the tenth, unless the server
-    /// has committed more bytes in between.
+    /// attempts without progress, between which it waits about half a minute in all. Replies that
+    /// are not part of the protocol are counted separately: an upload fails at the tenth, unless
+    /// the server has committed more bytes in between.
     #[must_use]
     pub fn retry_policy(self, retry_policy: RetryPolicy) -> Self {
         Self {
@@ -386,10 +387,11 @@ impl Upload {
         }
     }
 
-    /// Sets a callback for the progress. It is called before each request, read, wait and check, with
-    /// its [`State`](crate::State), and ten times per second while a request is being sent or its
-    /// reply is awaited. So the change from `Sending` to `Finishing` is noticed up to a tenth of a
-    /// second late, and is not reported if the reply comes earlier. The callback must not block.
+    /// Sets a callback for the progress. It is called before each request, read, wait and check,
+    /// with its [`State`](crate::State), and ten times per second while a request is being sent or
+    /// its reply is awaited. So the change from `Sending` to `Finishing` is noticed up to a tenth
+    /// of a second late, and is not reported if the reply comes earlier. The callback must not
+    /// block.
     #[must_use]
     pub fn on_progress(self, callback: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         Self {

@@ -3,8 +3,9 @@
 //! A [`Transfer`] is the state machine of the protocol and decides the next [`Action`]. The loop
 //! executes the action and reports its result to the transfer.
 //!
-//! Here and in [`requests`], `transfer::Request` says what to send, and `Request` is the HTTP
-//! request that does it. `transfer::Reply` borrows from [`Reply`], the HTTP reply.
+//! Here and in [`requests`], `transfer::Request` is the decision of the state machine, and
+//! `Request` is the HTTP request that carries it out. `transfer::Reply` borrows from [`Reply`], the
+//! HTTP reply.
 
 use std::time::Duration;
 
@@ -383,8 +384,8 @@ impl<'a> UploadDriver<'a> {
         let unchanged = self.media.check_unchanged().await;
         unchanged.map_err(|error| match error {
             SourceError::Changed { .. } => ErrorCause::ChangedDuringUpload(error),
-            // Whether the file has changed is unknown. The session is kept, so that a later call can
-            // get the final reply.
+            // Whether the file has changed is unknown. The session is kept, so that a later call
+            // can get the final reply.
             error => error.into(),
         })?;
         let body = self

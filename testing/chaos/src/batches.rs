@@ -11,11 +11,12 @@ use crate::outcome::{Outcome, progress};
 /// Most faults of one batch.
 const BATCH: u64 = 100;
 
-/// Number of acknowledged bytes after which a batch ends: how much clients upload between two faults depends on the speed of the machine.
+/// Number of acknowledged bytes after which a batch ends: how much clients upload between two
+/// faults depends on the speed of the machine.
 pub(crate) const ROOM: u64 = 2 << 30;
 
-/// Number of faults of which at least one must follow new acknowledgements, or they prove nothing. On a machine that is not slow nearly all
-/// do.
+/// Number of faults of which at least one must follow new acknowledgements, or they prove nothing.
+/// On a machine that is not slow nearly all do.
 const IDLE_AT_MOST: u64 = 10;
 
 /// Some faults in a row.

@@ -1,11 +1,14 @@
 //! Tier T4: the power is cut, at every moment and in every way.
 //!
-//! The server runs once, on a disk that writes down all that is written to it. It is killed and started again on the way. Afterwards
-//! disks are made as a power cut at some moment would have left them.
+//! The server runs once, on a disk that writes down all that is written to it. It is killed and
+//! started again on the way. Afterwards disks are made as a power cut at some moment would have
+//! left them.
 //!
-//! Injected: the log of the disk ends after any entry, at acknowledgements above all, also while the file system writes back or is
-//! unmounted. Of the writes after the last flush nothing is lost, or all, or half of them, or half of their 4 KiB sectors.
-//! To be survived: everything that had been acknowledged by then, with nothing left that no row names. A file system that does not mount afterwards counts by itself.
+//! Injected: the log of the disk ends after any entry, at acknowledgements above all, also while
+//! the file system writes back or is unmounted. Of the writes after the last flush nothing is lost,
+//! or all, or half of them, or half of their 4 KiB sectors.
+//! To be survived: everything that had been acknowledged by then, with nothing left that no row
+//! names. A file system that does not mount afterwards counts by itself.
 
 mod disk;
 mod log;
@@ -57,7 +60,8 @@ const DATA: &str = "data";
 /// Maximum number of broken rules that are printed.
 const TOLD: usize = 20;
 
-/// Replays what was written to a disk up to a power cut, without writes that were never flushed, and starts the server on it.
+/// Replays the writes to a disk up to a power cut, without some writes that were never flushed, and
+/// starts the server on it.
 ///
 /// The server runs for about two seconds on a disk that logs all writes. Crash states are then made
 /// from the log, and the server is started on each state. Everything acknowledged before that point
@@ -85,7 +89,8 @@ pub(crate) struct Arguments {
     /// Continue after a state that breaks a rule, and count such states.
     #[arg(long)]
     go_on: bool,
-    /// Where the disk of the first state that breaks a rule is kept, as it was before it was mounted.
+    /// Where the disk of the first state that breaks a rule is kept, as it was before it was
+    /// mounted.
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
 }

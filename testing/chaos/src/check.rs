@@ -1,6 +1,7 @@
 //! The checker by itself, pointed at a server that somebody else runs, and breaks.
 //!
-//! Injected: nothing. Clients upload for a while; then every upload is brought to its end and all are looked at.
+//! Injected: nothing. Clients upload for a while; then every upload is brought to its end and all
+//! are looked at.
 
 use std::net::SocketAddr;
 use std::thread::sleep;

@@ -30,7 +30,8 @@ use table::{Row, Table};
 
 /// Puts other servers through the same faults as ours and prints one table.
 ///
-/// The servers are installed by `testing/chaos/peers/install`. Exits with 1 only when ours breaks a rule.
+/// The servers are installed by `testing/chaos/peers/install`. Exits with 1 only when ours breaks a
+/// rule.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

@@ -136,7 +136,8 @@ impl Drop for LoopDevice {
     }
 }
 
-/// A mounted file system. It is unmounted when it is dropped; until then anyone who uses it must have ended.
+/// A mounted file system. It is unmounted when it is dropped; until then anyone who uses it must
+/// have ended.
 #[derive(Debug)]
 pub(crate) struct Mount(PathBuf);
 

@@ -1,7 +1,8 @@
 //! Tier T5: disks that fail, fill up, freeze and crawl.
 //!
-//! Injected, case by case: EIO from writes and syncs, once and for ever, by system call and by device; no room, on the disk and in a file;
-//! a file system that stands still; syncs that take seconds.
+//! Injected, case by case: EIO from writes and syncs, once and for ever, by system call and by
+//! device; no room, on the disk and in a file; a file system that stands still; syncs that take
+//! seconds.
 //! To be survived: everything that was acknowledged. To be seen as well: after a failure nothing
 //! more is acknowledged and the process ends by itself. Lack of room or time stops no process, and
 //! requests that need no disk are answered.

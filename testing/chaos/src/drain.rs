@@ -37,7 +37,8 @@ const STRAGGLES_EVERY: u64 = 4;
 
 /// Asks the server to stop again and again while clients upload.
 ///
-/// In every fourth round one request stands still, so that the server has to cut it off. The server runs with `limits.drain` of 2 s.
+/// In every fourth round one request stands still, so that the server has to cut it off. The server
+/// runs with `limits.drain` of 2 s.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

@@ -21,11 +21,11 @@ use crate::server_under_test::{Server, ServerUnderTest};
 
 /// Kills the server again and again while clients upload, at random or at named moments.
 ///
-/// The named moments, failpoints, are in the binary only when it is built with them: `cargo build
-/// -p windlass --features failpoints`. Without them `--failpoints` is skipped. At each failpoint a
-/// server dies and is started again. A failpoint that no run reaches is a failure of the tier. By
-/// default 100 kills at random moments. A long run is `--rounds 2000`, or `--failpoints --nth
-/// 1,2,7,30`. A failpoint that is reached less often is ignored.
+/// The named moments, failpoints, are in the binary only when it is built with them:
+/// `cargo build -p windlass --features failpoints`. Without them `--failpoints` is skipped. At each
+/// failpoint a server dies and is started again. A failpoint that no run reaches is a failure of
+/// the tier. By default 100 kills at random moments. A long run is `--rounds 2000`, or
+/// `--failpoints --nth 1,2,7,30`. A failpoint that is reached less often is ignored.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

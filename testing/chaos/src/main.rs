@@ -1,8 +1,9 @@
 //! `windlass-chaos`: injects faults and checks that every acknowledged byte survives.
 //!
-//! Each tier is a command. It injects the faults that the module doc of its file names into a real server. The checker
-//! (`windlass_testkit::checker`) compares every later reply of the server with its acknowledgements. A tier that needs
-//! something that the machine lacks prints SKIPPED and the reason.
+//! Each tier is a command. It injects the faults that the module doc of its file names into a real
+//! server. The checker (`windlass_testkit::checker`) compares every later reply of the server with
+//! its acknowledgements. A tier that needs something that the machine lacks prints SKIPPED and the
+//! reason.
 //!
 //! Exit codes: 0, no rule was broken; 1, a rule was broken or the tier failed; 77, skipped.
 

@@ -1,12 +1,15 @@
 //! Tier T6: the network breaks, and time stands still.
 //!
-//! Injected, one after another, between clients and a server whose limits are seconds:
-//! - lines that are cut or reset after any byte of a request, that lose replies or cut them, that stop in the middle, that are slow;
-//! - clients that stop reading in the middle of a download, with a window that stays closed, and clients that stop sending in the
-//!   middle of an upload;
-//! - a link that goes down under running uploads, so that neither FIN nor RST ever comes (needs root; skipped without);
+//! Injected, one after another, between clients and a server with limits of seconds:
+//! - lines that are cut or reset after any byte of a request, that lose replies or cut them, that
+//!   stop in the middle, that are slow;
+//! - clients that stop reading in the middle of a download, with a window that stays closed, and
+//!   clients that stop sending in the middle of an upload;
+//! - a link that goes down under running uploads, so that neither FIN nor RST ever comes (needs
+//!   root; skipped without);
 //! - SIGSTOP and SIGCONT, with clients that wait and with clients that go away and come again;
-//! - a server that ends, by SIGTERM or `kill -9`, and comes back at another address while its clients are on slow lines.
+//! - a server that ends, by SIGTERM or `kill -9`, and comes back at another address while its
+//!   clients are on slow lines.
 //!
 //! To be survived: everything that was acknowledged. Sessions continue, even sessions that are
 //! still held by a connection without an end. Afterwards the server has as many descriptors as
@@ -43,7 +46,8 @@ const LIMITS: [&str; 5] = [
     "WINDLASS_CHECKPOINTS_INTERVAL=100ms",
 ];
 
-/// When every connection that has no other end must be over: the longest of those limits, and patience.
+/// When every connection that has no other end must be over: the longest of those limits, and
+/// patience.
 const OVER_WITHIN: Duration = Duration::from_secs(40);
 
 /// Time limit for continuing uploads with sessions that are held by endless connections. It is
@@ -239,7 +243,8 @@ impl<'a> Harness<'a> {
         (0..SILENT).map(begin).collect()
     }
 
-    /// The clients' machine vanishes. Others take their uploads over, which the server still holds open for it.
+    /// The clients' machine vanishes. Others take their uploads over, which the server still holds
+    /// open for it.
     fn link_down(&mut self, namespace: &Namespace) -> anyhow::Result<()> {
         let (address, patience) = (self.server.address(), PATIENCE / 4);
         let workload = &mut self.workload;

@@ -1,8 +1,9 @@
 //! Tier T3: the power is cut.
 //!
-//! Injected: the file-system shutdown ioctl without a flush of the log, on a loop-mounted file system under the running server with live
-//! sessions. Whatever was not synced is lost; the page cache is thrown away with the mount. A third of the cuts follow a `kill -9`, at a
-//! random moment or between a write and its sync.
+//! Injected: the file-system shutdown ioctl without a flush of the log, on a loop-mounted file
+//! system under the running server with live sessions. Whatever was not synced is lost; the page
+//! cache is thrown away with the mount. A third of the cuts follow a `kill -9`, at a random moment
+//! or between a write and its sync.
 //! To be survived: everything that was acknowledged.
 
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
 //! Restart: a thousand uploads run while the server ends and starts again.
 //!
-//! Injected: `kill -9` and SIGTERM in turn, while every one of very many clients has a session and sends.
-//! To be survived: every upload continues at its acknowledged offset and finishes; the server finds descriptors and memory for
-//! all of them.
+//! Injected: `kill -9` and SIGTERM in turn, while every one of very many clients has a session and
+//! sends.
+//! To be survived: every upload continues at its acknowledged offset and finishes; the server finds
+//! descriptors and memory for all of them.
 
 mod gate;
 
@@ -30,8 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ends the server and starts it again while a thousand uploads run.
 ///
-/// Every client has one upload of 1.5 MiB at most, in chunks of 256 KiB, in one piece, with overlaps, or with connections that it breaks off.
-/// Nobody sends a byte before all have a session, and at the first fault half of them must still be under way. All must come to their end.
+/// Every client has one upload of 1.5 MiB at most, in chunks of 256 KiB, in one piece, with
+/// overlaps, or with connections that it breaks off. Nobody sends a byte before all have a session,
+/// and at the first fault half of them must still be under way. All must come to their end.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

@@ -1,9 +1,10 @@
 //! Scale: a million unfinished sessions.
 //!
-//! Injected: a store with very many sessions, nearly all of them past their lifetime, some with media in the ledger and some with
-//! files in the vault; `kill -9` while they are swept and clients are served.
-//! To be survived: the server is ready at once and stays small, requests do not wait for the sweep, all that has died goes, and nothing
-//! that lives.
+//! Injected: a store with very many sessions, nearly all of them past their lifetime, some with
+//! media in the ledger and some with files in the vault; `kill -9` while they are swept and clients
+//! are served.
+//! To be survived: the server is ready at once and stays small, requests do not wait for the sweep,
+//! all that has died goes, and nothing that lives.
 
 mod background_clients;
 mod seeded_store;
@@ -73,13 +74,15 @@ pub(crate) struct Arguments {
     /// Number of sessions.
     #[arg(long, default_value_t = 100_000)]
     sessions: u64,
-    /// Number of clients that are served meanwhile, each with a few hundred requests a second at most.
+    /// Number of clients that are served meanwhile, each with a few hundred requests a second at
+    /// most.
     #[arg(long, default_value_t = 4)]
     clients: usize,
     /// Number of kills before the server may finish its sweep.
     #[arg(long, default_value_t = 3)]
     kills: u32,
-    /// Fails when a start takes more than 2 s or a request more than 50 ms. Only for a machine that does nothing else.
+    /// Fails when a start takes more than 2 s or a request more than 50 ms. Only for a machine that
+    /// does nothing else.
     #[arg(long)]
     strict: bool,
     /// Seed of ids and media.

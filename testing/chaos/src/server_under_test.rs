@@ -1,4 +1,5 @@
-//! The server under test: ours, or another one that says `listening on http://ADDRESS` in its first line.
+//! The server under test: ours, or another server that prints `listening on http://ADDRESS` in its
+//! first line.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -35,7 +36,8 @@ pub(crate) struct ServerUnderTest {
     /// Argument for `windlass serve`, e.g. `--server-argument=--config=FILE`.
     #[arg(long = "server-argument", value_name = "ARGUMENT")]
     pub(crate) arguments: Vec<String>,
-    /// Another server instead of `windlass`: its words, to which the directory of its data is added.
+    /// Another server instead of `windlass`: its words, to which the directory of its data is
+    /// added.
     #[arg(skip)]
     pub(crate) instead: Option<Vec<OsString>>,
     /// Which user and group it is to be, if not ours.
@@ -107,7 +109,8 @@ impl ServerUnderTest {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// As [`ServerUnderTest::start`], under another program that gets the server's command as its arguments.
+    /// As [`ServerUnderTest::start`], under another program that gets the server's command as its
+    /// arguments.
     ///
     /// # Errors
     /// As there.

@@ -102,7 +102,8 @@ impl Contestant {
         self.dialect.shapes.get(scenario).copied()
     }
 
-    /// How its small uploads are spelled, whichever scenarios it takes part in; none when it has none.
+    /// How its small uploads are spelled, whichever scenarios it takes part in; none when it has
+    /// none.
     pub(crate) fn small_shape(&self) -> Option<Shape> {
         let shapes = &self.dialect.shapes;
         shapes.get("S3").or_else(|| shapes.get("S4")).copied()

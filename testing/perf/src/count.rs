@@ -3,9 +3,10 @@
 //! a test. The counts depend on the machine, so only counts of one run on one machine can be
 //! compared.
 //!
-//! Each [`scenario`] runs twice, with few uploads and with more; the difference, divided by the number of additional uploads, is
-//! the count. So start-up, shutdown and one-time work cancel out. System calls of the real binary are counted by strace ([`calls`],
-//! [`tracer`]), allocations by a preloaded library (`allocations.c`). counts.md lists the counts.
+//! Each [`scenario`] runs twice, with few uploads and with more; the difference, divided by the
+//! number of additional uploads, is the count. So start-up, shutdown and one-time work cancel out.
+//! System calls of the real binary are counted by strace ([`calls`], [`tracer`]), allocations by a
+//! preloaded library (`allocations.c`). counts.md lists the counts.
 
 mod calls;
 mod counts;
@@ -21,7 +22,8 @@ use counts::{Counts, Table};
 use scenario::Scenario;
 use tracer::Tracer;
 
-/// Counts system calls and allocations per upload in two builds of the server and prints the difference.
+/// Counts system calls and allocations per upload in two builds of the server and prints the
+/// difference.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The binary `windlass` of the first build.

@@ -62,7 +62,8 @@ impl DataDirs {
         self.directory.path()
     }
 
-    /// A new directory for a run that leaves this number of bytes. All writes of earlier runs are on the disk then.
+    /// A new directory for a run that leaves this number of bytes. All writes of earlier runs are
+    /// on the disk then.
     ///
     /// # Errors
     /// When the disk has no room, even after everything that lies here was removed.

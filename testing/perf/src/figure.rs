@@ -88,7 +88,8 @@ impl Figure {
         }
     }
 
-    /// Returns the value of this figure for a load, if a load has it; the server took `cpu` seconds of processor time and `peak` bytes.
+    /// Returns the value of this figure for a load, if a load has it; the server took `cpu` seconds
+    /// of processor time and `peak` bytes.
     pub(crate) fn of(self, tally: &Tally, cpu: f64, peak: u64) -> Option<f64> {
         let seconds = tally.elapsed.as_secs_f64();
         let requests = float(tally.laps.len() as u64);

@@ -1,8 +1,10 @@
 //! Floors: servers that take bytes from a socket, put them into files, and do nothing else.
 //!
-//! With `--sync` one `fdatasync` of the file comes before each reply that acknowledges media: one for each whole file, one for each
-//! chunk. Directories are not synced, and the reply that only opens a session promises nothing, so that a server which keeps the whole promise does more.
-//! Without `--sync` nothing is synced. Media is gathered to 1 MiB before it is written through the page cache: large writes cost least.
+//! With `--sync` one `fdatasync` of the file comes before each reply that acknowledges media: one
+//! for each whole file, one for each chunk. Directories are not synced, and the reply that only
+//! opens a session promises nothing, so that a server which keeps the whole promise does more.
+//! Without `--sync` nothing is synced. Media is gathered to 1 MiB before it is written through the
+//! page cache: large writes cost least.
 
 mod file_store;
 mod http;
@@ -37,7 +39,8 @@ pub(crate) struct Arguments {
 enum Kind {
     /// Eight bytes with the length, the media, and one byte as the answer.
     Tcp,
-    /// PUT with and without Content-Range, POST for a session, GET; on the HTTP stack of the server.
+    /// PUT with and without Content-Range, POST for a session, GET; on the HTTP stack of the
+    /// server.
     Http,
 }
 

@@ -6,7 +6,8 @@
 //! allocations per upload in two builds. `withstand` measures the effect of attacks and of overload
 //! on other clients.
 //!
-//! The server is not a dependency: it is measured as a binary and a wire, like the servers of others.
+//! The server is not a dependency: it is measured as a binary and a wire, like the servers of
+//! others.
 
 mod contestant;
 mod count;

@@ -40,16 +40,19 @@ pub(crate) struct Arguments {
     /// Path of the binary `windlass` [default: next to this program].
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Path of another build of `windlass`, which is measured in the same rounds; a table at the end compares each figure.
+    /// Path of another build of `windlass`, which is measured in the same rounds; a table at the
+    /// end compares each figure.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// Directory of the other servers, as testing/perf/install fills it [default: `peers` under the target directory].
+    /// Directory of the other servers, filled by testing/perf/install [default: `peers` under the
+    /// target directory].
     #[arg(long, value_name = "DIRECTORY")]
     installed: Option<PathBuf>,
     /// Directory for the data of servers, on the disk that is measured.
     #[arg(long, value_name = "DIRECTORY", default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
-    /// File for the results, as JSON, which `report` reads. If it exists, the run continues where the previous one ended.
+    /// File for the results, as JSON, which `report` reads. If it exists, the run continues where
+    /// the previous one ended.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Discard the results of these scenarios in the record.

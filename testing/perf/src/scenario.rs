@@ -20,11 +20,13 @@ pub(crate) struct Scenario {
     pub(crate) title: &'static str,
     /// The task.
     pub(crate) task: Task,
-    /// How many sessions and resources are there before. Each contestant takes part once for each of these.
+    /// How many sessions and resources are there before. Each contestant takes part once for each
+    /// of these.
     pub(crate) fixtures: Vec<Fixture>,
     /// The protocol of the requests.
     pub(crate) protocol: Protocol,
-    /// Another scenario, which ours carries out here too, so that both are measured in the same round.
+    /// Another scenario, which ours carries out here too, so that both are measured in the same
+    /// round.
     pub(crate) yardstick: Option<Box<Scenario>>,
     /// The figures taken. The first is the main figure of the scenario.
     pub(crate) figures: &'static [Figure],

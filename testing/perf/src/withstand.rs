@@ -1,9 +1,9 @@
 //! `windlass-perf withstand`: measures the effect of attacks on honest clients. It also measures
 //! the throughput of uploads when the server is offered twice as many as it can take.
 //!
-//! Server and honest client run on one core, the attackers on another. Times are printed and not judged. The exit code is not 0
-//! if an honest upload was not acknowledged, a refusal had no `Retry-After`, or the server held more memory than its limits
-//! allow.
+//! Server and honest client run on one core, the attackers on another. Times are printed and not
+//! judged. The exit code is not 0 if an honest upload was not acknowledged, a refusal had no
+//! `Retry-After`, or the server held more memory than its limits allow.
 
 mod attack;
 mod client;

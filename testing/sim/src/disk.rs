@@ -2,9 +2,9 @@
 //! power cut.
 //!
 //! Written bytes are in the page cache at once, and on the disk after a sync. After a power cut,
-//! each piece that was written and not synced may or may not be on the disk, independently of the
-//! others. The same holds for names: a name is durable when its *directory* was synced, whatever is
-//! true of the file. POSIX allows this, and it is harsher than any file system in use.
+//! each piece that was written and not synced may or may not be on the disk, independently of all
+//! other pieces. The same holds for names: a name is durable when its *directory* was synced,
+//! whatever is true of the file. POSIX allows this, and it is harsher than any file system in use.
 //!
 //! Absent: links, renames, permissions, times, and any caller that reads the seed directly.
 

@@ -161,7 +161,8 @@ impl Record {
     }
 }
 
-/// The meaning of a reply to a request of a session. A status that says nothing of the session is a refusal.
+/// The meaning of a reply to a request of a session. A status that says nothing of the session is a
+/// refusal.
 fn answer(status: StatusCode, headers: &HeaderMap, body: &Bytes) -> Answer {
     match status.as_u16() {
         308 => Answer::Committed(committed(headers)),

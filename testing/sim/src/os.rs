@@ -8,10 +8,10 @@
 //!
 //! | module | decided by the seed |
 //! |---|---|
-//! | [`threads`] | which thread runs; exactly one does |
-//! | [`files`] | what is on the disk after a crash, and which sync fails |
-//! | [`clock`] | what time it is |
-//! | [`entropy`] | what is random |
+//! | [`threads`] | the running thread; exactly one runs |
+//! | [`files`] | the content of the disk after a crash, and the sync that fails |
+//! | [`clock`] | the time |
+//! | [`entropy`] | random numbers |
 //!
 //! [`trace`] records the events. Before [`begin`], and in threads that were started before it,
 //! calls go to the C library.

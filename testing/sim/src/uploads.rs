@@ -110,7 +110,7 @@ impl Work {
         !self.0.outcomes.borrow().contains(&Outcome::Open)
     }
 
-    /// Carries out the open uploads, with one life of a client's process after the other.
+    /// Carries out the open uploads, in one life of a client's process after another.
     pub(crate) async fn run(self, oracle: Oracle) -> turmoil::Result {
         let wire = Wire::new(&self.0.client, oracle);
         let client = Client::with_transport(Arc::new(wire), None);

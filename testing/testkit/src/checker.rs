@@ -1,7 +1,7 @@
 //! Clients that record what a server has acknowledged, and check it after every fault.
 //!
-//! The rules are in [`oracle`](crate::oracle). Rule 5 is not visible from outside: `windlass
-//! verify` checks it.
+//! The rules are in [`oracle`](crate::oracle). Rule 5 is not visible from outside. The command
+//! `windlass verify` checks it.
 //!
 //! The checker speaks the protocol from outside and knows nothing of a server's insides. A
 //! [`Dialect`] holds the differences between protocols, so that other servers can be checked too.

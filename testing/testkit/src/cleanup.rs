@@ -32,7 +32,8 @@ pub struct CleanupShell {
 }
 
 impl CleanupShell {
-    /// Runs `script` when this process ends or the shell is dropped. Its arguments are `$1`, `$2` and so on.
+    /// Runs `script` when this process ends or the shell is dropped. Its arguments are `$1`, `$2`
+    /// and so on.
     ///
     /// # Errors
     /// When there is no shell.
@@ -43,7 +44,8 @@ impl CleanupShell {
         Self::spawn(script, arguments, true)
     }
 
-    /// As [`CleanupShell::always`], but a drop ends the shell without running the script: the owner has cleaned up.
+    /// As [`CleanupShell::always`], but a drop ends the shell without running the script: the owner
+    /// has cleaned up.
     ///
     /// # Errors
     /// When there is no shell.
@@ -98,7 +100,8 @@ pub struct ScratchDir {
 }
 
 impl ScratchDir {
-    /// Creates an empty directory in `parent`. `script` runs before it is removed, with its path as `$1`.
+    /// Creates an empty directory in `parent`. `script` runs before it is removed, with its path as
+    /// `$1`.
     ///
     /// # Errors
     /// When the directory cannot be made, or there is no shell.

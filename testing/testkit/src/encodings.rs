@@ -12,8 +12,8 @@ pub fn gzip(data: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory takes all bytes")
 }
 
-/// `pieces` in chunked transfer coding, a chunk each, with the terminal chunk. Empty pieces are left
-/// out: they would end the body.
+/// `pieces` in chunked transfer coding, a chunk each, with the terminal chunk. Empty pieces are
+/// left out: they would end the body.
 pub fn chunked<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut coded = Vec::new();
     for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {

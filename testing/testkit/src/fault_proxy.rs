@@ -73,8 +73,8 @@ pub struct Exchange {
     /// The committed bytes according to the upstream's 308 (or the 200 in its place). Without a
     /// `Range` they are 0.
     pub committed: Option<u64>,
-    /// Whether all of the upstream's reply was handed to the client's socket. Replies of the proxy's
-    /// own do not count.
+    /// Whether all of the upstream's reply was handed to the client's socket. Replies of the
+    /// proxy's own do not count.
     pub delivered: bool,
     /// The fault that the plan chose.
     pub fault: Option<Fault>,
@@ -102,8 +102,8 @@ struct Shared {
 struct State {
     upstream: SocketAddr,
     exchanges: Vec<Exchange>,
-    /// All sockets, so that a stop can wake anyone who waits for them. Weak, because a fault must be able
-    /// to close its socket by dropping it.
+    /// All sockets, so that a stop can wake anyone who waits for them. Weak, because a fault must
+    /// be able to close its socket by dropping it.
     sockets: Vec<Weak<TcpStream>>,
     stopped: bool,
 }
@@ -164,7 +164,8 @@ impl Drop for FaultProxy {
     /// When a thread of the proxy has panicked, which is most likely an assertion of the plan.
     fn drop(&mut self) {
         self.shared.stop();
-        // Wakes the acceptor. Where even that is impossible, it is better left alone than waited for.
+        // Wakes the acceptor. Where even that is impossible, it is better left alone than waited
+        // for.
         let woken = TcpStream::connect_timeout(&self.address, PATIENCE).is_ok();
         if let Some(acceptor) = self.acceptor.take().filter(|_| woken) {
             let ended = acceptor.join();

@@ -31,7 +31,8 @@ const WINDOW_UPDATE: u8 = 8;
 /// The frame type CONTINUATION.
 pub const CONTINUATION: u8 = 9;
 
-/// The flag of a DATA or HEADERS frame that ends its stream; of SETTINGS and PING, that it is an answer.
+/// The flag of a DATA or HEADERS frame that ends its stream; of SETTINGS and PING, that it is an
+/// answer.
 const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 /// The flag of a HEADERS or CONTINUATION frame that ends the block of header fields.
@@ -97,14 +98,15 @@ pub enum Event {
 }
 
 impl Http2Peer {
-    /// Connects in the clear, and waits until the server has said how much it takes, which is more than usual. On each
-    /// stream the server may send `window` bytes before it is allowed more.
+    /// Connects in the clear, and waits until the server has said how much it takes, which is more
+    /// than usual. On each stream the server may send `window` bytes before it is allowed more.
     #[track_caller]
     pub fn connect(address: SocketAddr, window: u32) -> Self {
         Self::over(RawPeer::connect(address), "http", window)
     }
 
-    /// As [`Http2Peer::connect`], under TLS. The client offers `h2` (ALPN), which the server must choose.
+    /// As [`Http2Peer::connect`], under TLS. The client offers `h2` (ALPN), which the server must
+    /// choose.
     #[track_caller]
     pub fn connect_tls(address: SocketAddr, client: &Arc<ClientConfig>, window: u32) -> Self {
         let raw = RawPeer::connect_tls(address, client);
@@ -269,7 +271,8 @@ impl Http2Peer {
     /// The next thing that the server sends; `None` when it has closed the connection.
     ///
     /// # Errors
-    /// `WouldBlock` or `TimedOut` when nothing came in time. A question whether the peer is there is nothing.
+    /// `WouldBlock` or `TimedOut` when nothing came in time. A question whether the peer is there
+    /// is nothing.
     pub fn next_event(&mut self) -> io::Result<Option<Event>> {
         let begun = Instant::now();
         while begun.elapsed() < self.patience {
@@ -317,7 +320,8 @@ impl Http2Peer {
         Ok((kind, flags, stream, payload))
     }
 
-    /// Whether the server closes the connection while the peer is patient. Whatever else it sends is passed by.
+    /// Whether the server closes the connection while the peer is patient. Whatever else it sends
+    /// is passed by.
     pub fn is_closed(&mut self) -> bool {
         let begun = Instant::now();
         while begun.elapsed() < self.patience {
@@ -412,8 +416,8 @@ fn push_text(block: &mut Vec<u8>, text: &str) {
     block.extend(text.as_bytes());
 }
 
-/// The status in a block of header fields, where it comes first: a whole field of the static table, or a field that has
-/// its name from there (RFC 7541, 6.1 and 6.2, appendix A).
+/// The status in a block of header fields, where it comes first: a whole field of the static table,
+/// or a field that has its name from there (RFC 7541, 6.1 and 6.2, appendix A).
 fn status(block: &[u8]) -> io::Result<u16> {
     const WHOLE: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
     let mut bytes = block.iter().copied();

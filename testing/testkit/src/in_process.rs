@@ -40,7 +40,8 @@ pub fn request(
     request.body(body).expect("tests write valid requests")
 }
 
-/// Sends a request to a service that always answers, and reads the reply, which must come to its end.
+/// Sends a request to a service that always answers, and reads the reply, which must come to its
+/// end.
 pub async fn exchange<S, B, R>(service: S, request: Request<B>) -> Reply
 where
     S: Service<Request<B>, Response = Response<R>, Error: Debug>,

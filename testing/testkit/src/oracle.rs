@@ -6,10 +6,11 @@
 //! 4. A cancelled, failed or expired session never yields a resource.
 //! 5. After a sweep there is no media without a row and no row without media.
 //!
-//! The oracle has no clock and does no I/O. An adapter turns requests into [`Event`]s and replies into [`Answer`]s,
-//! keeps the [`Promise`] of each upload, and asks [`judge`]. There are three adapters: for the real process
-//! ([`checker`](crate::checker)), for simulated time (`testing/sim`), and for a server inside of the test's process
-//! (`lives` in the tests of `crates/server`). Rules 2 and 5 are not visible in answers: an adapter compares media or
+//! The oracle has no clock and does no I/O. An adapter turns requests into [`Event`]s and replies
+//! into [`Answer`]s, keeps the [`Promise`] of each upload, and asks [`judge`]. There are three
+//! adapters: for the real process ([`checker`](crate::checker)), for simulated time
+//! (`testing/sim`), and for a server inside of the test's process (`lives` in the tests of
+//! `crates/server`). Rules 2 and 5 are not visible in answers: an adapter compares media or
 //! inspects the store and reports [`Rule::MediaDiffers`] or [`Rule::Store`].
 
 use std::fmt;
@@ -148,8 +149,8 @@ pub enum End {
     Finished,
     /// Its cancel was acknowledged.
     Cancelled,
-    /// Not all of its media was ever sent, whatever its client was told: its session was left to expire, or is still
-    /// being written.
+    /// Not all of its media was ever sent, whatever its client was told: its session was left to
+    /// expire, or is still being written.
     Incomplete,
     /// None of these. It may have been completed by a request that was not answered.
     Open,
@@ -275,8 +276,8 @@ pub fn judge(promise: &Promise, answer: &Answer, age: Age) -> Option<Rule> {
     }
 }
 
-/// Returns the rule that the number of resources breaks. With `may_repeat` there may be more than one of an upload:
-/// its client could not know of the first, and has sent it again.
+/// Returns the rule that the number of resources breaks. With `may_repeat` there may be more than
+/// one of an upload: its client could not know of the first, and has sent it again.
 pub fn judge_resources(end: End, found: usize, may_repeat: bool) -> Option<Rule> {
     let (least, most) = match end {
         End::Cancelled | End::Incomplete => (0, 0),

@@ -233,8 +233,8 @@ impl RawPeer {
         set_socket_linger(&self.stream, Some(Duration::ZERO)).expect("a socket takes options");
     }
 
-    /// Whether the server has closed the connection, or does so while the peer is patient. When more
-    /// bytes come instead, it has not.
+    /// Whether the server has closed the connection, or does so while the peer is patient. When
+    /// more bytes come instead, it has not.
     pub fn is_closed(&mut self) -> bool {
         if !self.unread.is_empty() {
             return false;
@@ -245,8 +245,8 @@ impl RawPeer {
         }
     }
 
-    /// Whether the server has ended its side as it should be: under TLS with a word (`close_notify`),
-    /// without which nobody knows whether something was cut off.
+    /// Whether the server has ended its side as it should be: under TLS with a word
+    /// (`close_notify`), without which nobody knows whether something was cut off.
     pub fn is_ended(&mut self) -> bool {
         self.unread.is_empty() && matches!(self.receive(), Ok(0))
     }

@@ -12,8 +12,8 @@ impl Rng {
         Self(seed)
     }
 
-    /// The generator of `seed` for one purpose. Generators of other purposes do not disturb it: one more draw of
-    /// one of them changes nothing here.
+    /// The generator of `seed` for one purpose. Generators of other purposes do not disturb it: one
+    /// more draw of one of them changes nothing here.
     pub const fn for_purpose(seed: u64, purpose: u64) -> Self {
         let mut rng = Self(seed ^ purpose.wrapping_mul(0xd6e8_feb8_6659_fd93));
         rng.next_u64();

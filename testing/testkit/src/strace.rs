@@ -56,7 +56,8 @@ impl Strace {
     }
 }
 
-/// Returns how often a call was made by the one thread that made it most often. strace counts by thread.
+/// Returns how often a call was made by the one thread that made it most often. strace counts by
+/// thread.
 ///
 /// # Errors
 /// When the log cannot be read.

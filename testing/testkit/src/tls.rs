@@ -16,8 +16,8 @@ use rustls::{ClientConfig, RootCertStore};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-/// An authority, and a server's certificate for 127.0.0.1 from it, in files that are removed when this
-/// is dropped.
+/// An authority, and a server's certificate for 127.0.0.1 from it, in files that are removed when
+/// this is dropped.
 #[derive(Debug)]
 pub struct Authority {
     directory: TempDir,

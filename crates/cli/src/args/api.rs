@@ -9,7 +9,8 @@ use super::parse_url;
 
 /// Begin, check and show descriptions of APIs.
 ///
-/// A description is a discovery document as published by Google (*.json), or the short form (*.toml).
+/// A description is a discovery document as published by Google (*.json), or the short form
+/// (*.toml).
 #[derive(Debug, clap::Args)]
 pub(crate) struct ApiArgs {
     #[command(subcommand)]
@@ -54,8 +55,8 @@ Exit codes:
 
 /// Tell all that is wrong with a description.
 ///
-/// Prints every error and warning with its line, its column, and what to write instead where that is
-/// known.
+/// Prints every error and warning with its line, its column, and what to write instead where that
+/// is known.
 #[derive(Debug, clap::Args)]
 #[command(after_help = CHECK_EXAMPLES, after_long_help = format!("{CHECK_EXAMPLES}\n\n{CHECK_EXIT_CODES}"))]
 pub(crate) struct ApiCheckArgs {
@@ -66,8 +67,8 @@ pub(crate) struct ApiCheckArgs {
 
     /// Compare the resources in this data directory with the description, too
     ///
-    /// Each rule that some of them do not fit is an error. A server may use the directory meanwhile. For
-    /// descriptions in the short form.
+    /// Each rule that some of them do not fit is an error. A server may use the directory
+    /// meanwhile. For descriptions in the short form.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) data: Option<PathBuf>,
 

@@ -33,8 +33,8 @@ pub(crate) struct CredentialArgs {
     /// The client's certificate chain in PEM, for servers that ask for one; also
     /// `WINDLASS_CLIENT_CERT`
     ///
-    /// The client's own certificate comes first, then the intermediate certificates. Like a token it
-    /// is presented only to the server of the URL.
+    /// The client's own certificate comes first, then the intermediate certificates. Like a token
+    /// it is presented only to the server of the URL.
     #[arg(long, value_name = "FILE")]
     pub(crate) client_cert: Option<PathBuf>,
 
@@ -45,8 +45,8 @@ pub(crate) struct CredentialArgs {
 
     /// Send the token also without encryption to other machines
     ///
-    /// By default it is sent to https:// URLs and to this machine only, because everybody on the way
-    /// could read and use it.
+    /// By default it is sent to https:// URLs and to this machine only, because everybody on the
+    /// way could read and use it.
     #[arg(long)]
     pub(crate) allow_plain_http: bool,
 }
@@ -79,8 +79,8 @@ pub(crate) struct SessionArgs {
     /// Also send media to sessions at this origin (scheme, host and port); may be given more
     /// than once
     ///
-    /// A server names the URL of each session. By default it must have the host of the upload URL, or
-    /// both must be hosts of Google's APIs.
+    /// A server names the URL of each session. By default it must have the host of the upload URL,
+    /// or both must be hosts of Google's APIs.
     #[arg(long, value_name = "ORIGIN", value_parser = parse_url)]
     pub(crate) session_origin: Vec<Url>,
 }
@@ -157,8 +157,8 @@ pub(crate) struct UploadArgs {
     /// The metadata: a JSON object, or @FILE
     ///
     /// In its strings {name} stands for the name of each file, {stem} for the name without its last
-    /// extension, {path} for the path below the directory that was given, and {size} for the size in
-    /// bytes. {{ and }} are braces themselves.
+    /// extension, {path} for the path below the directory that was given, and {size} for the size
+    /// in bytes. {{ and }} are braces themselves.
     #[arg(long, short, value_name = "JSON|@FILE")]
     pub(crate) metadata: Option<String>,
 
@@ -233,7 +233,8 @@ pub(crate) struct DirectoryArgs {
     #[arg(long, value_name = "GLOB", requires = "recursive")]
     pub(crate) exclude: Vec<Pattern>,
 
-    /// Of a directory, go down this number of levels; 1 is the files in the directory itself [default: all]
+    /// Of a directory, go down this number of levels; 1 is the files in the directory itself
+    /// [default: all]
     #[arg(long, value_name = "COUNT", value_parser = parse_count, requires = "recursive")]
     pub(crate) max_depth: Option<NonZeroUsize>,
 }

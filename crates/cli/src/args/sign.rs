@@ -11,13 +11,13 @@ use super::{parse_duration, parse_size, parse_url};
 
 /// Make a signed link for an upload or a download.
 ///
-/// The link is the URL with a signature in its query. Everybody with the link may upload to this URL,
-/// or download from it, until it expires, without other credentials: with curl, a browser, or
-/// `windlass upload` and `windlass download`. The link is printed on standard output. Its id, by which it can be
-/// revoked, is printed on standard error.
+/// The link is the URL with a signature in its query. Everybody with the link may upload to this
+/// URL, or download from it, until it expires, without other credentials: with curl, a browser, or
+/// `windlass upload` and `windlass download`. The link is printed on standard output. Its id, by
+/// which it can be revoked, is printed on standard error.
 ///
-/// The key is the first of `links.keys` in the server's file of credentials. The command does not ask
-/// the server: it works on every machine that has the key.
+/// The key is the first of `links.keys` in the server's file of credentials. The command does not
+/// ask the server: it works on every machine that has the key.
 ///
 /// Parameters in the query of URL are a part of the link: each request must have them as they are.
 /// `uploadType` is better left out, so that the client chooses it. Metadata is not bound by a link.

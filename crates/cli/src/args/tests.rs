@@ -44,7 +44,7 @@ fn command_line_definition_is_consistent() {
     Args::command().debug_assert();
 }
 
-/// What people read is reviewed like code. After a change, put the new text into the file.
+/// Help texts are reviewed like code. After a change, put the new text into the file.
 #[test]
 fn help_equals_the_reviewed_text() {
     let cases = [

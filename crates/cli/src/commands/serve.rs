@@ -289,7 +289,8 @@ async fn serve(
     tokio::spawn(stop_server(signals, stop));
     let stopped = async move {
         stopped.notified().await;
-        // Nobody could answer a challenge any more, and the data directory will be another process's.
+        // Nobody could answer a challenge any more, and the data directory will be another
+        // process's.
         drop(renewal);
     };
     let hosts = server.service();

@@ -190,8 +190,8 @@ impl Transfers {
         }
     }
 
-    /// Prints the resource. Uploads end in any order, so where there may be several, each is on one line
-    /// with its source.
+    /// Prints the resource. Uploads end in any order, so where there may be several, each is on one
+    /// line with its source.
     fn result(&self, handle: &ProgressHandle, resource: Option<&Value>) {
         if self.names_sources {
             let line = json!({"source": handle.source(), "resource": resource});
@@ -310,8 +310,8 @@ impl Transfers {
         committed
     }
 
-    /// Writes the committed bytes of an upload into the journal, so that later commands show the same
-    /// number as this one. They are for display, so an error is only logged.
+    /// Writes the committed bytes of an upload into the journal, so that later commands show the
+    /// same number as this one. They are for display, so an error is only logged.
     fn record(&self, id: &RecordId, committed: u64) {
         let Some((journal, _)) = &self.journal else {
             return;

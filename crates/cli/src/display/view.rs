@@ -205,8 +205,8 @@ fn details(view: &View, since: Duration, detail: Detail) -> String {
 }
 
 /// Returns the amounts. Bytes that are sent but not committed are shown, because they can still be
-/// lost. A server says how much is committed at the end of a request only: in the first one it is not
-/// known, and 0 would look as if nothing arrived.
+/// lost. A server says how much is committed at the end of a request only: in the first one it is
+/// not known, and 0 would look as if nothing arrived.
 fn amount(view: &View) -> String {
     let whole = bytes_of(view.committed, view.total);
     let part = view

@@ -243,7 +243,8 @@ impl ApiAccess<'_> {
     /// Returns the access to the APIs of this name. `described` is the access in the API's
     /// description.
     fn to(self, name: &str, described: Access) -> Access {
-        // Where nobody is asked who they are, everybody is the owner of everything, of all mailboxes too.
+        // Where nobody is asked who they are, everybody is the owner of everything, of all
+        // mailboxes too.
         if !self.has_principals {
             return Access::Shared;
         }

@@ -1,6 +1,7 @@
 //! The list of all settings: key in the file, flag, and a reference to the value. The name of the
-//! environment variable follows from the key. Parsing, printing and the check of the documentation use
-//! this list. Bounds of values and rules between values are checked after all sources are merged.
+//! environment variable follows from the key. Parsing, printing and the check of the documentation
+//! use this list. Bounds of values and rules between values are checked after all sources are
+//! merged.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -318,8 +319,8 @@ impl Key {
         nearest.filter(|key| likeness(key) > 0.8)
     }
 
-    /// Returns the most similar name of a key or, for a name outside of tables, of a table, if one is similar
-    /// enough.
+    /// Returns the most similar name of a key or, for a name outside of tables, of a table, if one
+    /// is similar enough.
     pub(super) fn nearest_name(name: &str) -> Option<&'static str> {
         let tables = KEYS.iter().filter_map(Self::table);
         let mut likely = tables.filter(|table| strsim::damerau_levenshtein(table, name) <= 2);

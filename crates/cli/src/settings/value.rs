@@ -309,8 +309,8 @@ fn write_list<T: Display>(values: &[T]) -> String {
     Value::Array(values.collect()).to_string()
 }
 
-/// Parses an address and a port. A port alone, `:PORT` and `localhost:PORT` are on 127.0.0.1: a server
-/// is opened to other machines only by an address.
+/// Parses an address and a port. A port alone, `:PORT` and `localhost:PORT` are on 127.0.0.1: a
+/// server is opened to other machines only by an address.
 fn parse_address(text: &str) -> Result<SocketAddr, ValueError> {
     let port = text
         .strip_prefix("localhost:")

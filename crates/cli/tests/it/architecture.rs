@@ -1,5 +1,5 @@
-//! The layers of the workspace (ARCHITECTURE.md): which crate may depend on which, and that the modules
-//! of a crate have an order.
+//! The layers of the workspace (ARCHITECTURE.md): which crate may depend on which, and that the
+//! modules of a crate have an order.
 
 mod dependencies;
 mod modules;
@@ -35,7 +35,8 @@ const LAYERS: [(&str, &[&str]); 14] = [
     ("../testing/perf", &["testkit"]),
 ];
 
-/// The names under `[dependencies]` in the manifest of a crate. Dev-dependencies do not count.
+/// The crates of the workspace that a manifest names as dependencies. Dev-dependencies do not
+/// count.
 fn all_dependencies(name: &str) -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -143,7 +144,8 @@ fn each_source_file_is_declared_as_a_module() {
     assert!(undeclared.is_empty(), "{undeclared:#?}");
 }
 
-/// Adds the files in a folder that the source of its module does not declare, and those further inside.
+/// Adds the files in a folder that the source of its module does not declare, and those further
+/// inside.
 fn find_undeclared(folder: &Path, module: &Path, undeclared: &mut Vec<PathBuf>) {
     let text = |path: &Path| std::fs::read_to_string(path).expect("it is text");
     let mut declaring = text(module);

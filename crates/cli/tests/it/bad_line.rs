@@ -1,5 +1,5 @@
-//! The client over a line that fails, to a server that does not: whatever happens on the way, the media
-//! gets up, once, and nothing is sent again that the client knows to be there.
+//! The client over a line that fails, to a server that does not: whatever happens on the way, the
+//! media gets up, once, and nothing is sent again that the client knows to be there.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

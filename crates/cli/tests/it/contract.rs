@@ -1,5 +1,5 @@
-//! The response contract that satisfies every client library at once (docs/protocol.md, 3.6 and 3.7):
-//! one upload, each reply held against all that must not be in it.
+//! The response contract that satisfies every client library at once (docs/protocol.md, 3.6 and
+//! 3.7): one upload, each reply held against all that must not be in it.
 
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;

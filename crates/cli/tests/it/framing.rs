@@ -163,8 +163,8 @@ fn two_lengths_that_differ_are_refused_and_the_connection_closed() {
     );
 }
 
-/// RFC 9112, 6.3: a server may refuse such a request, or take the chunks and close the connection, so
-/// that no smuggled request is read from it. The HTTP library does the latter.
+/// RFC 9112, 6.3: a server may refuse such a request, or take the chunks and close the connection,
+/// so that no smuggled request is read from it. The HTTP library does the latter.
 #[test]
 fn chunks_win_over_a_length_and_the_connection_is_closed() {
     let body = chunked([&b"abc"[..]]);

@@ -119,7 +119,8 @@ fn a_body_that_is_not_the_gzip_it_claims_to_be_is_refused() {
     }
 }
 
-/// A megabyte may come out of a small body, which some formats need; not more than 200 times its length beyond that.
+/// A megabyte may come out of a small body, which some formats need; not more than 200 times its
+/// length beyond that.
 #[test]
 fn a_small_body_that_expands_without_end_is_refused() {
     let zeros = |len| gzip(&vec![0; len]);

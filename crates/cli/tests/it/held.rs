@@ -45,7 +45,8 @@ fn assert_refused(reply: &Reply) {
     assert!(reply.text().contains("limit on"), "{}", reply.text());
 }
 
-/// Waits until a request is answered with this status: the server learns of a connection's end a moment later.
+/// Waits until a request is answered with this status: the server learns of a connection's end a
+/// moment later.
 #[track_caller]
 fn wait_for(server: &ServerProcess, request: &Request, status: u16) {
     wait::until("another answer", || {

@@ -1,8 +1,8 @@
 //! The whole server, tested over real sockets by peers that send exact bytes.
 //!
-//! The name of a test states its rule. The modules follow the life of an upload: start, append, finish;
-//! then the use of the result; then hostile and unlucky clients. In `client`, the binary is client and
-//! server.
+//! The name of a test states its rule. The modules follow the life of an upload: start, append,
+//! finish; then the use of the result; then hostile and unlucky clients. In `client`, the binary is
+//! client and server.
 
 mod admission;
 mod animals;

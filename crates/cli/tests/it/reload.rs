@@ -1,4 +1,5 @@
-//! SIGHUP while clients work: the certificate and the credentials are replaced, and no request is lost.
+//! SIGHUP while clients work: the certificate and the credentials are replaced, and no request is
+//! lost.
 //!
 //! That a key of links is rotated under running uploads is in `signed_links`.
 
@@ -242,8 +243,8 @@ impl Client<'_> {
     }
 }
 
-/// Works over HTTP/1.1 until it is over; every other round begins with a new connection, so with the
-/// certificate of that moment. Returns the number of rounds.
+/// Works over HTTP/1.1 until it is over; every other round begins with a new connection, so with
+/// the certificate of that moment. Returns the number of rounds.
 fn work(reloaded: &Reloaded, credential: &Credential, load: &Load, rounds: &AtomicUsize) {
     let mut kept = None;
     while !load.is_over.load(Ordering::Relaxed) {

@@ -2,9 +2,9 @@
 //! audit log, the metrics, or a reply that did not have to contain it. The same holds for secrets
 //! in the operator's files.
 //!
-//! Not here: tokens for tests (`authentication`), keys of certificates (`tls`), what the client prints
-//! (`client`), core dumps (`confinement`), secrets inside media and metadata, download URLs of Firebase,
-//! and HTTP/2.
+//! Not here: tokens for tests (`authentication`), keys of certificates (`tls`), the client's output
+//! (`client`), core dumps (`confinement`), secrets inside media and metadata, download URLs of
+//! Firebase, and HTTP/2.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -163,7 +163,8 @@ fn check_untold(everything: &str, secrets: &[&str]) {
     }
 }
 
-/// The claims and the signature of a token or a link, each of which lets nobody in, and tells enough.
+/// The claims and the signature of a token or a link, each of which lets nobody in, and tells
+/// enough.
 fn parts(credential: &str) -> impl Iterator<Item = &str> {
     credential.split('.').filter(|part| part.len() > 40)
 }

@@ -1,5 +1,5 @@
-//! `windlass verify` and `windlass backup`: while a server runs, after it has stopped, and after it was
-//! killed.
+//! `windlass verify` and `windlass backup`: while a server runs, after it has stopped, and after it
+//! was killed.
 
 use std::path::Path;
 use std::process::{Command, Output};

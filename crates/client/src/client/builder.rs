@@ -58,14 +58,15 @@ pub enum InvalidSetting {
         /// Its name.
         name: HeaderName,
     },
-    /// The text of [`ClientBuilder::root_certificates`] has no certificate in PEM, or a damaged one.
+    /// The text of [`ClientBuilder::root_certificates`] has no certificate in PEM, or a damaged
+    /// one.
     #[error("there is no certificate in PEM, or one is damaged")]
     RootCertificates,
 }
 
 impl ClientBuilder {
-    /// Sets the timeouts of connections and requests. With a [client of one's own](Self::http_client)
-    /// [`Timeouts::connect`] is that client's.
+    /// Sets the timeouts of connections and requests. With a [client of one's
+    /// own](Self::http_client) [`Timeouts::connect`] is that client's.
     pub fn timeouts(self, timeouts: Timeouts) -> Self {
         Self { timeouts, ..self }
     }
@@ -77,8 +78,9 @@ impl ClientBuilder {
     /// requests to it have no token. [`SessionUri`](crate::SessionUri) says when
     /// [`status`](Client::status) and [`cancel`](Client::cancel) send one.
     ///
-    /// A request that needs a token fails before it is sent if its URL is neither `https` nor one of this
-    /// machine (`localhost`, `127.0.0.0/8` or `::1`), unless [plain HTTP is allowed](Self::allow_plain_http).
+    /// A request that needs a token fails before it is sent if its URL is neither `https` nor one
+    /// of this machine (`localhost`, `127.0.0.0/8` or `::1`), unless [plain HTTP is
+    /// allowed](Self::allow_plain_http).
     pub fn token(self, token: impl Into<Option<TokenSource>>) -> Self {
         Self {
             token: token.into(),
@@ -95,8 +97,8 @@ impl ClientBuilder {
         Ok(self.token(TokenSource::fixed(token)?))
     }
 
-    /// Sets whether [tokens](Self::token) are also sent without encryption, to servers on other machines.
-    /// Everybody on the way can then read and use them. Default: false.
+    /// Sets whether [tokens](Self::token) are also sent without encryption, to servers on other
+    /// machines. Everybody on the way can then read and use them. Default: false.
     pub fn allow_plain_http(self, allowed: bool) -> Self {
         Self {
             allows_plain_http: allowed,
@@ -112,13 +114,14 @@ impl ClientBuilder {
         self
     }
 
-    /// Sends this header field with every request to the origin that may receive a [token](Self::token), and
-    /// to no other: it may be a key. A field of the same name that was set before is replaced.
+    /// Sends this header field with every request to the origin that may receive a
+    /// [token](Self::token), and to no other: it may be a key. A field of the same name that was
+    /// set before is replaced.
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting::Header`], and [`InvalidSetting::ReservedHeader`] for fields that the protocol sets
-    /// itself, such as `Content-Range`.
+    /// [`InvalidSetting::Header`], and [`InvalidSetting::ReservedHeader`] for fields that the
+    /// protocol sets itself, such as `Content-Range`.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, InvalidSetting> {
         let name: HeaderName = name.parse().map_err(|_| InvalidSetting::Header)?;
         let mut value: HeaderValue = value.parse().map_err(|_| InvalidSetting::Header)?;
@@ -141,7 +144,8 @@ impl ClientBuilder {
         Ok(self)
     }
 
-    /// Trusts the authorities with these certificates in PEM, in addition to those of the system.
+    /// Trusts the authorities with these certificates in PEM, in addition to the system's
+    /// authorities.
     ///
     /// # Errors
     ///
@@ -156,36 +160,38 @@ impl ClientBuilder {
         Ok(self)
     }
 
-    /// Sends requests by this client of the crate `reqwest` 0.13, for example because it has a proxy or a
-    /// resolver of one's own. Its connections, its TLS and its proxies are used; [`header`](Self::header),
-    /// [`user_agent`](Self::user_agent) and [`token`](Self::token) are set here all the same.
+    /// Sends requests by this client of the crate `reqwest` 0.13, for example because it has a
+    /// proxy or a resolver of one's own. Its connections, its TLS and its proxies are used;
+    /// [`header`](Self::header), [`user_agent`](Self::user_agent) and [`token`](Self::token) are
+    /// set here all the same.
     ///
-    /// They are used for this machine as well, to which a [token](Self::token) is sent without encryption:
-    /// unless its proxies leave out `localhost`, the names below it and the loopback addresses, a proxy can
-    /// read that token.
+    /// They are used for this machine as well, to which a [token](Self::token) is sent without
+    /// encryption: unless its proxies leave out `localhost`, the names below it and the loopback
+    /// addresses, a proxy can read that token.
     ///
     /// It must neither follow redirections nor retry nor decompress: build it with
-    /// `redirect(Policy::none())` and `retry(reqwest::retry::never())`, and without a limit for whole requests
-    /// (`timeout`).
+    /// `redirect(Policy::none())` and `retry(reqwest::retry::never())`, and without a limit for
+    /// whole requests (`timeout`).
     ///
     /// # Errors
     ///
     /// [`build`](Self::build) fails if [`identity`](Self::identity) or
-    /// [`root_certificates`](Self::root_certificates) are given too: they are a part of the client's TLS.
+    /// [`root_certificates`](Self::root_certificates) are given too: they are a part of the
+    /// client's TLS.
     pub fn http_client(mut self, client: reqwest::Client) -> Self {
         self.transport.http_client = Some(client);
         self
     }
 
-    /// Builds the client. Without an [own one](Self::http_client) it takes root certificates from the system and
-    /// proxies from the environment. Requests to `localhost`, the names below it and the loopback addresses
-    /// are sent through no proxy.
+    /// Builds the client. Without an [own HTTP client](Self::http_client) it takes root
+    /// certificates from the system and proxies from the environment. Requests to `localhost`, the
+    /// names below it and the loopback addresses are sent through no proxy.
     ///
     /// # Errors
     ///
-    /// Settings contradict each other, see [`http_client`](Self::http_client), or the HTTP client cannot be set
-    /// up. The latter is known to happen only with [root certificates](Self::root_certificates) that are
-    /// none.
+    /// Settings contradict each other, see [`http_client`](Self::http_client), or the HTTP client
+    /// cannot be set up. The latter is known to happen only with invalid [root
+    /// certificates](Self::root_certificates).
     pub fn build(mut self) -> Result<Client, Error> {
         let options = std::mem::take(&mut self.transport);
         let transport = HttpTransport::new(self.timeouts, options)?;

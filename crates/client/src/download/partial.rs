@@ -7,12 +7,12 @@
 //! The files of an earlier run are not changed until a response with media arrives, except that
 //! bytes that the sidecar does not cover are removed from the part.
 //!
-//! The sidecar is synced when it is created, which is before the first byte of the part is written. So
-//! a part with bytes is never without its sidecar, which shows to which download it belongs. Later the
-//! sidecar is overwritten in place, and nothing is synced before the media is complete. After a power
-//! failure the sidecar may be an older one, and the part may have any content. The sidecar therefore
-//! has the length and the CRC32C of the received bytes. A later run continues after these bytes if the
-//! part begins with them. Otherwise it starts at the first byte.
+//! The sidecar is synced when it is created, which is before the first byte of the part is written.
+//! So a part with bytes is never without its sidecar, which shows to which download it belongs.
+//! Later the sidecar is overwritten in place, and nothing is synced before the media is complete.
+//! After a power failure the sidecar may be an older one, and the part may have any content. The
+//! sidecar therefore has the length and the CRC32C of the received bytes. A later run continues
+//! after these bytes if the part begins with them. Otherwise it starts at the first byte.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -49,8 +49,8 @@ pub(super) struct Partial {
     received: u64,
     /// Number of bytes that the sidecar on disk covers.
     recorded: u64,
-    /// Whether the next request is for the whole media, because the last request for the rest did not
-    /// return these bytes.
+    /// Whether the next request is for the whole media, because the last request for the rest did
+    /// not return these bytes.
     request_full: bool,
     /// Received bytes that are not being written yet.
     buffered: Vec<Bytes>,
@@ -254,8 +254,9 @@ impl Partial {
     }
 
     /// Ends an unfinished download. Waits for a running write. If bytes were received, the files
-    /// are left for a later run; otherwise those that this run created or replaced are removed. An
-    /// error here is only logged, because the caller already has the error that ended the download.
+    /// are left for a later run. Otherwise the files that this run created or replaced are removed.
+    /// An error here is only logged, because the caller already has the error that ended the
+    /// download.
     pub(super) async fn abandon(self) {
         if let Err(error) = self.wait_and_remove_empty().await {
             tracing::debug!(%error, "cannot write the part, or remove an empty one");
@@ -331,7 +332,7 @@ impl Partial {
 
 impl MediaHeaders {
     /// Compares a complete download with the size and digests in these headers, and with the CRC32C
-    /// that the caller expects. `md5` is that of the received bytes, if it was computed.
+    /// that the caller expects. `md5` is the MD5 of the received bytes, if it was computed.
     fn check(
         &self,
         downloaded: &Downloaded,
@@ -489,7 +490,7 @@ impl Sink {
         Ok(is_there)
     }
 
-    /// Truncates the file to `length` bytes, whose digests are in `hasher`.
+    /// Truncates the file to `length` bytes. `hasher` has the digests of these bytes.
     fn truncate(&mut self, length: u64, hasher: MediaHasher) -> io::Result<()> {
         self.file.set_len(length)?;
         self.file.seek(SeekFrom::Start(length))?;

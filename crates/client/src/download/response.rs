@@ -17,8 +17,8 @@ use crate::transport::{Incoming, TransportError};
 /// The name of the encoding that changes nothing.
 const IDENTITY: &str = "identity";
 
-/// Maximum length in bytes of an `ETag` or a `Content-Type` that is kept. Longer ones would not fit in the
-/// sidecar, and the part could not be recognised later.
+/// Maximum length in bytes of an `ETag` or a `Content-Type` that is kept. Longer ones would not fit
+/// in the sidecar, and the part could not be recognised later.
 const LONGEST_KEPT: usize = 1 << 10;
 
 /// The class of a response to a request for the media, or for the bytes after the received ones.

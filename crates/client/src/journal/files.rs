@@ -298,8 +298,8 @@ impl Files {
     /// Removes all files, the record first and the lock last. The removal of the record is durable.
     pub(super) fn remove_all(&self, lock: Lock) -> Result<(), JournalError> {
         remove(&self.record)?;
-        // Synced, because a record could otherwise reappear after a power failure. A later
-        // upload with the same key would then continue the finished one, and, if the server no longer
+        // Synced, because a record could otherwise reappear after a power failure. A later upload
+        // with the same key would then continue the finished one, and, if the server no longer
         // knows its session, upload the media a second time.
         sync_directory(&self.directory).map_err(|source| JournalError::Directory {
             directory: self.directory.clone(),
@@ -342,7 +342,7 @@ fn private_options() -> OpenOptions {
     options
 }
 
-/// Returns whether a file looks like one that a killed process of `user` left.
+/// Returns whether a file looks like a leftover of a killed process of `user`.
 fn is_leftover(path: &Path, user: u32) -> io::Result<bool> {
     let metadata = path.symlink_metadata()?;
     if !metadata.is_file() || metadata.uid() != user {

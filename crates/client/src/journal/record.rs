@@ -36,8 +36,8 @@ pub struct Record {
     /// Size of the media in bytes.
     pub total: u64,
     /// Number of bytes that a reply of the server reported as committed, for display. It may be
-    /// less than in the last reply, because it is written at most once per second and when the upload
-    /// fails. The server has the authoritative number.
+    /// less than in the last reply, because it is written at most once per second and when the
+    /// upload fails. The server has the authoritative number.
     pub committed: u64,
     /// Size of chunks in bytes, if the caller set a fixed one.
     pub chunk_size: Option<u64>,
@@ -50,7 +50,7 @@ pub struct Record {
     pub updated: SystemTime,
 }
 
-/// The content of a new record, for an upload whose session has just started.
+/// The content of a new record, for an upload with a session that has just started.
 #[derive(Clone)]
 pub struct NewRecord {
     /// See [`Record::url`].

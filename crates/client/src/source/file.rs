@@ -31,7 +31,8 @@ pub(super) struct FileMedia {
 pub(super) enum Opened {
     /// A regular file, any range of which can be read.
     Regular(FileMedia),
-    /// A file that is read like a stream: not a regular one, or one that does not report its size.
+    /// A file that is read like a stream, because it is not a regular file or does not report its
+    /// size.
     Other(File),
 }
 
@@ -158,13 +159,13 @@ fn change(opened: &FileState, file: &File, path: &Path) -> io::Result<Option<Cha
     Ok(opened.difference(&now))
 }
 
-/// The identity of a regular file when its upload begins. When the upload continues, size, modification
-/// time and both ends must be the same.
+/// The identity of a regular file when its upload begins. When the upload continues, size,
+/// modification time and both ends must be the same.
 ///
-/// It consists of the path, of size, modification time, inode and device, and of a CRC32C of the first
-/// and the last 64 KiB. So its cost does not depend on the size of the file. It does not show a change
-/// in the middle of a file whose size and modification time are what they were. Only the comparison of
-/// digests at the end of the upload detects that.
+/// It consists of the path, of size, modification time, inode and device, and of a CRC32C of the
+/// first and the last 64 KiB. Its cost therefore does not depend on the size of the file. It does
+/// not show a change in the middle of a file that keeps its size and modification time. Only the
+/// comparison of digests at the end of the upload detects such a change.
 ///
 /// The identity can be serialized, even if the path is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,9 +4,9 @@
 //! the CPU cache until they are sent. Other bytes are read on the blocking pool, by reads so large
 //! that the overhead of the pool does not matter.
 //!
-//! While the result of a read on the pool is being sent, the next read runs. So the results of at
-//! most three reads are in memory: the one that is being read, the one from which the connection
-//! takes bytes, and the end of an earlier one in the connection's buffer.
+//! While the result of a read on the pool is being sent, the next read runs. The results of at most
+//! three reads are therefore in memory: the running read, the result from which the connection
+//! takes bytes, and the end of an earlier result in the connection's buffer.
 //!
 //! Buffers are not filled with zeros before a read.
 
@@ -46,7 +46,7 @@ pub(super) fn stream(file: Arc<File>, range: Range<u64>) -> BoxStream<'static, i
 
 struct ReadAhead {
     file: Arc<File>,
-    /// The bytes whose read has not started.
+    /// The bytes that are not being read yet.
     rest: Range<u64>,
     /// The read that is running on the blocking pool.
     reading: Option<JoinHandle<io::Result<Bytes>>>,

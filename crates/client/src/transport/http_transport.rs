@@ -5,10 +5,10 @@
 //! cookies, and sets no time limit for a whole request, but for each part of it: for the head of a
 //! reply, for its body where that is no media, and for every 64 KiB of media.
 //!
-//! The body of a request is given to the HTTP library in slices of at most [`MAX_SLICE`](super::MAX_SLICE) bytes, so
-//! that a slow connection can be told from a stalled one. They share the memory of the media.
-//! Without TLS they are written to the socket by vectored writes, so no byte is copied before the
-//! kernel does. With TLS they are encrypted into records.
+//! The body of a request is given to the HTTP library in slices of at most
+//! [`MAX_SLICE`](super::MAX_SLICE) bytes, so that a slow connection can be told from a stalled one.
+//! They share the memory of the media. Without TLS they are written to the socket by vectored
+//! writes, so no byte is copied before the kernel does. With TLS they are encrypted into records.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -68,13 +68,13 @@ pub(crate) struct HttpTransportOptions {
 }
 
 /// Sends requests by HTTP/1.1, or by HTTP/2 where a server offers it under TLS. Connections are
-/// reused. Proxies are taken from the environment, but for hosts of this machine, and root certificates from the
-/// system.
+/// reused. Proxies are taken from the environment, but for hosts of this machine, and root
+/// certificates from the system.
 #[derive(Debug)]
 pub(crate) struct HttpTransport {
     anonymous: Arc<Connections>,
-    /// Connections on which the client presents its certificate, if it has one. They are apart, because
-    /// it is not meant for every server.
+    /// Connections on which the client presents its certificate, if it has one. They are apart,
+    /// because it is not meant for every server.
     identified: Option<Arc<Connections>>,
     /// Header fields for servers that may receive credentials.
     headers: HeaderMap,
@@ -102,12 +102,13 @@ struct Pools {
 }
 
 impl HttpTransport {
-    /// Creates a transport with the system's root certificates and the proxies of the environment, or over the
-    /// application's own client.
+    /// Creates a transport with the system's root certificates and the proxies of the environment,
+    /// or over the application's own client.
     ///
     /// # Errors
     ///
-    /// [`TransportError::SetUp`]: the options contradict each other, or the HTTP client cannot be created.
+    /// [`TransportError::SetUp`]: the options contradict each other, or the HTTP client cannot be
+    /// created.
     pub(crate) fn new(
         timeouts: Timeouts,
         mut options: HttpTransportOptions,

@@ -7,14 +7,14 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 /// Resolves every name to the loopback addresses, without asking the network.
 ///
-/// It is for an HTTP client that sends requests to this machine alone: a server of DNS could lead `localhost`
-/// and the names below it elsewhere (RFC 6761, 6.3).
+/// It is for an HTTP client that sends requests to this machine alone: a server of DNS could lead
+/// `localhost` and the names below it elsewhere (RFC 6761, 6.3).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LoopbackResolver;
 
 impl Resolve for LoopbackResolver {
     fn resolve(&self, _: Name) -> Resolving {
-        // Port 0 stands for that of the URL.
+        // Port 0 stands for the port of the URL.
         let addresses = [
             SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),

@@ -213,8 +213,8 @@ fn observed(
         Some(limit) => limited(stream, limit),
         None => stream,
     };
-    // Bytes are counted when they are taken from the stream. A piece may be the whole media, so it is
-    // split. Otherwise all of it would count as sent at once.
+    // Bytes are counted when they are taken from the stream. A piece may be the whole media, so it
+    // is split. Otherwise all of it would count as sent at once.
     stream
         .flat_map(|bytes| iter(slices(bytes, MAX_SLICE)))
         .inspect(move |bytes| {

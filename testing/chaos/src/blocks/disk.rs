@@ -26,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How often a wait looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// A block device, the log of all that was written to it, and the program behind both. Fields are dropped in order.
+/// A block device, the log of all that was written to it, and the program behind both. Fields are
+/// dropped in order.
 #[derive(Debug)]
 pub(super) struct LoggedDisk {
     device: LoopDevice,

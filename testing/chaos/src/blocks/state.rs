@@ -57,8 +57,9 @@ impl fmt::Display for State {
     }
 }
 
-/// Chooses states: at acknowledgements, which came when the log was so long, and anywhere. They are in the order of the log, and fewer
-/// than `count` only when the log has fewer. No acknowledgement comes up twice before all have come up once.
+/// Chooses states: at acknowledgements, which came when the log was so long, and anywhere. They are
+/// in the order of the log, and fewer than `count` only when the log has fewer. No acknowledgement
+/// comes up twice before all have come up once.
 pub(super) fn choose(log: &Log, acknowledged: &[u64], count: usize, rng: &mut Rng) -> Vec<State> {
     let at: BTreeSet<_> = acknowledged
         .iter()
@@ -93,7 +94,8 @@ fn anywhere(log: &Log, rng: &mut Rng) -> usize {
 }
 
 impl State {
-    /// A state after a number of entries. There is only one where nothing can be lost; otherwise most states lose much.
+    /// A state after a number of entries. There is only one where nothing can be lost; otherwise
+    /// most states lose much.
     fn draw(log: &Log, prefix: usize, rng: &mut Rng) -> Self {
         let nothing = Self {
             prefix,

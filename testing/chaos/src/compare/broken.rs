@@ -25,7 +25,8 @@ const LENGTH: u64 = 1 << 20;
 /// How long a server may take to say how much of a broken request it keeps.
 const TELLS_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long a reply may take: longer than the three seconds for which the tus server for Node lets a frozen request keep its lock.
+/// How long a reply may take: longer than the three seconds for which the tus server for Node lets
+/// a frozen request keep its lock.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often a refused client tries again.
@@ -147,7 +148,8 @@ impl Client<'_, '_> {
         (kept, end)
     }
 
-    /// Sends all of the head and half of the media. A connection that freezes is returned, as it must stay open.
+    /// Sends all of the head and half of the media. A connection that freezes is returned, as it
+    /// must stay open.
     fn break_off(&mut self, target: &str, way: Way) -> io::Result<Option<RawPeer>> {
         let append = self.dialect.append(target, self.media, 0..LENGTH);
         let mut peer = RawPeer::try_connect(self.watch.address()?)?;

@@ -21,7 +21,8 @@ use crate::power::Machine;
 use crate::scratch::Scratch;
 use crate::server_under_test::{Server, ServerUnderTest, Unstarted};
 
-/// Number of events of uploads before a fault. By this measure a slow server has acknowledged as much as a fast one.
+/// Number of events of uploads before a fault. By this measure a slow server has acknowledged as
+/// much as a fast one.
 const EVENTS: Range<u64> = 40..240;
 
 /// A fault comes after so long, even if less has happened.
@@ -95,7 +96,8 @@ pub(super) fn run(
     Ok(row)
 }
 
-/// Lets the workload ask for its uploads. A server that ends by itself meanwhile is started again, as a supervisor does it, and asked again.
+/// Lets the workload ask for its uploads. A server that ends by itself meanwhile is started again,
+/// as a supervisor does it, and asked again.
 fn look(
     mut deployment: Deployment,
     workload: &mut Workload,

@@ -51,7 +51,8 @@ pub(super) struct Arguments {
     /// The file system.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
-    /// Number of device failures: in turns its writes, its flushes, both, and writes to the journal, each for good and for a moment.
+    /// Number of device failures: in turns its writes, its flushes, both, and writes to the
+    /// journal, each for good and for a moment.
     #[arg(long, default_value_t = 16)]
     rounds: u64,
     /// Inject only this fault, e.g. `journal`.

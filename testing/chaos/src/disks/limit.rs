@@ -1,7 +1,7 @@
 //! Files that may not grow any more.
 //!
-//! Injected: a limit on the size of files (`RLIMIT_FSIZE`), over which a write fails with EFBIG and the kernel sends SIGXFSZ, which ends
-//! a process by default.
+//! Injected: a limit on the size of files (`RLIMIT_FSIZE`), over which a write fails with EFBIG and
+//! the kernel sends SIGXFSZ, which ends a process by default.
 //! To be survived: everything that was acknowledged. To be seen: an upload that is too long is
 //! refused with 503, its written part is kept, and the server continues with all other uploads.
 

@@ -1,9 +1,10 @@
 //! Syncs that take their time.
 //!
-//! Injected: strace holds every sync of the server up for some hundred milliseconds, then for seconds. In the middle of it the power
-//! goes.
-//! To be survived: everything that was acknowledged, and nothing that was refused for want of time is lost either. To be seen: `/healthz`
-//! and queries of sessions are answered meanwhile as if nothing were the matter.
+//! Injected: strace holds every sync of the server up for some hundred milliseconds, then for
+//! seconds. In the middle of it the power goes.
+//! To be survived: everything that was acknowledged, and nothing that was refused for want of time
+//! is lost either. To be seen: `/healthz` and queries of sessions are answered meanwhile as if
+//! nothing were the matter.
 
 use std::time::Duration;
 

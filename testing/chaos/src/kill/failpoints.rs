@@ -45,8 +45,8 @@ const PRELUDES: [Prelude; 3] = [
         nth: 1,
         with_clients: false,
     },
-    // Within a request more bytes are written than are committed: they are a tail when the server dies. At the sixth checkpoint
-    // there was one in 22 of 24 lives, at the second in 21.
+    // Within a request more bytes are written than are committed: they are a tail when the server
+    // dies. At the sixth checkpoint there was one in 22 of 24 lives, at the second in 21.
     Prelude {
         moments: &["tail-cut"],
         before: "checkpoint-committed",
@@ -135,7 +135,8 @@ struct Harness<'a> {
 }
 
 impl Harness<'_> {
-    /// Lets the server die at a failpoint, at each requested nth time that is reached. Returns how often it died.
+    /// Lets the server die at a failpoint, at each requested nth time that is reached. Returns how
+    /// often it died.
     fn die_at(&mut self, point: &str) -> anyhow::Result<u64> {
         let mut times = 0;
         for &nth in &self.arguments.nth {

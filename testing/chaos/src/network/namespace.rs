@@ -1,4 +1,4 @@
-//! A separate machine for clients: a network namespace at the other end of a link that can go down.
+//! A separate machine for clients: a network namespace behind a link that can go down.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,7 +11,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::outcome::Lacking;
 use crate::tool::{need, run};
 
-/// A namespace and its link. Both go when it is dropped, and also when this process is killed: a shell waits for its end.
+/// A namespace and its link. Both go when it is dropped, and also when this process is killed: a
+/// shell waits for its end.
 #[derive(Debug)]
 pub(super) struct Namespace {
     name: String,

@@ -12,7 +12,8 @@ use crate::server_under_test::Server;
 /// the ledger, and the allocator's reserve.
 const MEMORY_THAT_MAY_STAY: u64 = 96 << 20;
 
-/// Descriptors that may stay: the ledger's connections open the database and its log when they are first used. Faults open more.
+/// Descriptors that may stay: the ledger's connections open the database and its log when they are
+/// first used. Faults open more.
 const DESCRIPTORS_THAT_MAY_STAY: usize = 6;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

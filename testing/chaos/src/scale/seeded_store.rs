@@ -15,7 +15,8 @@ use windlass_testkit::rng::Rng;
 /// Calls to the store at the same time.
 const SIDE_BY_SIDE: u64 = 256;
 
-/// Numbers of sessions of which one has media in the ledger, one has media in the vault, and one lives.
+/// Numbers of sessions of which one has media in the ledger, one has media in the vault, and one
+/// lives.
 const SMALL_EVERY: u64 = 10;
 const FILE_EVERY: u64 = 100;
 const LIVING_EVERY: u64 = 100;
@@ -29,7 +30,8 @@ const CONTEXT_LEN: usize = 300;
 const SMALL_LEN: usize = 512;
 const FILE_LEN: usize = 64 << 10;
 
-/// The media that is deleted last: of the session that died last, and the last in the order of names.
+/// The media that is deleted last: of the session that died last, and the last in the order of
+/// names.
 const LAST: MediaId = MediaId::from_bytes([0xff; 16]);
 
 /// Sessions in a store.
@@ -54,7 +56,8 @@ pub(super) struct Leftovers {
 }
 
 impl SeededStore {
-    /// Makes the store and closes it. Everything is on the disk then, as far as the file system knows.
+    /// Makes the store and closes it. Everything is on the disk then, as far as the file system
+    /// knows.
     pub(super) fn fill(data: &Path, sessions: u64, seed: u64) -> anyhow::Result<Self> {
         let name = LAST.to_string();
         let seeded_store = Self {

@@ -1,4 +1,4 @@
-//! System calls, sorted by what they do.
+//! System calls, sorted by their effect.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -41,7 +41,7 @@ enum Verb {
     Controls,
 }
 
-/// The traced calls. strace is told to ignore calls that a machine does not have.
+/// The traced calls. strace ignores calls that a machine does not have.
 const VERBS: [(Verb, &[&str]); 9] = [
     (
         Verb::Does(Class::Sync),

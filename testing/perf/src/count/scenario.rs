@@ -1,4 +1,4 @@
-//! What is uploaded.
+//! The uploads that are counted.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -25,7 +25,7 @@ pub(crate) struct Scenario {
     connections: u64,
     /// Uploads on each connection that come first.
     pub(crate) first: u64,
-    /// And those that are counted.
+    /// The additional uploads on each connection, which are counted.
     pub(crate) more: u64,
 }
 
@@ -90,10 +90,10 @@ pub(crate) const ALL: [Scenario; 6] = [
     },
 ];
 
-/// Those of these names; all of them when there are none.
+/// Returns the scenarios with these names, or all without names.
 ///
 /// # Errors
-/// When there is no such scenario.
+/// There is no scenario of this name.
 pub(crate) fn named(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
     for name in names {
         let is_known = ALL.iter().any(|scenario| scenario.name == name);
@@ -127,7 +127,7 @@ impl Connections {
     /// Connects.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// A connection cannot be opened.
     pub(crate) fn connect(address: SocketAddr, scenario: Scenario) -> anyhow::Result<Self> {
         let clients = (0..scenario.connections).map(|_| RawPeer::try_connect(address));
         Ok(Self {
@@ -189,8 +189,8 @@ fn resumable(chunk: u64, media: Media, client: &mut RawPeer) -> anyhow::Result<(
     Ok(())
 }
 
-/// Sends a request in one piece, so that the server finds as much of it as fits at its first read, and reads the
-/// reply.
+/// Sends a request in one piece, so that the server finds as much of it as fits at its first read,
+/// and reads the reply.
 ///
 /// # Errors
 /// When the connection breaks, or the status is another one.

@@ -14,8 +14,9 @@ use super::calls::{self, Calls};
 use super::counts::Totals;
 use super::scenario::{Connections, Scenario};
 
-/// Additional duration of a sync when uploads run at the same time. So the number of uploads that share one does not depend on how fast
-/// the machine is: all of them have come while the last one was on its way.
+/// Additional duration of a sync when uploads run at the same time. So the number of uploads that
+/// share one does not depend on how fast the machine is: all of them have come while the last one
+/// was on its way.
 const SLOW_SYNC: Duration = Duration::from_millis(100);
 
 /// Checkpoints by the clock would depend on how fast the machine is.
@@ -42,7 +43,8 @@ pub(crate) struct Tracer<'a> {
 }
 
 impl Tracer<'_> {
-    /// Starts a server, carries out this number of uploads on each connection, kills the server and returns the totals.
+    /// Starts a server, carries out this number of uploads on each connection, kills the server and
+    /// returns the totals.
     ///
     /// # Errors
     /// When strace cannot trace, or an upload is not acknowledged.

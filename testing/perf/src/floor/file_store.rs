@@ -5,7 +5,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Number of directories. Writers in one directory wait for its lock; in this number they do not meet.
+/// Number of directories. Writers in one directory wait for its lock; in this number they do not
+/// meet.
 const DIRECTORIES: u64 = 256;
 
 /// Files by name, spread over directories.

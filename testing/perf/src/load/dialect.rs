@@ -28,8 +28,9 @@ pub(crate) enum Shape {
     TusChunks,
 }
 
-/// The paths of a server. `{name}` stands for the name of an upload, `{shard}` for one of 256 directories, `{id}` for the field `id` of
-/// the last reply, `{location}` for the path where it was put or of its session.
+/// The paths of a server. `{name}` stands for the name of an upload, `{shard}` for one of 256
+/// directories, `{id}` for the field `id` of the last reply, `{location}` for the path where it was
+/// put or of its session.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Targets {

@@ -154,8 +154,8 @@ fn a_quantile_is_one_of_the_laps() {
     assert_eq!(quantiles, [1, 101, 199, 200]);
 }
 
-/// Uploads five bytes, and lets `check` ask another server for them, which gives this reply. Returns the head of its
-/// request.
+/// Uploads five bytes, and lets `check` ask another server for them, which gives this reply.
+/// Returns the head of its request.
 fn after_an_upload(
     reply: &'static str,
     check: impl FnOnce(LoadTarget<'_>, &Load, &Tally),

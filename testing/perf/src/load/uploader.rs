@@ -1,4 +1,4 @@
-//! One connection that uploads, one upload after the other.
+//! One connection that uploads in sequence.
 
 use std::io;
 use std::iter;
@@ -398,7 +398,8 @@ impl Uploader<'_> {
 }
 
 impl Uploader<'_> {
-    /// Begins the upload with this number, and its one request with media, of which `first` bytes are sent.
+    /// Begins the upload with this number, and its one request with media, of which `first` bytes
+    /// are sent.
     pub(super) fn leave_off(&mut self, number: u64, first: u64) -> Result<(), Failure> {
         let size = self.load.size;
         let content_range = format!("bytes 0-{}/{size}", size.saturating_sub(1));

@@ -23,7 +23,8 @@ const FIRST: u64 = 1 << 40;
 /// The time limit. A server that needs longer for the warm-up is warm by then.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Uploads from one look at the log to the next, which bring more than a server may add to its log in advance.
+/// Uploads from one look at the log to the next, which bring more than a server may add to its log
+/// in advance.
 const STRIDE: u64 = 1000;
 
 /// Looks after which a log that still becomes longer is given up.

@@ -6,7 +6,8 @@ use crate::units::figure;
 
 use super::table;
 
-/// A table of all figures of two builds: medians, and the median of the ratios inside the rounds. None when only one was measured.
+/// A table of all figures of two builds: medians, and the median of the ratios inside the rounds.
+/// None when only one was measured.
 pub(crate) fn of(scenarios: &[Measured]) -> Option<String> {
     let head = ["", "", "before", "now", "now / before"];
     let rows: Vec<_> = scenarios.iter().flat_map(of_scenario).collect();

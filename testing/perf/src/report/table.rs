@@ -6,7 +6,8 @@ use crate::units::figure;
 
 const NOTHING: &str = "–";
 
-/// The table in Markdown, in columns that line up: medians of all rounds, and medians of the ratios inside the rounds.
+/// The table in Markdown, in columns that line up: medians of all rounds, and medians of the ratios
+/// inside the rounds.
 pub(crate) fn of(measured: &Measured) -> String {
     let rows = measured.entries.iter();
     let rows = rows.filter_map(|entry| row(measured, entry));

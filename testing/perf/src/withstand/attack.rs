@@ -105,7 +105,8 @@ impl Attack {
         }
     }
 
-    /// Attacks until `length` has passed, or until the server has cut all connections of a slow attack.
+    /// Attacks until `length` has passed, or until the server has cut all connections of a slow
+    /// attack.
     pub(super) async fn carry_out(
         self,
         origin: Origin,

@@ -1,4 +1,5 @@
-//! Randomness that follows from the seed: names of sessions and media, keys of hash maps, SQLite's salts.
+//! Randomness that follows from the seed: names of sessions and media, keys of hash maps, SQLite's
+//! salts.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -47,7 +48,8 @@ unsafe extern "C" fn getrandom(buf: *mut c_void, len: size_t, flags: c_uint) -> 
 pub(super) fn device() -> c_int {
     let mut bytes = [0; 4096];
     fill(&mut bytes);
-    // SAFETY: a name that is a string of C, a buffer that is as long as is said, an open descriptor.
+    // SAFETY: a name that is a string of C, a buffer that is as long as is said, an open
+    // descriptor.
     unsafe {
         let fd = libc::memfd_create(c"urandom".as_ptr(), libc::MFD_CLOEXEC);
         real::write(fd, bytes.as_ptr().cast(), bytes.len());

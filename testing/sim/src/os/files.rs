@@ -40,8 +40,8 @@ pub(crate) enum LyingDisk {
     ForgetsNames,
     /// It says that the ledger's log is synced, and it is not.
     ForgetsLedger,
-    /// Media becomes durable with the second sync of the ledger's log behind it: as if the ledger were
-    /// committed first.
+    /// Media becomes durable with the second sync of the ledger's log behind it: as if the ledger
+    /// were committed first.
     SyncsMediaLate,
 }
 

@@ -24,7 +24,8 @@ const PURPOSE: u64 = 2;
 /// A thread that wakes another continues, except once in this number of times.
 const YIELDS_ONCE_IN: u64 = 4;
 
-/// Between two moments of simulated time all threads come to rest, except once in this number of times.
+/// Between two moments of simulated time all threads come to rest, except once in this number of
+/// times.
 const LAGS_ONCE_IN: u64 = 16;
 
 static SCHEDULE: Mutex<Option<Schedule>> = Mutex::new(None);

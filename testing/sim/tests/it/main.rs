@@ -1,4 +1,4 @@
-//! The simulation, held to what it says of itself.
+//! The simulation, checked against its own documentation.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -38,7 +38,7 @@ fn seeds_have_different_traces() {
     assert_ne!(sim(&["--seed", "1"]).stdout, sim(&["--seed", "2"]).stdout);
 }
 
-/// What the simulation must find, or it finds nothing.
+/// Checks that the simulation finds a defect that it must find.
 fn finds(disk: &str, seeds: u64, rule: &str) {
     let output = sim(&["--seeds", &seeds.to_string(), "--disk", disk]);
     assert!(
@@ -74,7 +74,7 @@ fn a_ledger_that_is_ahead_of_the_media_is_found_out() {
     finds("syncs-media-late", 100, "the session is not known any more");
 }
 
-/// Each line of `seeds/kept.txt` is a seed and what it found.
+/// Each line of `seeds/kept.txt` is a seed and its violation.
 #[test]
 fn seeds_that_found_something_find_it_no_more() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds/kept.txt");

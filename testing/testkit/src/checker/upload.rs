@@ -260,7 +260,8 @@ impl Upload {
         let body = reply.body.iter().filter(|_| reply.status == 200);
         let pairs = self.media.whole().into_iter().zip(body);
         let right = pairs.filter(|(sent, now)| sent == *now).count() as u64;
-        // Where nothing is missing and something was added, every byte that was acknowledged is still there.
+        // Where nothing is missing and something was added, every byte that was acknowledged is
+        // still there.
         self.lost = self.promise.acknowledged().saturating_sub(right);
         self.violate(Rule::MediaDiffers(how));
         Ok(())

@@ -148,7 +148,8 @@ impl Workload {
         self.begun
     }
 
-    /// How long a reply may take from now on, and how long an upload that nothing disturbs may go without progress.
+    /// How long a reply may take from now on, and how long an upload that nothing disturbs may go
+    /// without progress.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
@@ -158,8 +159,8 @@ impl Workload {
         self.stamp = Arc::new(stamp);
     }
 
-    /// Lets all clients upload while `work` runs. When it returns they stop: requests under way come
-    /// to their end, which the end of the server hastens.
+    /// Lets all clients upload while `work` runs. When it returns they stop: requests under way
+    /// come to their end, which the end of the server hastens.
     pub fn run_while<T>(&mut self, address: SocketAddr, work: impl FnOnce() -> T) -> T {
         let stop = AtomicBool::new(false);
         let (load, seed) = (self.load.clone(), self.seed);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 /// A fault of a request or of its reply.
 ///
-/// `after` counts bytes of the request's body without transfer coding. When the body is shorter, the
-/// fault strikes at its end, before the reply. When the upstream answers before `after` is reached,
-/// its reply passes and the fault does not strike.
+/// `after` counts bytes of the request's body without transfer coding. When the body is shorter,
+/// the fault strikes at its end, before the reply. When the upstream answers before `after` is
+/// reached, its reply passes and the fault does not strike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The connections to both sides are closed in order after this number of bytes went upstream.
@@ -24,9 +24,9 @@ pub enum Fault {
         /// How much later.
         by: Duration,
     },
-    /// The connection upstream is cut after this number of bytes, the one to the client stays open, and
-    /// nothing is read from it or written to it any more. It ends when the client closes it, or after
-    /// a minute.
+    /// The connection upstream is cut after this number of bytes, the one to the client stays open,
+    /// and nothing is read from it or written to it any more. It ends when the client closes it, or
+    /// after a minute.
     Stall {
         /// Bytes of the body.
         after: u64,
@@ -36,8 +36,8 @@ pub enum Fault {
         /// `Retry-After`, in seconds.
         retry_after: Option<u64>,
     },
-    /// As a load balancer does when it loses its server: this number of bytes goes upstream, that connection is
-    /// cut, and the proxy answers 503 with HTML.
+    /// As a load balancer does when it loses its server: this number of bytes goes upstream, that
+    /// connection is cut, and the proxy answers 503 with HTML.
     UnavailableAfter {
         /// Bytes of the body.
         after: u64,

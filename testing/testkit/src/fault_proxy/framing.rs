@@ -52,8 +52,8 @@ impl Framing {
         Self::Length(head.content_length().unwrap_or(0))
     }
 
-    /// The body of the reply to a request with this verb. A 308 without a length has none: that is how
-    /// the protocol uses it.
+    /// The body of the reply to a request with this verb. A 308 without a length has none: that is
+    /// how the protocol uses it.
     pub(super) fn of_reply(verb: &str, status: u16, head: &Head) -> Self {
         if verb == "HEAD" || matches!(status, 100..200 | 204 | 304) {
             return Self::Length(0);

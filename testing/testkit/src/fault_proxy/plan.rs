@@ -92,9 +92,9 @@ impl Plan {
     /// At most `at_most` faults at random requests: every second request is hit on average. The
     /// faults follow from the seed, provided that the requests come in sequence.
     ///
-    /// All of them pass, so a client that tries again reaches its end; refusals that end an upload do
-    /// not occur. Delays and slow bodies take a tenth of a second at most. A stall takes as long as
-    /// the client is patient.
+    /// All of them pass, so a client that tries again reaches its end; refusals that end an upload
+    /// do not occur. Delays and slow bodies take a tenth of a second at most. A stall takes as long
+    /// as the client is patient.
     pub fn mix(seed: u64, at_most: usize) -> Self {
         let mut rng = Rng::new(seed);
         let mut left = at_most;

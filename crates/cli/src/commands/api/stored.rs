@@ -22,8 +22,9 @@ struct Group {
     example: String,
 }
 
-/// Compares the resources of a data directory with the description. Returns an error for each rule that
-/// some of them break, and a warning for each collection that the description does not have any more.
+/// Compares the resources of a data directory with the description. Returns an error for each rule
+/// that some of them break, and a warning for each collection that the description does not have
+/// any more.
 pub(super) fn findings(api: &Api, data: &Path) -> Result<Vec<Finding>, Error> {
     let stored = StoredResources::new(api);
     let mut fitting = BTreeMap::<String, u64>::new();

@@ -96,7 +96,8 @@ impl Acme {
     }
 
     /// Uses the stored certificate, if there is one, and starts the task that orders and renews. It
-    /// ends when the handle is dropped. `data` is the data directory, which this process has locked.
+    /// ends when the handle is dropped. `data` is the data directory, which this process has
+    /// locked.
     ///
     /// Blocks, to read the stored certificate.
     pub(super) fn start(self, data: &Path, metrics: AcmeMetrics) -> AbortOnDropHandle<()> {

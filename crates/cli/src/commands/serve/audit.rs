@@ -22,12 +22,14 @@ const MAX_PATH: usize = 512;
 /// Maximum number of refusals of credentials that are written in a [`SPAN`].
 const MOST_REFUSALS: u64 = 100;
 
-/// The time in which refusals are counted. With the longest paths it is about 1 GB of them in a day.
+/// The time in which refusals are counted. With the longest paths it is about 1 GB of them in a
+/// day.
 const SPAN: Duration = Duration::from_secs(10);
 
 /// Appends entries to a file, which is opened again on SIGHUP, so that it can be rotated.
 ///
-/// A line is written by one call. It is not synced: after a power cut the last lines may be missing.
+/// A line is written by one call. It is not synced: after a power cut the last lines may be
+/// missing.
 #[derive(Debug)]
 pub(super) struct AuditFile {
     path: PathBuf,
@@ -43,8 +45,8 @@ struct Refusals {
 }
 
 impl Refusals {
-    /// Counts a refusal at `now`. Returns whether it is written, and how many before it were not, once their
-    /// time is over.
+    /// Counts a refusal at `now`. Returns whether it is written, and how many before it were not,
+    /// once their time is over.
     fn admit(&mut self, now: Instant) -> (bool, u64) {
         let mut omitted = 0;
         if now.duration_since(self.since) >= SPAN {

@@ -21,7 +21,7 @@ use crate::settings::{BEARER, Settings};
 pub(super) struct Authentication {
     sources: Sources,
     authenticator: Arc<Authenticator>,
-    /// The other content of the files at the start, besides the rules.
+    /// The summary of the files at the start.
     summary: Summary,
 }
 
@@ -129,8 +129,8 @@ impl Authentication {
         self.summary.has_scopes
     }
 
-    /// Reads the files again. After an error the old credentials stay. A policy is not replaced by none: a
-    /// file that was cut off, or is being written, would allow everything.
+    /// Reads the files again. After an error the old credentials stay. A policy is not replaced by
+    /// none: a file that was cut off, or is being written, would allow everything.
     pub(super) fn reload(&self) -> Result<(), AuthenticationError> {
         let (rules, _) = self.sources.read()?;
         if let Some(path) = &self.sources.auth

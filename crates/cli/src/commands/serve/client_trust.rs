@@ -15,8 +15,8 @@ use thiserror::Error;
 use super::certificate::{self, CertificateError, resume_nothing, root_store, server_config};
 use crate::settings::{ClientCertificates, Settings};
 
-/// The trust in certificates of clients, which can be replaced while the server runs. An open connection
-/// keeps the certificate that was accepted when it was opened.
+/// The trust in certificates of clients, which can be replaced while the server runs. An open
+/// connection keeps the certificate that was accepted when it was opened.
 pub(super) struct ClientTrust {
     sources: Sources,
     /// The server's own certificates.
@@ -55,8 +55,8 @@ pub(crate) enum ClientTrustError {
 }
 
 impl ClientTrust {
-    /// Reads the files; `None` if the settings ask no client for a certificate. The server has these
-    /// certificates itself; without any there is no TLS.
+    /// Reads the files; `None` if the settings ask no client for a certificate. The server has
+    /// these certificates itself; without any there is no TLS.
     pub(super) fn load(
         settings: &Settings,
         certificates: Option<&Arc<dyn ResolvesServerCert>>,

@@ -127,8 +127,8 @@ fn sends_requests(settings: &Settings) -> bool {
         || relays
 }
 
-/// Returns the directory of a file and, if the file is a link, the directory that it leads to. A file in
-/// the root directory is alone: its directory is everything.
+/// Returns the directory of a file and, if the file is a link, the directory that it leads to. A
+/// file in the root directory is alone: its directory is everything.
 fn places(file: &Path) -> impl Iterator<Item = PathBuf> {
     let target = file.canonicalize().ok();
     let of = |path: &Path| match path.parent() {
@@ -140,14 +140,15 @@ fn places(file: &Path) -> impl Iterator<Item = PathBuf> {
     places.into_iter().flatten()
 }
 
-/// Keeps the kernel from writing the memory of this process to a file when it crashes, and other processes
-/// of its user from reading it.
+/// Keeps the kernel from writing the memory of this process to a file when it crashes, and other
+/// processes of its user from reading it.
 pub(super) fn forbid_core_dumps() {
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),
     };
-    // To lower a limit is always allowed. A program that is handed dumps need not keep to the limit.
+    // To lower a limit is always allowed. A program that is handed dumps need not keep to the
+    // limit.
     setrlimit(Resource::Core, none).ok();
     #[cfg(target_os = "linux")]
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).ok();

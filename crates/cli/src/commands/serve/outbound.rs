@@ -1,9 +1,9 @@
 //! Requests that the server sends itself, over TCP and TLS.
 //!
 //! Redirects are not followed and nothing is repeated. Proxies are taken from the environment,
-//! except for requests that may go to public addresses alone, because a proxy would resolve the name
-//! by itself, and for requests to this machine. Services here are asked over plain HTTP for keys and
-//! about tokens, so these requests never leave the machine.
+//! except for requests that may go to public addresses alone, because a proxy would resolve the
+//! name by itself, and for requests to this machine. Services here are asked over plain HTTP for
+//! keys and about tokens, so these requests never leave the machine.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -176,7 +176,8 @@ fn is_this_machine(url: &Url) -> bool {
     }
 }
 
-/// Whether the host is an address that is not public. Names are resolved later; addresses never are.
+/// Whether the host is an address that is not public. Names are resolved later; addresses never
+/// are.
 fn is_other_literal(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => !is_public(address.into()),

@@ -1,8 +1,9 @@
-//! Reads the files that SIGHUP has read again: certificates, keys, revocation lists and credentials.
+//! Reads the files that SIGHUP has read again: certificates, keys, revocation lists and
+//! credentials.
 //!
-//! Something else in the place of such a file must not stop the server: a FIFO to which nobody writes
-//! would be waited for, with all later signals, and a device or a file of gigabytes would fill the
-//! memory.
+//! Something else in the place of such a file must not stop the server: a FIFO to which nobody
+//! writes would be waited for, with all later signals, and a device or a file of gigabytes would
+//! fill the memory.
 
 use std::fs::{FileType, Metadata, OpenOptions};
 use std::io::{self, Read as _};

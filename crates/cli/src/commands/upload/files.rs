@@ -38,8 +38,8 @@ pub(super) enum Found {
     Unreadable(PathBuf, String),
 }
 
-/// Returns the files in a directory and below, by name. Links to files are files; links to directories
-/// are not followed, because they can lead in a circle.
+/// Returns the files in a directory and below, by name. Links to files are files; links to
+/// directories are not followed, because they can lead in a circle.
 pub(super) fn in_directory(directory: &Path, filter: &DirectoryArgs) -> Vec<Found> {
     let mut found = Vec::new();
     visit(directory, Path::new(""), 1, filter, &mut found);

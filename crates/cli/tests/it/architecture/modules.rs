@@ -1,8 +1,8 @@
 //! Circles among the modules of a crate, found in its sources.
 //!
-//! Two siblings, each with its submodules, form a circle when each imports the other, directly or by way
-//! of further siblings. Paths that begin with `crate` or `super` count, in `use` declarations and in
-//! code; comments, strings and items under `#[cfg(test)]` do not.
+//! Two siblings, each with its submodules, form a circle when each imports the other, directly or
+//! by way of further siblings. Paths that begin with `crate` or `super` count, in `use`
+//! declarations and in code; comments, strings and items under `#[cfg(test)]` do not.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;

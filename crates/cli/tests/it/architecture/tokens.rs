@@ -4,8 +4,8 @@ use std::iter::Peekable;
 
 use proc_macro2::{Delimiter, Group, Punct, Spacing, TokenStream, TokenTree};
 
-/// Returns the identifiers of a source, `::`, and all other punctuation by character. Comments, literals and
-/// items under `#[cfg(test)]` are left out.
+/// Returns the identifiers of a source, `::`, and all other punctuation by character. Comments,
+/// literals and items under `#[cfg(test)]` are left out.
 ///
 /// # Panics
 /// If the source is not Rust.

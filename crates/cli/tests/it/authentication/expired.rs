@@ -131,7 +131,8 @@ fn check_expired(reply: &Reply, about: &str) {
     assert!(message.contains("have expired"), "{about}: {message}");
 }
 
-/// Checks that nothing but refusals is in the audit log. It has not all of them: there are too many in a second.
+/// Checks that nothing but refusals is in the audit log. It has not all of them: there are too many
+/// in a second.
 #[track_caller]
 fn check_refusals(entries: &[Value], status: u16) {
     assert!(entries.len() >= 100, "{}", entries.len());

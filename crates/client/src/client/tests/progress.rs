@@ -1,4 +1,4 @@
-//! What the progress callback is told.
+//! The values that the progress callback receives.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Servers whose name is unknown.
+//! Servers with an unknown name.
 
 use super::*;
 

@@ -1,9 +1,10 @@
 //! The paths of a download's files, their ownership, and the format of the sidecar.
 //!
-//! Other programs may have files whose names end in `.part`. So a part or a sidecar that no
-//! download of the same URL wrote is neither changed nor removed, unless the caller permits its
-//! replacement. If the part is empty or missing, a sidecar that is empty or of another download may be
-//! replaced nevertheless: nothing is lost with it. Links are not followed.
+//! Other programs may have files with names that end in `.part`. A part or a sidecar that no
+//! download of the same URL wrote is therefore neither changed nor removed, unless the caller
+//! permits its replacement. If the part is empty or missing, nothing is lost with the sidecar, so a
+//! sidecar that is empty or belongs to another download may be replaced all the same. Links are not
+//! followed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -154,8 +155,8 @@ impl Files {
         }
     }
 
-    /// Writes the sidecar and returns it. `open` is the sidecar that this run has created, if it has:
-    /// it is overwritten in place, without a sync, if it still has its name and its length.
+    /// Writes the sidecar and returns it. `open` is the sidecar that this run has created, if it
+    /// has: it is overwritten in place, without a sync, if it still has its name and its length.
     pub(super) fn write_sidecar(
         &self,
         open: Option<File>,
@@ -167,7 +168,8 @@ impl Files {
             && is_at(&file, &self.sidecar)?
             && file.metadata()?.len() == content.len() as u64
         {
-            // After a power failure a renamed file that was not synced may be empty. A file that is overwritten has its old or its new content.
+            // After a power failure a renamed file that was not synced may be empty. A file that is
+            // overwritten has its old or its new content.
             file.write_all_at(&content, 0)?;
             return Ok(file);
         }
@@ -178,10 +180,10 @@ impl Files {
     fn create_sidecar(&self, content: &[u8]) -> io::Result<File> {
         let mut file = NamedTempFile::new_in(self.directory())?;
         file.write_all(content)?;
-        // Before the rename, so that the content is durable if the name is. The directory is not synced: the
-        // journals of ext4, XFS and Btrfs make the name durable before any later byte of the part. On other
-        // file systems a power cut may leave a part without a sidecar, which is refused
-        // (`DownloadError::UnrelatedFile`) and not overwritten.
+        // Before the rename, so that the content is durable if the name is. The directory is not
+        // synced: the journals of ext4, XFS and Btrfs make the name durable before any later byte
+        // of the part. On other file systems a power cut may leave a part without a sidecar, which
+        // is refused (`DownloadError::UnrelatedFile`) and not overwritten.
         file.as_file().sync_all()?;
         Ok(file.persist(&self.sidecar)?)
     }
@@ -287,8 +289,8 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 /// Maximum size of the sidecar in bytes.
 const MAX_SIDECAR: u64 = 64 << 10;
 
-/// The length of a sidecar is a multiple of this number of bytes, a sector: disks write a sector as a
-/// whole.
+/// The length of a sidecar is a multiple of this number of bytes, a sector: disks write a sector as
+/// a whole.
 const SIDECAR_STEP: usize = 512;
 
 /// The content of the sidecar: identifies the media and the bytes of it in the part.
@@ -313,7 +315,7 @@ pub(super) struct ReceivedPrefix {
     pub(super) crc32c: Crc32c,
 }
 
-/// What has the name of the sidecar.
+/// The file with the name of the sidecar.
 #[derive(Debug)]
 pub(super) enum SidecarFile {
     /// No file, or an empty one.
@@ -362,8 +364,8 @@ impl Sidecar {
         })
     }
 
-    /// Returns the JSON, padded with spaces, so that a sidecar of the same media with another number
-    /// of received bytes nearly always has the same length.
+    /// Returns the JSON, padded with spaces, so that a sidecar of the same media with another
+    /// number of received bytes nearly always has the same length.
     fn to_bytes(&self) -> io::Result<Vec<u8>> {
         let mut json = serde_json::to_vec(self)?;
         json.resize(json.len().next_multiple_of(SIDECAR_STEP), b' ');

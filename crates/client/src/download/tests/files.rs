@@ -127,8 +127,8 @@ async fn sidecar_is_written_during_the_download() {
     dir.assert_complete(&media());
 }
 
-/// After a power failure, a sidecar that was replaced without a sync may be empty. The part would then
-/// be taken for a file of another program.
+/// After a power failure, a sidecar that was replaced without a sync may be empty. The part would
+/// then be taken for a file of another program.
 #[cfg(unix)]
 #[tokio::test]
 async fn sidecar_is_overwritten_and_not_replaced_during_the_download() {

@@ -1,4 +1,4 @@
-//! Responses that are not what they seem.
+//! Misleading responses.
 
 use super::*;
 

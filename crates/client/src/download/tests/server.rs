@@ -23,7 +23,7 @@ pub(super) struct Server {
     log: Mutex<Vec<Seen>>,
 }
 
-/// What goes wrong with a request.
+/// A fault of a request.
 #[derive(Debug, Clone)]
 pub(super) enum Fault {
     /// Nothing.
@@ -32,7 +32,8 @@ pub(super) enum Fault {
     Unreachable,
     /// The connection breaks after this many bytes of the body.
     BreaksAfter(usize),
-    /// The connection breaks after this many bytes of the body, for which the client has waited a minute.
+    /// The connection breaks after this many bytes of the body, for which the client has waited a
+    /// minute.
     DripsAfter(usize),
     /// As `BreaksAfter`, and the length of the body is not stated.
     BreaksWithoutLength(usize),

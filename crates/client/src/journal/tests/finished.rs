@@ -99,7 +99,7 @@ async fn finished_uploads_are_forgotten_by_key_and_without_a_file() {
             .len(),
         1
     );
-    // What is written afterwards is found as well.
+    // Later records are found as well.
     add(&journal, &key(&sources[0]), &sources[0]);
     assert_eq!(count(&journal), 2);
     let keys: Vec<_> = sources

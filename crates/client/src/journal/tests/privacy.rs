@@ -50,7 +50,7 @@ fn directory_writable_by_others_is_refused_and_unchanged() {
     }
 }
 
-/// Returns a user other than the one that runs the tests.
+/// Returns another user than the user of the tests.
 fn somebody_else() -> u32 {
     files::this_user() + 1
 }

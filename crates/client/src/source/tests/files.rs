@@ -99,7 +99,7 @@ async fn identity_does_not_open_special_files() {
     let path = fifo_in(directory.path());
     let limit = Duration::from_secs(60);
     let looked = tokio::time::timeout(limit, SourceIdentity::of(&path)).await;
-    // Unblocks an opener that waits for the other end.
+    // Unblocks an opener that waits for the FIFO's second end.
     fs::File::options()
         .read(true)
         .write(true)

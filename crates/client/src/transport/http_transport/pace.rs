@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::transport::MAX_SLICE;
 
-/// How much of a body has arrived, and how long it was waited for, since the last [`MAX_SLICE`] bytes. The
-/// time in which the reader of the body is busy does not count.
+/// How much of a body has arrived, and how long it was waited for, since the last [`MAX_SLICE`]
+/// bytes. The time in which the reader of the body is busy does not count.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     bytes: usize,

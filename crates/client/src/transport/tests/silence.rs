@@ -1,5 +1,5 @@
-//! Connections that make no progress, or hardly any. The unit tests of `http_transport::body` use a paused clock
-//! and show that a slow connection is not reported as silent.
+//! Connections that make no progress, or hardly any. The unit tests of `http_transport::body` use a
+//! paused clock and show that a slow connection is not reported as silent.
 
 use super::*;
 

@@ -33,7 +33,8 @@ impl TlsServer {
         Self::asking(alpn, |_| WebPkiClientVerifier::no_client_auth()).await
     }
 
-    /// A server that asks clients for certificates; `clients` gets the certificate of the authority.
+    /// A server that asks clients for certificates; `clients` gets the certificate of the
+    /// authority.
     async fn asking(
         alpn: &str,
         clients: impl FnOnce(&CertificateDer<'static>) -> Arc<dyn ClientCertVerifier>,

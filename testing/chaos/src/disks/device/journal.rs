@@ -7,7 +7,8 @@ use anyhow::{Context as _, ensure};
 use crate::disk::{FileSystem, LoopDevice};
 use crate::tool::{need, run};
 
-/// The bytes of the device that hold the journal of a new file system, in one piece. Btrfs has none.
+/// The bytes of the device that hold the journal of a new file system, in one piece. Btrfs has
+/// none.
 pub(super) fn place(
     file_system: FileSystem,
     device: &LoopDevice,

@@ -1,4 +1,4 @@
-//! A store whose disk is full again and again.
+//! A store on a disk that fills up again and again.
 
 use super::client::{Acknowledged, Begun, Client, Made};
 use super::filler::{Filler, LARGE_METADATA};
@@ -232,8 +232,8 @@ impl<'a> Life<'a> {
         Ok(true)
     }
 
-    /// Makes room. The other process ends, or all but the first and the last of the filling uploads
-    /// and resources are cancelled or deleted. Returns the rest.
+    /// Makes room and returns the remaining uploads and resources. The filling process ends, or all
+    /// but the first and the last of the filling uploads and resources are cancelled or deleted.
     fn make_room(&mut self, all: Acknowledged) -> anyhow::Result<Acknowledged> {
         let Some(other_process) = &self.other_process else {
             let Acknowledged {

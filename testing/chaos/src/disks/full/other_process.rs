@@ -41,7 +41,8 @@ impl OtherProcess {
         }
     }
 
-    /// Takes all room, and takes it again as long as the server's sweep of deleted media frees some.
+    /// Takes all room, and takes it again as long as the server's sweep of deleted media frees
+    /// some.
     ///
     /// # Errors
     /// When there is no shell.

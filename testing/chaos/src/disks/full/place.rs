@@ -12,7 +12,8 @@ use crate::scratch::Scratch;
 use crate::server_under_test::{Server, ServerUnderTest};
 use crate::tool::dies_with_us;
 
-/// The user `nobody` on most systems, and a group with the same number. Numbers need no entry in /etc/passwd.
+/// The user `nobody` on most systems, and a group with the same number. Numbers need no entry in
+/// /etc/passwd.
 const NOBODY: u32 = 65534;
 
 /// The content of the small file system.

@@ -29,8 +29,8 @@ pub(super) async fn send_body(attacker: Attacker) -> Attempts {
     attempt(attacker, head, Some(b'w')).await
 }
 
-/// Sends the beginning of a request on one connection, then `drip` again and again, until the server says or does
-/// anything.
+/// Sends the beginning of a request on one connection, then `drip` again and again, until the
+/// server says or does anything.
 async fn attempt(attacker: Attacker, beginning: String, drip: Option<u8>) -> Attempts {
     sleep_until(attacker.begins).await;
     let connected = timeout_at(attacker.end, connect(attacker.from, attacker.server)).await;

@@ -16,7 +16,8 @@ use crate::raw::{Reply, Request};
 #[cfg(test)]
 mod tests;
 
-/// Uploads by `POST` and `PUT`; cancelled by `DELETE`; media comes back by a `GET` of the upload's own URL.
+/// Uploads by `POST` and `PUT`; cancelled by `DELETE`; media comes back by a `GET` of the upload's
+/// own URL.
 #[derive(Debug, Clone)]
 pub struct Resumable308 {
     path: String,
@@ -43,7 +44,8 @@ impl Dialect for Resumable308 {
     }
 
     fn append(&self, target: &str, media: Media, range: Range<u64>) -> Request {
-        // When every byte has arrived and the upload is not complete all the same, the last byte asks for that.
+        // When every byte has arrived and the upload is not complete all the same, the last byte
+        // asks for that.
         let first = range.start.min(range.end - 1);
         let content_range = format!("bytes {first}-{}/{}", range.end - 1, media.len());
         Request::new("PUT", target)

@@ -14,7 +14,8 @@ use crate::session::target_of;
 #[cfg(test)]
 mod tests;
 
-/// Uploads by `POST`, `PATCH` and `HEAD`; termination by `DELETE`; media comes back by a `GET` of the upload's own URL.
+/// Uploads by `POST`, `PATCH` and `HEAD`; termination by `DELETE`; media comes back by a `GET` of
+/// the upload's own URL.
 #[derive(Debug, Clone)]
 pub struct Tus {
     path: String,

@@ -62,7 +62,8 @@ impl Drop for Answering<'_> {
     }
 }
 
-/// Returns a certificate for the domain with the digest in its critical extension, signed by itself.
+/// Returns a certificate for the domain with the digest in its critical extension, signed by
+/// itself.
 fn certificate(domain: &str, digest: &[u8]) -> Result<CertifiedKey, rcgen::Error> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new([domain.to_owned()])?;

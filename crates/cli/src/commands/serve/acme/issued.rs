@@ -57,8 +57,8 @@ impl Issued {
         domains.iter().all(|domain| self.covers_one(domain))
     }
 
-    /// Returns the name of the certificate by which its authority tells when to renew it; `None` if it
-    /// lacks the parts of it.
+    /// Returns the name of the certificate by which its authority tells when to renew it; `None` if
+    /// it lacks the parts of it.
     pub(super) fn identifier(&self) -> Option<CertificateIdentifier<'static>> {
         let own = self.key.end_entity_cert().ok()?;
         let identifier = CertificateIdentifier::try_from(own).ok()?;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-// Let's Encrypt allows five failed validations of a domain per hour, and gives one back every twelve
-// minutes: these delays stay within that. The first ones are short for an authority, or an address of
-// this server, that is about to be there.
+// Let's Encrypt allows five failed validations of a domain per hour, and gives one back every
+// twelve minutes: these delays stay within that. The first ones are short for an authority, or an
+// address of this server, that is about to be there.
 /// Upper bound of the delay after the first failure.
 const FIRST_DELAY: Duration = Duration::from_secs(10);
 
@@ -14,8 +14,8 @@ const GROWTH: u32 = 4;
 /// Upper bound of the delay after any failure.
 const LONGEST_DELAY: Duration = Duration::from_secs(4 * 60 * 60);
 
-/// Upper bound of the delay that an authority can ask for. Let's Encrypt asks for a week if too many
-/// certificates were issued; trying once a day harms nobody and notices when that is repaired.
+/// Upper bound of the delay that an authority can ask for. Let's Encrypt asks for a week if too
+/// many certificates were issued; trying once a day harms nobody and notices when that is repaired.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The times between which a certificate is valid.
@@ -32,9 +32,9 @@ impl Validity {
         self.not_after - lifetime.unwrap_or_default() / 3
     }
 
-    /// Returns the time of the renewal within a window that the authority suggests (RFC 9773, section
-    /// 4.2). `random` is between 0 and 1. A window at the end of the lifetime, or behind it, is not
-    /// waited for.
+    /// Returns the time of the renewal within a window that the authority suggests (RFC 9773,
+    /// section 4.2). `random` is between 0 and 1. A window at the end of the lifetime, or behind
+    /// it, is not waited for.
     pub(super) fn renewal_within(self, window: Window, random: f64) -> SystemTime {
         let length = window.end.duration_since(window.start).unwrap_or_default();
         let chosen = window.start + length.mul_f64(random);

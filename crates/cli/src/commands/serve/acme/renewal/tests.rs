@@ -14,8 +14,8 @@ fn start() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
 
-/// A certificate for a name that is valid from an hour before the start until this many seconds after
-/// it.
+/// A certificate for a name that is valid from an hour before the start until this many seconds
+/// after it.
 fn pem(name: &str, expires: i64) -> String {
     let time = |seconds| rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds);
     let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
