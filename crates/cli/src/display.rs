@@ -88,7 +88,7 @@ impl Display {
         }
     }
 
-    /// Removes the line of totals and prints the outcome of all uploads.
+    /// Removes the bar of the totals, and prints the outcome of all uploads.
     pub(crate) fn end_total(&self, what: &str) {
         if let Verbosity::ProgressBars(bars) = &self.0.verbosity {
             bars.end_total();
@@ -554,14 +554,14 @@ impl Meter {
         }))
     }
 
-    /// Shows something else on it.
+    /// Replaces the text of the line.
     pub(crate) fn show(&self, line: impl FnOnce() -> String) {
         if let Self(Some((_, bar))) = self {
             bar.show(line());
         }
     }
 
-    /// Prints something with the line out of the way.
+    /// Prints while the line is hidden.
     pub(crate) fn aside(&self, print: impl FnOnce()) {
         match &self.0 {
             Some((bars, _)) => bars.suspend(print),

@@ -111,10 +111,10 @@ pub(crate) struct Settings {
 /// Whether clients may do without a certificate, where the server asks for one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum ClientCertificates {
-    /// They may.
+    /// A client without a certificate is accepted.
     #[default]
     Optional,
-    /// Their handshake is refused.
+    /// The handshake of a client without a certificate is refused.
     Required,
 }
 
@@ -177,8 +177,8 @@ impl Sources {
 }
 
 impl Settings {
-    /// Whether others reach the server without a certificate, and no flag accepts that they need no
-    /// credentials.
+    /// Whether other machines reach the server without a certificate, and no flag accepts requests
+    /// without credentials.
     pub(crate) fn is_exposed(&self) -> bool {
         key::is_exposed(self)
     }
@@ -537,7 +537,7 @@ pub(crate) const CLIENT_KEY_VARIABLE: &str = "WINDLASS_CLIENT_KEY";
 /// The variable with the directory of the client's journal, as `--journal`.
 pub(crate) const JOURNAL_VARIABLE: &str = "WINDLASS_JOURNAL";
 
-/// Names the moment at which the server dies.
+/// The variable that names the failpoint at which the server dies.
 #[cfg(feature = "failpoints")]
 pub(crate) const FAILPOINT_VARIABLE: &str = "WINDLASS_FAILPOINT";
 
@@ -576,7 +576,7 @@ pub(crate) struct Ignored {
 }
 
 impl Environment {
-    /// Takes the variables that are meant for Windlass out of all.
+    /// Keeps only the variables with the prefix of Windlass.
     pub(crate) fn new(
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, Error> {

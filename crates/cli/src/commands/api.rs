@@ -1,4 +1,4 @@
-//! `windlass api`: descriptions of APIs are begun, checked and shown.
+//! `windlass api`: begins, checks and shows descriptions of APIs.
 
 mod check;
 mod finding;

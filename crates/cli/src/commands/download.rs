@@ -139,7 +139,7 @@ impl RunningDownload {
             Some((message, hint)) => (message, Some(hint)),
             None => (message, hint),
         };
-        // An error about the file is not one of the URL.
+        // An error about the file is reported without the name of the URL.
         let name = match error.kind() {
             Kind::Target | Kind::Busy => None,
             _ => Some(self.handle.label()),

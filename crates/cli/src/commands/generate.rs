@@ -46,8 +46,8 @@ fn write_all(command: &Command, directory: &Path) -> io::Result<()> {
     commands.try_for_each(|command| write_all(command, directory))
 }
 
-/// Writes a page. Examples and exit codes keep their lines, which a section of `clap_mangen` would
-/// not let them.
+/// Writes a page. Examples and exit codes are written here, because a section of `clap_mangen`
+/// would not keep their lines.
 fn write(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
     let man = Man::new(command.clone());
     man.render_title(page)?;

@@ -29,7 +29,7 @@ pub(super) struct HintContext {
 /// How a command must be run again, so that it uploads the rest alone. Follows "run".
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Rerun {
-    /// As it is.
+    /// Unchanged.
     #[default]
     Same,
     /// Without `--again`, which uploads all files once more.
@@ -183,7 +183,7 @@ struct Failure<'a> {
     is_own_disk_full: bool,
 }
 
-/// Returns whether an error is one of a full disk of this machine, or of a quota that is used up.
+/// Returns whether an error means a full disk of this machine, or an exhausted quota.
 fn is_disk_full(error: &(dyn StdError + 'static)) -> bool {
     let kind = error.downcast_ref().map(io::Error::kind);
     let is_full = kind.is_some_and(|kind| {

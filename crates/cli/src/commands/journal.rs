@@ -248,7 +248,7 @@ fn by_url<T>(items: &[T], url: impl Fn(&T) -> &str, table: impl Fn(&[&T]) -> Str
 fn fitted<const N: usize>(mut rows: Vec<[String; N]>, columns: Option<usize>) -> String {
     let widths = widths(&rows);
     let others: usize = widths[..N - 1].iter().map(|width| width + 2).sum();
-    // A path that is hardly there says nothing.
+    // A path that is shortened further would say nothing.
     let room = columns.map(|columns| columns.saturating_sub(others).max(LEAST_PATH));
     for row in &mut rows {
         row[N - 1] = display::elided(&row[N - 1], room.unwrap_or(usize::MAX));

@@ -123,7 +123,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     };
     LocalStore::create_directory(&merged.settings.data)?;
     let confined = confine(&merged.settings, &reloadable);
-    // After that, so that its threads are confined as well.
+    // After `confine`, so that the threads of the runtime are confined as well.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -289,8 +289,8 @@ async fn serve(
     tokio::spawn(stop_server(signals, stop));
     let stopped = async move {
         stopped.notified().await;
-        // Nobody could answer a challenge any more, and the data directory will be another
-        // process's.
+        // The server could no longer answer a challenge, and another process may soon use the data
+        // directory.
         drop(renewal);
     };
     let hosts = server.service();
@@ -299,7 +299,8 @@ async fn serve(
         move |head| hosts.knows_host(head),
         server.service(),
     );
-    // On other addresses everybody could read them.
+    // Metrics are served with the APIs only on a loopback address. On any other address everybody
+    // could read them.
     let ended = if !has_own_listener && address.ip().to_canonical().is_loopback() {
         let service = MetricsService::new(metrics, service);
         server.run_with(service, listener, stopped).await

@@ -130,7 +130,7 @@ fn usual_method(url: &Url) -> SignedMethod {
     }
 }
 
-/// The form in which browsers send it. A path would never be sent.
+/// Browsers send an origin in this form, without a path.
 fn origin(url: &Url) -> Result<String, SignError> {
     let is_origin = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
     let origin = url.origin();

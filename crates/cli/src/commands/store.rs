@@ -277,7 +277,7 @@ fn finding_json(finding: &Finding) -> Value {
     row
 }
 
-/// The end for programs.
+/// Returns the summary as JSON.
 fn verify_summary(verified: &Verified) -> Value {
     json!({
         "event": "verified",

@@ -30,7 +30,7 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) struct Job {
     /// Its display.
     pub(super) handle: ProgressHandle,
-    /// It.
+    /// The upload itself.
     pub(super) work: Work,
 }
 
@@ -98,8 +98,8 @@ pub(super) struct Transfers {
 }
 
 impl Transfers {
-    /// Runs all jobs, as many at once as `concurrency` allows, and sums up several, together with
-    /// the sources that are `skipped`. Returns the exit code of the worst.
+    /// Runs all jobs, at most as many at once as `concurrency` allows. Prints a summary if there is
+    /// more than one source, including the sources that are `skipped`. Returns the worst exit code.
     pub(super) async fn run(
         &self,
         jobs: Vec<Job>,

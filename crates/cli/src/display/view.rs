@@ -116,7 +116,7 @@ impl From<&State> for Activity {
             State::RefreshingToken => Self::Renewing,
             State::Checking => Self::Checking,
             State::Done => Self::Done,
-            // Whatever else there will be, media is on its way.
+            // Unknown future states count as sending.
             _ => Self::Sending,
         }
     }
@@ -205,8 +205,8 @@ fn details(view: &View, since: Duration, detail: Detail) -> String {
 }
 
 /// Returns the amounts. Bytes that are sent but not committed are shown, because they can still be
-/// lost. A server says how much is committed at the end of a request only: in the first one it is
-/// not known, and 0 would look as if nothing arrived.
+/// lost. A server states the committed bytes only at the end of a request. During the first request
+/// they are unknown, and a 0 would look as if nothing arrived.
 fn amount(view: &View) -> String {
     let whole = bytes_of(view.committed, view.total);
     let part = view
@@ -318,7 +318,7 @@ pub(crate) enum Event<'a> {
     Failed(&'a Failed<'a>),
 }
 
-/// Media is up.
+/// The event of a finished upload.
 #[derive(Debug)]
 pub(crate) struct Uploaded<'a> {
     pub(crate) source: &'a str,
@@ -329,7 +329,7 @@ pub(crate) struct Uploaded<'a> {
     pub(crate) resource: Option<&'a Value>,
 }
 
-/// Media is up already.
+/// The event of an upload that an earlier command has finished.
 #[derive(Debug)]
 pub(crate) struct Skipped<'a> {
     pub(crate) source: &'a str,
@@ -337,7 +337,7 @@ pub(crate) struct Skipped<'a> {
     pub(crate) resource_id: Option<&'a str>,
 }
 
-/// Media has come.
+/// The event of a finished download.
 #[derive(Debug)]
 pub(crate) struct Downloaded<'a> {
     pub(crate) source: &'a str,
@@ -347,7 +347,7 @@ pub(crate) struct Downloaded<'a> {
     pub(crate) verified: &'a [&'static str],
 }
 
-/// It did not work out.
+/// The event of a failed transfer.
 #[derive(Debug)]
 pub(crate) struct Failed<'a> {
     pub(crate) source: &'a str,

@@ -206,8 +206,8 @@ impl ApiEntryError {
 }
 
 impl ApiEntry {
-    /// Paths are relative to `base`, and may have an `@` in them: the last one begins a host only
-    /// when an API is before it and a host behind.
+    /// Parses an entry. Paths are relative to `base`, and may contain an `@`. The last `@` begins a
+    /// host only if an API precedes it and a host follows it.
     pub(super) fn parse(text: &str, base: &Path) -> Result<Self, ApiEntryError> {
         let whole = || ApiSource::parse(text, base).map(Self::from);
         let Some((source, host)) = text.rsplit_once('@') else {
@@ -243,8 +243,8 @@ impl ApiAccess<'_> {
     /// Returns the access to the APIs of this name. `described` is the access in the API's
     /// description.
     fn to(self, name: &str, described: Access) -> Access {
-        // Where nobody is asked who they are, everybody is the owner of everything, of all
-        // mailboxes too.
+        // On a server that asks for no credentials, every caller owns everything, including all
+        // mailboxes.
         if !self.has_principals {
             return Access::Shared;
         }
@@ -272,7 +272,7 @@ pub(crate) fn load(
     by_name: &SettingsByName<'_>,
 ) -> Result<Registry, ApiError> {
     let mut served = Vec::new();
-    // Of each API, the entry that it comes from.
+    // The entry of each API, in the same order.
     let mut sources = Vec::new();
     for entry in entries {
         for api in entry.source.load(options)? {
@@ -335,7 +335,7 @@ impl SettingsByName<'_> {
         statuses.chain(accesses).chain(origins)
     }
 
-    /// Replaces the settings of an API for which the configuration has a value.
+    /// Applies the configuration's values for an API. They replace the values of its description.
     fn apply_to(&self, served: ServedApi) -> ServedApi {
         let name = served.api.name().to_owned();
         let change = |settings: &mut Settings| {

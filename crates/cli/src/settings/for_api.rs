@@ -23,7 +23,7 @@ pub(crate) trait ApiValue: Sized {
     /// Parses a value.
     fn parse(text: &str) -> Option<Self>;
 
-    /// Writes a value, which parses to the same one.
+    /// Writes a value. The text parses to the same value.
     fn write(&self) -> String;
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct NotForApi {
 }
 
 impl<V> ForApi<V> {
-    /// Returns the value for the APIs of this name. The last of several counts.
+    /// Returns the value for the APIs of this name. The last of several entries counts.
     pub(super) fn find<'a>(all: &'a [Self], name: &str) -> Option<&'a V> {
         let found = all.iter().rev().find(|one| one.name == name);
         found.map(|found| &found.value)

@@ -316,7 +316,7 @@ fn parse_address(text: &str) -> Result<SocketAddr, ValueError> {
         .strip_prefix("localhost:")
         .or_else(|| text.strip_prefix(':'))
         .unwrap_or(text);
-    // Numbers may also be parsed with a sign.
+    // `parse` would also accept a sign.
     if port.bytes().all(|byte| byte.is_ascii_digit())
         && let Ok(port) = port.parse()
     {
@@ -331,7 +331,7 @@ fn parse_address(text: &str) -> Result<SocketAddr, ValueError> {
 fn parse_url(text: &str) -> Result<String, ValueError> {
     let is_base = |uri: &Uri| {
         let known_scheme = matches!(uri.scheme_str(), Some("http" | "https"));
-        // Each client gets the URL, and a user name or a password with it.
+        // Each client receives the URL, and would receive its user name or password too.
         let has_user = uri.authority().is_some_and(|it| it.as_str().contains('@'));
         let has_host = uri.host().is_some_and(|host| !host.is_empty());
         known_scheme && has_host && !has_user && uri.query().is_none()
@@ -428,8 +428,8 @@ impl Default for LogFilter {
 impl FromStr for LogFilter {
     type Err = NotALogFilter;
 
-    /// A single word must be a level: tracing would take any other word for a crate that alone is
-    /// logged, and a mistyped level would be silence.
+    /// A single word must be a level. `tracing` would take any other word for the name of the only
+    /// crate to log, so a mistyped level would silence the log.
     fn from_str(text: &str) -> Result<Self, NotALogFilter> {
         let words = text
             .split(',')

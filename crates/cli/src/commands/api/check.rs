@@ -40,7 +40,7 @@ pub(super) fn run(args: &ApiCheckArgs) -> Result<Code, Error> {
     }
 }
 
-/// Returns all findings. A text that is no JSON has a single one, the reason.
+/// Returns all findings. A text that is not JSON has a single finding: the error of the parser.
 fn findings_of(description: &Description) -> Vec<Finding> {
     match description.document() {
         Ok(document) => {

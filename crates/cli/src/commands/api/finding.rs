@@ -32,7 +32,8 @@ impl Finding {
         Self {
             severity: finding.severity(),
             message: finding.problem.to_string(),
-            // In the text there is no such path.
+            // The path is of the discovery document, so a finding with a position in the short form
+            // has none.
             path: span.is_none().then_some(finding.path),
             help: None,
             span,

@@ -9,7 +9,7 @@ use crate::args::ApiNewArgs;
 use crate::exit::Code;
 use crate::output;
 
-/// The description, in which NAME is the name of the API.
+/// The template of a description. NAME stands for the name of the API.
 const TEMPLATE: &str = include_str!("new.toml");
 
 /// Writes a description to begin with.
@@ -47,7 +47,8 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// Names are parts of paths, and of ids of methods that generators of clients make identifiers of.
+/// Names become parts of paths and of method ids. Generators of clients turn method ids into
+/// identifiers.
 fn is_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric())

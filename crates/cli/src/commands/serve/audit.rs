@@ -22,8 +22,8 @@ const MAX_PATH: usize = 512;
 /// Maximum number of refusals of credentials that are written in a [`SPAN`].
 const MOST_REFUSALS: u64 = 100;
 
-/// The time in which refusals are counted. With the longest paths it is about 1 GB of them in a
-/// day.
+/// The time in which refusals are counted. With the longest paths, the refusals of a day take about
+/// 1 GB.
 const SPAN: Duration = Duration::from_secs(10);
 
 /// Appends entries to a file, which is opened again on SIGHUP, so that it can be rotated.
@@ -45,8 +45,8 @@ struct Refusals {
 }
 
 impl Refusals {
-    /// Counts a refusal at `now`. Returns whether it is written, and how many before it were not,
-    /// once their time is over.
+    /// Counts a refusal at `now`. Returns whether it is written. Also returns the number of
+    /// unwritten refusals of the previous [`SPAN`], once that time is over.
     fn admit(&mut self, now: Instant) -> (bool, u64) {
         let mut omitted = 0;
         if now.duration_since(self.since) >= SPAN {
@@ -135,12 +135,12 @@ fn open(path: &Path) -> Result<File, AuditFileError> {
     })
 }
 
-/// Opens a regular file, or creates it. A link is not followed: who can write to the directory of
-/// the log would choose the file that grows.
+/// Opens a regular file, or creates it. A link is not followed. Otherwise anybody who can write to
+/// the directory of the log could choose the file that grows.
 fn open_to_append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600);
-    // Without `NONBLOCK` a FIFO would be waited for until somebody reads it.
+    // Without `NONBLOCK`, opening a FIFO would block until a reader opens it.
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
     options.custom_flags(flags.bits().cast_signed());
     let opened = options.open(path);

@@ -75,7 +75,8 @@ pub(crate) enum AuthenticationError {
 }
 
 impl Authentication {
-    /// Reads the credentials; `None` if the settings name none, so that nobody is asked for any.
+    /// Reads the credentials. Returns `None` if the settings name no credentials, so that the
+    /// server asks for none.
     pub(super) fn load(
         settings: &Settings,
         outbound: Arc<HttpOutbound>,
@@ -129,8 +130,8 @@ impl Authentication {
         self.summary.has_scopes
     }
 
-    /// Reads the files again. After an error the old credentials stay. A policy is not replaced by
-    /// none: a file that was cut off, or is being written, would allow everything.
+    /// Reads the files again. After an error the old credentials stay. A policy is never replaced
+    /// by an empty policy: a file that was cut off, or is being written, would allow everything.
     pub(super) fn reload(&self) -> Result<(), AuthenticationError> {
         let (rules, _) = self.sources.read()?;
         if let Some(path) = &self.sources.auth

@@ -1,4 +1,4 @@
-//! How services of the operator are called that descriptions name.
+//! Calls to the operator's services that descriptions name.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -83,8 +83,8 @@ impl Certificate {
     }
 }
 
-/// Returns a configuration for TLS 1.2 and 1.3, and for the versions of HTTP that are served.
-/// Clients are asked for a certificate as `clients` says.
+/// Returns a configuration for TLS 1.2 and 1.3, and for the served versions of HTTP. `clients`
+/// decides whether clients are asked for a certificate.
 pub(super) fn server_config(
     certificates: Arc<dyn ResolvesServerCert>,
     clients: Arc<dyn ClientCertVerifier>,

@@ -55,8 +55,9 @@ pub(crate) enum ClientTrustError {
 }
 
 impl ClientTrust {
-    /// Reads the files; `None` if the settings ask no client for a certificate. The server has
-    /// these certificates itself; without any there is no TLS.
+    /// Reads the files. Returns `None` if the settings ask no client for a certificate.
+    /// `certificates` are the server's own certificates. Without them there is no TLS, so `None` is
+    /// returned as well.
     pub(super) fn load(
         settings: &Settings,
         certificates: Option<&Arc<dyn ResolvesServerCert>>,
@@ -110,8 +111,9 @@ impl Sources {
         certificates: &Arc<dyn ResolvesServerCert>,
     ) -> Result<Arc<ServerConfig>, ClientTrustError> {
         let mut config = server_config(Arc::clone(certificates), self.verifier()?);
-        // A resumed connection has the certificate of the first one without another look at it: it
-        // would outlive its expiry, its revocation and the trust in its authority.
+        // A resumed connection would keep the certificate of its first handshake without another
+        // verification. The certificate would outlive its expiry, its revocation and the trust in
+        // its authority.
         resume_nothing(&mut config);
         Ok(Arc::new(config))
     }
@@ -138,7 +140,7 @@ impl Sources {
         })
     }
 
-    /// Only a list can be unusable here: there is an authority.
+    /// Only a revocation list can be unusable here, because there is at least one authority.
     fn unusable(&self, source: VerifierBuilderError) -> ClientTrustError {
         let path = self.revoked.as_ref().unwrap_or(&self.authorities).clone();
         ClientTrustError::List { path, source }

@@ -37,7 +37,7 @@ pub(super) enum Confined {
     ByLandlock(i32),
     /// The kernel has no Landlock, or it is turned off.
     Unsupported,
-    /// It is not, for this reason.
+    /// The confinement failed for this reason.
     Failed(String),
 }
 
@@ -127,8 +127,9 @@ fn sends_requests(settings: &Settings) -> bool {
         || relays
 }
 
-/// Returns the directory of a file and, if the file is a link, the directory that it leads to. A
-/// file in the root directory is alone: its directory is everything.
+/// Returns the directory of a file and, if the file is a link, the directory of its target. For a
+/// file in the root directory the file itself is returned, because its directory contains
+/// everything.
 fn places(file: &Path) -> impl Iterator<Item = PathBuf> {
     let target = file.canonicalize().ok();
     let of = |path: &Path| match path.parent() {
@@ -164,7 +165,7 @@ pub(super) fn confine(settings: &Settings, reloadable: &Reloadable) -> Confined 
 }
 
 impl Confined {
-    /// Writes it into the log.
+    /// Logs whether the process is confined.
     pub(super) fn log(&self) {
         match self {
             Self::ByNothing => {}

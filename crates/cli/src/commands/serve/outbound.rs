@@ -33,7 +33,7 @@ const POOL_SIZE: usize = 8;
 
 const USER_AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
 
-/// Sends the requests of the server. It is set up for the first of them.
+/// Sends the requests of the server. The clients are set up at the first request.
 #[derive(Default)]
 pub(super) struct HttpOutbound {
     clients: OnceLock<Option<Clients>>,
@@ -144,7 +144,7 @@ impl Outbound for HttpOutbound {
             problem: "its URI is not a URL",
         })?;
         let host = request.url().host_str().unwrap_or_default().to_owned();
-        // Of the URL as it will be used: its parser also knows addresses like `127.1` and
+        // Checks the parsed URL, because its parser also knows addresses like `127.1` and
         // `0x7f000001`.
         if limits.addresses == OutboundAddresses::Public && is_other_literal(request.url()) {
             return Err(OutboundError::Refused { host });

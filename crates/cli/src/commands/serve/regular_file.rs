@@ -32,16 +32,17 @@ enum Refusal {
 /// The kind is [`io::ErrorKind::InvalidInput`] if the file is too long or not a regular file. The
 /// message then contains a hint.
 pub(super) fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
-    // Before it is opened, because some devices do something then, and sockets cannot be.
+    // Checked before opening: to open some devices has an effect, and sockets cannot be opened.
     check(&path.metadata()?)?;
-    // `NONBLOCK`, because a FIFO that has just been put there would wait for its other end.
+    // `NONBLOCK`, because opening a FIFO that has just replaced the file would block.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(flags.bits().cast_signed());
     let file = options.open(path)?;
     let metadata = file.metadata()?;
     check(&metadata)?;
-    // All at once, so that no copy of a secret is left where the text was before it grew.
+    // The buffer is allocated at once. A buffer that grows would leave copies of a secret in freed
+    // memory.
     let size = usize::try_from(metadata.len()).unwrap_or_default();
     let mut content = Zeroizing::new(Vec::with_capacity(size));
     file.take(MAX_SIZE + 1).read_to_end(&mut content)?;

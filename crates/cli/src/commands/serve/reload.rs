@@ -59,8 +59,8 @@ impl Reloadable {
 
     /// Starts a task that reads the files again at each SIGHUP, as long as the process runs. With
     /// nothing to read again, a SIGHUP ends the process as usual, because its terminal has been
-    /// closed. A server that orders its own certificate ignores the signal, because scripts that
-    /// renew certificates send a SIGHUP.
+    /// closed. A server that orders its own certificate keeps running even then, because scripts
+    /// that renew certificates send a SIGHUP.
     pub(super) fn reload_on_sighup(self) -> io::Result<()> {
         let has_parts =
             self.certificate.is_some() || self.authentication.is_some() || self.audit.is_some();

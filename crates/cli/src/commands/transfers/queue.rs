@@ -12,7 +12,8 @@ use crate::display::ProgressHandle;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Concurrency {
     all: usize,
-    /// Of large media. Each of these fills the line by itself, so more of them only end later.
+    /// The maximum for large media. One large upload fills the connection by itself, so further
+    /// concurrent uploads would only end later.
     large: usize,
 }
 

@@ -33,7 +33,7 @@ pub(super) enum Earlier {
     /// A run that has not ended whole has uploaded it.
     Finished {
         upload: FinishedUpload,
-        /// Records of its session, which a process has left that was killed at the end of the
+        /// Records of its session that a process has left when it was killed at the end of the
         /// upload.
         stale: Vec<Record>,
     },

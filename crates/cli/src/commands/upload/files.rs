@@ -110,7 +110,7 @@ fn kind(entry: &DirEntry) -> Kind {
 }
 
 /// Whether one of the patterns matches. A pattern with a slash is compared with the path below the
-/// directory that was named, others with the name.
+/// named directory. A pattern without a slash is compared with the name.
 fn matches_any(patterns: &[Pattern], below: &Path) -> bool {
     let options = MatchOptions {
         require_literal_separator: true,

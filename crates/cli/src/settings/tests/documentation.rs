@@ -89,7 +89,7 @@ fn the_reference_has_every_key_with_its_flag_and_default() {
         let flag = key.flag.map(|flag| format!("--{flag}")).unwrap_or_default();
         let default = key.show(&defaults).unwrap_or_else(|| "none".to_owned());
         let default = default.trim_matches(['[', ']', '"']);
-        // As a variable lists them.
+        // The form of a list in a variable.
         let default = default.replace("\", \"", ",");
         [key.name.to_owned(), flag, default]
     });

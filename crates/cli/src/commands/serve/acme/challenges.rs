@@ -29,7 +29,7 @@ impl Challenges {
         let nobody = WebPkiClientVerifier::no_client_auth();
         let mut config = server_config(Arc::clone(self) as Arc<_>, nobody);
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        // Nobody comes back.
+        // The authority does not resume a session.
         resume_nothing(&mut config);
         Arc::new(config)
     }

@@ -59,7 +59,8 @@ impl DirectoryClient {
     }
 
     async fn send(self, request: Request<BodyWrapper<Bytes>>) -> Result<BytesResponse, Error> {
-        // RFC 8555, section 6.1. An authority that names other URLs is not asked at them.
+        // RFC 8555, section 6.1, requires HTTPS. No request is sent to any other URL that an
+        // authority names.
         if request.uri().scheme() != Some(&Scheme::HTTPS) {
             return Err(Error::Str("a URL by https, in a reply of the authority"));
         }

@@ -19,7 +19,7 @@ use crate::settings::Domain;
 /// A certificate with its chain and its key, ready for use.
 #[derive(Debug, Clone)]
 pub(super) struct Issued {
-    /// `Debug` of it shows no key: rustls keeps it behind a trait without one.
+    /// Its `Debug` output contains no private key: the types of rustls do not print it.
     pub(super) key: Arc<CertifiedKey>,
     pub(super) validity: Validity,
 }
@@ -52,13 +52,13 @@ impl Issued {
         })
     }
 
-    /// Whether all of these names are in it.
+    /// Whether the certificate covers all of these domains.
     pub(super) fn covers(&self, domains: &[Domain]) -> bool {
         domains.iter().all(|domain| self.covers_one(domain))
     }
 
-    /// Returns the name of the certificate by which its authority tells when to renew it; `None` if
-    /// it lacks the parts of it.
+    /// Returns the identifier by which the authority's renewal information is requested (RFC 9773).
+    /// Returns `None` if the certificate lacks a part of the identifier.
     pub(super) fn identifier(&self) -> Option<CertificateIdentifier<'static>> {
         let own = self.key.end_entity_cert().ok()?;
         let identifier = CertificateIdentifier::try_from(own).ok()?;

@@ -122,8 +122,8 @@ impl Orders {
         Ok(issued)
     }
 
-    /// Makes an order. If the authority knows of replacements, it says which certificate the new
-    /// one replaces, which spares the order some limits.
+    /// Makes an order. If the authority supports replacements, the order names the certificate that
+    /// it replaces. Such an order is exempt from some limits.
     async fn new_order(
         &self,
         account: &Account,

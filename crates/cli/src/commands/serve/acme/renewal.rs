@@ -53,7 +53,7 @@ pub(super) trait Authority: Send + Sync + 'static {
     /// Returns the name of the authority in the log.
     fn directory(&self) -> &str;
 
-    /// Orders a certificate, which replaces an older one, if there is one.
+    /// Orders a certificate. `replaced` is the certificate that it replaces, if there is one.
     async fn issue(&self, replaced: Option<&Issued>) -> Result<Issued, Failure>;
 
     /// Returns when a certificate should be renewed, if the authority says so.
@@ -116,7 +116,7 @@ impl<A: Authority> Renewal<A> {
         self.log_start();
     }
 
-    /// Keeps a certificate, without an end.
+    /// Keeps a valid certificate in use. Never returns.
     pub(super) async fn run(&mut self) {
         loop {
             self.wait_until_due().await;
@@ -135,8 +135,8 @@ impl<A: Authority> Renewal<A> {
         }
     }
 
-    /// Follows the authority's suggestion for the certificate in use. Without one a third of the
-    /// lifetime is left.
+    /// Follows the authority's suggestion for the certificate in use. Without a suggestion, the
+    /// certificate is renewed when a third of its lifetime is left.
     async fn ask_when_to_renew(&mut self) {
         let (now, Some(current)) = ((self.now)(), &self.current) else {
             return;
@@ -148,7 +148,8 @@ impl<A: Authority> Renewal<A> {
         let suggestion = asked.ok().flatten();
         let pause = suggestion.map_or(QUESTIONS, |it| it.ask_again.min(LONGEST_PAUSE));
         self.ask_at = Some(now + pause);
-        // One moment for each window: another one at each question would be an early one.
+        // The time within a window is chosen once. A new random time at each question would make
+        // the renewal early.
         let new = suggestion
             .map(|it| it.window)
             .filter(|it| Some(*it) != self.window);
@@ -198,7 +199,7 @@ impl<A: Authority> Renewal<A> {
         (self.window, self.ask_at) = (None, None);
     }
 
-    /// Logs a failure and waits as long as is right after it.
+    /// Logs a failure, and waits for the delay after it.
     async fn rest(&mut self, failure: &Failure) {
         self.failures = self.failures.saturating_add(1);
         self.metrics.failed.inc();
@@ -261,7 +262,7 @@ fn rounded(delay: Duration) -> Duration {
 
 /// Returns a number between 0 and 1.
 fn random() -> f64 {
-    // Without randomness the delay is the longest one.
+    // Without randomness the delay is the longest.
     getrandom::u32().map_or(1.0, |number| f64::from(number) / f64::from(u32::MAX))
 }
 

@@ -15,7 +15,8 @@ const GROWTH: u32 = 4;
 const LONGEST_DELAY: Duration = Duration::from_secs(4 * 60 * 60);
 
 /// Upper bound of the delay that an authority can ask for. Let's Encrypt asks for a week if too
-/// many certificates were issued; trying once a day harms nobody and notices when that is repaired.
+/// many certificates were issued. One attempt a day is harmless, and soon notices that the limit is
+/// lifted.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The times between which a certificate is valid.
@@ -33,8 +34,8 @@ impl Validity {
     }
 
     /// Returns the time of the renewal within a window that the authority suggests (RFC 9773,
-    /// section 4.2). `random` is between 0 and 1. A window at the end of the lifetime, or behind
-    /// it, is not waited for.
+    /// section 4.2). `random` is between 0 and 1. The time is at most the moment at which a tenth
+    /// of the lifetime is left, even if the window is later.
     pub(super) fn renewal_within(self, window: Window, random: f64) -> SystemTime {
         let length = window.end.duration_since(window.start).unwrap_or_default();
         let chosen = window.start + length.mul_f64(random);
@@ -60,7 +61,8 @@ pub(super) struct Window {
 pub(super) fn delay(failures: u32, random: f64, retry_after: Option<Duration>) -> Duration {
     let factor = GROWTH.saturating_pow(failures.saturating_sub(1));
     let longest = FIRST_DELAY.saturating_mul(factor).min(LONGEST_DELAY);
-    // Between half of it and all of it: servers that failed together do not come back together.
+    // A random delay between half of it and all of it, so that servers that failed together do not
+    // retry together.
     let own = longest.mul_f64(0.5 + random / 2.0);
     let asked = retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER);
     // A little more than asked for, for the same reason.

@@ -1,4 +1,4 @@
-//! The certificate that handshakes get.
+//! The certificate for handshakes.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -36,7 +36,8 @@ impl Serving {
             let mut domains = self.domains.iter();
             domains.any(|domain| domain.as_str().eq_ignore_ascii_case(name))
         };
-        // Clients that connect to an address name nothing, among them the probes of load balancers.
+        // Clients that connect to an address send no name. The probes of load balancers are such
+        // clients.
         if !name.is_none_or(is_own) {
             return None;
         }

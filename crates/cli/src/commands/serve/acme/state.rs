@@ -120,7 +120,7 @@ impl State {
     }
 }
 
-/// Creates the folder and the one around it, durably.
+/// Creates the folder and its parent, durably.
 fn create_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
