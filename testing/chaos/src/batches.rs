@@ -19,10 +19,10 @@ pub(crate) const ROOM: u64 = 2 << 30;
 /// On a machine that is not slow nearly all do.
 const IDLE_AT_MOST: u64 = 10;
 
-/// Some faults in a row.
+/// A series of faults.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// All that is left to chance in it follows from this.
+    /// The seed of all random choices of the batch.
     pub(crate) seed: u64,
     /// How many faults are to be injected at most.
     faults: u64,

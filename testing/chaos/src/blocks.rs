@@ -1,14 +1,14 @@
 //! Tier T4: the power is cut, at every moment and in every way.
 //!
-//! The server runs once, on a disk that writes down all that is written to it. It is killed and
-//! started again on the way. Afterwards disks are made as a power cut at some moment would have
-//! left them.
+//! The server runs once, on a disk that logs every write. In between it is killed and started
+//! again. Afterwards disks are made in the states in which a power cut could have left them.
 //!
-//! Injected: the log of the disk ends after any entry, at acknowledgements above all, also while
+//! Injected: the log of the disk ends after any entry, mostly at acknowledgements, and also while
 //! the file system writes back or is unmounted. Of the writes after the last flush nothing is lost,
 //! or all, or half of them, or half of their 4 KiB sectors.
+//!
 //! To be survived: everything that had been acknowledged by then, with nothing left that no row
-//! names. A file system that does not mount afterwards counts by itself.
+//! names. A file system that does not mount afterwards is counted separately.
 
 mod disk;
 mod log;
@@ -340,7 +340,7 @@ struct Tally {
     broken: usize,
     /// Writes that were lost, wholly or in part.
     lost: u64,
-    /// Acknowledgements that servers were held to.
+    /// Acknowledgements that were checked.
     held: u64,
     /// Entries of the logs.
     entries: usize,

@@ -1,7 +1,6 @@
-//! The checker by itself, pointed at a server that somebody else runs, and breaks.
+//! The checker alone, against a server that someone else runs and breaks.
 //!
-//! Injected: nothing. Clients upload for a while; then every upload is brought to its end and all
-//! are looked at.
+//! Injected: nothing. Clients upload for a while. Then every upload is completed and checked.
 
 use std::net::SocketAddr;
 use std::thread::sleep;

@@ -20,7 +20,7 @@ shift
 exec "$@"
 "#;
 
-/// A file system that is put to the proof.
+/// A file system to test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FileSystem {
     Ext4,
@@ -164,7 +164,7 @@ impl Mount {
     /// Mounts a small file system in memory on a directory, which is made if need be.
     ///
     /// # Errors
-    /// As [`Mount::new`].
+    /// The same as of [`Mount::new`].
     pub(crate) fn in_memory(at: &Path) -> anyhow::Result<Self> {
         std::fs::create_dir_all(at)?;
         let place = at.to_string_lossy();

@@ -123,7 +123,7 @@ struct Drained {
     late_clients: LateClients,
 }
 
-/// Asks the server to stop, knocks at its door meanwhile, and waits until it has gone.
+/// Asks the server to stop, connects late clients meanwhile, and waits until the server has ended.
 fn drain(server: &mut Server) -> anyhow::Result<Drained> {
     let address = server.address();
     let limit = DRAIN + CLOSES_WITHIN;
@@ -139,7 +139,7 @@ fn drain(server: &mut Server) -> anyhow::Result<Drained> {
 }
 
 impl Drained {
-    /// Once the door is shut, it stays so.
+    /// After a refusal no further client may be served.
     fn violation(&self, round: u64) -> Option<Violation> {
         self.late_clients.served_too_late.then(|| Violation {
             upload: format!("a client that came too late in round {round}"),

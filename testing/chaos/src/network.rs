@@ -243,8 +243,8 @@ impl<'a> Harness<'a> {
         (0..SILENT).map(begin).collect()
     }
 
-    /// The clients' machine vanishes. Others take their uploads over, which the server still holds
-    /// open for it.
+    /// The clients' machine vanishes. Other clients take over its uploads, which the server still
+    /// holds open for it.
     fn link_down(&mut self, namespace: &Namespace) -> anyhow::Result<()> {
         let (address, patience) = (self.server.address(), PATIENCE / 4);
         let workload = &mut self.workload;

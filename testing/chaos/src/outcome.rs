@@ -1,4 +1,4 @@
-//! How a tier ends, and how it tells.
+//! The outcome of a tier, and its output.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;

@@ -36,7 +36,7 @@ impl Scratch {
     /// A new one on a disk: a server takes no other place for its data.
     ///
     /// # Errors
-    /// As [`Scratch::new`].
+    /// The same as of [`Scratch::new`].
     pub(crate) fn on_disk() -> anyhow::Result<Self> {
         Self::within(&cleanup::temporary_files_on_disk())
     }

@@ -109,7 +109,7 @@ impl ServerUnderTest {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// As [`ServerUnderTest::start`], under another program that gets the server's command as its
+    /// Like [`ServerUnderTest::start`], under another program that gets the server's command as its
     /// arguments.
     ///
     /// # Errors
@@ -256,7 +256,7 @@ impl Server {
     /// How many files and sockets it has open.
     ///
     /// # Errors
-    /// As [`Server::memory`].
+    /// The same as of [`Server::memory`].
     pub(crate) fn descriptors(&self) -> anyhow::Result<usize> {
         open_files(self.child.id()).context("the server has ended")
     }

@@ -37,7 +37,7 @@ pub(crate) struct Contestant {
     directories: Vec<String>,
     /// A file in its data that grows until it is written over from its beginning.
     log: Option<PathBuf>,
-    /// Scenarios that its dialect could, and it cannot.
+    /// Scenarios that its dialect supports but the server does not.
     #[serde(default)]
     without: Vec<String>,
     #[serde(rename = "dialect")]
@@ -72,7 +72,7 @@ pub(crate) enum Role {
     Ours,
     /// They are of another build of ours.
     Baseline,
-    /// The line that ours are held against.
+    /// The reference line for our figures.
     Reference,
     /// Another line.
     Floor,
@@ -94,7 +94,7 @@ pub(crate) struct Places {
 }
 
 impl Contestant {
-    /// How it is put under this scenario; none when it does not take part.
+    /// The shape of its uploads in this scenario, or `None` if it takes no part.
     pub(crate) fn shape(&self, scenario: &str) -> Option<Shape> {
         if self.without.iter().any(|without| without == scenario) {
             return None;
@@ -126,7 +126,7 @@ impl Contestant {
         &self.dialect.targets
     }
 
-    /// The first thing of it that testing/perf/install should have put into its place, and has not.
+    /// The first of its files that testing/perf/install should have installed but has not.
     pub(crate) fn missing(&self, places: &Places) -> Option<PathBuf> {
         let words = self.command.iter();
         let files = words.filter_map(|word| word.strip_prefix("{installed}/"));

@@ -95,7 +95,7 @@ pub(crate) enum Operation<'a> {
 pub(crate) struct Tally {
     /// From the first connection to the last reply.
     pub(crate) elapsed: Duration,
-    /// Deeds that were acknowledged.
+    /// Number of acknowledged operations.
     pub(crate) done: u64,
     /// The bytes of all uploads or downloads.
     pub(crate) bytes: u64,

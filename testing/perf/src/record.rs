@@ -31,11 +31,11 @@ pub(crate) struct Record {
 /// A scenario with its results.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
-    /// As of [`Scenario`].
+    /// See [`Scenario`].
     pub(crate) name: String,
-    /// As of [`Scenario`].
+    /// See [`Scenario`].
     pub(crate) title: String,
-    /// As of [`Scenario`].
+    /// See [`Scenario`].
     pub(crate) figures: Vec<Figure>,
     /// How many rounds were carried out, whether they count or not.
     pub(crate) rounds: usize,
@@ -49,11 +49,11 @@ pub(crate) struct Measured {
 /// A contestant that took part.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    /// As of [`Part`].
+    /// See [`Part`].
     pub(crate) name: String,
-    /// As of [`crate::contestant::Contestant`].
+    /// See [`crate::contestant::Contestant`].
     pub(crate) role: Role,
-    /// As of [`crate::contestant::Contestant`].
+    /// See [`crate::contestant::Contestant`].
     pub(crate) durable: bool,
     /// Rounds that count.
     pub(crate) rounds: BTreeMap<usize, Figures>,

@@ -232,7 +232,7 @@ impl Bench {
         self.end.is_none_or(|end| Instant::now() < end)
     }
 
-    /// Everyone once.
+    /// Measures every part once.
     fn round(&mut self, scenario: &Scenario, parts: &[Part<'_>], measured: &mut Measured) {
         let round = measured.rounds;
         for index in order(parts.len(), round) {

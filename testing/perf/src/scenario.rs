@@ -20,8 +20,8 @@ pub(crate) struct Scenario {
     pub(crate) title: &'static str,
     /// The task.
     pub(crate) task: Task,
-    /// How many sessions and resources are there before. Each contestant takes part once for each
-    /// of these.
+    /// The sessions and resources that exist before. Each contestant takes part once for each
+    /// fixture.
     pub(crate) fixtures: Vec<Fixture>,
     /// The protocol of the requests.
     pub(crate) protocol: Protocol,

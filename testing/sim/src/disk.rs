@@ -58,7 +58,7 @@ struct Directory {
     since: Vec<Naming>,
 }
 
-/// A name that was given, or taken away.
+/// An added or removed name.
 #[derive(Debug, Clone)]
 struct Naming {
     name: String,
@@ -137,7 +137,7 @@ impl Disk {
         Some(())
     }
 
-    /// Writes into a file. Other nodes take nothing.
+    /// Writes into a file. A node of another kind is not changed.
     pub(crate) fn write(&mut self, inode: Inode, offset: usize, bytes: Vec<u8>) {
         self.change(inode, Change::Write { offset, bytes });
     }
@@ -281,8 +281,8 @@ impl Change {
         }
     }
 
-    /// As it is when the power goes out in the middle. Sectors that are missing were never written,
-    /// though the file may be longer by them.
+    /// Applies the change as far as a power cut in its middle leaves it. Missing sectors were never
+    /// written, though the file may be longer by them.
     fn apply_some(&self, content: &mut Vec<u8>, keeps: Keeps, rng: &mut Rng) {
         let Self::Write { offset, bytes } = self else {
             return self.apply(content);

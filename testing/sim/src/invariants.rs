@@ -60,12 +60,12 @@ impl InvariantChecker {
         }))
     }
 
-    /// Has all sessions asked once.
+    /// Orders one query of every session.
     pub(crate) fn order_sessions(&self) {
         self.0.sessions.set(true);
     }
 
-    /// Has everything looked into, until it was.
+    /// Orders a check of everything, which is repeated until it succeeds.
     pub(crate) fn order_everything(&self, uploads: Vec<(Plan, Outcome)>, has_aged: bool) {
         let everything = Everything { uploads, has_aged };
         self.0.everything.replace(Some(everything));
@@ -167,7 +167,8 @@ async fn send(wire: &Wire, method: Method, url: &str, headers: HeaderMap) -> Res
     wire.send(request).await.map_err(|_| NotNow)
 }
 
-/// Rule 5, with nobody else there: sweeps until nothing is left to do, two days later, and counts.
+/// Checks rule 5 without clients. Two days later, sweeps until nothing is left to do, and compares
+/// the counts.
 pub(crate) fn sweep_and_count(directory: &Path, oracle: &Oracle) {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.expect("the system has what it takes");

@@ -1,6 +1,6 @@
 //! The adapter of the [oracle](windlass_testkit::oracle) for simulated time.
 //!
-//! It stands between client and server and believes nothing but replies.
+//! It observes the messages between client and server, and trusts only replies.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -26,9 +26,9 @@ struct Record {
 /// The facts known about a session.
 #[derive(Debug, Clone)]
 struct Session {
-    /// When it was asked for; its life begins no earlier.
+    /// When the session was requested. Its lifetime begins no earlier.
     asked: SystemTime,
-    /// When it was heard of; its life has begun then.
+    /// When the first reply arrived. The lifetime has begun by then.
     heard: SystemTime,
     promise: Promise,
     /// Number of bytes that were acknowledged, also of sessions that were cancelled later.

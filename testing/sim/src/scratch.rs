@@ -5,7 +5,7 @@ use std::{env, fs, process};
 
 const PREFIX: &str = "windlass-sim-";
 
-/// A directory of this process. It is gone when this is dropped, or when a later process looks.
+/// A directory of this process. It is removed on drop, or by a later process.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
 

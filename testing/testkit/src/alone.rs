@@ -21,13 +21,13 @@ pub fn run(name: &str, variable: &str) {
     run_by(Command::new(program), name, variable);
 }
 
-/// As [`run`], by a command to which the arguments of the test program are appended.
+/// Like [`run`], with a command that receives the arguments of the test program.
 #[track_caller]
 pub fn run_by(mut command: Command, name: &str, variable: &str) {
     command.args([name, "--exact"]).env(variable, "1");
     let output = command.output().expect("it can be started");
     let said = String::from_utf8_lossy(&output.stdout);
-    // A program of tests that has no test of the name ends well.
+    // A test program without a test of this name succeeds.
     assert!(
         output.status.success() && said.contains("1 passed"),
         "{name}: {said}{}",

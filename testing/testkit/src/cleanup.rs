@@ -8,10 +8,11 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-/// Where memory looks like a disk.
+/// The directory of a file system in memory.
 const MEMORY: &str = "/dev/shm";
 
-/// Where files outlive a restart of the machine, also where temporary files are kept in memory.
+/// A directory of temporary files that outlive a restart. It is on a disk even if temporary files
+/// are usually kept in memory.
 const DISK: &str = "/var/tmp";
 
 /// The type that `statfs` reports for a file system in memory.
@@ -44,8 +45,8 @@ impl CleanupShell {
         Self::spawn(script, arguments, true)
     }
 
-    /// As [`CleanupShell::always`], but a drop ends the shell without running the script: the owner
-    /// has cleaned up.
+    /// Like [`CleanupShell::always`], but a drop ends the shell without running the script: the
+    /// owner has cleaned up.
     ///
     /// # Errors
     /// When there is no shell.
@@ -65,7 +66,7 @@ impl CleanupShell {
         let child = Command::new("sh")
             .args(["-c", &script, "cleanup"])
             .args(arguments)
-            // Ctrl-C is for the programs in front.
+            // A separate process group, so that Ctrl-C does not reach the shell.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

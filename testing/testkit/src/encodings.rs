@@ -1,4 +1,4 @@
-//! Bodies in other clothes: content codings and transfer codings.
+//! Encoded bodies: content codings and transfer codings.
 
 use std::io::Write as _;
 

@@ -1,4 +1,4 @@
-//! A network that fails as a test says: a proxy between a real client and the real server.
+//! A network with the faults of a test: a proxy between a real client and the real server.
 //!
 //! The proxy parses only the parts of HTTP/1.1 that it needs to find the ends of requests and
 //! replies, and passes their bytes on unchanged. A [`Plan`] chooses the [`Fault`] of each request.
@@ -37,7 +37,7 @@ pub use plan::{Plan, RequestHead};
 /// How long the proxy waits for either side. Only a hanging connection takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long nothing is accepted after that failed, which it does when descriptors run out.
+/// The pause after a failed accept, which happens when descriptors run out.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
 
 /// A proxy on a free port. When it is dropped, it cuts its connections and ends.
@@ -92,7 +92,7 @@ impl Exchange {
 /// The shared state of the proxy's threads.
 #[derive(Debug)]
 struct Shared {
-    /// Apart from the state: a plan is a test's code, which may take its time.
+    /// Separate from the state, because a plan runs the code of a test, which may be slow.
     plan: Mutex<Plan>,
     state: Mutex<State>,
     stopping: Condvar,
@@ -116,7 +116,7 @@ struct Record<'a> {
 }
 
 impl FaultProxy {
-    /// Starts a proxy to `upstream` that does no harm yet.
+    /// Starts a proxy to `upstream` without faults.
     pub fn start(upstream: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let address = listener.local_addr().expect("a bound socket has a name");
@@ -164,8 +164,7 @@ impl Drop for FaultProxy {
     /// When a thread of the proxy has panicked, which is most likely an assertion of the plan.
     fn drop(&mut self) {
         self.shared.stop();
-        // Wakes the acceptor. Where even that is impossible, it is better left alone than waited
-        // for.
+        // Wakes the acceptor. If that is impossible, the acceptor is not waited for.
         let woken = TcpStream::connect_timeout(&self.address, PATIENCE).is_ok();
         if let Some(acceptor) = self.acceptor.take().filter(|_| woken) {
             let ended = acceptor.join();
@@ -263,7 +262,7 @@ impl Record<'_> {
     }
 }
 
-/// The state is whole between any two statements, so a panic of somebody else does not spoil it.
+/// The state is valid between any two statements, so a panic of another thread leaves it valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -98,14 +98,14 @@ pub enum Event {
 }
 
 impl Http2Peer {
-    /// Connects in the clear, and waits until the server has said how much it takes, which is more
-    /// than usual. On each stream the server may send `window` bytes before it is allowed more.
+    /// Connects without TLS, and waits until the server has sent SETTINGS and `WINDOW_UPDATE`. On
+    /// each stream the server may send `window` bytes before it is allowed more.
     #[track_caller]
     pub fn connect(address: SocketAddr, window: u32) -> Self {
         Self::over(RawPeer::connect(address), "http", window)
     }
 
-    /// As [`Http2Peer::connect`], under TLS. The client offers `h2` (ALPN), which the server must
+    /// Like [`Http2Peer::connect`], under TLS. The client offers `h2` (ALPN), which the server must
     /// choose.
     #[track_caller]
     pub fn connect_tls(address: SocketAddr, client: &Arc<ClientConfig>, window: u32) -> Self {
@@ -212,7 +212,7 @@ impl Http2Peer {
         self.request("GET", path, &[], true)
     }
 
-    /// As [`Http2Peer::get`], from a server that may have closed the connection.
+    /// Like [`Http2Peer::get`], from a server that may have closed the connection.
     ///
     /// # Errors
     /// When it has.

@@ -1,4 +1,4 @@
-//! Images with true headers and next to nothing behind them, and the pieces to make false ones of.
+//! Images with valid headers and almost no content, and parts for invalid images.
 
 use crc_fast::CrcAlgorithm::Crc32IsoHdlc;
 

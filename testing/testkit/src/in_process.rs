@@ -52,7 +52,7 @@ where
     reply
 }
 
-/// As [`exchange`], but reads the reply as far as it comes.
+/// Like [`exchange`], but reads the reply as far as it comes.
 pub async fn try_exchange<S, B, R>(mut service: S, request: Request<B>) -> Reply
 where
     S: Service<Request<B>, Response = Response<R>, Error: Debug>,
@@ -90,7 +90,7 @@ async fn read(body: impl http_body::Body<Data = Bytes>) -> (Bytes, bool) {
     reason = "tests know the server, and with it whether its futures can be sent"
 )]
 pub trait Peer {
-    /// Where clients believe the server to be, as `http://farm.test`.
+    /// The origin of the server in URLs, such as `http://farm.test`.
     const ORIGIN: &str;
 
     /// Sends a request and reads the reply as far as it comes.
@@ -175,8 +175,8 @@ pub trait Peer {
         self.send(method, &uri, &headers, body).await
     }
 
-    /// Uploads in a session; the reply is that to its last request, or to the first when that was
-    /// refused.
+    /// Uploads in a session. Returns the reply to its last request, or to the first request if that
+    /// was refused.
     async fn resumable(
         &self,
         path: &str,
@@ -200,7 +200,7 @@ pub trait Peer {
     }
 }
 
-/// Where media goes that belongs to this path, which may have parameters.
+/// Returns the upload URI of a path, which may have parameters.
 fn upload_uri(path: &str, upload_type: &str) -> String {
     let sign = if path.contains('?') { '&' } else { '?' };
     format!("/upload{path}{sign}uploadType={upload_type}")

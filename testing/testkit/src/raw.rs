@@ -202,7 +202,7 @@ impl RawPeer {
     /// Reads the final reply to a request: that to a HEAD has no body, whatever its length.
     ///
     /// # Errors
-    /// As [`RawPeer::try_reply`].
+    /// The same as of [`RawPeer::try_reply`].
     pub fn try_reply_to(&mut self, request: &Request) -> io::Result<Reply> {
         if request.verb() == "HEAD" {
             self.head()
@@ -254,7 +254,7 @@ impl RawPeer {
     /// Reads exactly `len` bytes.
     ///
     /// # Errors
-    /// As [`RawPeer::try_reply`].
+    /// The same as of [`RawPeer::try_reply`].
     pub fn bytes(&mut self, len: usize) -> io::Result<Vec<u8>> {
         self.take(len)
     }

@@ -1,5 +1,5 @@
-//! The client over a line that fails, to a server that does not: whatever happens on the way, the
-//! media gets up, once, and nothing is sent again that the client knows to be there.
+//! The client over a failing line to a working server. Whatever happens on the way, the media is
+//! uploaded exactly once, and no byte is sent again that the client knows to be committed.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -46,7 +46,7 @@ fn patience() -> RetryPolicy {
 fn client() -> Client {
     let timeouts = Timeouts::default()
         .with_connect(Duration::from_secs(30))
-        // Each stall costs one of these.
+        // Each stall costs one idle timeout.
         .with_idle(Duration::from_secs(2))
         .with_reply(Duration::from_secs(4));
     let client = Client::builder().timeouts(timeouts);
@@ -91,7 +91,7 @@ fn assert_up(address: SocketAddr, uploaded: &Uploaded, media: Media) {
     assert!(uploaded.verified.crc32c && uploaded.verified.size);
 }
 
-/// Checks that every data request begins where the server was last heard to be.
+/// Checks that every data request begins at the offset that the server last reported.
 #[track_caller]
 fn assert_nothing_sent_twice(exchanges: &[Exchange]) {
     let mut heard = 0;

@@ -54,7 +54,7 @@ fn connections_of_an_address_are_bounded_and_others_get_in() {
     neighbour.exchange(&probe()).expect(200);
     assert_eq!(limited(&server, "connections_per_address"), 1);
 
-    // The place of a connection that has ended is free.
+    // The slot of a connection that has ended is free.
     drop(peers.pop());
     wait::until("another connection gets in", || {
         let mut peer = RawPeer::connect(server.address());
@@ -75,7 +75,7 @@ fn connections_that_are_kept_busy_make_room_for_those_that_wait() {
     silent[1].send(&probe().to_bytes()[..10]);
     let mut modest = RawPeer::connect_from(NEIGHBOUR, server.address());
     modest.exchange(&probe()).expect(200);
-    // All are taken now. An address with few keeps them.
+    // All slots are taken now. An address with few connections keeps its connections.
     let kept = modest.exchange(&probe()).expect(200);
     assert_eq!(kept.header("connection"), None);
     // New connections wait in the kernel.
@@ -83,7 +83,7 @@ fn connections_that_are_kept_busy_make_room_for_those_that_wait() {
     for peer in &mut waiting {
         peer.send(probe().to_bytes());
     }
-    // A request may come before the server has begun to wait for a place.
+    // A request may come before the server has begun to wait for a slot.
     wait::until("the client is told to end", || {
         let reply = busy.exchange(&probe()).expect(200);
         reply.header("connection") == Some("close")
@@ -118,7 +118,8 @@ fn client_that_does_not_take_note_that_its_place_is_wanted_loses_it() {
     until_closed(&mut stubborn);
 }
 
-/// Reads the reply to a request. Whether the server has said before it that the connection ends.
+/// Reads the reply to a request. Returns whether the server announced the end of the connection
+/// before it.
 fn is_told_to_end(peer: &mut Http2Peer) -> bool {
     loop {
         match peer.next_event().expect("a frame comes in time") {
@@ -212,7 +213,8 @@ fn requests_of_an_address_and_of_a_principal_have_a_rate() {
     assert!(limited(&server, "requests_per_address") >= 3);
 }
 
-/// Begins an upload, and resets it when the server has begun with it. Whether the server is there.
+/// Begins an upload, and resets it after the server has begun with it. Returns whether the server
+/// is still connected.
 fn begin_and_reset(peer: &mut Http2Peer) -> bool {
     let stream = peer.request("POST", UPLOAD, &[], false);
     let reset = peer.ping().and_then(|()| peer.reset(stream));

@@ -11,7 +11,7 @@ use crate::server::{farm, pond};
 const MEDIA: Media = Media::new(16, CHUNK_GRANULARITY + 99);
 const OTHER: Media = Media::new(17, CHUNK_GRANULARITY + 99);
 
-/// `X-Goog-Hash` headers that say the truth about [`MEDIA`], as clients write them.
+/// `X-Goog-Hash` headers with the right digests of [`MEDIA`], as clients write them.
 fn right() -> Vec<String> {
     let (crc32c, md5) = (MEDIA.crc32c(), MEDIA.md5());
     vec![
@@ -23,7 +23,7 @@ fn right() -> Vec<String> {
     ]
 }
 
-/// `X-Goog-Hash` headers that do not.
+/// `X-Goog-Hash` headers with wrong digests.
 fn wrong() -> Vec<String> {
     vec![
         format!("crc32c={}", OTHER.crc32c()),

@@ -20,7 +20,7 @@ pub(super) struct Contestant {
     pub(super) note: &'static str,
     pub(super) dialect: Arc<dyn Dialect>,
     pub(super) server_under_test: ServerUnderTest,
-    /// Its broken rules are ours to mend.
+    /// Whether it is our server, so that a broken rule is a defect of ours.
     pub(super) is_ours: bool,
 }
 

@@ -40,7 +40,7 @@ const PLUGIN: &str = include_str!("device/failing.py");
 /// How long a server may take to end by itself: the drain, and a disk that takes its time to fail.
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
-/// How long a server is watched that may not have noticed a failure of a moment.
+/// How long a server is watched after a brief failure, which it may not have noticed.
 const WATCHED: Duration = Duration::from_millis(700);
 
 /// Lets the block device below the file system fail, and repairs it.
@@ -94,12 +94,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 #[derive(Debug, Clone)]
 struct Fault {
     name: &'static str,
-    /// In the words of the plugin.
+    /// The fault in the form that the plugin takes.
     told: String,
 }
 
 impl Fault {
-    /// All that can be done to this file system.
+    /// All faults for this file system.
     fn all(file_system: FileSystem, device: &LoopDevice) -> anyhow::Result<Vec<Self>> {
         let mut all = ["write", "flush", "write flush"].map(Self::of_all).to_vec();
         if let Some(journal) = journal::place(file_system, device)? {
@@ -334,7 +334,7 @@ impl FailingDevice {
     }
 
     fn fail(&self, what: &str) -> std::io::Result<()> {
-        // Written whole before it has its name.
+        // Written to a draft first, so that the plugin never reads a part of it.
         let draft = self.faults.with_extension("draft");
         fs::write(&draft, what)?;
         fs::rename(draft, &self.faults)

@@ -24,7 +24,7 @@ impl Verdict {
         });
     }
 
-    /// As [`Verdict::blame`], unless something holds.
+    /// Like [`Verdict::blame`], unless something holds.
     pub(super) fn expect(&mut self, holds: bool, occasion: &str, what: impl Into<String>) {
         if !holds {
             self.blame(occasion, what);

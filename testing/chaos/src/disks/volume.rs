@@ -44,7 +44,7 @@ impl Volume {
     /// A new file system on whatever `image` is.
     ///
     /// # Errors
-    /// As [`Volume::new`].
+    /// The same as of [`Volume::new`].
     pub(super) fn on(
         file_system: FileSystem,
         image: &Path,

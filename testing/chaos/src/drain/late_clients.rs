@@ -12,7 +12,7 @@ use windlass_testkit::raw::RawPeer;
 /// The pause between two of them.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How they fared.
+/// The results of the late clients.
 #[derive(Debug, Default)]
 pub(super) struct LateClients {
     /// Number of clients that could not connect, or were answered by 503.

@@ -104,7 +104,7 @@ impl Namespace {
     }
 }
 
-/// Waits for the end of its input, which is ours, and clears away.
+/// Waits for the end of its input, which this process holds open, and then cleans up.
 fn undertaker(name: &str, link: &str) -> anyhow::Result<Child> {
     let script =
         "trap '' INT TERM HUP; read -r line; ip link delete \"$1\"; ip netns delete \"$0\"";

@@ -49,7 +49,7 @@ impl ProcessStats {
     /// As it is when nothing changes any more.
     ///
     /// # Errors
-    /// As [`ProcessStats::of`].
+    /// The same as of [`ProcessStats::of`].
     pub(super) fn settled(server: &Server) -> anyhow::Result<Self> {
         let mut last = Self::of(server)?;
         loop {

@@ -79,7 +79,7 @@ impl Dialect for Gated {
     }
 
     fn append(&self, target: &str, media: Media, range: Range<u64>) -> Request {
-        // When it stays shut the tier says so; the clients only have to come to an end.
+        // If the gate stays shut, the tier reports it. The clients then only have to end.
         self.gate.wait().ok();
         self.google.append(target, media, range)
     }

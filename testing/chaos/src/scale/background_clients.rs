@@ -1,4 +1,4 @@
-//! Clients that want something ordinary, at a steady pace, and note how long it took.
+//! Clients with ordinary requests at a steady pace. They record how long each request took.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -83,7 +83,7 @@ impl SeededStore {
             anyhow::Ok(())
         })?;
         drop(store);
-        // Else the server's first sync would carry it all.
+        // Otherwise the server's first sync would have to write everything.
         rustix::fs::syncfs(std::fs::File::open(data)?)?;
         Ok(seeded_store)
     }

@@ -20,7 +20,8 @@ enum Class {
     FileRead,
     /// Opens, makes, renames or removes a file or directory.
     Name,
-    /// Asks for facts about one. Not of the whole file system: that goes by the clock.
+    /// Reads the metadata of a file or directory. Queries of the whole file system are left out,
+    /// because they happen at intervals.
     Look,
     /// Locks or unlocks a file.
     Lock,

@@ -13,17 +13,17 @@ pub(crate) enum Failure {
         /// How it broke.
         source: io::Error,
     },
-    /// The server said something else than it should.
+    /// The server replied with an unexpected status.
     #[error("{request}: unexpected status {status}: {body}")]
     Status {
         /// Method and target.
         request: String,
         /// The status of the reply.
         status: u16,
-        /// The beginning of why.
+        /// The beginning of the body.
         body: String,
     },
-    /// The server said something before it had everything, or closed the connection.
+    /// The server replied before it had the whole request, or closed the connection.
     #[error("{0}: an answer came, or the end, in the middle of the upload")]
     Hasty(String),
     /// A list that should be long is not.
@@ -34,7 +34,7 @@ pub(crate) enum Failure {
         /// How long it is.
         count: usize,
     },
-    /// A session was opened, and nobody knows where.
+    /// A session was opened, but the reply names no location.
     #[error("{0}: the reply names no location")]
     NoLocation(String),
     /// The table has no URL for this shape.

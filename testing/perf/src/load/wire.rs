@@ -1,4 +1,4 @@
-//! One HTTP/1.1 connection, with as little ado as possible, in the clear or under TLS.
+//! A minimal HTTP/1.1 connection, with or without TLS.
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

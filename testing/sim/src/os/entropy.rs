@@ -44,7 +44,7 @@ unsafe extern "C" fn getrandom(buf: *mut c_void, len: size_t, flags: c_uint) -> 
     unsafe { real::getrandom(buf, len, flags) }
 }
 
-/// A file that reads as `/dev/urandom` would, as far as anybody reads it.
+/// Returns a file with as many random bytes as any caller reads, in place of `/dev/urandom`.
 pub(super) fn device() -> c_int {
     let mut bytes = [0; 4096];
     fill(&mut bytes);

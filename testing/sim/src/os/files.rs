@@ -106,7 +106,7 @@ pub(crate) fn end_now(end: End) {
     with(|machine| machine.end(end));
 }
 
-/// Has a sync fail after some that do not.
+/// Makes a sync fail after this number of successful syncs.
 pub(crate) fn fail_sync_after(syncs: u64) {
     with(|machine| machine.failure = Some(syncs));
 }
@@ -306,7 +306,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Makes it durable, as far as the disk is loyal.
+    /// Makes a file durable, unless the defect of the disk prevents it.
     fn sync(&mut self, file: &Open) {
         let is_directory = self.disk.cached(file.inode).is_none();
         let is_media =

@@ -26,7 +26,7 @@ pub use x_goog_upload::XGoogUpload;
 pub type Listing = HashMap<String, Vec<String>>;
 
 impl Answer {
-    /// A reply that the protocol has no place for, in a few words.
+    /// Describes a reply that the protocol does not allow.
     pub fn strange(reply: &Reply) -> Self {
         let body = String::from_utf8_lossy(&reply.body);
         let body: String = body.chars().take(200).collect();

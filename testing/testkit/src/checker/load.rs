@@ -4,7 +4,8 @@ use crate::media::Media;
 use crate::rng::Rng;
 use crate::session::CHUNK_GRANULARITY;
 
-/// Media up to this length is kept in the ledger by default; the checker wants both sides of it.
+/// By default, media up to this length is kept in the ledger. The checker uploads smaller and
+/// larger media.
 const SMALL: u64 = 64 * 1024;
 
 /// How a client sends its media.
@@ -35,7 +36,7 @@ pub struct Load {
     pub largest: u64,
     /// The styles, all equally likely. A dialect without one-shot uploads leaves these out.
     pub styles: Vec<UploadStyle>,
-    /// How many uploads a client makes; `None` for as long as it is let.
+    /// The number of uploads of a client, or `None` for no limit.
     pub uploads: Option<u64>,
 }
 

@@ -15,7 +15,7 @@ use crate::oracle::{
 use crate::raw::{RawPeer, Request};
 use crate::session::CHUNK_GRANULARITY;
 
-/// The pause of an upload that was told to wait, or that broke.
+/// The pause after a reply that asks to wait, or after a broken connection.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// An event, and when it was.
@@ -102,7 +102,8 @@ impl Upload {
         self.lost
     }
 
-    /// Whether the server has broken a rule with it. It is over then, and not looked at again.
+    /// Whether the server has broken a rule with this upload. The upload is then over and not
+    /// checked again.
     pub(super) fn is_let_down(&self) -> bool {
         self.let_down
     }
@@ -158,7 +159,7 @@ impl Upload {
         }
     }
 
-    /// Asks the session how it is, if there is one.
+    /// Queries the session, if there is one.
     pub(super) fn ask(&mut self, scene: &Scene<'_>) -> io::Result<()> {
         let Some(target) = &self.target else {
             return Ok(());
@@ -166,7 +167,7 @@ impl Upload {
         self.exchange(scene, &scene.dialect.query(target))
     }
 
-    /// As [`Upload::ask`], again and again until there is an answer.
+    /// Like [`Upload::ask`], repeated until there is an answer.
     pub(super) fn check(&mut self, scene: &Scene<'_>) {
         let undecided = |upload: &Self| upload.must_ask;
         self.must_ask = self.target.is_some() && !self.let_down;

@@ -36,14 +36,14 @@ pub struct Workload {
     checks: u64,
 }
 
-/// One client: the upload that it is at, and those before.
+/// One client: its current upload and its earlier uploads.
 #[derive(Debug, Clone, Default)]
 struct Client {
     index: usize,
     current: Option<Upload>,
-    /// Came to their end since the last check.
+    /// Uploads that ended since the last check.
     over: Vec<Upload>,
-    /// Came to their end and were looked at after a fault.
+    /// Uploads that ended and were checked after a fault.
     settled: Vec<Upload>,
     begun: u64,
 }
@@ -128,7 +128,7 @@ impl Workload {
         Self::speaking(Arc::new(dialect), load, seed)
     }
 
-    /// As [`Workload::new`], where the dialect is chosen at run time.
+    /// Like [`Workload::new`], where the dialect is chosen at run time.
     pub fn speaking(dialect: Arc<dyn Dialect>, load: Load, seed: u64) -> Self {
         Self {
             dialect,
@@ -186,7 +186,7 @@ impl Workload {
         self.each(address, Client::check);
     }
 
-    /// Brings every upload to its end and looks at all that there ever were.
+    /// Completes every upload, and checks all uploads so far.
     pub fn finish(&mut self, address: SocketAddr) {
         self.bring_to_end(address);
         self.check_all(address);
@@ -199,7 +199,7 @@ impl Workload {
         side_by_side(&mut self.clients, |client| client.finish(&scene));
     }
 
-    /// As [`Workload::check`], for all uploads that there ever were.
+    /// Like [`Workload::check`], for all uploads so far.
     pub fn check_all(&mut self, address: SocketAddr) {
         self.each(address, Client::check_all);
     }

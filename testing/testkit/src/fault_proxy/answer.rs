@@ -1,6 +1,6 @@
 //! Replies of the proxy's own.
 
-/// A 503 as a load balancer gives it: HTML, whatever the client would like.
+/// A 503 like the reply of a load balancer: HTML, whatever the client accepts.
 pub(super) fn unavailable(retry_after: Option<u64>) -> Vec<u8> {
     let retry_after = retry_after.map(|seconds| format!("Retry-After: {seconds}\r\n"));
     reply(
@@ -15,7 +15,8 @@ pub(super) fn replacement(status: u16, body: &str) -> Vec<u8> {
     reply(status, "", body)
 }
 
-/// The connection ends with it: the rest of the request would be in the way of the next one.
+/// The connection is closed after it, because the rest of the request would precede the next
+/// request.
 fn reply(status: u16, headers: &str, body: &str) -> Vec<u8> {
     let content_type = if body.starts_with('{') {
         "application/json"

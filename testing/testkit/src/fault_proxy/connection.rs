@@ -165,7 +165,8 @@ impl<'s> Connection<'s> {
 }
 
 impl Upstream {
-    /// The connection that is there, or another one if that does not lead to where requests go now.
+    /// Returns the present connection if it leads to the current upstream, otherwise a new
+    /// connection.
     fn connected(present: Option<Self>, shared: &Shared) -> io::Result<Self> {
         let address = shared.state().upstream;
         if let Some(present) = present.filter(|present| present.address == address) {
@@ -178,7 +179,7 @@ impl Upstream {
         })
     }
 
-    /// Whether it has something to say although nobody has asked it, which is its end.
+    /// Whether the upstream sends bytes without a request, which means that it ends the connection.
     fn speaks(&mut self) -> bool {
         self.wire.fill() || !self.wire.inbox().is_empty()
     }

@@ -1,7 +1,7 @@
 //! One exchange on its way through the proxy.
 //!
-//! Both directions are looked after at once: the upstream may answer before it has the whole
-//! request, and may stop reading then.
+//! Both directions are served at once: the upstream may answer before it has the whole request, and
+//! may stop reading then.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;

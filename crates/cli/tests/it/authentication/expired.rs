@@ -17,7 +17,7 @@ use crate::server::{own, scratch};
 /// Longer than the clocks may differ by default.
 const BEYOND_SKEW: u64 = 120;
 
-/// More than anybody reads to be polite.
+/// A body so large that the server does not read the rest of it after a refusal.
 const LARGE: u64 = 1 << 30;
 
 /// A server that trusts the tokens of two issuers. It has the keys of one issuer, and the second
@@ -166,7 +166,7 @@ fn every_method_refuses_an_expired_token_and_reads_and_changes_nothing() {
     let requests = requests_of(address);
     assert!(requests.len() > 300, "{}", requests.len());
     let (good, expired) = (guarded.good(), guarded.expired());
-    // So that there is something to read and to change.
+    // Creates resources, so that there is something to read and to change.
     for (id, request) in requests.iter().filter(|(_, it)| it.verb() != "DELETE") {
         let status = guarded.ask(&bearing(request, &good)).status;
         assert!(!matches!(status, 401 | 403), "{id}: {status}, {request:?}");

@@ -24,7 +24,8 @@ pub(super) const APIS: [&str; 10] = [
     "photoslibrary",
 ];
 
-/// Of the file of credentials, without its grant to strangers. Dave may insert animals alone.
+/// The file of credentials without its grant to unauthenticated callers. Dave may only insert
+/// animals.
 fn guarded() -> (TempDir, ServerProcess) {
     let directory = TempDir::new_in(scratch()).expect("it is writable");
     let (named, _) = CREDENTIALS
@@ -166,7 +167,7 @@ fn paths_of_no_method_tell_strangers_nothing() {
         ("POST", "/upload"),
         ("POST", "/upload/no/such/path?uploadType=media"),
         ("GET", "/a-bucket/an-object"),
-        // Not of the upload path, so that it is no session URI.
+        // Not below the upload path, so it is not a session URI.
         ("GET", "/farm/v1/animals?upload_id=x"),
     ] {
         let request = Request::new(http_method, path);
@@ -178,7 +179,7 @@ fn paths_of_no_method_tell_strangers_nothing() {
         exchange(server.address(), &request).expect(200);
         exchange(server.address(), &bearing(&request, "wrong")).expect(200);
     }
-    // Nobody has this session URI, whatever else they have.
+    // No caller has this session URI, whatever other credentials it has.
     let session = Request::new("PUT", "/upload/farm/v1/animals?upload_id=x").body("");
     exchange(server.address(), &session).expect(404);
 }

@@ -15,7 +15,7 @@ const MEDIA: Media = Media::new(21, 6 << 20);
 /// Slow enough that it can be stopped in the middle, in steps that are committed one by one.
 const SLOWLY: [&str; 4] = ["--max-rate", "2M", "--chunk-size", "256K"];
 
-/// An upload of a film of this name that has got so far.
+/// A running upload of a film of this name, with this number of committed bytes.
 fn begun(client_dir: &ClientDir, name: &str, committed: u64) -> Running {
     let url = uploads(farm());
     let metadata = farm::named(name);
@@ -25,7 +25,7 @@ fn begun(client_dir: &ClientDir, name: &str, committed: u64) -> Running {
     running
 }
 
-/// A desk with a film on it, a part of which is up.
+/// A client's directory with a film and its partial upload.
 fn client_dir(name: &str) -> ClientDir {
     let client_dir = ClientDir::new();
     client_dir.media("film.mp4", MEDIA);
@@ -157,7 +157,7 @@ fn cancel_deletes_the_session_and_forget_only_the_record() {
     assert_eq!(client_dir.unfinished().len(), 0);
 }
 
-/// The URI of the session, which no command tells.
+/// The URI of the session, which no command prints.
 fn session(client_dir: &ClientDir) -> String {
     let id = client_dir.unfinished().remove(0)["id"].clone();
     let id = id.as_str().expect("an id");

@@ -1,4 +1,4 @@
-//! Media comes back.
+//! Downloads of media.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};

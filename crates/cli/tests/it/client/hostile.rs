@@ -32,7 +32,7 @@ impl Hostile {
         let seen = Arc::clone(&heads);
         thread::spawn(move || {
             for peer in listener.incoming().flatten() {
-                // A client that has seen enough goes away.
+                // A client may close the connection early.
                 serve(&peer, &seen, &answer).ok();
             }
         });
@@ -190,7 +190,7 @@ fn locations_that_lead_astray_get_no_media() {
     }
 }
 
-/// The command, with a proxy that stands for every server.
+/// The command, with one proxy for every server.
 fn through(proxy: &Hostile, client_dir: &ClientDir, words: &[&str]) -> Ran {
     let mut command = client_dir.command(words);
     command.env("http_proxy", proxy.url(""));

@@ -13,7 +13,7 @@ use crate::server::farm;
 const KIB: u64 = 1 << 10;
 const MEDIA: Media = Media::new(31, 6 << 20);
 
-/// Many files, so that waits in turn take much longer than waits at the same time.
+/// Many files, so that sequential waits take much longer than concurrent waits.
 const FILES: usize = 16;
 
 /// The duration of waits in sequence, two seconds for each file.

@@ -1,4 +1,4 @@
-//! A journal that is damaged, that goes away, or that cannot be had.
+//! Journals that are damaged, disappear, or cannot be opened.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ const SMALL: Media = Media::new(71, 3000);
 const LARGE: Media = Media::new(72, 6 << 20);
 const DAMAGED: &str = "the record of mzxw6ytb cannot be used";
 
-/// A desk with a small and a large file, and a record that cannot be read.
+/// A client's directory with a small and a large file, and a record that cannot be read.
 fn client_dir() -> ClientDir {
     let client_dir = ClientDir::new();
     client_dir.media("cow.jpg", SMALL);

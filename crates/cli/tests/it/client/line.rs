@@ -1,4 +1,4 @@
-//! A bad line.
+//! Uploads over a bad line.
 
 use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
 use windlass_testkit::media::Media;

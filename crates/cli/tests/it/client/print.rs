@@ -13,7 +13,7 @@ use crate::server::farm;
 
 const MEDIA: Media = Media::new(61, 3000);
 
-/// A name that is more than one.
+/// A file name with control characters and a line break.
 const ODD: &str = "cow\nerror: \u{1b}]0;forged\u{7}\u{9b}2J\u{202e}.jpg";
 const SHOWN: &str = r"cow\u{a}error: \u{1b}]0;forged\u{7}\u{9b}2J\u{202e}.jpg";
 

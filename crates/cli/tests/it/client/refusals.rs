@@ -9,7 +9,7 @@ use crate::server::{farm, own, scratch};
 
 const MEDIA: Media = Media::new(5, 3000);
 
-/// A desk with a file `cow.jpg`.
+/// A client's directory with a file `cow.jpg`.
 fn client_dir() -> ClientDir {
     let client_dir = ClientDir::new();
     client_dir.media("cow.jpg", MEDIA);

@@ -18,7 +18,7 @@ use crate::server::farm;
 
 const MIB: u64 = 1 << 20;
 
-/// A command that writes nothing for so long waits for something that does not come.
+/// How long a test waits for a command that writes nothing.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command with a terminal as standard input and standard error.
@@ -38,7 +38,7 @@ impl OnTerminal {
         grantpt(&controller).expect("it is ours");
         unlockpt(&controller).expect("it is ours");
         let name = ptsname(&controller, Vec::new()).expect("it has a name");
-        // The terminal of nobody: signals are sent by the tests.
+        // Not the controlling terminal of a process: the tests send signals themselves.
         let no_controlling_terminal = i32::try_from(OpenptFlags::NOCTTY.bits()).expect("a flag");
         let terminal = File::options()
             .read(true)
@@ -49,7 +49,7 @@ impl OnTerminal {
         let stdin = terminal.try_clone().expect("it can be shared");
         command.stdin(stdin).stderr(terminal);
         let child = command.spawn().expect("the command can be started");
-        // It has the terminal still; nothing could be read to the end.
+        // Closes this process's copies of the terminal. Otherwise its end could not be read.
         drop(command);
         let keyboard = File::from(controller);
         let screen = read_all(keyboard.try_clone().expect("it can be shared"));
@@ -103,7 +103,7 @@ impl OnTerminal {
     }
 }
 
-/// Reads until nobody has the terminal any more.
+/// Reads until no process has the terminal open.
 fn read_all(mut screen: File) -> Receiver<Vec<u8>> {
     let (pieces, received) = channel();
     thread::spawn(move || {

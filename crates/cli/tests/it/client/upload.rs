@@ -1,4 +1,4 @@
-//! Media goes up.
+//! Uploads of media.
 
 use std::fs::File;
 use std::io::Write as _;

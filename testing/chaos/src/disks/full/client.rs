@@ -154,7 +154,7 @@ impl<'a> Client<'a> {
         self.seed
     }
 
-    /// Whether it was. If not, it must be for want of room.
+    /// Whether the request was accepted. A refusal must be for lack of room.
     fn is_taken(&mut self, reply: &Reply) -> bool {
         let is_taken = reply.status == 200;
         if is_taken {

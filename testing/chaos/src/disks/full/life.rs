@@ -22,11 +22,11 @@ pub(super) struct Life<'a> {
 
 /// The content of the store before the disk is full.
 struct Before {
-    /// To be worked with on the full disk: once before the server is killed, and once after it.
+    /// Requests for the full disk: one set before the server is killed, and one set after it.
     work: [Work; 2],
     /// An upload that ends only when there is room again.
     going_on: Begun,
-    /// That stays.
+    /// A resource that is kept.
     stays: Made,
 }
 
@@ -152,7 +152,8 @@ impl<'a> Life<'a> {
         room_to_begin(self.client.upload(MEDIA)?)
     }
 
-    /// Others take the last byte; the server's own clients must not have come near it.
+    /// The other process takes the last byte. The server's clients must have been refused well
+    /// before it.
     fn end_filling(&mut self) -> anyhow::Result<()> {
         if let Some(other_process) = &self.other_process {
             return other_process.take_the_last_byte();
@@ -202,7 +203,8 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Kills the server and starts it again, with the disk as full as it was. Whether it starts.
+    /// Kills the server and starts it again, with the disk as full as it was. Returns whether it
+    /// starts.
     fn die_and_live_on_the_full_disk(&mut self) -> anyhow::Result<bool> {
         self.server.kill9();
         if let Some(other_process) = &self.other_process {

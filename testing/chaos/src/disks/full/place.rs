@@ -1,4 +1,4 @@
-//! Where a server is that is short of room: its disks, and who it is.
+//! The place of a server that is short of room: its disks and its user.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -27,12 +27,12 @@ pub(super) enum Layout {
     SmallVault,
 }
 
-/// Who the server is, and who takes room from it.
+/// The user of the server and of the other process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum User {
-    /// For whom ext4 keeps blocks.
+    /// Ext4 reserves blocks for this user.
     Root,
-    /// Who gets none of them.
+    /// This user cannot take the reserved blocks.
     Normal,
 }
 
@@ -54,7 +54,7 @@ impl User {
         }
     }
 
-    /// Who processes are to become, if they are not to stay root.
+    /// The user id for processes, or `None` if they stay root.
     pub(super) fn id(self) -> Option<u32> {
         (self == Self::Normal).then_some(NOBODY)
     }
@@ -75,7 +75,7 @@ pub(super) struct Place {
     volume: Volume,
     data: PathBuf,
     user: User,
-    /// Below this no media is taken, nor a resource.
+    /// With less free room than this, neither media nor a resource is taken.
     pub(super) hard: u64,
     server_under_test: ServerUnderTest,
     scratch: Scratch,
@@ -111,7 +111,7 @@ impl Place {
         server_under_test: &ServerUnderTest,
     ) -> anyhow::Result<Self> {
         let scratch = Scratch::on_disk()?;
-        // A normal user finds the way to its own.
+        // A normal user must be able to reach its directory.
         fs::set_permissions(scratch.path(), Permissions::from_mode(0o711))?;
         let hard = hard_limit(file_system);
         let server_under_test = prepare(server_under_test, user, hard, scratch.path())?;

@@ -44,8 +44,8 @@ impl Dialect for Resumable308 {
     }
 
     fn append(&self, target: &str, media: Media, range: Range<u64>) -> Request {
-        // When every byte has arrived and the upload is not complete all the same, the last byte
-        // asks for that.
+        // If every byte has arrived but the upload is not complete, the last byte is sent again to
+        // complete it.
         let first = range.start.min(range.end - 1);
         let content_range = format!("bytes {first}-{}/{}", range.end - 1, media.len());
         Request::new("PUT", target)

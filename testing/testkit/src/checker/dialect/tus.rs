@@ -34,7 +34,7 @@ impl Dialect for Tus {
     }
 
     fn start(&self, name: &str, media: Media) -> Request {
-        // The type is not asked for by the protocol, but by servers.
+        // Servers require the type, although the protocol does not.
         let metadata = [("filename", name), ("filetype", "application/octet-stream")];
         let metadata = metadata.map(|(key, value)| format!("{key} {}", STANDARD.encode(value)));
         request("POST", &self.path)
