@@ -86,8 +86,8 @@ impl ExpectedDigests {
         }
     }
 
-    /// Compares the stated digests with the computed ones. A digest that was not computed is not
-    /// compared, so compute those that are [`wanted`](Self::wanted).
+    /// Compares the stated digests with the computed digests. A digest that was not computed is not
+    /// compared, so compute the digests that are [`wanted`](Self::wanted).
     pub fn check(&self, digests: &Digests) -> Result<(), DigestMismatch> {
         if let Some((expected, actual)) = differing(self.crc32c, Some(digests.crc32c)) {
             return Err(DigestMismatch::Crc32c { expected, actual });

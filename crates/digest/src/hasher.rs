@@ -11,7 +11,7 @@ use crate::{Crc32c, Md5, Sha256, Wanted};
 pub struct Crc32cHasher(Crc32c);
 
 impl Crc32cHasher {
-    /// Continues after bytes whose digest is known.
+    /// Continues after bytes with a known digest.
     pub fn continue_from(value: Crc32c) -> Self {
         Self(value)
     }
@@ -33,7 +33,7 @@ impl Crc32cHasher {
     }
 }
 
-/// Computes MD5 and SHA-256 incrementally, those that are wanted.
+/// Computes MD5 and SHA-256 incrementally, if they are wanted.
 ///
 /// ```
 /// use windlass_digest::{Md5Sha256Hasher, Wanted};

@@ -1,8 +1,9 @@
 //! Digests of media: CRC32C, MD5 and SHA-256 (docs/protocol.md, 2.14).
 //!
 //! CRC32C is always computed, in line, by [`Crc32cHasher`]. MD5 and SHA-256 are slower and computed
-//! only where [`Wanted`], by [`Md5Sha256Hasher`]. Its state can be saved, because a session may
-//! outlive the process. [`ExpectedDigests`] are those that a client states for its media.
+//! only where [`Wanted`], by [`Md5Sha256Hasher`]. The state of that hasher can be saved, because a
+//! session may outlive the process. [`ExpectedDigests`] are the digests that a client states for
+//! its media.
 //!
 //! No function waits, allocates more than its result, or reads anything but its arguments.
 
@@ -64,8 +65,8 @@ impl Crc32c {
     /// the digest of the bytes before them.
     #[must_use]
     pub fn without_prefix(self, prefix: Self, rest_len: u64) -> Self {
-        // The digest of two pieces is the shifted digest of the first, XORed with that of the
-        // second.
+        // The digest of two pieces is the shifted digest of the first piece, XORed with the second
+        // piece's digest.
         let shifted = combine(prefix, Self::default(), rest_len);
         Self(self.0 ^ shifted.0)
     }

@@ -38,7 +38,7 @@ pub fn from_content_md5(headers: &HeaderMap) -> Result<ExpectedDigests, Expected
     Ok(expected)
 }
 
-/// Reads both headers of a request whose body is the media.
+/// Reads both headers of a request with the media as its body.
 pub fn from_headers(headers: &HeaderMap) -> Result<ExpectedDigests, ExpectedDigestsError> {
     from_goog_hash(headers)?.merge(from_content_md5(headers)?)
 }
