@@ -11,12 +11,13 @@
 //! ```
 //!
 //! A check panics if the implementation breaks its rule. The name of the check states the rule; it
-//! is in the backtrace. The checks share one store, which is empty at the beginning, and each uses
-//! ids of its own. [`ledger_restart`] and [`vault_restart`] check durability across a restart.
+//! is in the backtrace. The checks share one store, which must be empty at the beginning. Each
+//! check uses separate ids. [`ledger_restart`] and [`vault_restart`] check durability across a
+//! restart.
 
 #![expect(clippy::unwrap_used, reason = "a check panics if its rule is broken")]
 
-// The other checks of a vault are below.
+// Further checks of a vault are below.
 mod concat;
 mod ledger;
 
@@ -35,10 +36,10 @@ use crate::vault::{MediaReader, MediaWriter, READ_LEN, StoredMedia, Vault, Vault
 
 pub use ledger::{ledger, ledger_restart};
 
-/// A time after those that the checks use.
+/// A time after all times that the checks use.
 const FAR: Timestamp = Timestamp::from_millis(4_000_000_000_000);
 
-/// The ids that one check uses. They have a common prefix and differ from those of all other
+/// The ids that one check uses. They have a common prefix and differ from the ids of all further
 /// checks.
 #[derive(Debug, Clone, Copy)]
 struct Names(&'static str);
@@ -155,7 +156,7 @@ fn progress(offset: u64, media: Option<MediaRef>) -> Progress {
     }
 }
 
-/// Returns a commit of an active session whose media is in the vault, or does not exist yet.
+/// Returns a commit of an active session. Its media is in the vault, or does not exist yet.
 fn step(from: u64, to: u64, media: Option<MediaRef>) -> OffsetCommit {
     OffsetCommit {
         from,
@@ -166,7 +167,7 @@ fn step(from: u64, to: u64, media: Option<MediaRef>) -> OffsetCommit {
     }
 }
 
-/// Returns a commit of an active session whose media is in the ledger.
+/// Returns a commit of an active session. Its media is in the ledger.
 fn small_step(from: u64, media: MediaRef, bytes: &'static [u8]) -> OffsetCommit {
     let small_media = Some(Bytes::from_static(bytes));
     OffsetCommit {

@@ -32,7 +32,8 @@ macro_rules! failpoints {
 }
 
 failpoints! {
-    /// Opening the store: what an earlier process left in the WAL is durable, and not yet read.
+    /// Opening the store: the commits that an earlier process left in the WAL are durable, and not
+    /// yet read.
     WalRewritten = "wal-rewritten",
     /// Opening the store: the WAL is replayed, nothing is served yet.
     WalReplayed = "wal-replayed",
@@ -83,7 +84,7 @@ failpoints! {
     CancelCommitted = "cancel-committed",
     /// Deletion: a media's file is unlinked.
     MediaUnlinked = "media-unlinked",
-    /// Sweep: the ledger has released media, whose files are still there.
+    /// Sweep: the ledger has released media; its files still exist.
     GarbageListed = "garbage-listed",
     /// Sweep: the files are unlinked, the garbage list still has them.
     GarbageUnlinked = "garbage-unlinked",

@@ -52,7 +52,7 @@ pub enum Trigger {
     CallsOf(&'static str),
 }
 
-/// What happens to an affected call.
+/// The fault that is injected into an affected call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InjectedFault {
     /// It does nothing and fails, whether it is a change, a write or a read.
@@ -64,8 +64,8 @@ pub enum InjectedFault {
     /// The disk is full: a write stores half of its bytes and reports how many, and a change does
     /// nothing. Calls that need no space succeed.
     NoSpace,
-    /// A call of a ledger does nothing and reports [`LedgerError::Busy`]. One of a vault does as with
-    /// [`InjectedFault::Fault`].
+    /// A call of a ledger does nothing and reports [`LedgerError::Busy`]. One of a vault does as
+    /// with [`InjectedFault::Fault`].
     Busy,
     /// It is carried out after this delay.
     Slow(Duration),
@@ -167,7 +167,7 @@ fn scheduled() -> Cause {
     Arc::new(ScheduledFault)
 }
 
-/// A [`Ledger`] whose calls fail on schedule.
+/// A [`Ledger`] with calls that fail on schedule.
 pub struct FaultyLedger {
     inner: Arc<dyn Ledger>,
     faults: Arc<Faults>,
@@ -330,7 +330,7 @@ impl Ledger for FaultyLedger {
     }
 }
 
-/// A [`Vault`] whose calls, and those of its writers and readers, fail on schedule.
+/// A [`Vault`] with calls that fail on schedule, including the calls of its writers and readers.
 pub struct FaultyVault {
     inner: Arc<dyn Vault>,
     faults: Arc<Faults>,
@@ -390,7 +390,8 @@ impl Vault for FaultyVault {
         Ok(Box::new(FaultyReader { inner, id, faults }))
     }
 
-    /// A torn one fails before it begins: what it would leave is what a failure at its end leaves.
+    /// A torn call fails before it begins. A partly made media would differ in nothing from the
+    /// media of a call that fails at its end.
     async fn concat(
         &self,
         id: MediaId,
@@ -482,7 +483,7 @@ impl MediaReader for FaultyReader {
 /// A call that needs no space succeeds on a full disk.
 const NEEDS_NO_ROOM: Option<fn() -> VaultError> = None;
 
-/// Runs a call whose failure is a fault.
+/// Runs a call that fails with [`VaultError::Fault`].
 async fn change<T>(
     faults: &Faults,
     name: &'static str,
@@ -508,7 +509,7 @@ async fn change<T>(
     }
 }
 
-/// Runs a call whose failure concerns its media only.
+/// Runs a call that fails with [`VaultError::Unreadable`], which concerns only its media.
 async fn read<T>(
     faults: &Faults,
     name: &'static str,

@@ -23,8 +23,8 @@ use crate::vault::Space;
 ///
 /// # Durability
 ///
-/// Every method that changes something returns only when the change is durable. [`Ledger::lease`]
-/// is the one exception. A change is applied completely or not at all.
+/// A method that makes a change returns only when the change is durable. [`Ledger::lease`] is the
+/// one exception. A change is applied completely or not at all.
 ///
 /// # Concurrency
 ///
@@ -64,13 +64,13 @@ pub trait Ledger: Send + Sync + 'static {
     /// In addition [`LedgerError::OverQuota`].
     async fn start_within(&self, session: NewSession, quota: Quota) -> Result<(), LedgerError>;
 
-    /// Returns what a principal occupies. An expired session counts until it is deleted.
+    /// Returns the usage of a principal. An expired session counts until it is deleted.
     async fn usage(&self, owner: &str) -> Result<Usage, LedgerError>;
 
     /// Returns a session, whatever its state, or `None` if the ledger does not have it.
     ///
     /// An expired session is returned until [`Ledger::expire`] deletes it. The returned epoch is
-    /// that of the newest lease.
+    /// the epoch of the newest lease.
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError>;
 
     /// Gives out a new lease of a session, which is the right to commit offsets of it, and to
@@ -104,8 +104,8 @@ pub trait Ledger: Send + Sync + 'static {
             .await
     }
 
-    /// As [`Ledger::commit_offset`], if the session's owner then occupies no more bytes than the quota, or no
-    /// more than before. A session grows if it has no declared length.
+    /// As [`Ledger::commit_offset`], if the session's owner then occupies no more bytes than the
+    /// quota, or no more than before. A session grows if it has no declared length.
     ///
     /// # Errors
     /// In addition [`LedgerError::OverQuota`].
@@ -156,8 +156,8 @@ pub trait Ledger: Send + Sync + 'static {
         self.apply_within(changes, Quota::default()).await
     }
 
-    /// As [`Ledger::apply`], if each owner of a resource that is inserted or replaced then occupies no more bytes
-    /// than the quota, or no more than before.
+    /// As [`Ledger::apply`], if each owner of a resource that is inserted or replaced then occupies
+    /// no more bytes than the quota, or no more than before.
     ///
     /// # Errors
     /// In addition [`LedgerError::OverQuota`].
@@ -166,7 +166,7 @@ pub trait Ledger: Send + Sync + 'static {
     /// Returns a resource, or `None` if it does not exist.
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError>;
 
-    /// Returns up to `limit` resources of a collection whose ids are greater than `after`, in the
+    /// Returns up to `limit` resources of a collection with ids greater than `after`, in the
     /// bytewise order of their ids.
     async fn resources(
         &self,
@@ -178,8 +178,8 @@ pub trait Ledger: Send + Sync + 'static {
     /// Returns the bytes of small media, or `None` if the ledger does not have it.
     async fn small_media(&self, id: MediaId) -> Result<Option<Bytes>, LedgerError>;
 
-    /// Returns up to `limit` sessions in the state [`SessionState::Finishing`] whose ids are
-    /// greater than `after`, in the order of their ids. The recovery after a crash finishes them.
+    /// Returns up to `limit` sessions in the state [`SessionState::Finishing`] with ids greater
+    /// than `after`, in the order of their ids. The recovery after a crash finishes them.
     async fn finishing(
         &self,
         after: Option<SessionId>,
@@ -203,9 +203,9 @@ pub trait Ledger: Send + Sync + 'static {
     /// on the list are ignored.
     async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError>;
 
-    /// Returns those of `ids` that no session, resource or garbage entry references. All are looked
-    /// up in one state of the ledger: media that moves from a session to its resource during the
-    /// call counts as referenced.
+    /// Returns the members of `ids` that no session, resource or garbage entry references. All ids
+    /// are looked up in one state of the ledger: media that moves from a session to its resource
+    /// during the call counts as referenced.
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError>;
 
     /// Returns the space for further changes. Space that committed changes are yet to occupy does
@@ -213,9 +213,9 @@ pub trait Ledger: Send + Sync + 'static {
     /// when they are copied into the database.
     async fn space(&self) -> Result<Space, LedgerError>;
 
-    /// Returns a number that differs from one opening of the ledger to the next, if only one process can have it
-    /// open at a time; `None` if several can. What a process has noted under another number is noted by one
-    /// that has ended.
+    /// Returns a number that differs between openings of the ledger, if only one process can have
+    /// the ledger open at a time. Returns `None` if several processes can. An entry that was noted
+    /// under another number is from a process that has ended.
     fn opening(&self) -> Option<u64> {
         None
     }
@@ -228,7 +228,7 @@ pub trait Ledger: Send + Sync + 'static {
     async fn check(&self) -> Result<(), LedgerError>;
 }
 
-/// A new committed offset of a session, and what is committed with it.
+/// A new committed offset of a session, and the changes that are committed with it.
 #[derive(Debug, Clone)]
 pub struct OffsetCommit {
     /// Committed offset before.
@@ -455,8 +455,8 @@ impl ResourceChange {
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// The caller does not hold the newest lease of the session, or the session has another offset
-    /// or is not open. Nothing has changed. The caller must read the session again before it goes
-    /// on.
+    /// or is not open. Nothing has changed. The caller must read the session again before it
+    /// continues.
     #[error("the session has a newer lease or another offset, or is not open")]
     Fenced,
     /// An id exists already, a version is not the expected one, a collection is not empty, or media
@@ -466,15 +466,15 @@ pub enum LedgerError {
     /// The owner would occupy more than its quota. Nothing has changed.
     #[error("the principal would occupy more than its quota")]
     OverQuota,
-    /// The disk is full. Nothing has changed, and the ledger goes on.
+    /// The disk is full. Nothing has changed, and the ledger continues to work.
     #[error("the disk of the ledger is full")]
     NoSpace,
     /// Another program holds a lock of the database that the call needs. Nothing has changed, and
-    /// the ledger goes on. Reads may fail like this, too.
+    /// the ledger continues to work. Reads may fail like this, too.
     #[error("another program holds a lock of the ledger")]
     Busy,
     /// A row holds values that no version of the store has written. Nothing has changed, and the
-    /// ledger goes on with all other rows.
+    /// ledger continues to work with all further rows.
     #[error("a row of the ledger cannot be read")]
     Unreadable,
     /// The ledger could not make a change durable, or could not read. It is unknown whether the

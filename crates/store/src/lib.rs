@@ -1,4 +1,4 @@
-//! What Windlass stores, and the two contracts for storing it.
+//! The records that Windlass stores, and the two contracts for storing them.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -65,18 +65,18 @@
 //! * The [`Vault`] holds the bytes of media. A file in it means nothing until a row of the ledger
 //!   references it.
 //!
-//! The order of steps is what keeps the two consistent, because no transaction spans both. Media is
-//! made durable in the vault *before* the ledger references it, and it is deleted from the vault
-//! only *after* the ledger has released it. [`Sweep`] deletes what is released, and what a crash
+//! No transaction spans both. The order of steps therefore keeps the two consistent. Media is made
+//! durable in the vault *before* the ledger references it. It is deleted from the vault only
+//! *after* the ledger has released it. [`Sweep`] deletes released media and media that a crash
 //! leaves unreferenced.
 //!
-//! [`memory`] implements both contracts in memory. For implementations of your own there are two
-//! modules behind features: `conformance` is a suite of tests that checks every rule of the
-//! contracts, and `fault` makes the calls of any store fail on schedule.
+//! [`memory`] implements both contracts in memory. Two modules behind features help with further
+//! implementations: `conformance` is a suite of tests that checks every rule of the contracts, and
+//! `fault` makes the calls of any store fail on schedule.
 //!
-//! Absent: HTTP, and any knowledge of an API. What the server must remember about a request passes
-//! through the stores as opaque bytes ([`NewSession::context`], [`FinishSession::reply`]). There is
-//! no clock either: callers pass the time.
+//! Absent: HTTP, and any knowledge of an API. The stores keep the server's data about a request as
+//! opaque bytes ([`NewSession::context`], [`FinishSession::reply`]). There is no clock either:
+//! callers pass the time.
 
 #[cfg(feature = "conformance")]
 pub mod conformance;

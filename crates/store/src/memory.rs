@@ -1,9 +1,9 @@
 //! Both contracts in memory, with simulated power cuts.
 //!
-//! The implementations are complete, and their durability is honest. [`MemoryVault::crash`] loses
-//! what was written and not synced. [`MemoryLedger::crash`] loses the leases. Writers from before a
-//! crash are refused. Such a crash is the worst that a disk may do;
-//! [`MemoryVault::crash_keeping`] simulates everything in between.
+//! The implementations are complete and have real durability rules. [`MemoryVault::crash`] loses
+//! the bytes that were written and not synced. [`MemoryLedger::crash`] loses the leases. Writers
+//! from before a crash are refused. Such a crash is the worst that a disk may do;
+//! [`MemoryVault::crash_keeping`] simulates all milder outcomes.
 //!
 //! Absent: a limit on memory, and any disk.
 
@@ -99,7 +99,7 @@ impl Ledger for MemoryLedger {
         }
         let owners = changes.resources.iter().filter_map(ResourceChange::owner);
         let owners: Vec<_> = owners.map(str::to_owned).collect();
-        // On a copy first: what a change set adds is known when it is made.
+        // The change set is first made on a copy, because its usage is known only after it is made.
         let mut after = tables.clone();
         after.apply(changes)?;
         let fits = |owner: &String| quota.admits(tables.usage(owner), after.usage(owner));
@@ -532,7 +532,7 @@ fn is_open(state: SessionState) -> bool {
     matches!(state, SessionState::Active | SessionState::Finishing)
 }
 
-/// What a session counts in [`Usage::bytes`].
+/// Returns a session's part of [`Usage::bytes`].
 fn bytes_of(session: &Session) -> u64 {
     let Progress { offset, total, .. } = session.progress;
     let media = if is_open(session.state) {

@@ -156,9 +156,9 @@ pub enum SessionState {
     Failed,
 }
 
-/// The bytes that the last commit of an offset has added in the vault, with their checksum. When the vault opens
-/// the media again ([`Vault::reopen`](crate::Vault::reopen)), it reads them back and compares them
-/// with the checksum.
+/// The bytes that the last commit of an offset has added in the vault, with their checksum. When
+/// the vault opens the media again ([`Vault::reopen`](crate::Vault::reopen)), it reads them back
+/// and compares them with the checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Offset of the first byte: the offset of the commit before, or 0 if the media was not in the
@@ -177,18 +177,19 @@ pub struct Progress {
     pub total: Option<u64>,
     /// Checksum of the bytes `0..offset`.
     pub crc32c: Crc32c,
-    /// Saved state of the hashers of MD5 and SHA-256 after the bytes `0..offset`, from which the
-    /// next request goes on. Unlike `crc32c`, these digests are slow and only computed if somebody
-    /// asks for them. Empty if nobody has. Opaque to the ledger.
+    /// Saved state of the hashers of MD5 and SHA-256 after the bytes `0..offset`. The next request
+    /// continues from this state. Unlike `crc32c`, these digests are slow and only computed on
+    /// request. Empty if neither is computed. Opaque to the ledger.
     pub slow_digests: Vec<u8>,
-    /// Media that holds the bytes; `None` while there are none.
+    /// Media that holds the bytes; `None` while no bytes exist.
     pub media: Option<MediaRef>,
     /// Bytes of the last commit of an offset; `None` while there are no bytes in the vault.
     pub extent: Option<Extent>,
 }
 
 impl Progress {
-    /// Returns the progress of a session without bytes, of a media whose length may be known.
+    /// Returns the progress of a session without bytes. `total` is the length of its media, if
+    /// known.
     pub fn none(total: Option<u64>) -> Self {
         Self {
             offset: 0,
@@ -206,7 +207,7 @@ impl Progress {
 pub struct NewSession {
     /// Id of the session.
     pub id: SessionId,
-    /// What the server remembers of the request that starts it. Opaque to the ledger.
+    /// The server's data about the request that starts the session. Opaque to the ledger.
     pub context: Vec<u8>,
     /// Time of the start.
     pub created: Timestamp,
@@ -221,15 +222,15 @@ pub struct NewSession {
     pub dialect: String,
 }
 
-/// What a principal occupies in the ledger and the vault.
+/// The usage of a principal in the ledger and the vault.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Number of its open sessions.
     pub sessions: u64,
-    /// Bytes of its sessions and of its resources: media, what the server remembers of the start, replies, and
-    /// bodies. An open session counts with its declared length, or with what is committed if that is more; a
-    /// finished one without its media, until it expires. Each row is rounded up to 1 KiB, and its media counts as
-    /// 16 TiB at most.
+    /// Bytes of its sessions and of its resources: media, the server's data about the start,
+    /// replies, and bodies. An open session counts with the greater of its declared length and its
+    /// committed bytes. A finished session counts without its media, until it expires. Each row is
+    /// rounded up to 1 KiB, and its media counts as at most 16 TiB.
     pub bytes: u64,
 }
 
@@ -250,8 +251,8 @@ impl Quota {
         self.sessions.is_none() && self.bytes.is_none()
     }
 
-    /// Whether a principal may go from one usage to another. What does not grow is allowed, also above a limit
-    /// that was lowered.
+    /// Whether a principal's usage may change from `before` to `after`. A usage that does not grow
+    /// is always allowed, even above a lowered limit.
     pub fn admits(&self, before: Usage, after: Usage) -> bool {
         let fits = |limit: Option<u64>, before: u64, after: u64| {
             after <= before || limit.is_none_or(|limit| after <= limit)
@@ -265,7 +266,7 @@ impl Quota {
 /// The longest media that counts in [`Usage::bytes`].
 const MOST_COUNTED: u64 = 1 << 44;
 
-/// Returns what a row counts in [`Usage::bytes`].
+/// Returns a row's part of [`Usage::bytes`].
 pub(crate) fn counted(media: u64, rest: usize) -> u64 {
     (media.min(MOST_COUNTED) + rest as u64).next_multiple_of(1024)
 }
@@ -275,7 +276,7 @@ pub(crate) fn counted(media: u64, rest: usize) -> u64 {
 pub struct Session {
     /// Id of the session.
     pub id: SessionId,
-    /// What the server remembers of the request that started it. Empty in a cancelled or failed
+    /// The server's data about the request that started the session. Empty in a cancelled or failed
     /// session.
     pub context: Vec<u8>,
     /// Time of the start.

@@ -49,7 +49,7 @@ impl SweepOptions {
     }
 }
 
-/// What a step has done.
+/// The result of a step.
 #[derive(Debug, Default)]
 pub struct Swept {
     /// Number of deleted sessions.
@@ -67,7 +67,7 @@ pub struct Swept {
     pub is_done: bool,
 }
 
-/// Why a step has stopped early. What it did before stays done.
+/// Why a step has stopped early. Its earlier changes are kept.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
     /// The ledger has failed.
@@ -115,8 +115,8 @@ impl Sweep {
     /// Runs the next step.
     ///
     /// # Errors
-    /// When the ledger fails or the vault cannot be listed. Media that cannot be deleted is counted and
-    /// is no error: it must not keep other media from being deleted.
+    /// When the ledger fails or the vault cannot be listed. Media that cannot be deleted is counted
+    /// and is no error: it must not keep other media from being deleted.
     ///
     /// # Cancel safety
     /// A dropped step may have done any part of its work. The next one continues from there.
@@ -200,7 +200,7 @@ impl Sweep {
     }
 }
 
-/// Deletes media one by one. Returns those that were deleted.
+/// Deletes media one by one. Returns the deleted media.
 async fn delete(vault: &dyn Vault, media: &[MediaId], swept: &mut Swept) -> Vec<MediaId> {
     let mut deleted = Vec::with_capacity(media.len());
     for &id in media {

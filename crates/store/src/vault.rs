@@ -8,8 +8,8 @@ use bytes::Bytes;
 use crate::Cause;
 use crate::records::{Extent, MediaId, Timestamp};
 
-/// Unit in bytes of efficient writes. A vault is fastest with writes whose offset, length and
-/// address in memory are multiples of it.
+/// Unit in bytes of efficient writes. Writes are fastest if their offset, length and address in
+/// memory are multiples of this unit.
 pub const WRITE_UNIT: usize = 4096;
 
 /// Number of bytes that are worth reading at once.
@@ -17,7 +17,8 @@ pub const READ_LEN: usize = 256 * 1024;
 
 /// The storage of media bytes.
 ///
-/// A vault keeps bytes under ids. Only the ledger knows their meaning, and how many of them count.
+/// A vault keeps bytes under ids. Only the ledger knows the meaning of a media and how many of its
+/// bytes are valid.
 ///
 /// # Concurrency
 ///
@@ -31,7 +32,7 @@ pub const READ_LEN: usize = 256 * 1024;
 ///
 /// # Errors
 ///
-/// Each method names its errors. Those that concern one media ([`VaultError::Missing`],
+/// Each method names its errors. Errors that concern one media ([`VaultError::Missing`],
 /// [`VaultError::Damaged`], [`VaultError::Unreadable`]) and [`VaultError::NoSpace`] do not affect
 /// any other call. [`VaultError::Fault`] means that syncs cannot be relied on any more.
 #[async_trait]
@@ -56,15 +57,15 @@ pub trait Vault: Send + Sync + 'static {
     /// bytes from `verify.start` to `committed` are read back and compared with its checksum.
     ///
     /// All earlier writers of the media end: the method waits for their writes in progress, and
-    /// refuses later ones with [`Superseded`]. A vault that several processes share must do this
-    /// across processes, too. So a write whose future was dropped cannot overwrite what the new
-    /// writer has written.
+    /// refuses later writes with [`Superseded`]. A vault that several processes share must do this
+    /// across processes, too. A dropped write therefore cannot overwrite the bytes of the new
+    /// writer.
     ///
     /// # Errors
-    /// * [`VaultError::Damaged`] if the media does not exist, is shorter than `committed`, or differs
-    ///   from the checksum.
-    /// * [`VaultError::Unreadable`] if it could not be opened or read, or if a newer writer has taken
-    ///   over during the call.
+    /// * [`VaultError::Damaged`] if the media does not exist, is shorter than `committed`, or
+    ///   differs from the checksum.
+    /// * [`VaultError::Unreadable`] if it could not be opened or read, or if a newer writer has
+    ///   taken over during the call.
     /// * [`VaultError::Fault`] if the cut has failed.
     async fn reopen(
         &self,
@@ -73,7 +74,7 @@ pub trait Vault: Send + Sync + 'static {
         verify: Option<Extent>,
     ) -> Result<Box<dyn MediaWriter>, VaultError>;
 
-    /// Opens the bytes `range` of a media for reading. The reader goes on working if the media is
+    /// Opens the bytes `range` of a media for reading. The reader continues to work if the media is
     /// deleted meanwhile.
     ///
     /// # Errors
@@ -92,25 +93,25 @@ pub trait Vault: Send + Sync + 'static {
     /// A vault whose storage can copy does it there, so that the bytes do not pass through the
     /// memory of the process. The default reads and writes [`READ_LEN`] at a time.
     ///
-    /// After each step `copied` is called with the number of bytes that the step has added, in
-    /// total the length of the parts. So the caller knows how much of the space that it has set aside
-    /// is in use.
+    /// After each step `copied` is called with the number of bytes that the step has added. The sum
+    /// of these numbers is the length of the parts. The caller therefore knows how much of its
+    /// reserved space is in use.
     ///
     /// Until the method returns, the new media counts as media with a writer in [`Vault::list`]. It
     /// must not be reopened or read before.
     ///
-    /// A source may be deleted during the call. Then the media is complete all the same, or the
+    /// A source may be deleted during the call. The media is then complete nevertheless, or the
     /// call fails with [`VaultError::Missing`].
     ///
     /// # Cancel safety
-    /// If the future is dropped, or on an error, the media may exist all the same, with any of its
-    /// bytes. No further step begins. As nothing references it, the sweep deletes it; a caller that
-    /// deletes it earlier spares the space.
+    /// If the future is dropped, or on an error, the media may exist nevertheless, with any of its
+    /// bytes. No further step begins. The sweep deletes the media, because nothing references it. A
+    /// caller may delete it earlier to save space.
     ///
     /// # Errors
     /// * [`VaultError::Missing`] with a source that does not exist.
-    /// * [`VaultError::Damaged`] with a source that is shorter than its part, or with `id` if there
-    ///   is media with that id, which is not changed then.
+    /// * [`VaultError::Damaged`] with a source that is shorter than its part, or with `id` if media
+    ///   with that id already exists. The existing media is not changed.
     /// * [`VaultError::NoSpace`] if the disk is full.
     /// * [`VaultError::Unreadable`] with a source that could not be read, or with `id` if the media
     ///   could not be created.
@@ -155,9 +156,9 @@ pub trait Vault: Send + Sync + 'static {
 
     /// Lists media after `after`, in the order of ids.
     ///
-    /// `limit` is about the number of entries to look at, including those of directories. So the
-    /// listing may hold fewer media than `limit`, even none, without being the last one;
-    /// [`Listing::next`] tells. Media that has a writer may be left out: it may be about to be
+    /// `limit` is about the number of entries to look at, including directories. A listing may
+    /// therefore hold fewer media than `limit`, even none, without being the last listing; see
+    /// [`Listing::next`]. Media that has a writer may be left out: it may be about to be
     /// referenced, however old it looks.
     ///
     /// It is meant for the sweep, and too slow for the path of a request.
@@ -191,8 +192,8 @@ pub trait MediaWriter: Send + Sync + std::fmt::Debug {
     /// `offset..offset + data.len()`.
     async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError>;
 
-    /// Makes all bytes durable whose `write` had returned before the call. May run concurrently
-    /// with writes; whether their bytes are durable is open.
+    /// Makes all bytes durable that were written by a `write` that returned before the call. May
+    /// run concurrently with writes; the bytes of concurrent writes may or may not be durable.
     ///
     /// # Errors
     /// * [`VaultError::Fault`] if a sync has failed, this one or an earlier one. It must not be
@@ -201,14 +202,14 @@ pub trait MediaWriter: Send + Sync + std::fmt::Debug {
     /// * [`VaultError::Damaged`] if the media was deleted meanwhile. A vault need not notice that.
     ///
     /// # Cancel safety
-    /// After its future was dropped the sync may still happen.
+    /// If the future is dropped, the sync may still happen.
     async fn sync(&self) -> Result<(), VaultError>;
 
     /// Writes like [`write`](MediaWriter::write), then syncs like [`sync`](MediaWriter::sync). A
     /// vault may do both in one operation.
     ///
     /// # Errors
-    /// Those of both. After [`VaultError::NoSpace`] nothing was synced.
+    /// The errors of both methods. After [`VaultError::NoSpace`] nothing was synced.
     ///
     /// # Cancel safety
     /// As for both methods.
@@ -288,7 +289,7 @@ pub enum VaultError {
     Damaged {
         /// Id of the media.
         id: MediaId,
-        /// What is wrong with the media.
+        /// The problem with the media.
         reason: &'static str,
     },
     /// The disk is full, or a quota or the maximum size of a file is reached.
@@ -314,7 +315,7 @@ pub enum VaultError {
 }
 
 impl VaultError {
-    /// Returns the error of a writer whose media was reopened by a newer one.
+    /// Returns the error of a writer after a newer writer has reopened its media.
     pub fn superseded(id: MediaId) -> Self {
         Self::Unreadable {
             id,

@@ -62,7 +62,7 @@ async fn all_bytes_of_long_sources_are_copied(vault: &dyn Vault) {
     assert!(read(vault, names.media(2), range).await == expected);
 }
 
-/// They are not committed, as those of a broken upload.
+/// A broken upload leaves such bytes. They are not committed.
 async fn bytes_behind_the_length_of_a_source_are_left_out(vault: &dyn Vault) {
     let names = Names::of("bytes_behind_the_length_of_a_source_are_left_out");
     create(vault, names.media(0), b"windmill").await;

@@ -15,8 +15,8 @@ use crate::vault::Space;
 /// How long a test waits for a call before it fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A [`Ledger`] that lets other calls go on after each lookup of a resource, and stops one call when
-/// it is asked to. So calls meet at a chosen point.
+/// A [`Ledger`] that yields to other calls after each lookup of a resource, and stops one call on
+/// request. Concurrent calls therefore meet at a chosen point.
 pub struct PacedLedger {
     inner: Arc<dyn Ledger>,
     stop: Mutex<Option<Stop>>,
@@ -46,8 +46,8 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// Runs `calls`, one of which is the call to be stopped, and does `meanwhile` between the moment
-    /// at which it stops and the one from which it may go on. Returns the outputs of both.
+    /// Runs `calls`, which include the call to be stopped. Runs `meanwhile` while that call is
+    /// stopped, and then releases the call. Returns the outputs of both.
     ///
     /// # Panics
     /// If the call is not made within two minutes.
@@ -87,8 +87,8 @@ impl PacedLedger {
         self.stop(Call::Lookup(id.to_owned()), earlier)
     }
 
-    /// Stops the next lease when it has been taken: its number is given out, and the caller does not
-    /// know it yet. It replaces a stop that was not reached.
+    /// Stops the next lease when it has been taken: its number is given out, and the caller does
+    /// not know it yet. It replaces a stop that was not reached.
     pub fn stop_at_lease(&self) -> Arc<Stopped> {
         self.stop(Call::Lease, 0)
     }
@@ -103,7 +103,7 @@ impl PacedLedger {
         stopped
     }
 
-    /// Waits until a call that is to be stopped may go on.
+    /// If this call is to be stopped, waits until it is released.
     async fn pause(&self, call: Call) {
         if let Some(stopped) = self.stopped(&call) {
             stopped.reached.notify_one();

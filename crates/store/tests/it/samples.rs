@@ -27,7 +27,7 @@ pub(crate) fn new_session(n: u8, expires: u64) -> NewSession {
     }
 }
 
-/// Returns a commit of a session whose media `n` is in the vault.
+/// Returns a commit of a session with media `n` in the vault.
 pub(crate) fn step(n: u8, from: u64, to: u64) -> OffsetCommit {
     let media = Some(MediaRef {
         id: media_id(n),

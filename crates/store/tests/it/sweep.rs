@@ -1,4 +1,4 @@
-//! The sweep deletes what is expired or unreferenced and nothing else, and may be interrupted
+//! The sweep deletes expired and unreferenced data and nothing else, and may be interrupted
 //! anywhere.
 
 use std::io;
@@ -120,7 +120,7 @@ async fn undeletable_garbage_does_not_delay_other_garbage() {
     assert_eq!((expired, garbage), (20, 20 - usize::from(IMMUTABLE)));
     let stuck: Vec<_> = (0..IMMUTABLE).map(media_id).collect();
     assert_eq!(ledger.garbage(None, 100).await.unwrap(), stuck);
-    // It starts again with what could not be deleted.
+    // The sweep starts again with the media that could not be deleted.
     let mut sweep = sweep();
     for _ in 0..2 {
         let mut failed = Vec::new();

@@ -1,4 +1,4 @@
-//! What the sweep and the recovery of finishing sessions rely on.
+//! The rules that the sweep and the recovery of finishing sessions rely on.
 
 use super::super::{FAR, Names, finish, insert_with_new, small_step, step};
 use super::{fenced, finishing, found, is_garbage, lease, session, small, start};
@@ -7,7 +7,7 @@ use crate::records::{MediaId, NewSession, SessionState, Timestamp};
 
 use ResourceChange::Insert;
 
-/// Checks what the sweep and the recovery of finishing sessions rely on.
+/// Checks the rules that the sweep and the recovery of finishing sessions rely on.
 pub(super) async fn check_clearing(ledger: &dyn Ledger) {
     finishing_sessions_are_listed_in_order(ledger).await;
     expiry_deletes_expired_sessions_except_finishing_ones(ledger).await;

@@ -1,4 +1,4 @@
-//! What each principal occupies, and quotas.
+//! The usage of each principal, and quotas.
 
 use bytes::Bytes;
 
@@ -11,7 +11,7 @@ use ResourceChange::{Delete, Insert, Replace};
 
 const KIB: u64 = 1024;
 
-/// Checks what each principal occupies, and quotas.
+/// Checks the usage of each principal, and quotas.
 pub(super) async fn check_usage(ledger: &dyn Ledger) {
     open_sessions_are_counted_with_the_greater_of_two_lengths(ledger).await;
     sessions_that_end_count_what_is_remembered_of_them(ledger).await;
@@ -251,7 +251,8 @@ async fn commit_and_change_set_beyond_a_quota_change_nothing(ledger: &dyn Ledger
     apply(insert("b", 900)).await.unwrap();
     over_quota(apply(insert("c", 900)).await);
     assert!(found(ledger, &names, "c").await.is_none());
-    // Without a quota the same change is made, and what does not grow is possible above it.
+    // Without a quota the same change is made. A change that does not increase the usage is
+    // possible above the quota.
     ledger.apply(insert("c", 9_000)).await.unwrap();
     occupies(ledger, owner, 1, 19).await;
     let replaced = next_version(&found(ledger, &names, "c").await.unwrap());
