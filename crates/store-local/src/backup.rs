@@ -84,7 +84,7 @@ pub enum BackupError {
         /// The destination.
         target: PathBuf,
     },
-    /// The destination holds foreign files, which must not be overwritten.
+    /// The destination holds files that do not belong to a backup. They must not be overwritten.
     #[error("{} is neither empty nor a backup", target.display())]
     NotABackup {
         /// The destination.

@@ -22,8 +22,8 @@ pub fn for_each_resource(
     visit: &mut dyn FnMut(&str, &str, &[u8]),
 ) -> Result<(), VerifyError> {
     let path = existing_ledger(dir)?;
-    // If no server is running, the lock keeps one from starting meanwhile: this process may be the
-    // one that replays the WAL.
+    // If no server is running, the lock prevents the start of one meanwhile, because this process
+    // may replay the WAL.
     let lock = FileLock::try_exclusive(&dir.join("lock"));
     let lock = lock.map_err(|source| OpenError::io(dir, source))?;
     let reserve = match &lock {

@@ -440,7 +440,7 @@ async fn closing_ledger_waits_for_abandoned_reads() {
     assert!(!dir.path().join("ledger.sqlite-wal").exists());
 }
 
-/// Else rows pile up where many callers have their turn late.
+/// Otherwise rows pile up where many callers are resumed late.
 #[tokio::test]
 async fn no_more_rows_are_read_than_callers_have_taken() {
     let test = TestLedger::new();

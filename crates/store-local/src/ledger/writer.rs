@@ -16,9 +16,10 @@
 //! A commit writes at least a page of every table and index that it touches, and syncs once,
 //! whether it carries one change or ten. Where syncs are fast, the processor is the bottleneck. Few
 //! calls arrive during a short commit, so rounds are small there, and small rounds waste processor
-//! callers are about to make ([`CommitDelay`]). PostgreSQL does the same with `commit_delay` and
-//! `commit_siblings`. A caller that has been alone for some rounds does not wait. Nor does a round
-//! that begins with a lease, which needs no commit.
+//! time. A round that begins with a change therefore first waits a moment for *siblings*: calls
+//! that other callers are about to make ([`CommitDelay`]). PostgreSQL does the same with
+//! `commit_delay` and `commit_siblings`. A caller that has been alone for some rounds does not
+//! wait. Nor does a round that begins with a lease, which needs no commit.
 
 use std::sync::atomic::{self, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
