@@ -11,8 +11,8 @@
 //!
 //! The application owns the listener, the routes and the users. [`identify`] is a layer around all of
 //! its routes: it finds the user of a request and inserts a [`Principal`]. [`RequirePrincipal`]
-//! refuses what needs one and has none, which session URIs and discovery documents do not. The handler
-//! gets it in [`Call::principal`] and writes it into the field `owner` of the photo.
+//! refuses a request without a principal, except requests to session URIs and for discovery
+//! documents. The handler reads [`Call::principal`] and writes it into the field `owner` of the photo.
 //!
 //! [`Server::start`] begins the work that belongs to no request: it deletes expired sessions,
 //! finishes uploads that a crash has interrupted, and watches the free space of the disk.
@@ -56,11 +56,11 @@ accept = ["image/*"]
 max_size = "1GB"
 "#;
 
-/// The tokens of the users. A real application has hashes of them in its database.
+/// The tokens of the users. A real application has hashes of the tokens in its database.
 const TOKENS: [(&str, &str); 2] = [("alice-token", "alice"), ("bob-token", "bob")];
 
-/// Inserts the user of a request, if it has the token of one. Whether it needs one is decided where
-/// it is answered.
+/// Inserts the user of a request that has the token of a user. The route that answers the request
+/// decides whether it needs a user.
 async fn identify(mut request: Request, next: Next) -> Response {
     if let Some(user) = user(&request) {
         request.extensions_mut().insert(Principal::new(user));
@@ -80,7 +80,7 @@ async fn hello(user: Option<Extension<Principal>>) -> Result<String, StatusCode>
     Ok(format!("Hello, {user}.\n"))
 }
 
-/// Does what the default handler does, and says who uploaded a photo.
+/// Works like the default handler, and records who uploaded a photo.
 struct Photos;
 
 #[async_trait]
@@ -91,8 +91,8 @@ impl ApiHandler for Photos {
 
     async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
         let mut metadata = call.metadata.clone();
-        // It replaces what a client may have claimed. In a resumable upload it is the user that
-        // started the upload.
+        // The user replaces any owner that the client claimed. In a resumable upload this is the
+        // user that started the upload.
         let owner = call.principal.map(Principal::id);
         metadata.insert("owner".to_owned(), owner.into());
         let call = Call {
@@ -137,7 +137,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let draining = server.clone();
     let interrupted = async move {
         tokio::signal::ctrl_c().await.ok();
-        // Uploads would go on for as long as their clients send, so they are told to commit.
+        // Uploads would continue for as long as their clients send; `drain` makes them commit.
         draining.drain().await;
     };
     tokio::select! {

@@ -1,10 +1,10 @@
-//! What each parameter and each header of an API does: the tables `inputs.toml`, one beside each
-//! description, and `inputs/common.toml` for what all APIs have.
+//! The effect of each parameter and each header of an API. The table `inputs.toml` next to each
+//! description lists them; `inputs/common.toml` has the inputs of all APIs.
 //!
 //! An input is *implemented*, *harmless* or *refused*. Nothing is accepted and ignored: a filter
-//! without an effect would list what it excludes, and a key without one would promise an encryption
-//! that does not happen. The server refuses what the tables name as refused
-//! ([`ServedApi::refusing`]). The tests of this module fail for an input in no table.
+//! without an effect would list resources that it excludes, and a key without an effect would
+//! promise an encryption that does not happen. The server refuses the inputs that the tables name as
+//! refused ([`ServedApi::refusing`]). The tests of this module fail for an input in no table.
 //!
 //! ```toml
 //! [[implemented]]
@@ -48,25 +48,25 @@ struct Refusal {
     parameters: Vec<String>,
     #[serde(default)]
     headers: Vec<String>,
-    /// Ids without the name of the API; all methods if there are none.
+    /// Ids without the name of the API. An empty list stands for all methods.
     #[serde(default)]
     methods: Vec<String>,
-    /// Values that are accepted, because they ask for what happens anyway.
+    /// Values that are accepted, because they ask for the server's usual behaviour.
     #[serde(default)]
     allowed: Vec<String>,
     /// Whether an empty value is refused too.
     #[serde(default)]
     also_empty: bool,
-    /// 400, or 501 for what the service carries out.
+    /// 501 if the service carries the input out, otherwise 400.
     status: u16,
-    /// The predicate of the message, whose subject is the input.
+    /// The predicate of the message. The input is its subject.
     reason: String,
 }
 
-/// Returns the API, which refuses what the table of all APIs and its own table name.
+/// Returns the API, which refuses the inputs of two tables: the table of all APIs and its own table.
 ///
-/// A method's own parameter has the meaning that its description gives it, also where the table of
-/// all APIs refuses the name.
+/// A parameter that a method declares has the meaning of its description there, even if the table
+/// of all APIs refuses a parameter of this name.
 pub(crate) fn refusing(served: ServedApi, table: Option<&str>) -> ServedApi {
     let (name, methods) = (served.api.name(), served.api.methods());
     let inputs = |table| {
@@ -79,7 +79,7 @@ pub(crate) fn refusing(served: ServedApi, table: Option<&str>) -> ServedApi {
     served.refusing(refused)
 }
 
-/// Restricts a row for all methods to those that do not declare the parameter.
+/// Restricts a row for all methods to the methods that do not declare the parameter.
 fn except_where_declared(row: RefusedInput, methods: &[Arc<Method>]) -> RefusedInput {
     let Input::Parameter(name) = &row.input else {
         return row;

@@ -1,12 +1,13 @@
-//! What a store reports about its work.
+//! Records the work of a store, for metrics.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Records what a store does, for metrics.
+/// Receives the facts that a store measures about its work.
 ///
-/// A store calls what it can tell; each function does nothing by default. The functions are called
-/// where the work is done, also on the thread that makes commits: they must not wait.
+/// A store calls the functions for the facts that it knows. Each function does nothing by default.
+/// The thread that does the work calls them, such as the thread that makes commits: they must not
+/// block.
 pub trait StoreRecorder: fmt::Debug + Send + Sync {
     /// A commit of the ledger has made changes durable. `took` includes the sync.
     fn committed(&self, took: Duration, changes: usize) {

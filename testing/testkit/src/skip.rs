@@ -1,8 +1,8 @@
 //! Tests that a machine cannot carry out.
 //!
 //! A test that returns early passes, and its output is captured: nobody sees that a rule went
-//! untested. So each says what is missing by [`skipped`], which fails where `NO_SKIP` is
-//! set. Where it may be skipped, `.ci/run` lists it. Neither variable begins with `WINDLASS_`: a
+//! untested. So each test names the missing thing by [`skipped`], which fails where `NO_SKIP` is
+//! set. Where skipping is allowed, `.ci/run` lists the test. Neither variable begins with `WINDLASS_`: a
 //! server would warn of it, and tests read what a server says.
 
 use std::fs::File;

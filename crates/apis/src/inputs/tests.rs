@@ -8,7 +8,7 @@ use super::*;
 use crate::{Options, PROVIDERS, from_document};
 use named_tests::NamedTest;
 
-/// APIs whose tables do not have all of their inputs yet. A complete one must not be here.
+/// APIs with tables that lack some inputs. An API with complete tables must not be here.
 const INCOMPLETE: [&str; 0] = [];
 
 /// Request headers that services document and libraries send, with the APIs that know them; none
@@ -122,11 +122,11 @@ struct Harmless {
     headers: Vec<String>,
     #[serde(default)]
     methods: Vec<String>,
-    /// Why the same is found, seen, kept and promised without the input.
+    /// Why nothing found, seen, kept or promised depends on the input.
     reason: String,
 }
 
-/// What a row says of its inputs.
+/// The class that a row gives its inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Implemented,
@@ -214,7 +214,7 @@ fn own_id(method: &Method) -> String {
         .to_owned()
 }
 
-/// The classes of an input, by the rows that name it; empty if none does.
+/// The classes of an input, by the rows that name it. Empty if no row names it.
 fn classes(tables: &[&Table], is_named: impl Fn(&Row<'_>) -> bool) -> Vec<Class> {
     let rows = tables.iter().flat_map(|table| table.rows());
     rows.filter(|row| is_named(row))
@@ -222,7 +222,7 @@ fn classes(tables: &[&Table], is_named: impl Fn(&Row<'_>) -> bool) -> Vec<Class>
         .collect()
 }
 
-/// What is wrong with the classes of an input, if something is.
+/// The fault in the classes of an input, if there is any.
 fn fault(input: &str, classes: &[Class]) -> Option<String> {
     let is_harmless = classes.contains(&Class::Harmless);
     if classes.is_empty() {
@@ -234,7 +234,7 @@ fn fault(input: &str, classes: &[Class]) -> Option<String> {
     }
 }
 
-/// What is missing in the tables of an API.
+/// The inputs that the tables of an API lack.
 fn faults(name: &str, own: &Table) -> Vec<String> {
     let common = common();
     let tables = [&common, own];
@@ -301,7 +301,7 @@ fn each_row_names_inputs_and_methods_that_exist() {
                 let id = format!("{name}.{method}");
                 assert!(methods().any(|it| it.id == id), "no method {id}: {about}");
             }
-            // The others are also of what the service has and no description does.
+            // Tables also name headers and parameters of the service that no description has.
             if row.class == Class::Implemented {
                 for method in methods().filter(|it| row.methods.contains(&own_id(it))) {
                     let missing = row.parameters.iter();

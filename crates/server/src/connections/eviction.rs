@@ -1,10 +1,10 @@
-//! Which connection ends when all places are taken and others may wait for one.
+//! Chooses the connection that ends when all places are taken and other connections may wait.
 //!
 //! A connection keeps its place for as long as its request lasts, and a client can make a request
-//! last for hours at little cost. Where no place is left, the server therefore ends the slowest
-//! connection of the network that has the most, if that is more than its share. A listener whose
-//! connections are for one request each ends the oldest that waits for its client alone: it has not
-//! sent the request, or has the reply and does not close.
+//! last for hours at little cost. If no place is left, the server ends the slowest connection of the
+//! network with the most connections, if that network has more than its share. On a listener for one
+//! request per connection, the server ends the oldest connection that only waits for its client: the
+//! client has not sent the request, or has the reply and does not close.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,14 +39,14 @@ struct Table {
 #[derive(Debug)]
 struct Open {
     progress: Arc<Progress>,
-    /// The network whose share is examined; `None` where connections of networks are not counted.
+    /// The network with its share. `None` if connections of networks are not counted.
     network: Option<(Network, usize)>,
     /// When the measurement began, and the bytes that had been moved by then.
     since: (Instant, u64),
     end: CancellationToken,
 }
 
-/// What a connection has done.
+/// The progress of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// Bytes that were read and written.
@@ -170,7 +170,7 @@ impl Open {
         let watched = now.duration_since(since);
         let moved = self.progress.moved.load(Ordering::Relaxed);
         if watched >= MEASURED {
-            // What the connection did long ago says nothing about its pace now.
+            // Bytes that moved long ago say nothing about the pace now.
             self.since = (now, moved);
             return None;
         }
@@ -203,7 +203,7 @@ mod tests {
     use crate::callers::{AddressLimits, Admission, CallerMetrics};
     use crate::config::Settings;
 
-    /// Connections of an address, of which each network has a share of one.
+    /// Connections, with a share of one connection for each network.
     struct Clients {
         open: OpenConnections,
         limits: AddressLimits,

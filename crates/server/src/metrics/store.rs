@@ -1,26 +1,5 @@
-//! The metrics that a store reports.
-//!
-//! The handles count from the start. Registered in a [`Registry`], they show their values:
-//!
-//! ```
-//! use prometheus_client::encoding::text::encode;
-//! use prometheus_client::registry::Registry;
-//! use windlass_store::metrics::StoreMetrics;
-//!
-//! let metrics = StoreMetrics::default();
-//! let mut registry = Registry::default();
-//! metrics.register(&mut registry);
-//!
-//! // The store is opened with a clone of the handles, and records into them:
-//! metrics.queued_calls.inc();
-//!
-//! let mut text = String::new();
-//! encode(&mut text, &registry)?;
-//! assert!(text.contains("\nwindlass_store_queued_calls 1\n"));
-//! # Ok::<(), std::fmt::Error>(())
-//! ```
-//!
-//! There is no global registry: two stores in one process have separate handles.
+//! The metrics of a store, for Prometheus.
+
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -40,8 +19,30 @@ const CHANGES: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 
 
 /// The metrics of a store, recorded by the store itself ([`StoreRecorder`]).
 ///
-/// A store records only the values that it measures; all further handles stay at zero. By default
-/// the handles are registered nowhere, but they count.
+/// Clones share their values. The metrics count from the start; a [`Registry`] that they are
+/// registered in shows their values. There is no global registry: two stores in one process have
+/// separate metrics. A value that a store does not record stays at zero.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use prometheus_client::encoding::text::encode;
+/// use prometheus_client::registry::Registry;
+/// use windlass_server::StoreMetrics;
+/// use windlass_store::recorder::StoreRecorder;
+///
+/// let metrics = StoreMetrics::default();
+/// let mut registry = Registry::default();
+/// metrics.register(&mut registry);
+///
+/// // The store is opened with a clone:
+/// metrics.committed(Duration::from_millis(2), 3);
+///
+/// let mut text = String::new();
+/// encode(&mut text, &registry)?;
+/// assert!(text.contains("\nwindlass_store_commit_changes_sum 3.0\n"));
+/// # Ok::<(), std::fmt::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct StoreMetrics {
     commit_duration: Histogram,
