@@ -119,7 +119,7 @@ def refusals(report, run, sites, linked):
 
     case("expired", 403, "has expired", lambda: linked.sign(UPLOADS, expires="0s"))
     case("altered", 403, "has been altered", lambda: altered(linked.sign(UPLOADS)))
-    case("for pages of another origin", 403, f"is for pages of {other.url} alone", lambda: linked.sign(UPLOADS, "--origin", other.url))
+    case("for pages of another origin", 403, f"may be used only by pages of {other.url}", lambda: linked.sign(UPLOADS, "--origin", other.url))
     case("for another type", 400, "the signed link allows video/*", lambda: linked.sign(UPLOADS, "--type", "video/*"))
     case("for a smaller size", 413, "the limit of 999 bytes that the signed link sets", lambda: linked.sign(UPLOADS, "--max-size", "999B"))
     case("for a download", 403, "is for GET, not for POST", lambda: linked.sign(UPLOADS, "--method", "get"))
@@ -177,7 +177,7 @@ def downloads(report, run, sites, linked, showing):
     def refused():
         path = picture(showing)
         for link, said in ((showing.sign(path, expires="0s"), "has expired"), (altered(showing.sign(path)), "has been altered"),
-                           (showing.sign(path, "--origin", other.url), f"is for pages of {other.url} alone")):
+                           (showing.sign(path, "--origin", other.url), f"may be used only by pages of {other.url}")):
             found = run("refusal", "downloadByLink", link)
             assert found["status"] == 403 and said in found["message"], found
             assert run("embed", "img", link) == "refused", said

@@ -78,7 +78,7 @@ impl fmt::Debug for Services<'_> {
 #[non_exhaustive]
 pub enum RulesError {
     /// A file that it names cannot be read.
-    #[error("{} cannot be read, which {key} names", path.display())]
+    #[error("cannot read {}, the file of {key}", path.display())]
     Unreadable {
         /// The key in the file of credentials.
         key: &'static str,
@@ -89,13 +89,13 @@ pub enum RulesError {
         source: io::Error,
     },
     /// A file that it names has no secret of a key of links.
-    #[error("the secret of links in {} is not 32 bytes or more as base64 or hexadecimal digits", path.display())]
+    #[error("the secret of a link key in {} must have at least 32 bytes, written as base64 or hexadecimal", path.display())]
     LinkSecret {
         /// The file.
         path: PathBuf,
     },
     /// A file that it names has no set of keys that can be used.
-    #[error("{} is no set of keys", path.display())]
+    #[error("{} is not a JSON Web Key Set", path.display())]
     KeySet {
         /// The file.
         path: PathBuf,
@@ -200,7 +200,7 @@ impl TryFrom<String> for PrincipalId {
 
     fn try_from(id: String) -> Result<Self, &'static str> {
         if id.is_empty() {
-            return Err("the id of a principal is not empty");
+            return Err("the id of a principal must not be empty");
         }
         Ok(Self(id))
     }

@@ -76,10 +76,10 @@ pub(crate) struct IntrospectionScheme {
 enum QuestionError {
     #[error(transparent)]
     Service(#[from] ServiceError),
-    #[error("it answered with another document than RFC 7662 describes")]
+    #[error("the reply is not an introspection response (RFC 7662)")]
     NotAnAnswer,
     #[error(
-        "{INTROSPECTIONS} questions, or {INTROSPECTIONS_PER_CLIENT} of this client, were under way for {} s",
+        "too many token checks are running ({INTROSPECTIONS}, or {INTROSPECTIONS_PER_CLIENT} of this client); waited {} s",
         TIMEOUT.as_secs()
     )]
     Busy,

@@ -139,7 +139,9 @@ impl Link {
                 .next()
                 .is_some_and(|stated| stated == origin.as_str());
             if !is_right || stated.next().is_some() {
-                return refuse(format!("the signed link is for pages of {origin} alone"));
+                return refuse(format!(
+                    "the signed link may be used only by pages of {origin}"
+                ));
             }
         }
         for (name, value) in &self.query {
@@ -152,7 +154,7 @@ impl Link {
                 .count();
             if sent.len() != wanted || !sent.contains(&Cow::Borrowed(value.as_str())) {
                 return refuse(format!(
-                    "the signed link fixes the parameter {name}; send it as the link has it"
+                    "the signed link sets the parameter {name}; send the value that the link has"
                 ));
             }
         }
@@ -178,7 +180,7 @@ pub struct LinkSecret(Zeroizing<Vec<u8>>);
 /// A text that is not a secret of a key of links. The message does not contain the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a secret of links is 32 bytes or more as base64 or hexadecimal digits, as `openssl rand -base64 32` prints it"
+    "the secret of a link key must have at least 32 bytes, written as base64 or hexadecimal, as `openssl rand -base64 32` prints it"
 )]
 pub struct InvalidSecret;
 
@@ -313,17 +315,17 @@ impl LinkKeys {
         let mut keys = self.keys.iter().filter(|key| key.id == key_id).peekable();
         if keys.peek().is_none() {
             return refuse(
-                "the signed link has a key that this server does not know; get a new link",
+                "the signed link is signed with a key that this server does not have; get a new link",
             );
         }
         // `verify` takes the same time for every signature of the right length.
         if !keys.any(|key| hmac::verify(&key.key, signed.as_bytes(), &signature).is_ok()) {
-            return refuse("the signed link has been altered: its signature is another one");
+            return refuse("the signed link has been altered: its signature does not match");
         }
         let claims = URL_SAFE_NO_PAD.decode(claims).ok();
         match claims.and_then(|claims| serde_json::from_slice(&claims).ok()) {
             Some(link) => Ok(link),
-            None => refuse("the signed link was made by a newer version, which this server is not"),
+            None => refuse("the signed link needs a newer version of the server"),
         }
     }
 }

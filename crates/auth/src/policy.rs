@@ -56,7 +56,7 @@ fn some_claims<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String,
 
 fn refuse_empty<E: serde::de::Error>(is_empty: bool) -> Result<(), E> {
     if is_empty {
-        return Err(E::custom("it is empty; leave it out if it does not matter"));
+        return Err(E::custom("it is empty; remove the key to match everything"));
     }
     Ok(())
 }

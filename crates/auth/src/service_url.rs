@@ -28,7 +28,7 @@ impl TryFrom<String> for ServiceUrl {
         let uri: Uri = text.parse().map_err(|_| not_a_url)?;
         let authority = uri.authority().ok_or(not_a_url)?;
         if authority.as_str().contains('@') {
-            return Err("a URL with a user name is not taken");
+            return Err("the URL must not contain a user name");
         }
         match uri.scheme_str() {
             Some("https") => Ok(Self(uri)),

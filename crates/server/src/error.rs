@@ -207,7 +207,7 @@ pub(crate) enum Error {
     #[error("the signed link counts once and has been used; get a new one")]
     LinkUsed,
     /// The signed link is for another purpose than the request.
-    #[error("the signed link is for {purpose}, and the request is none")]
+    #[error("the signed link is only for {purpose}; this request is something else")]
     LinkPurpose {
         /// The purpose of the link.
         purpose: &'static str,

@@ -44,7 +44,7 @@ impl TryFrom<CertificateFields> for CertificateEntry {
         let certificate = match (fields.sha256, fields.name) {
             (Some(fingerprint), None) => CertificateKey::Fingerprint(fingerprint),
             (None, Some(name)) => CertificateKey::Name(name),
-            _ => return Err("a certificate has either name or sha256"),
+            _ => return Err("a certificate needs exactly one of name and sha256"),
         };
         Ok(Self {
             certificate,

@@ -77,7 +77,7 @@ impl TryFrom<String> for IssuerName {
 
     fn try_from(name: String) -> Result<Self, &'static str> {
         if name.is_empty() {
-            return Err("the name of an issuer is not empty");
+            return Err("the name of an issuer must not be empty");
         }
         Ok(Self(name))
     }

@@ -56,7 +56,7 @@ impl TryFrom<LinkKeyFields> for LinkKeyEntry {
         let secret = match (fields.secret, fields.secret_file) {
             (Some(secret), None) => LinkSecretSource::Text(secret),
             (None, Some(path)) => LinkSecretSource::File(path),
-            _ => return Err("a key has either secret or secret_file"),
+            _ => return Err("a key needs exactly one of secret and secret_file"),
         };
         Ok(Self {
             id: fields.id,

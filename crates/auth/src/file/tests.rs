@@ -61,14 +61,14 @@ fn keys_of_links_have_their_secrets_in_the_file_or_in_one_of_their_own() {
 fn keys_of_links_that_cannot_be_used_are_errors_without_their_secret() {
     let key = |rest: &str| format!("[[links.keys]]\n{rest}");
     let short = key("id = 'a'\nsecret = 's3cret'\n");
-    check_error(&short, 3, "32 bytes or more");
+    check_error(&short, 3, "at least 32 bytes");
     let error = AuthFile::parse(&short).unwrap_err();
     assert!(!error.to_string().contains("s3cret"), "{error}");
     for rest in [
         "id = 'a'\n".to_owned(),
         format!("id = 'a'\nsecret = '{HASH}'\nsecret_file = 'b'\n"),
     ] {
-        check_error(&key(&rest), 1, "either secret or secret_file");
+        check_error(&key(&rest), 1, "exactly one of secret and secret_file");
     }
     for id in ["", "a.b", "a b"] {
         let rest = format!("id = '{id}'\nsecret_file = 'b'\n");
@@ -85,7 +85,7 @@ fn errors_name_the_line_and_no_secret() {
         "64 hexadecimal digits",
     );
     let principal = format!("[[tokens]]\nsha256 = '{HASH}'\nprincipal = ''\n");
-    check_error(&principal, 3, "not empty");
+    check_error(&principal, 3, "must not be empty");
     check_error(
         "[[tokens]]\nsecret = 's3cret'\n",
         2,
@@ -105,7 +105,7 @@ fn errors_name_the_line_and_no_secret() {
     }
     for (entry, said) in [
         ("issuer = 'https://a.example'\n", "missing field `audience`"),
-        ("issuer = ''\naudience = ['b']\n", "not empty"),
+        ("issuer = ''\naudience = ['b']\n", "must not be empty"),
         ("issuer = 'a'\naudience = []\n", "at least one audience"),
         ("issuer = 'a'\naudience = ['']\n", "at least one audience"),
         ("algorithms = ['HS256']\n", "shared secret"),
@@ -204,9 +204,9 @@ fn certificates_have_principals_by_name_or_fingerprint() {
 #[test]
 fn certificates_that_cannot_be_told_apart_are_refused() {
     let entry = |rest: &str| format!("[[certificates]]\n{rest}principal = 'a'\n");
-    check_error(&entry(""), 1, "either name or sha256");
+    check_error(&entry(""), 1, "exactly one of name and sha256");
     let both = format!("name = 'a.example'\nsha256 = '{HASH}'\n");
-    check_error(&entry(&both), 1, "either name or sha256");
+    check_error(&entry(&both), 1, "exactly one of name and sha256");
     check_error(&entry("name = '*.example'\n"), 2, "without a wildcard");
     check_error(&entry("sha256 = 'abc'\n"), 2, "64 hexadecimal digits");
     check_error(&entry("cn = 'a'\n"), 2, "unknown field `cn`");
@@ -240,12 +240,18 @@ fn entries_that_cannot_be_used_are_refused_with_the_reason() {
     for (text, said) in [
         (issuer("a", ""), "is not a URL"),
         (issuer("http://a.example", ""), "is not a URL"),
-        (issuer("a", "jwks_file = 'missing'"), "jwks_file names"),
-        (issuer("a", "jwks_file = 'text'"), "text is no set of keys"),
+        (
+            issuer("a", "jwks_file = 'missing'"),
+            "the file of jwks_file",
+        ),
+        (
+            issuer("a", "jwks_file = 'text'"),
+            "text is not a JSON Web Key Set",
+        ),
         (issuer("https://a", "").repeat(2), "two entries"),
         (
             format!("{asked}client_secret_file = 'missing'"),
-            "client_secret_file names",
+            "the file of client_secret_file",
         ),
     ] {
         let error = rules(&text).unwrap_err().to_string();

@@ -106,7 +106,7 @@ enum FetchError {
     Service(#[from] ServiceError),
     #[error(transparent)]
     KeySet(#[from] KeySetError),
-    #[error("the document at .well-known/openid-configuration is not one of this issuer: {0}")]
+    #[error("the document at .well-known/openid-configuration does not belong to this issuer: {0}")]
     Discovery(&'static str),
 }
 

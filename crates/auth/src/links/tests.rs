@@ -158,12 +158,12 @@ fn origin_must_be_stated_once_and_be_the_signed_one() {
     };
     for (origins, refused) in [
         (&["https://app.example.com"][..], ""),
-        (&[], "for pages of https://app.example.com alone"),
-        (&["https://app.example.com:8443"], "for pages of"),
-        (&["null"], "for pages of"),
+        (&[], "only by pages of https://app.example.com"),
+        (&["https://app.example.com:8443"], "only by pages of"),
+        (&["null"], "only by pages of"),
         (
             &["https://app.example.com", "https://evil.example"],
-            "for pages of",
+            "only by pages of",
         ),
     ] {
         Ask {
@@ -181,7 +181,7 @@ fn signed_parameters_must_be_sent_as_they_are_and_others_are_free() {
         query: vec![pair("name", "a b"), pair("tag", "x"), pair("tag", "y")],
         ..link()
     };
-    let fixed = "fixes the parameter";
+    let fixed = "sets the parameter";
     for (target, refused) in [
         (
             "/upload/farm/v1/animals?name=a+b&tag=x&tag=y&uploadType=media",
@@ -307,7 +307,7 @@ fn first_key_signs_and_all_verify() {
     let removed = keys(&[("new", NEW)]);
     let refused = ask.with(&removed, &signed_before).unwrap_err();
     assert!(
-        refused.contains("a key that this server does not know"),
+        refused.contains("a key that this server does not have"),
         "{refused}"
     );
     let replaced = keys(&[("old", NEW)]);

@@ -326,7 +326,7 @@ fn download_link_gives_the_media_whole_and_by_range_and_nothing_else() {
     let overridden = overridden.header("X-HTTP-Method-Override", "DELETE");
     linked.check_refused(&overridden, 403, said);
     let plain = linked.request("GET", format!("{animal}?{}", link.parameter));
-    linked.check_refused(&plain, 403, "fixes the parameter alt");
+    linked.check_refused(&plain, 403, "sets the parameter alt");
     // The link is signed for a request that downloads no media.
     for target in [format!("{animal}?alt=json"), format!("{ANIMALS}?alt=json")] {
         let link = linked.sign(&[], &target);
@@ -367,7 +367,7 @@ fn link_for_an_upload_is_refused_for_everything_else() {
     // Signed for a method that takes no media here.
     let plain = linked.sign(&["--method", "POST"], ANIMALS);
     let insert = linked.request("POST", &plain.target).body("{}");
-    linked.check_refused(&insert, 403, "is for an upload of media");
+    linked.check_refused(&insert, 403, "is only for an upload of media");
     assert_eq!(linked.count(), 0);
 }
 
@@ -382,7 +382,7 @@ fn expired_altered_and_doubled_links_are_refused_with_the_reason() {
     let mut link = linked.sign(&[], UPLOADS);
     let sound = link.target.clone();
     link.target = sound.replace("X-Windlass-Link=1.old.", "X-Windlass-Link=1.other.");
-    refused(&link, "a key that this server does not know");
+    refused(&link, "a key that this server does not have");
     let at = sound.rfind('.').expect("a signature") + 5;
     let other = if &sound[at..=at] == "A" { "B" } else { "A" };
     link.target = format!("{}{other}{}", &sound[..at], &sound[at + 1..]);
@@ -400,7 +400,7 @@ fn expired_altered_and_doubled_links_are_refused_with_the_reason() {
 fn origin_of_a_link_is_demanded() {
     let linked = Linked::new();
     let link = linked.sign(&["--origin", "https://app.example.com"], UPLOADS);
-    let said = "is for pages of https://app.example.com alone";
+    let said = "may be used only by pages of https://app.example.com";
     linked.check_refused(&linked.simple(&link).body("cow"), 403, said);
     for (origin, status) in [
         ("https://evil.example", 403),
@@ -422,7 +422,7 @@ fn parameters_of_a_link_are_fixed() {
     assert_eq!(body.as_object().map(serde_json::Map::len), Some(1));
     let other = link.target.replace("fields=id", "fields=name");
     let request = linked.request("POST", format!("{other}&uploadType=media"));
-    linked.check_refused(&request.body("cow"), 403, "fixes the parameter fields");
+    linked.check_refused(&request.body("cow"), 403, "sets the parameter fields");
 }
 
 #[test]
@@ -476,7 +476,7 @@ fn key_is_rotated_under_running_uploads_and_none_fails() {
 
     linked.replace(NEW);
     let refused = linked.simple(&old).body("cow");
-    linked.check_refused(&refused, 403, "a key that this server does not know");
+    linked.check_refused(&refused, 403, "a key that this server does not have");
     linked.send(&linked.simple(&new).body("cow")).expect(200);
     running.send(rest);
     running.reply().expect(200);
@@ -490,7 +490,7 @@ fn server_without_keys_refuses_links() {
     let link = linked.sign(&[], UPLOADS);
     linked.replace("");
     let refused = linked.simple(&link).body("cow");
-    linked.check_refused(&refused, 403, "a key that this server does not know");
+    linked.check_refused(&refused, 403, "a key that this server does not have");
 }
 
 #[test]
@@ -515,20 +515,23 @@ fn link_is_not_made_without_a_key() {
     check(TOKENS, "no keys of links");
     check(
         "[[links.keys]]\nid = 'a'\nsecret = 's3cret'\n",
-        "32 bytes or more",
+        "at least 32 bytes",
     );
     check(
         "[[links.keys]]\nid = 'a.b'\nsecret_file = 'old.key'\n",
         "letters, digits",
     );
-    check("[[links.keys]]\nid = 'a'\n", "either secret or secret_file");
+    check(
+        "[[links.keys]]\nid = 'a'\n",
+        "exactly one of secret and secret_file",
+    );
     check(
         "[[links.keys]]\nid = 'a'\nsecret_file = 'no.key'\n",
-        "cannot be read",
+        "cannot read",
     );
     check(
         "[[links.keys]]\nid = 'a'\nsecret_file = 'windlass.toml'\n",
-        "32 bytes or more",
+        "at least 32 bytes",
     );
     let (code, said) = sign(&[]);
     assert_eq!(code, Some(2), "{said}");
