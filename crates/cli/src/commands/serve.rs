@@ -397,7 +397,7 @@ fn warn_of_dangers(settings: &Settings) {
 fn warn_of_unanswered(apis: &Registry) {
     for method in apis.unanswered() {
         tracing::warn!(
-            "{method} will be answered 501: nothing here implements it; a `backend` in its description can"
+            "{method} is not implemented and returns 501; name a `backend` in the description"
         );
     }
 }

@@ -281,7 +281,10 @@ fn credentials_are_read_again_on_sighup_and_sessions_go_on() {
     std::fs::write(&listed.file, "").expect("it is writable");
     listed.server.hang_up();
     wait::until("the error is logged", || {
-        listed.server.stderr().contains("has no [[allow]] any more")
+        listed
+            .server
+            .stderr()
+            .contains("no longer has an [[allow]]")
     });
     assert_eq!(listed.status(&list), 200);
 

@@ -300,7 +300,8 @@ fn method_that_nothing_answers_is_warned_of_by_the_check_and_at_the_start() {
     client_dir.write("album.toml", SILENT);
     let check = ["api", "check", "album.toml"];
     let ran = client_dir.run(&check).expect(0);
-    let warning = "warning: `photos.like` will be answered 501: nothing implements it\n --> album.toml:4:10\n";
+    let warning =
+        "warning: `photos.like` is not implemented and returns 501\n --> album.toml:4:10\n";
     assert!(ran.stdout.starts_with(warning), "{}", ran.stdout);
     assert_eq!(ran.stderr, "no errors, 1 warning\n");
     let answered = format!("{SILENT}backend = \"http://127.0.0.1:9000/like\"\n");
@@ -315,7 +316,7 @@ fn method_that_nothing_answers_is_warned_of_by_the_check_and_at_the_start() {
     let api = directory.path().join("album.toml");
     std::fs::write(&api, SILENT).expect("it is writable");
     let server = own(&["--api", api.to_str().expect("it is UTF-8")]);
-    let warning = "album.photos.like will be answered 501: nothing here implements it";
+    let warning = "album.photos.like is not implemented and returns 501";
     wait::until("it is warned of", || server.stderr().contains(warning));
     assert_error(&call(&server, "a", "like"), 501, "notImplemented", None);
 }

@@ -407,11 +407,11 @@ fn what_is_no_regular_file_or_too_long_is_refused_on_sighup_and_the_next_good_on
     for path in files {
         let good = fs::read(&path).expect("it is there");
         replace_by_fifo(&path);
-        refuse("it is a pipe (FIFO): put a regular file in its place");
+        refuse("it is a pipe (FIFO); replace it by a regular file");
         fs::remove_file(&path).expect("it is there");
         let sparse = File::create(&path).expect("it is writable");
         sparse.set_len(1 << 30).expect("it can be sparse");
-        refuse("it is longer than 16 MiB");
+        refuse("it exceeds the limit of 16 MiB");
         fs::write(&path, good).expect("it is writable");
     }
     assert!(reloaded.server.peak_memory() < peak + (64 << 20));

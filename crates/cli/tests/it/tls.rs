@@ -297,12 +297,12 @@ fn unusable_certificate_is_reported_before_the_server_starts() {
     std::fs::write(&empty, "").expect("it is writable");
     let empty = of_chain(empty.to_str().expect("it is UTF-8"));
     for (flags, expected) in [
-        (flags(&one, &other), "is not that of the certificate in"),
+        (flags(&one, &other), "does not belong to the certificate in"),
         (missing, "nowhere.pem cannot be read"),
         (empty, "empty.pem holds no certificate in PEM"),
         (
             of_chain("/dev/zero"),
-            "/dev/zero cannot be read: it is a device: put a regular file in its place",
+            "/dev/zero cannot be read: it is a device; replace it by a regular file",
         ),
         (
             good[..2].to_vec(),

@@ -78,7 +78,7 @@ fn unanswered(description: &Description) -> Vec<Finding> {
             Finding {
                 severity: Severity::Warning,
                 path: None,
-                message: format!("`{name}` will be answered 501: nothing implements it"),
+                message: format!("`{name}` is not implemented and returns 501"),
                 help: Some(
                     "`backend = \"https://...\"` names a service that answers it".to_owned(),
                 ),

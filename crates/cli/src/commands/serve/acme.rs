@@ -55,9 +55,9 @@ pub(super) struct Acme {
 /// Why the server cannot begin to order its certificate.
 #[derive(Debug, Error)]
 pub(crate) enum AcmeError {
-    #[error("{} cannot be read, which acme.root_file names", path.display())]
+    #[error("cannot read {} (acme.root_file)", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("{}, which acme.root_file names, does not hold certificates in PEM", path.display())]
+    #[error("{} (acme.root_file) has no certificates in PEM", path.display())]
     NoRoots { path: PathBuf },
 }
 

@@ -163,7 +163,7 @@ fn open_to_append(path: &Path) -> io::Result<File> {
 /// Why a path is not opened.
 #[derive(Debug, Error)]
 enum NotRegular {
-    #[error("it is a symbolic link, which is not followed: name the file that it leads to")]
+    #[error("it is a symbolic link; name its target")]
     Link,
     #[error("it is no regular file: the log is appended to a file")]
     Special,

@@ -53,7 +53,7 @@ struct Sources {
 /// Errors of the files of credentials. No message contains credentials.
 #[derive(Debug, Error)]
 pub(crate) enum AuthenticationError {
-    #[error("{} cannot be read, which {key} names", path.display())]
+    #[error("cannot read {}, the file of {key}", path.display())]
     Unreadable {
         key: &'static str,
         path: PathBuf,
@@ -68,9 +68,9 @@ pub(crate) enum AuthenticationError {
     },
     #[error("{}", path.display())]
     Rules { path: PathBuf, source: RulesError },
-    #[error("{} has no [[allow]] any more, so that everybody with valid credentials could do everything", path.display())]
+    #[error("{} no longer has an [[allow]]; without one, everybody with valid credentials may do everything", path.display())]
     PolicyGone { path: PathBuf },
-    #[error("{} has a row that lets everybody do everything (`anonymous` without `apis`, `collections` and `methods`), and the address in `listen` is not a loopback one", path.display())]
+    #[error("{} lets everybody do everything: an [[allow]] has `anonymous` without `apis`, `collections` and `methods`; the address in `listen` is not a loopback address", path.display())]
     Open { path: PathBuf },
 }
 

@@ -55,7 +55,7 @@ pub(crate) enum CertificateError {
         path: PathBuf,
         source: rustls::Error,
     },
-    #[error("the key in {} is not that of the certificate in {}", key.display(), chain.display())]
+    #[error("the key in {} does not belong to the certificate in {}", key.display(), chain.display())]
     Mismatch { chain: PathBuf, key: PathBuf },
 }
 

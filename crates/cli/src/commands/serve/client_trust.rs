@@ -38,7 +38,7 @@ struct Sources {
 pub(crate) enum ClientTrustError {
     #[error(transparent)]
     File(#[from] CertificateError),
-    #[error("a certificate in {} cannot be that of an authority", path.display())]
+    #[error("a certificate in {} is not the certificate of an authority", path.display())]
     Authority {
         path: PathBuf,
         source: rustls::Error,

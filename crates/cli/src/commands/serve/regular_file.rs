@@ -20,9 +20,9 @@ const MAX_SIZE: u64 = 16 << 20;
 /// Why a file is refused that could be read.
 #[derive(Debug, Error)]
 enum Refusal {
-    #[error("it is {0}: put a regular file in its place, which can be read again")]
+    #[error("it is {0}; replace it by a regular file")]
     NotRegular(&'static str),
-    #[error("it is longer than {} MiB, which is the most that is read: is it the right file?", MAX_SIZE >> 20)]
+    #[error("it exceeds the limit of {} MiB; is it the right file?", MAX_SIZE >> 20)]
     TooLong,
 }
 
@@ -126,10 +126,16 @@ mod tests {
         let made = Command::new("mkfifo").arg(&fifo).status();
         assert!(made.is_ok_and(|status| status.success()), "a FIFO");
         let _listener = UnixListener::bind(&socket).expect("a socket");
-        check(&fifo, "it is a pipe (FIFO): put a regular file");
-        check(&socket, "it is a socket: put a regular file");
-        check(dir.path(), "it is a directory: put a regular file");
-        check(Path::new("/dev/zero"), "it is a device: put a regular file");
+        check(&fifo, "it is a pipe (FIFO); replace it by a regular file");
+        check(&socket, "it is a socket; replace it by a regular file");
+        check(
+            dir.path(),
+            "it is a directory; replace it by a regular file",
+        );
+        check(
+            Path::new("/dev/zero"),
+            "it is a device; replace it by a regular file",
+        );
     }
 
     #[test]
@@ -141,7 +147,7 @@ mod tests {
         assert_eq!(read(&path).expect("it fits").len() as u64, MAX_SIZE);
         for len in [MAX_SIZE + 1, 1 << 30] {
             file.set_len(len).expect("it can be sparse");
-            check(&path, "it is longer than 16 MiB");
+            check(&path, "it exceeds the limit of 16 MiB");
         }
     }
 

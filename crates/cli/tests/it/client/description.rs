@@ -204,10 +204,10 @@ fn check_prints_all_findings_and_fails_for_errors_only() {
     let ran = client_dir.run(&["api", "check", "zoo.toml"]).expect(0);
     for (line, warning) in [
         (15, "there is no `maxSize`, so media of any size is taken"),
-        (27, "`ping` will be answered 501: nothing implements it"),
+        (27, "`ping` is not implemented and returns 501"),
         (
             21,
-            "`houses.rooms.cages.animals.pictures.thumbnails.replaceAllOfThem` will be answered 501",
+            "`houses.rooms.cages.animals.pictures.thumbnails.replaceAllOfThem` is not implemented and returns 501",
         ),
     ] {
         let place = format!("\n  --> zoo.toml:{line}:10\n");

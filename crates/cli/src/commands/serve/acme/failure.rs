@@ -36,15 +36,15 @@ pub(super) enum Failure {
     NoChallenge { domain: String },
     #[error("a challenge cannot be answered")]
     Challenge(#[source] rcgen::Error),
-    #[error("what the authority has issued is no certificate")]
+    #[error("the authority's reply is not a certificate")]
     Unusable(#[from] NotACertificate),
-    #[error("what the authority has issued is due for renewal at once: it is valid until {}", humantime::format_rfc3339_seconds(*not_after))]
+    #[error("the issued certificate is valid only until {}, so it is already due for renewal", humantime::format_rfc3339_seconds(*not_after))]
     ShortLived { not_after: SystemTime },
-    #[error("what the authority has issued does not name all domains")]
+    #[error("the issued certificate lacks some of the domains")]
     OtherDomains,
-    #[error("the account cannot be kept")]
+    #[error("the ACME account cannot be read or stored")]
     State(#[from] StateError),
-    #[error("the authority did not bring the order to its end within {} s", .0.as_secs())]
+    #[error("the authority did not complete the order within {} s", .0.as_secs())]
     Timeout(Duration),
 }
 
@@ -91,7 +91,7 @@ impl Failure {
             }
             (Some("caa"), _) => "let the CAA records of the domain allow this authority",
             (Some("externalAccountRequired"), _) => {
-                "use another authority: this one wants accounts that were made elsewhere"
+                "use another authority: this one requires external account binding"
             }
             (Some("rejectedIdentifier" | "unsupportedIdentifier"), _) => {
                 "check acme.domains: the authority issues no certificate for one of them"
@@ -117,7 +117,7 @@ impl Failure {
             }
             (_, Self::Timeout(_)) => "look at the authority's own reports of its state",
             (_, Self::Challenge(_) | Self::Unusable(_) | Self::OtherDomains) => {
-                "ask the authority; its certificates differ from what was ordered"
+                "ask the authority: the certificate differs from the order"
             }
         }
     }

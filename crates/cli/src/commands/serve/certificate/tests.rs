@@ -76,7 +76,7 @@ fn what_is_wrong_with_the_files_is_told() {
     check(&own, nonsense, "the key in key.pem cannot be used");
     let nonsense = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     check(nonsense, &key, "the certificate in cert.pem cannot be used");
-    let expected = "the key in key.pem is not that of the certificate in cert.pem";
+    let expected = "the key in key.pem does not belong to the certificate in cert.pem";
     check(&own, &other_key, expected);
 }
 
