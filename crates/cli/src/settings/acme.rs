@@ -51,9 +51,7 @@ pub(crate) enum NotADomain {
     Name { text: String },
     #[error("`{text}` is an address: a certificate is ordered for domains")]
     Address { text: String },
-    #[error(
-        "`{text}` has a wildcard, which the authority validates by DNS alone: name the domains"
-    )]
+    #[error("`{text}` has a wildcard, which needs validation by DNS; name each domain")]
     Wildcard { text: String },
 }
 

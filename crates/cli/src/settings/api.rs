@@ -95,9 +95,7 @@ pub(crate) enum ApiError {
     NotServed { key: &'static str, name: String },
     #[error(transparent)]
     Conflict(Conflict),
-    #[error(
-        "{name} names services that the server calls, and there is no secret to sign requests with"
-    )]
+    #[error("{name} names services to call, but backends.secret_file is not set")]
     NoBackendSecret { name: String },
 }
 
@@ -110,7 +108,8 @@ impl ApiError {
                 "give the APIs hosts of their own: `--api FILE@HOST`, or `FILE@HOST` in the key apis"
             }
             Self::NoBackendSecret { .. } => {
-                "`openssl rand -base64 32 > backends.key` makes one, and backends.secret_file names its file"
+                "`openssl rand -base64 32 > backends.key` makes the secret that signs requests; backends.secret_file \
+                 names its file"
             }
             Self::Unreadable { .. } => "the file must exist and be readable",
             Self::Mistakes(_) | Self::Description { .. } => {

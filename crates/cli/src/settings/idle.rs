@@ -73,7 +73,7 @@ struct Case {
 }
 
 const NOBODY: &str =
-    "there are no credentials (auth.file, auth.token_file), so that no request has a principal";
+    "no credentials are configured (auth.file, auth.token_file), so requests have no principal";
 
 const NO_SERVICES: &str = "no description of a served API names a service";
 
@@ -169,8 +169,8 @@ const CASES: &[Case] = &[
     },
     Case {
         key: "limits.connections_per_address",
-        reason: "limits.connections, or with trust_forwarded limits.requests, is not more for all \
-                 addresses",
+        reason: "the limit for all addresses together is not higher; it is limits.connections, or \
+                 limits.requests with trust_forwarded",
         is_idle: |all, _| {
             let limits = &all.server.limits;
             let of_all = if all.server.trust_forwarded {
@@ -183,8 +183,7 @@ const CASES: &[Case] = &[
     },
     Case {
         key: "limits.resets_per_address",
-        reason: "with trust_forwarded the connections are the proxy's, which bring the requests of all \
-                 clients",
+        reason: "trust_forwarded turns it off: the proxy's connections carry the requests of all clients",
         is_idle: |all, _| all.server.limits.resets_per_address > 0 && all.server.trust_forwarded,
     },
     Case {

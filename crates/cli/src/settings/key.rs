@@ -374,7 +374,7 @@ pub(super) struct Rule {
 const RULES: &[Rule] = &[
     Rule {
         key: "dev_tokens",
-        requirement: "is for a loopback address: everybody who can reach the server gets a token",
+        requirement: "must be used on a loopback address only: everybody who reaches the server gets a token",
         holds: |all| !all.dev_tokens || all.listen.ip().to_canonical().is_loopback(),
     },
     Rule {
@@ -405,7 +405,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         key: "tls_client_ca",
-        requirement: "requires auth.file, which says whose certificates they are, or \
+        requirement: "requires auth.file, which maps certificates to principals, or \
                       tls_client_certificates = \"required\"",
         holds: |all| {
             all.tls_client_ca.is_none() || all.auth_file.is_some() || demands_certificates(all)
@@ -426,7 +426,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         key: "acme.domains",
-        requirement: "must not be set with tls_cert: the server takes its certificate from the one or the other",
+        requirement: "must not be set together with tls_cert",
         holds: |all| !all.acme.is_wanted() || all.tls_cert.is_none(),
     },
     Rule {
@@ -461,7 +461,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         key: "downloads.host",
-        requirement: "must not be the host of an API; it has nothing but media",
+        requirement: "must not be the host of an API: this host serves only media",
         holds: |all| {
             let host = all.server.downloads.host.as_ref();
             let mut hosts = all.apis.iter().filter_map(|api| api.host.as_ref());

@@ -356,7 +356,10 @@ fn dev_token_is_given_out_and_demanded() {
         .expect("it can be run");
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("is for a loopback address"), "{said}");
+    assert!(
+        said.contains("must be used on a loopback address only"),
+        "{said}"
+    );
 }
 
 #[test]

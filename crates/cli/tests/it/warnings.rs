@@ -43,7 +43,7 @@ fn setting_without_an_effect_is_a_warning() {
     let quota = "[limits]\nbytes_per_principal = '1GB'\n[auth]\nfile = 'auth.toml'\n";
     let said = checked("[limits]\nbytes_per_principal = '1GB'\n", "", &[]);
     let expected = "warning: limits.bytes_per_principal (file windlass.toml:2) has no effect: \
-                    there are no credentials (auth.file, auth.token_file), so that no request has a principal\n";
+                    no credentials are configured (auth.file, auth.token_file), so requests have no principal\n";
     assert_eq!(said, expected);
     assert_eq!(checked(quota, TOKEN, &[]), "");
     // A file that lets nobody in by a name.
