@@ -101,7 +101,7 @@ pub(crate) enum Error {
         path: PathBuf,
         source: InvalidIdentity,
     },
-    #[error("--client-key is without its certificate")]
+    #[error("--client-key requires --client-cert")]
     KeyWithoutCertificate,
     #[error("`{variable}` is not Unicode")]
     NotUnicode { variable: &'static str },
@@ -121,7 +121,7 @@ pub(crate) enum Error {
     NoSize { path: PathBuf },
     #[error(transparent)]
     Placeholder(#[from] upload::NotAPlaceholder),
-    #[error("chunks of standard input are kept in memory: --chunk-size is 1G at most for it")]
+    #[error("--chunk-size must be at most 1G for standard input, whose chunks are kept in memory")]
     ChunkOfStdin,
     #[error("there is no unfinished upload with the id {text}")]
     NoSuchUpload { text: String },

@@ -57,7 +57,9 @@ pub(crate) enum Error {
     },
     #[error("--data is for descriptions in the short form")]
     DataOfDocument,
-    #[error("`{name}` is not a name for an API: it takes a small letter, then letters and digits")]
+    #[error(
+        "`{name}` is not a valid API name: start with a lower-case letter, then letters and digits"
+    )]
     NotAName { name: String },
     #[error("{} is there already", path.display())]
     Exists { path: PathBuf },
@@ -103,7 +105,7 @@ impl Error {
             Self::Unwritable { .. } => "its directory must exist and be writable",
             Self::Data { .. } => "--data is the directory of `windlass serve --data`",
             Self::DataOfDocument => {
-                "name the file *.toml; of other descriptions the server holds no resource to the rules"
+                "name the file *.toml; the server checks resources only against descriptions in the short form"
             }
             Self::Unusable { .. } => return None,
         };

@@ -125,8 +125,8 @@ const AUTHORITIES: &str =
     "SSL_CERT_FILE names a file with the authorities that servers' certificates must come from";
 
 // Hint for a server that does not trust the client's certificate.
-const CLIENT_CERTIFICATE: &str =
-    "--client-cert names the client's own certificate; the server says which authorities it trusts";
+const CLIENT_CERTIFICATE: &str = "--client-cert names the client's own certificate; the server's operator knows which authorities \
+     it trusts";
 
 /// Hint for a record that cannot be written.
 const JOURNAL_DISK_FULL: &str =

@@ -30,7 +30,7 @@ pub(crate) enum SignError {
     Origin,
     #[error("the URL is a signed link already")]
     Signed,
-    #[error("--max-size and --type are for uploads, and a link for GET is a download")]
+    #[error("--max-size and --type apply to uploads; a link for GET is for downloads")]
     BoundsOfDownload,
 }
 

@@ -99,17 +99,17 @@ pub(super) fn backup_hint(error: &BackupError) -> Option<&'static str> {
         BackupError::NoStore { .. } => Some("choose the directory of a server with --data"),
         BackupError::Inside { .. } => Some("choose a directory elsewhere, best on another disk"),
         BackupError::NotABackup { .. } => Some(
-            "choose a new directory; a backup that a server has used is a store, and not written over",
+            "choose a new directory; a backup that a server has used is a store, which is not overwritten",
         ),
         BackupError::OfAnother { .. } => Some("choose a directory for each store"),
         BackupError::Open(error) => open_hint(error),
         BackupError::LedgerDamaged { .. } => {
-            Some("`windlass verify` tells more; a former backup is still whole")
+            Some("`windlass verify` shows details; the earlier backup is intact")
         }
         BackupError::Io { .. } => Some(
             "DEST is a directory that this user must be allowed to write, with room for the media",
         ),
-        BackupError::Ledger(_) => Some("`windlass verify` tells more"),
+        BackupError::Ledger(_) => Some("`windlass verify` shows details"),
     }
 }
 

@@ -425,7 +425,11 @@ fn certificate_of_the_client_that_cannot_be_used_is_an_error_before_anything_is_
             2,
             "no unencrypted private key in PEM",
         ),
-        (&["--client-key", root], 2, "without its certificate"),
+        (
+            &["--client-key", root],
+            2,
+            "--client-key requires --client-cert",
+        ),
     ] {
         let upload = [&["upload", "windlass.toml", &url, "--no-journal"], flags].concat();
         let output = windlass(&mutual, &upload, None);

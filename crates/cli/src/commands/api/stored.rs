@@ -64,10 +64,8 @@ pub(super) fn findings(api: &Api, data: &Path) -> Result<Vec<Finding>, Error> {
 fn finding(((severity, collection, rule), group): (Rule, Group)) -> Finding {
     let Group { count, example } = group;
     let help = match severity {
-        Severity::Error => {
-            "they can be read and deleted; a write to one is refused unless it mends the field"
-        }
-        Severity::Warning => "they come back with a collection of this path",
+        Severity::Error => "they can be read and deleted; a write must correct the field",
+        Severity::Warning => "they are visible again once a collection has this path",
     };
     Finding {
         severity,

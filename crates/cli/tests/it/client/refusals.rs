@@ -46,7 +46,7 @@ fn invalid_arguments_exit_with_the_usage_code() {
         (&["upload", "-", "-", &url], "only once"),
         (
             &["upload", "-", &url, "--chunk-size", "1025M"],
-            "--chunk-size is 1G at most",
+            "--chunk-size must be at most 1G",
         ),
     ];
     for (words, text) in cases {
