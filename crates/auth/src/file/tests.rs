@@ -47,9 +47,12 @@ fn keys_of_links_have_their_secrets_in_the_file_or_in_one_of_their_own() {
     for (read, said) in [
         (
             &(|_: &Path| Err(io::ErrorKind::NotFound.into())) as ReadFile<'_>,
-            "which links.keys.secret_file names",
+            "cannot read new.key, the file of links.keys.secret_file",
         ),
-        (&|_| Ok("s3cret".to_owned()), "new.key is not 32 bytes"),
+        (
+            &|_| Ok("s3cret".to_owned()),
+            "in new.key must have at least 32 bytes",
+        ),
     ] {
         let error = keys(read).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");

@@ -214,8 +214,11 @@ mod tests {
     #[test]
     fn link_that_could_not_work_is_refused() {
         for (words, said) in [
-            ("--max-size 1 http://h/farm/v1/animals/1", "a download"),
-            ("--type image/png http://h/farm/v1/animals/1", "a download"),
+            ("--max-size 1 http://h/farm/v1/animals/1", "for downloads"),
+            (
+                "--type image/png http://h/farm/v1/animals/1",
+                "for downloads",
+            ),
             (
                 "--origin https://a.example/page http://h/upload/a",
                 "an origin",

@@ -331,7 +331,7 @@ fn download_link_gives_the_media_whole_and_by_range_and_nothing_else() {
     for target in [format!("{animal}?alt=json"), format!("{ANIMALS}?alt=json")] {
         let link = linked.sign(&[], &target);
         let request = linked.request("GET", &link.target);
-        linked.check_refused(&request, 403, "is for a download of media");
+        linked.check_refused(&request, 403, "is only for a download of media");
     }
     let link = linked.sign(&[], ANIMALS);
     linked.check_refused(

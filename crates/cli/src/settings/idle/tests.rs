@@ -231,7 +231,7 @@ fn setting_that_another_makes_moot_is_named() {
     let resets = "trust_forwarded = true\n[limits]\nresets_per_address = 9";
     let found = idle(resets, EVERYTHING);
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].contains("windlass.toml:3) has no effect: with trust_forwarded"));
+    assert!(found[0].contains("windlass.toml:3) has no effect: trust_forwarded turns it off"));
     assert!(idle("[limits]\nresets_per_address = 9", EVERYTHING).is_empty());
     let shorter = "[sessions]\nidle = '2d'\nlifetime = '3d'";
     assert!(idle(shorter, EVERYTHING).is_empty());
