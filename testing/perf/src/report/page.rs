@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(holds("at least 0.9 of the durable HTTP floor"), Some("yes"));
         assert_eq!(holds("at least 1.3 times the fastest"), Some("yes"));
         assert_eq!(holds("at most 32 MiB of memory"), Some("not measured"));
-        assert!(text.contains("it is 100 MiB/s. We reach 100 MiB/s, 1.00 of that floor"));
+        assert!(text.contains("one sync. We reach 100 MiB/s, 1.00 of that floor"));
         assert!(text.contains(" Medians of 2 rounds.\n\n"));
         assert!(text.contains("![S1, MiB/s](charts/S1.svg)"));
         assert!(text.contains("| windlass            | yes     | 100   |"));
