@@ -344,6 +344,15 @@ mod tests {
     struct Stuck(#[source] io::Error);
 
     #[test]
+    fn each_kind_of_message_has_its_colour() {
+        for (word, colour) in [("error", 31), ("warning", 33), ("hint", 36)] {
+            let expected = format!("\u{1b}[1m\u{1b}[{colour}m{word}:\u{1b}[0m");
+            assert_eq!(marked(word, true), expected);
+            assert_eq!(marked(word, false), format!("{word}:"));
+        }
+    }
+
+    #[test]
     fn an_error_is_one_line_with_its_causes() {
         let error = Stuck(io::Error::other("the key broke"));
         assert_eq!(with_causes(&error), "the door does not open: the key broke");

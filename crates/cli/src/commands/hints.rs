@@ -166,7 +166,7 @@ pub(super) fn hint(error: &Error, context: HintContext) -> Option<String> {
         is_own_disk_full: is_disk_full(error),
         status,
         reason: error.reason(),
-        has_no_space: status == Some(507) || error.server_message().is_some_and(says_no_space),
+        has_no_space: has_no_space(status, error.server_message()),
     };
     failed.hint(context)
 }
@@ -195,8 +195,9 @@ fn is_disk_full(error: &(dyn StdError + 'static)) -> bool {
 
 /// Whether a server's message reports a full disk. The reason of such a reply is the same as for
 /// any overload, so only the message can tell.
-fn says_no_space(message: &str) -> bool {
-    message.to_ascii_lowercase().contains("no space")
+fn has_no_space(status: Option<u16>, message: Option<&str>) -> bool {
+    let says_so = |message: &str| message.to_ascii_lowercase().contains("no space");
+    status == Some(507) || message.is_some_and(says_so)
 }
 
 impl Failure<'_> {
@@ -498,13 +499,27 @@ mod tests {
                 kind: Kind::Unavailable,
                 status: Some(503),
                 reason: Some("backendError"),
-                has_no_space: says_no_space(message),
+                has_no_space: has_no_space(None, Some(message)),
                 is_own_disk_full: false,
             };
             let hint = failure
                 .hint(context(true))
                 .expect("there is something to do");
             assert!(hint.contains(expected), "{hint}");
+        }
+    }
+
+    #[test]
+    fn server_says_by_status_or_message_that_its_disk_is_full() {
+        for (status, message, expected) in [
+            (Some(507), None, true),
+            (Some(507), Some("busy"), true),
+            (Some(503), Some("No space left on the disk"), true),
+            (Some(503), Some("busy"), false),
+            (None, None, false),
+        ] {
+            let found = has_no_space(status, message);
+            assert_eq!(found, expected, "{status:?} {message:?}");
         }
     }
 

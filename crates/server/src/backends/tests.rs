@@ -105,3 +105,38 @@ fn failures_say_their_causes() {
         "the exchange with service.example failed: connection refused"
     );
 }
+
+/// Knows one method that is not served.
+#[derive(Debug)]
+struct Incomplete;
+
+#[async_trait]
+impl ApiHandler for Incomplete {
+    async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
+        Err(call.not_implemented())
+    }
+
+    async fn run(&self, call: &Call<'_>, _: Option<Uploaded>) -> Result<Answer, Rejection> {
+        Err(call.not_implemented())
+    }
+
+    async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
+        Err(call.not_implemented())
+    }
+
+    fn not_served(&self, http_method: &HttpMethod, path: &str) -> Option<String> {
+        let is_known = *http_method == HttpMethod::GET && path == "/farm/v1/barns";
+        is_known.then(|| "farm.barns.list".to_owned())
+    }
+}
+
+#[test]
+fn methods_that_are_not_served_are_those_of_the_handler() {
+    let api = "name = \"farm\"\nversion = \"v1\"\n[collections.animals]\n";
+    let api = Api::from_toml(api).expect("a valid one");
+    let backends = Arc::new(backends(&STANDARD.encode([7; 32])));
+    let wrapped = WithBackends::new(Arc::new(Incomplete), backends, &api);
+    let at = |path| wrapped.not_served(&HttpMethod::GET, path);
+    assert_eq!(at("/farm/v1/barns").as_deref(), Some("farm.barns.list"));
+    assert_eq!(at("/farm/v1/animals"), None);
+}

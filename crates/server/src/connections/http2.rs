@@ -501,13 +501,19 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     use super::*;
+    use crate::callers::CallerMetrics;
     use crate::capacity::{LimitedResource, Pool};
+    use crate::connections::pace::Rate;
     use crate::connections::place::Places;
     use crate::reply::stored_json;
 
     const STALL: Duration = Duration::from_secs(30);
 
     fn streams() -> Streams {
+        streams_at(Pace::default())
+    }
+
+    fn streams_at(reply_pace: Pace) -> Streams {
         let limits = Limits {
             body_timeout: STALL,
             ..Limits::default()
@@ -515,7 +521,7 @@ mod tests {
         let pool = Pool::of_count(LimitedResource::Connections, 1);
         let place = Places::new(pool).of_connection(None);
         let tasks = TaskTracker::new();
-        Streams::new(&limits, &tasks, None, place, Pace::default())
+        Streams::new(&limits, &tasks, None, place, reply_pace)
     }
 
     /// Starts a stream with a reply of `pieces` pieces, and returns the pieces as they are sent.
@@ -542,6 +548,22 @@ mod tests {
             assert!(reply.try_recv().is_err(), "only one is on its way");
         }
         assert!(reply.recv().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reply_below_the_minimum_rate_ends_before_its_end() {
+        let rate = Rate {
+            min: PIECE as u64,
+            is_hurried: false,
+        };
+        let streams = streams_at(Pace::new(rate, CallerMetrics::default()));
+        let mut reply = answered(&streams, 20);
+        let mut taken = 0;
+        while let Some(_piece) = reply.recv().await {
+            taken += 1;
+            sleep(STALL * 2 / 3).await;
+        }
+        assert!((2..20).contains(&taken), "{taken}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -387,6 +387,11 @@ mod tests {
         assert_eq!(begun.elapsed().as_secs(), 60);
     }
 
+    async fn write_vectored(server: &mut LingeringStream<DuplexStream>, bytes: &[u8]) {
+        let written = server.write_vectored(&[io::IoSlice::new(bytes)]).await;
+        assert_eq!(written.unwrap(), bytes.len());
+    }
+
     /// Returns how long a stream lingers after this sequence: a request, its reply, the stop of the
     /// server, and then the action `since`.
     async fn linger_after_stop(
@@ -397,7 +402,8 @@ mod tests {
         let mut server = LingeringStream::new(server, TIMEOUTS, shutdown.clone());
         client.write_all(b"request").await.unwrap();
         server.read_exact(&mut [0; 7]).await.unwrap();
-        server.write_all(b"reply").await.unwrap();
+        server.write_all(b"rep").await.unwrap();
+        write_vectored(&mut server, b"ly").await;
         shutdown.cancel();
         since(&mut server).await;
         let begun = Instant::now();
@@ -411,6 +417,8 @@ mod tests {
         assert_eq!(lingered, Duration::ZERO);
         let write =
             async |server: &mut LingeringStream<_>| server.write_all(b"last").await.unwrap();
+        assert_eq!(linger_after_stop(write).await, SHUTDOWN_LINGER);
+        let write = async |server: &mut LingeringStream<_>| write_vectored(server, b"last").await;
         assert_eq!(linger_after_stop(write).await, SHUTDOWN_LINGER);
     }
 

@@ -132,6 +132,23 @@ async fn many_small_patches_do_not_make_a_large_bucket() {
 }
 
 #[tokio::test]
+async fn page_of_buckets_ends_by_its_bytes_too() {
+    let storage = Storage::new().await;
+    for n in 0..300 {
+        let bucket = json!({"name": format!("stall-{n}"), "labels": {"a": "x".repeat(15_000)}});
+        storage.json("POST", BUCKETS, &bucket).await.resource();
+    }
+    let stalls = format!("{BUCKETS}&prefix=stall&maxResults=1000");
+    let first = storage.call("GET", &stalls).await.resource();
+    let token = first["nextPageToken"].as_str().unwrap();
+    let behind = format!("{stalls}&pageToken={token}");
+    let rest = storage.call("GET", &behind).await.resource();
+    let count = |page: &Value| page["items"].as_array().unwrap().len();
+    assert!(count(&first) < 300, "{}", count(&first));
+    assert_eq!(count(&first) + count(&rest), 300);
+}
+
+#[tokio::test]
 async fn buckets_are_listed_by_name_in_pages() {
     let storage = Storage::new().await;
     for name in ["stall-2", "stall-1", "stall-3", "zoo"] {
