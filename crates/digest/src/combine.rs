@@ -1,4 +1,4 @@
-//! The CRC32C of two pieces of media, from that of each.
+//! The CRC32C of two pieces of media, from the CRC32C of each piece.
 
 use crate::Crc32c;
 

@@ -1,11 +1,13 @@
-//! Which stage of admission answers a request that fails two of them.
+//! The stage of admission that answers a request which fails two stages.
 //!
-//! Each stage has a server on which it alone refuses a request, and each pair of stages one on which
-//! both do. `admission/pairs.txt` lists the stage that answers for each pair: clients and operators
-//! rely on it, since a reply to a page of another origin, say, must not tell who may come in.
+//! For each stage a server refuses a request by this stage alone, and for each pair of stages a
+//! server refuses a request by both. `admission/pairs.txt` lists the stage that answers for each
+//! pair. Clients and operators rely on the order: a reply to a page of a foreign origin, for
+//! example, must not reveal who has access.
 //!
-//! Two limits are not here: a connection above `limits.connections` waits unread in the kernel, and
-//! one above `limits.connections_per_address` is closed unread, whatever its requests would be.
+//! Two limits have no stage here, because the server reads no request. A connection above
+//! `limits.connections` waits in the kernel, and a connection above
+//! `limits.connections_per_address` is closed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,10 +28,10 @@ const PAIRS: &str = include_str!("admission/pairs.txt");
 /// The address of the requests that are refused, as a trusted proxy states it.
 const CLIENT: &str = "192.0.2.1";
 
-/// The addresses of the requests that hold what is limited.
+/// The addresses of the requests that hold slots.
 const HOLDERS: [&str; 2] = ["198.51.100.1", "203.0.113.1"];
 
-/// The hashes of three tokens, each of which is the name of its principal.
+/// The hashes of three tokens. Each token is the name of its principal.
 const CREDENTIALS: &str = "\
 [[tokens]]
 sha256 = '0a367b92cf0b037dfd89960ee832d56f7fc151681bb41e53690e776f5786998a'
@@ -51,8 +53,8 @@ principals = ['reader']
 methods = ['get']
 ";
 
-/// A check that admits a request or refuses it. The number of requests comes first, since a request
-/// without a slot is not looked at.
+/// A check that admits a request or refuses it. The limit on requests comes first: the server looks
+/// at nothing of a request without a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// `limits.requests`.
@@ -144,7 +146,7 @@ impl Scene {
         };
         write("auth.toml", CREDENTIALS);
         let settings: String = failing.iter().map(|stage| stage.setting()).collect();
-        // A server with credentials has no need to refuse pages: it looks at who asks.
+        // A server with credentials refuses no page: it examines the credentials of the request.
         let by_principal = [Authentication, PrincipalRate, Authorization, Quota];
         let is_open =
             failing.contains(&Origin) && !failing.iter().any(|it| by_principal.contains(it));
