@@ -45,9 +45,9 @@ use crate::handler::{
     Answer, ApiHandler, Call, Deliver, Embedded, Rejection, Uploaded, with_causes,
 };
 use crate::outbound::{Outbound, OutboundAddresses, OutboundError, OutboundLimits};
-use crate::shares::{Caller, SharePermit, Shares};
 use call::{Reply, failed, forwarded};
 use metrics::BackendMetrics;
+use windlass_engine::{Caller, SharePermit, Shares};
 
 /// Maximum size of the reply of a backend in bytes.
 const MAX_REPLY: usize = 1 << 20;

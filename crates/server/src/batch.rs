@@ -19,6 +19,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::ext::ReasonPhrase;
+use windlass_engine::Error as EngineError;
+use windlass_engine::identifiers::random_number;
 use windlass_proto::batch::{self, Call};
 use windlass_proto::command::ContentCoding;
 use windlass_proto::dialect::Google;
@@ -28,7 +30,6 @@ use crate::capacity::{Permit, SHORT_REPLY};
 use crate::context::{RequestContext, RequestId};
 use crate::error::Error;
 use crate::host::Host;
-use crate::identifiers::random_number;
 use crate::reply::{self, Reply};
 use crate::uploads::ServerState;
 
@@ -157,7 +158,7 @@ impl Batch {
 
     async fn reply_to(&self, call: Call) -> Reply {
         let Some(server) = self.server.upgrade() else {
-            return reply::of_error(&Google, &Error::Draining);
+            return reply::of_error(&Google, &EngineError::Draining.into());
         };
         let (request, refused) = self.request_of(&server, &call);
         (self.answer)(server, request, refused.map_or(Ok(call.body), Err)).await
@@ -191,7 +192,7 @@ impl Batch {
         // The reply lasts as long as its client reads. The stop of the server does not wait for
         // that.
         if server.lifecycle.is_draining() {
-            return Err(Error::Draining);
+            return Err(EngineError::Draining.into());
         }
         if server.dialects.claiming(&call.headers).is_some() {
             return Err(Error::MediaInBatch);

@@ -37,10 +37,10 @@ use windlass_store::LedgerError;
 use crate::config::{Limits, Settings};
 use crate::context::Principal;
 use crate::error::{BodyError, Error};
-use crate::shares::Caller;
 
 pub(crate) use resets::AddressResets;
 use resets::ResetLimit;
+use windlass_engine::{Caller, Error as EngineError};
 
 /// Above this number of callers, idle callers are evicted.
 pub(crate) const MOST_CALLERS: usize = 10_000;
@@ -115,9 +115,9 @@ pub(crate) enum CallerLimit {
     Resets,
     AddressRate,
     PrincipalRate,
-    /// Of sessions or of bytes ([`crate::quotas`]).
+    /// Of sessions or of bytes ([`windlass_engine::quotas`]).
     Quota,
-    /// Of bytes that the server copies ([`crate::copies`]).
+    /// Of bytes that the server copies ([`windlass_engine::copies`]).
     Copies,
     HeadTime,
     Head,
@@ -183,8 +183,8 @@ impl CallerLimit {
     /// return `None`: they are counted where they are checked.
     pub(crate) fn exceeded_by(error: &Error) -> Option<Self> {
         match error {
-            Error::Ledger(LedgerError::OverQuota) => Some(Self::Quota),
-            Error::TooManyCopies { .. } => Some(Self::Copies),
+            Error::Engine(EngineError::Ledger(LedgerError::OverQuota)) => Some(Self::Quota),
+            Error::Engine(EngineError::TooManyCopies { .. }) => Some(Self::Copies),
             Error::Protocol(ProtocolError::Metadata(MetadataError::TooManyValues { .. })) => {
                 Some(Self::JsonValues)
             }

@@ -15,11 +15,15 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use windlass_discovery::MediaRange;
+use windlass_engine::SessionLifetime;
 use windlass_proto::metadata::MetadataLimits;
+use windlass_store::Quota;
 
 use crate::cors::CorsPolicy;
 use crate::host::{AllowedHost, Host};
 
+pub use windlass_engine::Checkpoints;
+pub use windlass_engine::disks::FreeSpace;
 pub use windlass_proto::session::ChunkRule;
 
 /// The settings of a server.
@@ -201,29 +205,6 @@ pub struct Limits {
     pub drain: Duration,
 }
 
-/// When bytes are made durable during a request.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Checkpoints {
-    /// After this many bytes. Default: 16 MiB.
-    pub bytes: u64,
-    /// After this time, if there are new bytes. Default: 1 s.
-    pub interval: Duration,
-}
-
-/// Minimum free space in bytes on the disks.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct FreeSpace {
-    /// Below this, no upload is started (503). Default: 256 MiB.
-    pub soft: u64,
-    /// Below this on either disk, no media is accepted. Below this on the ledger's disk, no
-    /// resource is created or changed either (503). Queries, downloads, cancels and deletes
-    /// continue. Finishes continue down to half of it, and use at most another quarter of it below
-    /// that. Default: 64 MiB.
-    pub hard: u64,
-}
-
 /// Rules for browsers that open downloaded media.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -337,7 +318,27 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Returns how long sessions live.
+    pub(crate) fn lifetime(&self) -> SessionLifetime {
+        SessionLifetime {
+            total: self.session_lifetime,
+            idle: self.session_idle,
+        }
+    }
+}
+
 impl Limits {
+    /// Returns the quota of each principal.
+    pub(crate) fn quota(&self) -> Quota {
+        let limit = |most: u64| (most > 0).then_some(most);
+        Quota {
+            sessions: limit(self.sessions_per_principal as u64),
+            bytes: limit(self.bytes_per_principal),
+            tolerance: 0,
+        }
+    }
+
     /// Returns the limits of a JSON document.
     pub(crate) fn json(&self) -> MetadataLimits {
         MetadataLimits::default()
@@ -379,24 +380,6 @@ impl Default for Limits {
             gzip_ratio: 200,
             linger: Duration::from_secs(10),
             drain: Duration::from_secs(8),
-        }
-    }
-}
-
-impl Default for Checkpoints {
-    fn default() -> Self {
-        Self {
-            bytes: 16 * 1024 * 1024,
-            interval: Duration::from_secs(1),
-        }
-    }
-}
-
-impl Default for FreeSpace {
-    fn default() -> Self {
-        Self {
-            soft: 256 * 1024 * 1024,
-            hard: 64 * 1024 * 1024,
         }
     }
 }

@@ -13,12 +13,12 @@ use http::header::{FORWARDED, HOST};
 use http::uri::Authority;
 use http::{Extensions, HeaderMap, Uri};
 use serde_json::{Map, Value};
+use windlass_engine::identifiers::random_number;
 
 use crate::ambient_authority::AmbientAuthority;
 use crate::client_certificate::ClientCertificate;
 use crate::config::Settings;
 use crate::host::Host;
-use crate::identifiers::random_number;
 use crate::link_terms::LinkTerms;
 
 /// The sender of a request, as an extension of the request.

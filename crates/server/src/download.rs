@@ -36,11 +36,11 @@ use windlass_store::{Media, MediaLocation, MediaReader, READ_LEN, Resource, Vaul
 use crate::capacity::{Full, Permit, Pool};
 use crate::error::Error;
 use crate::handler::{Rejection, slice};
-use crate::importance::Importance;
 use crate::precondition::{ETag, Validators, Verdict, evaluate, range_applies};
 use crate::reply::{Reply, ReplyBody, full, nothing};
 use crate::uploads::ServerState;
 use stored_gzip::{Form, has_chunks};
+use windlass_engine::{Error as EngineError, Importance};
 
 /// Number of bytes that are read at once if there is not enough memory for [`READ_LEN`].
 const FALLBACK_READ_LEN: usize = 128 * 1024;
@@ -220,7 +220,7 @@ async fn is_gzip(
 
 async fn small_media(server: &ServerState, media: &Media) -> Result<Bytes, Error> {
     let bytes = server.stores.ledger.small_media(media.at.id).await?;
-    bytes.ok_or(Error::MediaLost(media.at.id))
+    bytes.ok_or(EngineError::MediaLost(media.at.id).into())
 }
 
 /// Whether the media had been deleted when it was to be read. The resource was replaced or deleted
@@ -228,7 +228,7 @@ async fn small_media(server: &ServerState, media: &Media) -> Result<Bytes, Error
 pub(crate) fn is_gone(error: &Error) -> bool {
     matches!(
         error,
-        Error::MediaLost(_) | Error::Vault(VaultError::Missing(_))
+        Error::Engine(EngineError::MediaLost(_) | EngineError::Vault(VaultError::Missing(_)))
     )
 }
 

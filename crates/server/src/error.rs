@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use windlass_digest::{DigestMismatch, ExpectedDigestsError};
+use windlass_engine::{Error as EngineError, FromStore, Full, StoreError};
 use windlass_proto::batch::BatchError;
 use windlass_proto::dialect::{Condition, Dialect, Google};
 use windlass_proto::error::ProtocolError;
@@ -16,10 +17,9 @@ use windlass_proto::related::RelatedError;
 use windlass_proto::reply::ErrorReply;
 use windlass_proto::session::SessionError;
 use windlass_proto::upload_type::UnknownUploadType;
-use windlass_store::{LedgerError, MediaId, VaultError};
+use windlass_store::{LedgerError, VaultError};
 
 use crate::auth::AccessError;
-use crate::capacity::Full;
 use crate::handler::{Input, Refusal, RefusalKind, RefusedAs, Rejection};
 use crate::host::Host;
 use crate::partial_response::{FieldMaskError, NoSuchField};
@@ -215,12 +215,6 @@ pub(crate) enum Error {
     /// The body of a request to a session did not arrive completely. The received bytes are kept.
     #[error("the request was interrupted: {0}; query the committed range and continue from there")]
     Interrupted(BodyError),
-    /// A newer request has taken the session over.
-    #[error("a newer request to the same upload session has taken over")]
-    Superseded,
-    /// An older request to the session has not ended in time.
-    #[error("an older request to the same upload session is still being stored; try again")]
-    Busy,
     /// Too many calls change the same resource.
     #[error("too many calls change the same resource at once; try again")]
     Crowded,
@@ -239,40 +233,12 @@ pub(crate) enum Error {
         /// Seconds until the next request is admitted.
         retry_after: u32,
     },
-    /// The server has copied too many bytes for the caller.
-    #[error(
-        "the server would copy {bytes} bytes for this request, and copies {left} more for this \
-         caller now; try again later, or upload the media instead (limits.copies_per_hour)"
-    )]
-    TooManyCopies {
-        /// Number of bytes that the request would copy.
-        bytes: u64,
-        /// Number of bytes that may be copied now.
-        left: u64,
-        /// Seconds until the copy may be admitted.
-        retry_after: u32,
-    },
     /// The application has not started the server.
     #[error("the server has not been started by the application that embeds it")]
     NotStarted,
-    /// The server is stopping.
-    #[error("the server is stopping; try again")]
-    Draining,
-    /// A limit on the resources that clients can make the server hold is reached.
+    /// The engine refuses the request or has failed.
     #[error(transparent)]
-    Full(#[from] Full),
-    /// The disk is nearly full.
-    #[error("the server's disk has no space for this request; try again later")]
-    NoSpace,
-    /// The ledger has lost the media of a session or a resource.
-    #[error("media {0} is lost; upload it again")]
-    MediaLost(MediaId),
-    /// The ledger failed, or refused a change.
-    #[error("{}", ledger_problem(.0))]
-    Ledger(#[from] LedgerError),
-    /// The vault failed.
-    #[error("the server cannot read or store media now; try again")]
-    Vault(#[from] VaultError),
+    Engine(#[from] EngineError),
 }
 
 /// Why a body could not be read completely.
@@ -342,10 +308,7 @@ impl Error {
 
     /// Whether the principal has reached its quota, or the caller its limit on copies.
     pub(crate) fn is_over_quota(&self) -> bool {
-        matches!(
-            self,
-            Self::Ledger(LedgerError::OverQuota) | Self::TooManyCopies { .. }
-        )
+        matches!(self, Self::Engine(error) if error.is_over_quota())
     }
 
     /// Returns the problem with the request's body, if this error is about the body.
@@ -367,16 +330,6 @@ impl Error {
             self.of_body(),
             Some(BodyError::Stalled(_) | BodyError::Slow { .. } | BodyError::Broken)
         )
-    }
-}
-
-fn ledger_problem(error: &LedgerError) -> &'static str {
-    match error {
-        LedgerError::OverQuota => {
-            "the principal has reached its limit of open uploads or of stored bytes; finish or cancel uploads, \
-             or delete resources"
-        }
-        _ => "the server cannot read or store data now; try again",
     }
 }
 
@@ -408,6 +361,31 @@ protocol_errors!(
     SessionError,
     UnknownUploadType,
 );
+
+// The stores and the pools return these parts of `EngineError`.
+/// Converts the parts of an [`EngineError`].
+macro_rules! engine_errors {
+    ($($part:ty),* $(,)?) => {$(
+        impl From<$part> for Error {
+            fn from(error: $part) -> Self {
+                Self::Engine(error.into())
+            }
+        }
+    )*};
+}
+
+engine_errors!(Full, LedgerError, VaultError);
+
+impl FromStore for Error {
+    fn store_error(&self) -> Option<StoreError<'_>> {
+        match self {
+            Self::Engine(error) => error.store_error(),
+            Self::Rejection(Rejection::Ledger(error)) => Some(StoreError::Ledger(error)),
+            Self::Rejection(Rejection::Vault(error)) => Some(StoreError::Vault(error)),
+            _ => None,
+        }
+    }
+}
 
 /// Returns the reply to `error` in a dialect.
 pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
@@ -471,19 +449,28 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
         Error::OtherDialect => dialect.condition(Condition::OtherDialect),
         Error::SessionNotFound => dialect.condition(Condition::SessionNotFound),
         Error::Interrupted(error) => interrupted(dialect, error),
-        Error::Superseded => dialect.condition(Condition::Superseded),
         Error::FinishPending => dialect.condition(Condition::FinishPending),
         Error::AlreadyCancelled => dialect.condition(Condition::AlreadyCancelled),
         Error::AlreadyFinished => dialect.condition(Condition::AlreadyFinished),
-        Error::MediaLost(_) => dialect.condition(Condition::MediaLost),
-        Error::TooManyRequests { retry_after } | Error::TooManyCopies { retry_after, .. } => {
-            other(ErrorReply::too_many(*retry_after))
+        Error::TooManyRequests { retry_after } => other(ErrorReply::too_many(*retry_after)),
+        Error::Crowded => unavailable(dialect, 1),
+        Error::NotStarted => unavailable(dialect, 2),
+        Error::Engine(error) => engine(dialect, error),
+    }
+}
+
+/// Returns the reply to an error of the engine. Its times come from [`EngineError::retry_after`].
+fn engine(dialect: &dyn Dialect, error: &EngineError) -> ErrorReply {
+    let other = |reply| dialect.other_error(reply);
+    match error {
+        EngineError::Superseded => dialect.condition(Condition::Superseded),
+        EngineError::MediaLost(_) => dialect.condition(Condition::MediaLost),
+        EngineError::TooManyCopies { retry_after, .. } => other(ErrorReply::too_many(*retry_after)),
+        EngineError::Busy | EngineError::Full(_) | EngineError::Draining | EngineError::NoSpace => {
+            unavailable(dialect, seconds(error.retry_after()))
         }
-        Error::Busy | Error::Crowded | Error::Full(_) => unavailable(dialect, 1),
-        Error::Draining | Error::NotStarted => unavailable(dialect, 2),
-        Error::NoSpace => unavailable(dialect, 30),
-        Error::Ledger(error) => other(ledger(error)),
-        Error::Vault(error) => other(vault(error)),
+        EngineError::Ledger(error) => other(ledger(error)),
+        EngineError::Vault(error) => other(vault(error)),
     }
 }
 
@@ -633,12 +620,13 @@ fn interrupted(dialect: &dyn Dialect, error: &BodyError) -> ErrorReply {
 }
 
 fn ledger(error: &LedgerError) -> ErrorReply {
+    let retry_after = seconds(StoreError::Ledger(error).retry_after());
     match error {
-        LedgerError::Fenced => ErrorReply::unavailable(1),
         LedgerError::Conflict => ErrorReply::json(StatusCode::CONFLICT, "conflict"),
-        LedgerError::OverQuota => ErrorReply::over_quota(60),
-        LedgerError::NoSpace => ErrorReply::unavailable(30),
-        LedgerError::Busy | LedgerError::Fault(_) => ErrorReply::unavailable(5),
+        LedgerError::OverQuota => ErrorReply::over_quota(retry_after),
+        LedgerError::Fenced | LedgerError::NoSpace | LedgerError::Busy | LedgerError::Fault(_) => {
+            ErrorReply::unavailable(retry_after)
+        }
         LedgerError::Unreadable => {
             ErrorReply::json(StatusCode::INTERNAL_SERVER_ERROR, "backendError")
         }
@@ -647,10 +635,17 @@ fn ledger(error: &LedgerError) -> ErrorReply {
 
 fn vault(error: &VaultError) -> ErrorReply {
     match error {
-        VaultError::NoSpace { .. } => ErrorReply::unavailable(30),
-        VaultError::Fault(_) | VaultError::Unreadable { .. } => ErrorReply::unavailable(5),
+        VaultError::NoSpace { .. } | VaultError::Fault(_) | VaultError::Unreadable { .. } => {
+            ErrorReply::unavailable(seconds(StoreError::Vault(error).retry_after()))
+        }
         VaultError::Missing(_) | VaultError::Damaged { .. } => {
             ErrorReply::json(StatusCode::INTERNAL_SERVER_ERROR, "backendError")
         }
     }
+}
+
+/// Returns a time of the engine for `Retry-After`: at least one second.
+fn seconds(retry_after: Option<Duration>) -> u32 {
+    let seconds = retry_after.map_or(1, |time| time.as_secs());
+    u32::try_from(seconds).unwrap_or(u32::MAX).max(1)
 }

@@ -39,7 +39,6 @@ use crate::context::Principal;
 use crate::namespace::Namespace;
 use crate::precondition::{ETag, Validators, Verdict, evaluate};
 
-pub use crate::identifiers::{first_version, new_secret};
 pub use concatenation::Concatenation;
 pub use delivery::{
     Conclusion, Deliver, Delivery, DeliveryPolicy, Failure, MAX_EVENT_LEN, MAX_EVENTS, OutboxEvent,
@@ -54,6 +53,7 @@ pub(crate) use stores::StoreHandles;
 pub use stores::StoreReader;
 pub(crate) use stores::slice;
 pub use stores::{BlockingMedia, MediaBytes, MediaSource, Uploaded};
+pub use windlass_engine::identifiers::{first_version, new_secret};
 
 /// The behaviour of one family of resources.
 #[async_trait]

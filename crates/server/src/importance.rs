@@ -3,64 +3,34 @@
 //! final bytes of an upload. The last slots are kept for clients that have few requests while other
 //! clients have many. A request's head is not verified yet, so a client with many requests could
 //! claim the highest class for each of them.
-//! claim the highest class for each of them.
 
 use http::header::CONTENT_RANGE;
 use http::request::Parts;
 use http::{HeaderValue, Method};
+use windlass_engine::Importance;
 use windlass_proto::command::effective_method;
 use windlass_proto::content_range::ContentRange;
 use windlass_proto::header::X_GOOG_UPLOAD_COMMAND;
 use windlass_proto::parameters::Parameters;
 use windlass_proto::upload_command::UploadCommand;
 
-/// The cost of a request's refusal for its client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Importance {
-    /// Nothing has been sent yet: the start of an upload, an upload in one request, or another
-    /// write.
-    Start,
-    /// A query of an upload's state, or a call that reads.
-    Query,
-    /// More bytes of an upload.
-    Append,
-    /// The final bytes of an upload, or a request that frees room: a cancel or a deletion.
-    Finish,
-    /// Any request of a client that has few requests while other clients have many.
-    /// [`Importance::of`] never returns this class, because the head does not show it.
-    Modest,
-}
-
-impl Importance {
-    /// Classifies a request by its head alone, because the class is needed before anything else is
-    /// read or looked up.
-    pub(crate) fn of(head: &Parts) -> Self {
-        if let Some(command) = head.headers.get(X_GOOG_UPLOAD_COMMAND) {
-            return of_command(command);
-        }
-        let method = effective_method(&head.method, &head.headers);
-        let method = method.unwrap_or_else(|_| head.method.clone());
-        if method == Method::DELETE {
-            return Self::Finish;
-        }
-        let has_session =
-            Parameters::parse(head.uri.query()).is_ok_and(|query| query.upload_id().is_some());
-        match (has_session, method) {
-            (true, _) => of_range(head),
-            (false, Method::GET | Method::HEAD | Method::OPTIONS) => Self::Query,
-            (false, _) => Self::Start,
-        }
+/// Classifies a request by its head alone, because the class is needed before anything else is
+/// read or looked up.
+pub(crate) fn of(head: &Parts) -> Importance {
+    if let Some(command) = head.headers.get(X_GOOG_UPLOAD_COMMAND) {
+        return of_command(command);
     }
-
-    /// Returns how many sixteenths of a pool this class leaves free for higher classes.
-    pub(crate) fn leaves(self) -> u32 {
-        match self {
-            Self::Start => 4,
-            Self::Query => 3,
-            Self::Append => 2,
-            Self::Finish => 1,
-            Self::Modest => 0,
-        }
+    let method = effective_method(&head.method, &head.headers);
+    let method = method.unwrap_or_else(|_| head.method.clone());
+    if method == Method::DELETE {
+        return Importance::Finish;
+    }
+    let has_session =
+        Parameters::parse(head.uri.query()).is_ok_and(|query| query.upload_id().is_some());
+    match (has_session, method) {
+        (true, _) => of_range(head),
+        (false, Method::GET | Method::HEAD | Method::OPTIONS) => Importance::Query,
+        (false, _) => Importance::Start,
     }
 }
 
@@ -108,11 +78,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (head, ()) = request.body(()).unwrap().into_parts();
-        assert_eq!(
-            Importance::of(&head),
-            expected,
-            "{method} {target} {headers:?}"
-        );
+        assert_eq!(of(&head), expected, "{method} {target} {headers:?}");
     }
 
     #[test]
@@ -164,18 +130,5 @@ mod tests {
                 expected,
             );
         }
-    }
-
-    #[test]
-    fn more_important_requests_leave_less() {
-        let all = [
-            Importance::Start,
-            Importance::Query,
-            Importance::Append,
-            Importance::Finish,
-            Importance::Modest,
-        ];
-        assert!(all.is_sorted());
-        assert!(all.is_sorted_by_key(|it| std::cmp::Reverse(it.leaves())));
     }
 }

@@ -9,10 +9,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use windlass_engine::identifiers::first_version;
 use windlass_store::{ChangeSet, Ledger, LedgerError, Resource, ResourceChange, Timestamp};
 
 use crate::error::Error;
-use crate::identifiers::first_version;
 use crate::link_terms::{LinkTerms, SingleUse};
 
 /// The collection of the rows. No API has a name that begins with a dot, so no request reaches it.

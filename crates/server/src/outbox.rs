@@ -21,13 +21,13 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
+use windlass_engine::identifiers::{first_version, new_resource_id};
 use windlass_store::{Resource, ResourceChange, Timestamp};
 
 use crate::context::Principal;
 use crate::handler::{
     Call, Deliver, MAX_EVENT_LEN, MAX_EVENTS, MAX_TOPIC, OutboxEvent, Rejection, is_topic,
 };
-use crate::identifiers::{first_version, new_resource_id};
 use crate::namespace::Namespace;
 
 pub(crate) use worker::Worker;

@@ -7,6 +7,8 @@ use http::header::{CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri, Version};
 use serde_json::{Map, Value};
 use windlass_discovery::{Method, PathParameters, ResponseFields};
+use windlass_engine::copies;
+use windlass_engine::identifiers::new_resource_id;
 use windlass_proto::command::ContentCoding;
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Alt, Parameters, StandardParameters};
@@ -18,7 +20,6 @@ use crate::body::RequestBody;
 use crate::callers::caller;
 use crate::capacity::{Permit, json_cost};
 use crate::context::Principal;
-use crate::copies;
 use crate::default_handler::is_index;
 use crate::download::{self, Caching};
 use crate::download_host;
@@ -26,7 +27,6 @@ use crate::error::{BodyError, Error};
 use crate::handler::{
     self, Call, Concatenation, Conditions, Content, Embedded, ReplyMemoryPermit, StoreReader,
 };
-use crate::identifiers::new_resource_id;
 use crate::link_terms::{LinkPurpose, LinkTerms};
 use crate::link_uses;
 use crate::namespace::Namespace;

@@ -32,7 +32,6 @@ use crate::error::Error;
 use crate::form_parameters::append_to_query;
 use crate::handler::Rejection;
 use crate::health;
-use crate::importance::Importance;
 use crate::index_page;
 use crate::link_terms::LinkPurpose;
 use crate::metrics::{RequestRecord, UploadType};
@@ -47,6 +46,7 @@ use crate::uploads::single_request;
 use crate::uploads::start_request::UploadHead;
 use crate::uploads::start_request::conditions;
 use parameters::{check_names, check_parameters, check_repeated_method};
+use windlass_engine::{Error as EngineError, Importance};
 
 /// The route of a request.
 pub(crate) enum Routing {
@@ -73,7 +73,7 @@ pub(crate) async fn route(
     match head.uri.path() {
         "/healthz" => return Ok(Routing::Answered(health::liveness(server))),
         "/readyz" => return Ok(Routing::Answered(health::readiness(server).await)),
-        _ if server.lifecycle.has_failed() => return Err(Error::Draining),
+        _ if server.lifecycle.has_failed() => return Err(EngineError::Draining.into()),
         _ if !server.lifecycle.is_started() => return Err(Error::NotStarted),
         _ => {}
     }
@@ -561,10 +561,12 @@ impl Routed<'_> {
         };
         let server = self.server;
         let (sessions, declared) = upload.occupies(&self.head.headers);
-        let admitted =
-            server
-                .quotas
-                .admit(&*server.stores.ledger, self.principal, sessions, declared);
+        let admitted = server.quotas.admit(
+            &*server.stores.ledger,
+            self.principal.map(Principal::id),
+            sessions,
+            declared,
+        );
         admitted.await?;
         let reply = match upload {
             Upload::Simple(upload) => {

@@ -7,6 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::Request;
 use hyper::body::Incoming;
 use prometheus_client::registry::Registry as MetricsRegistry;
+use windlass_engine::copies::CopyLimits;
+use windlass_engine::disks::CheckedStores;
+use windlass_engine::identifiers::{Clock, SystemClock};
+use windlass_engine::lifecycle::Lifecycle;
+use windlass_engine::quotas::Quotas;
+use windlass_engine::{BufferPool, CommitRules};
 use windlass_proto::dialect::Dialect;
 use windlass_store::{Ledger, Vault};
 
@@ -18,22 +24,16 @@ use crate::capacity::{Capacity, Usage};
 use crate::config::Settings;
 use crate::connections::{Accept, Connections, HttpService, Listener};
 use crate::context::{RequestIds, mount_path};
-use crate::copies::CopyLimits;
 use crate::dialects::Dialects;
-use crate::disks::CheckedStores;
 use crate::handler::{SettledCollections, StoreHandles};
-use crate::identifiers::{Clock, SystemClock};
 use crate::known_hosts::KnownHosts;
-use crate::lifecycle::Lifecycle;
 use crate::metrics::{ServerMetrics, Sources};
 use crate::outbox::{Outbox, TopicCounts};
-use crate::quotas::Quotas;
 use crate::registry::Registry;
 use crate::service::UploadService;
 use crate::uploads::ServerState;
 use crate::uploads::session_cache::SessionCache;
 use crate::uploads::sessions::Sessions;
-use crate::uploads::write_buffer::BufferPool;
 
 /// The stores of a server.
 #[derive(Clone)]
@@ -173,6 +173,14 @@ impl ServerBuilder {
         };
         let metrics = Arc::new(self.metrics.recorder(&registry, sources));
         let audit = Audit::new(self.audit, &self.clock);
+        let quotas = Quotas::new(settings.limits.quota());
+        let commit_rules = Arc::new(CommitRules {
+            ledger: Arc::clone(&stores.ledger),
+            clock: Arc::clone(&self.clock),
+            quota: quotas.of_bytes(),
+            checkpoints: settings.checkpoints.clone(),
+            lifetime: settings.lifetime(),
+        });
         let state = ServerState {
             store_handles: StoreHandles {
                 ledger: Arc::clone(&stores.ledger),
@@ -203,8 +211,9 @@ impl ServerBuilder {
             audit,
             clock: self.clock,
             request_ids: RequestIds::new(),
-            quotas: Quotas::of(&settings.limits),
-            copies: CopyLimits::of(&settings.limits),
+            quotas,
+            commit_rules,
+            copies: CopyLimits::new(settings.limits.copies_per_hour),
             rates: RateLimits::new(&settings.limits, metrics.callers.clone()),
             address_limits: AddressLimits::of(&settings, &metrics.callers),
             known_hosts: KnownHosts::of(&settings, &registry),

@@ -16,6 +16,8 @@ use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use http_body_util::Full;
 use tower_service::Service;
+use windlass_engine::Error as EngineError;
+use windlass_engine::identifiers::without_upload_ids;
 use windlass_proto::dialect::{Dialect, Google};
 
 use crate::audit::{self, AuditAction, AuditOutcome, Sender};
@@ -27,8 +29,7 @@ use crate::context::{LocalAddress, Origin, Principal, RequestContext, RequestId}
 use crate::cross_origin::{self, Answered, Marks};
 use crate::error::Error;
 use crate::health;
-use crate::identifiers::without_upload_ids;
-use crate::importance::Importance;
+use crate::importance;
 use crate::metrics::RequestRecord;
 use crate::reply;
 use crate::reply::{ClientGone, Reply, ReplyBody};
@@ -94,7 +95,7 @@ where
 
 /// The reply after the server has been dropped.
 fn gone(version: Version) -> Reply {
-    let mut reply = reply::of_error(&Google, &Error::Draining);
+    let mut reply = reply::of_error(&Google, &EngineError::Draining.into());
     if version < Version::HTTP_2 {
         reply::close(&mut reply);
     }
@@ -168,7 +169,7 @@ where
     if pools.into_iter().any(Pool::is_short) {
         body.hurry();
     }
-    let importance = || server.importance_to(context.client, Importance::of(&head));
+    let importance = || server.importance_to(context.client, importance::of(&head));
     let memory = capacity.metadata.permit_for(importance);
     let counted = body.count(memory, head_size(&head));
     // A call runs under the permit of its batch.
@@ -187,7 +188,7 @@ where
             // counts as failed.
             Ok(()) if health::is_probe(head.uri.path()) => Ok(server.capacity.requests.take().ok()),
             Ok(()) if !is_call => {
-                let importance = || server.importance_to(context.client, Importance::of(&head));
+                let importance = || server.importance_to(context.client, importance::of(&head));
                 server.capacity.admit_request(importance).await.map(Some)
             }
             counted => counted.map(|()| None),

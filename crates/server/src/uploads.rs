@@ -14,9 +14,7 @@
 //! | [`session`] | start, query, append, cancel |
 //! | [`sessions`] | the sessions of a server: rows, guards and leases, rules, stored replies |
 //! | [`append`] | the bytes of one request, from the body to a commit |
-//! | [`offset_committer`] | the commits of one appending request |
 //! | [`finish`] | from complete media to a resource and a stored reply |
-//! | [`sink`], [`write_buffer`], [`checksums`] | from bytes to durable media, with its digests |
 //! | [`session_cache`] | sessions that expect their next request soon |
 //!
 //! Words that these modules use:
@@ -36,7 +34,7 @@
 //!   numbers the leases of a session. The number of a lease is its *epoch*. A lease ends when the
 //!   next lease is taken, in this process or in another. Consecutive requests may use the same
 //!   lease (`session_cache`).
-//! - A *guard* ([`SessionGuard`](crate::locks::SessionGuard)) is the lock of a session within this
+//! - A *guard* ([`SessionGuard`](windlass_engine::locks::SessionGuard)) is the lock of a session within this
 //!   process. A request takes the guard first and the lease second. While it holds the guard, no
 //!   other request of this process can take a lease. A request that holds both is the *writer* of
 //!   the session. A `MediaWriter` is not a writer in this sense: it writes the bytes of one media
@@ -67,50 +65,47 @@
 //! - A *dialect* is a wire form of the upload protocol, such as Google's. A session is changed only
 //!   in the dialect in which it was started.
 //!
-//! [`crate::locks`] hands out the guards, and [`crate::lifecycle`] completes work after its client
+//! [`windlass_engine::locks`] hands out the guards, and [`windlass_engine::lifecycle`] completes work after its client
 //! has gone.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::audit::Audit;
+use futures_util::future::BoxFuture;
+
+use crate::audit::{self, Audit};
 use crate::auth::Authorize;
 use crate::callers::{AddressLimits, RateLimits, caller};
 use crate::capacity::Capacity;
 use crate::config::Settings;
 use crate::context::{Principal, RequestIds};
-use crate::copies::CopyLimits;
 use crate::dialects::Dialects;
-use crate::disks::{CheckedStores, DiskSpace, MediaSpace};
 use crate::error::Error;
 use crate::handler::{ApiHandler, Call, ReplyMemoryPermit, StoreHandles};
-use crate::identifiers::Clock;
-use crate::importance::Importance;
 use crate::known_hosts::KnownHosts;
-use crate::lifecycle::Lifecycle;
-use crate::locks::{KeyedGuard, KeyedMutex};
 use crate::metrics::Recorder;
 use crate::namespace::{Namespace, separate_owner};
 use crate::outbox::Outbox;
-use crate::quotas::Quotas;
 use crate::registry::{Registry, ServedApi};
 
 use sessions::Sessions;
-use sink::{MediaSink, SinkDeps};
-use write_buffer::{BufferPool, UNPOOLED_MAYBE_SMALL};
+use windlass_engine::copies::CopyLimits;
+use windlass_engine::disks::{CheckedStores, DiskSpace, MediaSpace};
+use windlass_engine::identifiers::Clock;
+use windlass_engine::lifecycle::Lifecycle;
+use windlass_engine::locks::{KeyedGuard, KeyedMutex};
+use windlass_engine::quotas::Quotas;
+use windlass_engine::sink::{MAX_SMALL_MEDIA, MediaSink, SinkDeps};
+use windlass_engine::{BufferPool, CommitRules, Error as EngineError, Importance};
 
 pub(crate) mod append;
-mod checksums;
 pub(crate) mod concat;
 pub(crate) mod finish;
-mod offset_committer;
 pub(crate) mod session;
 pub(crate) mod session_cache;
 pub(crate) mod sessions;
 pub(crate) mod single_request;
-pub(crate) mod sink;
 pub(crate) mod start_request;
-pub(crate) mod write_buffer;
 
 /// The state that all requests of a server share.
 ///
@@ -155,6 +150,8 @@ pub(crate) struct ServerState {
     // The uploads.
     pub(crate) sessions: Sessions,
     pub(crate) buffer_pool: BufferPool,
+    /// What the commits of all appending requests have in common.
+    pub(crate) commit_rules: Arc<CommitRules>,
 }
 
 impl ServerState {
@@ -176,18 +173,16 @@ impl ServerState {
     pub(crate) fn admit_upload(&self) -> Result<(), Error> {
         match self.stores.disks.space() {
             // Draining comes first: its reply makes the client try another server at once.
-            _ if self.lifecycle.is_draining() => Err(Error::Draining),
+            _ if self.lifecycle.is_draining() => Err(EngineError::Draining.into()),
             DiskSpace::Plenty => Ok(()),
-            DiskSpace::Low | DiskSpace::Full => Err(Error::NoSpace),
+            DiskSpace::Low | DiskSpace::Full => Err(EngineError::NoSpace.into()),
         }
     }
 
     /// Returns the length in bytes up to which media is kept in the ledger.
     pub(crate) fn small_media_limit(&self) -> usize {
-        // A sink keeps small media in its write buffer, which must hold it without pooled memory.
-        let limit = self.settings.limits.small_media;
-        let limit = limit.min(UNPOOLED_MAYBE_SMALL as u64);
-        usize::try_from(limit).unwrap_or(UNPOOLED_MAYBE_SMALL)
+        let limit = self.settings.limits.small_media.min(MAX_SMALL_MEDIA as u64);
+        usize::try_from(limit).unwrap_or(MAX_SMALL_MEDIA)
     }
 
     /// Returns the parts of the server that a new sink needs.
@@ -255,6 +250,18 @@ impl ServerState {
         let guard = self.keyed_mutex.take(key, timeout).await;
         Ok(Some(guard.map_err(|_| Error::Crowded)?))
     }
+}
+
+/// Runs storage work to its end even if the caller is dropped, as
+/// [`Lifecycle::run_to_completion`]. The current request stays the origin of the work in the audit
+/// log.
+async fn run_to_completion<T: Send + 'static>(
+    lifecycle: &Arc<Lifecycle>,
+    work: BoxFuture<'static, Result<T, Error>>,
+) -> Result<T, Error> {
+    lifecycle
+        .run_to_completion(audit::in_current_request(work))
+        .await
 }
 
 /// Subtracts the bytes in the sink's write buffer from the estimate of the free space. Must be

@@ -4,12 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use windlass_engine::{ByteShare, ByteShares, Caller, Importance};
 
 use super::Rejection;
-use crate::byte_shares::{ByteShare, ByteShares};
 use crate::capacity::{Capacity, Full, Permit, Pool, SHORT_REPLY, json_cost};
-use crate::importance::Importance;
-use crate::shares::Caller;
 
 /// Permits for the memory of a reply, from its sources until it is sent.
 #[derive(Debug)]

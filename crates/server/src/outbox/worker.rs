@@ -10,6 +10,8 @@ use std::time::Duration;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use serde_json::Value;
 use tokio::time::Instant;
+use windlass_engine::identifiers::Clock;
+use windlass_engine::lifecycle::Lifecycle;
 use windlass_store::{ChangeSet, LedgerError, Resource, ResourceChange, Timestamp};
 
 use super::{Event, Topic, collection, deletion, namespace_of, parts, rescheduled};
@@ -17,8 +19,6 @@ use crate::error::Error;
 use crate::handler::{
     Conclusion, Delivery, Failure, Outcome, Rejection, StoreHandles, StoreReader,
 };
-use crate::identifiers::Clock;
-use crate::lifecycle::Lifecycle;
 use crate::namespace::Namespace;
 
 // Other processes compare it with their own clocks, which may differ by seconds.

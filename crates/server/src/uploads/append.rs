@@ -6,26 +6,25 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use windlass_digest::{ExpectedDigests, Wanted};
+use windlass_engine::disks::{Leaving, MediaSpace};
+use windlass_engine::locks::SessionGuard;
+use windlass_engine::quotas::Reservation;
+use windlass_engine::sink::{FlushedMedia, MediaSink};
+use windlass_engine::{Error as EngineError, FromStore as _, Importance, OffsetCommitter};
 use windlass_proto::session::{BodyFilter, Ending, Outcome, SessionError};
 use windlass_store::{
     Failpoint, LedgerError, MediaLocation, Progress, Session, SessionState, VaultError,
 };
 
 use super::finish::{FinalReply, FinishedMedia, SessionRef, finish, is_permanent, media_of};
-use super::offset_committer::OffsetCommitter;
 use super::session_cache::CachedSession;
 use super::sessions::{FailOutcome, LockedSession, SessionReply};
-use super::sink::{FlushedMedia, MediaSink};
 use super::start_request::StartRequest;
 use super::{ServerState, count_last_write};
 use crate::body::RequestBody;
 use crate::capacity::Permit;
-use crate::disks::{Leaving, MediaSpace};
+use crate::context::Principal;
 use crate::error::{BodyError, Error};
-use crate::importance::Importance;
-use crate::lifecycle::is_fault;
-use crate::locks::SessionGuard;
-use crate::quotas::Reservation;
 
 /// One request that appends to a session.
 ///
@@ -164,15 +163,15 @@ impl Append {
         let sink = MediaSink::resume(server.sink_deps(), wanted, &session.progress, media).await;
         let mut sink = match sink {
             Ok(sink) => sink,
-            Err(error) => return Err(fail_if_media_lost(server, &session, error).await),
+            Err(error) => return Err(fail_if_media_lost(server, &session, error.into()).await),
         };
         sink.announce_length(total);
         let principal = start_request.principal.as_ref();
         Ok(Box::new(Self {
-            reservation: server.quotas.reservation(principal),
+            reservation: server.quotas.reservation(principal.map(Principal::id)),
             declared_end: 0,
             space: space.unwrap_or_else(|| server.stores.media_space(start_request.caller())),
-            offset_committer: OffsetCommitter::new(server, session, total),
+            offset_committer: OffsetCommitter::new(&server.commit_rules, session, total),
             server: Arc::clone(server),
             start_request,
             sink,
@@ -229,7 +228,7 @@ impl Append {
         // The declared bytes stay reserved until they have arrived.
         let uncounted = up_to.max(self.declared_end).saturating_sub(offset);
         let ledger = &*self.server.stores.ledger;
-        self.reservation.cover(ledger, uncounted).await
+        Ok(self.reservation.cover(ledger, uncounted).await?)
     }
 
     /// Reads the body until it ends or something stops it.
@@ -256,7 +255,7 @@ impl Append {
                 // win.
                 joined = self.offset_committer.join(), if self.offset_committer.is_running() => match joined {
                     Ok(()) => continue,
-                    Err(error) => return Stop::Storage(error),
+                    Err(error) => return Stop::Storage(error.into()),
                 },
             };
             let data = match next {
@@ -306,7 +305,7 @@ impl Append {
                 // error. If the checkpoint has failed as well, the returned error is the
                 // checkpoint's, so the error of `stop` is examined here.
                 self.server.lifecycle.examine(&error);
-                let reported = running.err().unwrap_or(error);
+                let reported = running.err().map_or(error, Error::from);
                 return Err(fail_if_media_lost(
                     &self.server,
                     &self.offset_committer.session,
@@ -337,11 +336,11 @@ impl Append {
             // The disk filled up. The stored bytes are committed, but the request gets an error:
             // some clients ignore the `Range` of the reply, which states the committed bytes, and
             // would take the whole chunk as stored.
-            _ if was_full => Err(self.commit_and(flushed, Error::NoSpace).await),
+            _ if was_full => Err(self.commit_and(flushed, EngineError::NoSpace.into()).await),
             Stop::Complete => self.complete(body_filter, flushed, expected_digests).await,
             Stop::Refused(error) => Err(self.commit_and(flushed, error.into()).await),
             Stop::Broken(error) => Err(self.commit_and(flushed, Error::Interrupted(error)).await),
-            Stop::Draining => Err(self.commit_and(flushed, Error::Draining).await),
+            Stop::Draining => Err(self.commit_and(flushed, EngineError::Draining.into()).await),
             Stop::Storage(error) => Err(self.commit_and(flushed, error).await),
             // The newer request is waiting for the guard, so this one commits before it reads the
             // rest of its body.
@@ -369,9 +368,7 @@ impl Append {
 
     /// Makes room in the sink's full write buffer. Waits for the running write. If the buffer has
     /// no pooled memory, tries again to get it: without a running write the upload has the higher
-    /// [`Priority`]. If the buffer is still full, writes it.
-    ///
-    /// [`Priority`]: super::write_buffer::Priority
+    /// priority in the pool. If the buffer is still full, writes it.
     async fn make_room(&mut self) -> Result<(), Error> {
         let earlier = self.sink.await_write().await?;
         let mut latest = None;
@@ -422,7 +419,7 @@ impl Append {
             // If a write has met the full disk, the sink has dropped the bytes that were not
             // written, and the second flush only syncs. If the media could not be created, the
             // second flush tries everything again.
-            Err(Error::Vault(VaultError::NoSpace { .. })) => {
+            Err(EngineError::Vault(VaultError::NoSpace { .. })) => {
                 (self.sink.flush_and_sync().await, true)
             }
             flushed => (flushed, false),
@@ -448,7 +445,7 @@ impl Append {
             (flushed, false) => Ok(flushed),
             // The disk was full, so there were bytes to write: small media that moves from the
             // ledger to the vault, because the limit was lowered in the meantime.
-            (_, true) => Err(Error::NoSpace),
+            (_, true) => Err(EngineError::NoSpace.into()),
         }
     }
 
@@ -527,7 +524,7 @@ impl Append {
             .await
         {
             Ok(()) => error,
-            Err(commit_error) => commit_error,
+            Err(commit_error) => commit_error.into(),
         }
     }
 
@@ -609,7 +606,7 @@ impl Append {
             Err(error) => {
                 // After a fault it is unknown whether the finish was committed. No commit may
                 // follow: its own error, such as `Fenced`, would hide the fault.
-                if !in_vault && !is_fault(&error) {
+                if !in_vault && !error.is_fault() {
                     self.offset_committer
                         .commit(flushed, SessionState::Finishing)
                         .await?;
@@ -634,7 +631,7 @@ impl Append {
         }
         running
             .err()
-            .unwrap_or_else(|| failed.error_for_reply(error))
+            .map_or_else(|| failed.error_for_reply(error), Error::from)
     }
 }
 
@@ -642,9 +639,11 @@ impl Append {
 fn is_full(error: &Error) -> bool {
     matches!(
         error,
-        Error::NoSpace
-            | Error::Vault(VaultError::NoSpace { .. })
-            | Error::Ledger(LedgerError::NoSpace)
+        Error::Engine(
+            EngineError::NoSpace
+                | EngineError::Vault(VaultError::NoSpace { .. })
+                | EngineError::Ledger(LedgerError::NoSpace)
+        )
     )
 }
 
@@ -657,7 +656,10 @@ fn is_full(error: &Error) -> bool {
 async fn fail_if_media_lost(server: &ServerState, session: &Session, error: Error) -> Error {
     match error {
         // An upload never continues without acknowledged bytes (docs/durability.md).
-        Error::MediaLost(_) | Error::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }) => {
+        Error::Engine(
+            EngineError::MediaLost(_)
+            | EngineError::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }),
+        ) => {
             let failed = server.sessions.fail(session.id, session.epoch).await;
             let id = session.id;
             match failed {

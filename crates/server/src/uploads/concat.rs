@@ -14,23 +14,23 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use serde_json::{Map, Value};
 use windlass_digest::{Digests, ExpectedDigests};
+use windlass_engine::copies::CopyCharge;
+use windlass_engine::disks::Leaving;
+use windlass_engine::identifiers::{new_media_id, new_small_media_id};
+use windlass_engine::quotas::Reservation;
+use windlass_engine::{Caller, Error as EngineError, Importance, SharePermit};
 use windlass_store::{
     Failpoint, LedgerError, Media, MediaId, MediaLocation, MediaRef, Part, VaultError,
 };
 
-use super::ServerState;
 use super::finish::{FinalReply, FinishedMedia, concatenation, try_finish};
 use super::start_request::{StartRequest, UploadHead};
+use super::{ServerState, run_to_completion};
 use crate::capacity::Permit;
-use crate::copies::CopyCharge;
-use crate::disks::Leaving;
+use crate::context::Principal;
 use crate::error::Error;
 use crate::handler::{Concatenation, Rejection, StoreReader};
-use crate::identifiers::{new_media_id, new_small_media_id};
-use crate::importance::Importance;
 use crate::namespace;
-use crate::quotas::Reservation;
-use crate::shares::{Caller, SharePermit};
 
 /// Maximum number of concatenations for one call, if other calls keep replacing its sources. Each
 /// concatenation may copy everything.
@@ -45,13 +45,14 @@ pub(crate) async fn concatenate(
 ) -> Result<FinalReply, Error> {
     let start_request = head.with_body(metadata, None, ExpectedDigests::default())?;
     let shared = Arc::clone(server);
-    server
-        .lifecycle
-        .run_to_completion(Box::pin(async move {
+    run_to_completion(
+        &server.lifecycle,
+        Box::pin(async move {
             let concat = Concat::begin(&shared, start_request).await?;
             Box::pin(concat.run(wanted)).await
-        }))
-        .await
+        }),
+    )
+    .await
 }
 
 /// A call during the concatenation of its media.
@@ -141,7 +142,9 @@ impl<'a> Concat<'a> {
                 Err(error) if is_outdated(&error) && attempt < ATTEMPTS => {
                     is_media_lost(&error).then_some(error)
                 }
-                Err(Error::Ledger(LedgerError::Conflict)) => break Error::Crowded,
+                Err(Error::Engine(EngineError::Ledger(LedgerError::Conflict))) => {
+                    break Error::Crowded;
+                }
                 Err(error) => break error,
             };
             wanted = match concatenation(self.server, &self.start_request).await {
@@ -158,7 +161,10 @@ impl<'a> Concat<'a> {
         };
         // After a fault of the ledger it is unknown whether a row names the media. If no row does,
         // the sweep deletes it a day later.
-        if !matches!(error, Error::Ledger(LedgerError::Fault(_))) {
+        if !matches!(
+            error,
+            Error::Engine(EngineError::Ledger(LedgerError::Fault(_)))
+        ) {
             self.discard(made).await;
         }
         Err(error)
@@ -205,7 +211,7 @@ impl<'a> Concat<'a> {
     async fn make(&self, wanted: &Concatenation, sources: Vec<MediaRef>) -> Result<Made, Error> {
         let small_media_limit = self.server.small_media_limit() as u64;
         let principal = self.start_request.principal.as_ref();
-        let mut reservation = self.server.quotas.reservation(principal);
+        let mut reservation = self.server.quotas.reservation(principal.map(Principal::id));
         let ledger = &*self.server.stores.ledger;
         reservation.cover(ledger, wanted.length()).await?;
         let length = match &wanted.sources[..] {
@@ -258,7 +264,7 @@ impl<'a> Concat<'a> {
     }
 
     /// Copies the sources into a new media in the vault. When the server tells running uploads to
-    /// end, the copy is cancelled with [`Error::Draining`].
+    /// end, the copy is cancelled with [`EngineError::Draining`].
     async fn copy(&self, id: MediaId, sources: &[Media], length: u64) -> Result<(), Error> {
         let server = self.server;
         let space = server.stores.media_space(self.start_request.caller());
@@ -279,7 +285,7 @@ impl<'a> Concat<'a> {
         let copied = |bytes| space.count_write(bytes);
         tokio::select! {
             biased;
-            () = server.lifecycle.drain_now.cancelled() => Err(Error::Draining),
+            () = server.lifecycle.drain_now.cancelled() => Err(EngineError::Draining.into()),
             done = server.stores.vault.concat(id, parts, &copied) => Ok(done?),
         }
     }
@@ -293,7 +299,9 @@ impl<'a> Concat<'a> {
             }),
             MediaLocation::Ledger => {
                 let bytes = self.server.stores.ledger.small_media(id).await?;
-                bytes.map(Part::Bytes).ok_or(Error::MediaLost(id))
+                bytes
+                    .map(Part::Bytes)
+                    .ok_or(EngineError::MediaLost(id).into())
             }
         }
     }
@@ -320,7 +328,9 @@ impl<'a> Concat<'a> {
 fn is_outdated(error: &Error) -> bool {
     let is_busy = matches!(
         error,
-        Error::Ledger(LedgerError::Conflict | LedgerError::Busy) | Error::Crowded
+        Error::Engine(EngineError::Ledger(
+            LedgerError::Conflict | LedgerError::Busy
+        )) | Error::Crowded
     );
     is_busy || is_media_lost(error)
 }
@@ -329,8 +339,7 @@ fn is_outdated(error: &Error) -> bool {
 fn is_media_lost(error: &Error) -> bool {
     matches!(
         error,
-        Error::MediaLost(_)
-            | Error::Vault(VaultError::Missing(_))
+        Error::Engine(EngineError::MediaLost(_) | EngineError::Vault(VaultError::Missing(_)))
             | Error::Rejection(Rejection::MediaLost(_) | Rejection::Vault(VaultError::Missing(_)))
     )
 }

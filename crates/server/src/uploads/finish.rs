@@ -8,6 +8,8 @@ use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use serde_json::{Map, Value};
 use windlass_digest::Digests;
 use windlass_discovery::{Method, PathParameters};
+use windlass_engine::identifiers::new_resource_id;
+use windlass_engine::{Error as EngineError, Importance, copies};
 use windlass_proto::parameters::{Parameters, StandardParameters};
 use windlass_store::{
     ChangeSet, Epoch, Expected, Failpoint, FinishSession, LedgerError, Media, MediaLocation,
@@ -19,14 +21,11 @@ use super::start_request::StartRequest;
 use crate::audit::{About, AuditAction, AuditOutcome};
 use crate::auth::AccessError;
 use crate::context::Principal;
-use crate::copies;
 use crate::error::Error;
 use crate::handler::{
     self, Answer, Call, Concatenation, Conditions, Content, Rejection, ReplyMemoryPermit,
     StoreReader, Uploaded,
 };
-use crate::identifiers::new_resource_id;
-use crate::importance::Importance;
 use crate::link_uses;
 use crate::namespace::Namespace;
 use crate::outbox::{Source, with_events};
@@ -154,8 +153,11 @@ pub(crate) async fn finish(
     loop {
         attempt += 1;
         match try_finish(server, start_request, finished, session_ref).await {
-            Err(Error::Ledger(LedgerError::Conflict)) if attempt < ATTEMPTS => {}
-            Err(Error::Ledger(LedgerError::Conflict)) => return Err(Error::Crowded),
+            Err(Error::Engine(EngineError::Ledger(LedgerError::Conflict)))
+                if attempt < ATTEMPTS => {}
+            Err(Error::Engine(EngineError::Ledger(LedgerError::Conflict))) => {
+                return Err(Error::Crowded);
+            }
             ended => return ended,
         }
     }

@@ -6,23 +6,24 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, TryFutureExt as _};
+use windlass_engine::Error as EngineError;
+use windlass_engine::identifiers::{new_upload_id, session_id};
 use windlass_proto::command::{SessionAction, SessionHead};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::parameters::UploadId;
 use windlass_proto::session::{SessionError, Step, step};
 use windlass_store::{EndSession, Failpoint, NewSession, Session, SessionId, SessionState};
 
-use super::ServerState;
 use super::append::{append, finish_active, resume_finish};
 use super::finish::admit;
 use super::session_cache::CachedSession;
 use super::sessions::{LockedSession, SessionReply, SessionTarget, snapshot, start_request_of};
 use super::start_request::StartRequest;
+use super::{ServerState, run_to_completion};
 use crate::audit::{AuditAction, AuditOutcome};
 use crate::body::RequestBody;
 use crate::context::Principal;
 use crate::error::Error;
-use crate::identifiers::{new_upload_id, session_id};
 use crate::metrics::RequestRecord;
 
 /// Message of the panic if the body has already been taken, which is a bug.
@@ -51,7 +52,7 @@ pub(crate) async fn start(
         id: session_id(&upload_id),
         context: Vec::new(),
         created,
-        expires: server.sessions.expiry(created, created),
+        expires: server.commit_rules.lifetime.expiry(created, created),
         total: declared,
         owner: start_request.principal.as_ref().map(Principal::to_string),
         dialect: dialect.to_owned(),
@@ -128,14 +129,14 @@ pub(crate) async fn continue_session(
     });
     // From here on the request may hold a lease and uncommitted bytes. If the client
     // disconnects, the request runs on until the bytes are committed and the guard is released.
-    server
-        .lifecycle
-        .run_to_completion(Box::pin(async move {
+    run_to_completion(
+        &server.lifecycle,
+        Box::pin(async move {
             let (server, locked, head, body) = take_lease.await;
             let first_offset = head.request.first();
             let action = match locked {
                 Ok(locked) => begin_action(server, locked, &head, body)?,
-                Err(Error::Superseded) => async move {
+                Err(Error::Engine(EngineError::Superseded)) => async move {
                     let reply = server.sessions.yield_to_newer(id, first_offset, body).await;
                     reply.map(SessionReply::Final)
                 }
@@ -145,8 +146,9 @@ pub(crate) async fn continue_session(
             // Dropped before the body is awaited, which may take hours.
             drop(head);
             action.await
-        }))
-        .await
+        }),
+    )
+    .await
 }
 
 /// The result of a request without a lease.
@@ -236,8 +238,9 @@ pub(crate) async fn cancel(
     request.drop_details();
     let lifecycle = Arc::clone(&server.lifecycle);
     let server = Arc::clone(server);
-    lifecycle
-        .run_to_completion(Box::pin(async move {
+    run_to_completion(
+        &lifecycle,
+        Box::pin(async move {
             let locked = server.sessions.lease(id, &target, request).await;
             let locked = locked.map_err(already_cancelled)?;
             let request = &locked.start_request;
@@ -270,8 +273,9 @@ pub(crate) async fn cancel(
                 SessionState::Cancelled => Err(Error::AlreadyCancelled),
                 SessionState::Failed => Err(SessionError::Gone.into()),
             }
-        }))
-        .await
+        }),
+    )
+    .await
 }
 
 /// Returns the error for a cancel of a session that is refused with `error`.
@@ -299,8 +303,9 @@ pub(crate) async fn finish_interrupted_upload(
     drop(session);
     let lifecycle = Arc::clone(&server.lifecycle);
     let server = Arc::clone(server);
-    lifecycle
-        .run_to_completion(Box::pin(async move {
+    run_to_completion(
+        &lifecycle,
+        Box::pin(async move {
             // A request that is still finishing the session holds the guard. If it does not
             // release the guard in time, nothing is done here: a new lease would fence it.
             let timeout = server.settings.limits.takeover_timeout;
@@ -341,8 +346,9 @@ pub(crate) async fn finish_interrupted_upload(
                 }
                 finished => finished.map(drop),
             }
-        }))
-        .await
+        }),
+    )
+    .await
 }
 
 /// Returns the future that carries out a request to its leased session.

@@ -17,11 +17,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hashlink::LruCache;
+use windlass_engine::disks::MediaSpace;
+use windlass_engine::sink::VaultMedia;
 use windlass_store::{Session, SessionId, Timestamp};
 
-use super::sink::VaultMedia;
 use super::start_request::StartRequest;
-use crate::disks::MediaSpace;
 
 /// Maximum number of cached sessions. Each may keep one file open, so the server needs this many
 /// additional file descriptors.

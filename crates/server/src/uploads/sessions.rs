@@ -6,15 +6,18 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use windlass_discovery::ByteSize;
+use windlass_engine::disks::MediaSpace;
+use windlass_engine::identifiers::{Clock, session_id};
+use windlass_engine::lifecycle::Lifecycle;
+use windlass_engine::locks::{LockError, SessionGuard, SessionGuards};
+use windlass_engine::sink::VaultMedia;
+use windlass_engine::{Error as EngineError, Importance};
 use windlass_proto::command::SessionRequest;
 use windlass_proto::session::{Rules, SessionError, Snapshot, State, Step, step};
-use windlass_store::{
-    EndSession, Epoch, Ledger, LedgerError, Session, SessionId, SessionState, Timestamp,
-};
+use windlass_store::{EndSession, Epoch, Ledger, LedgerError, Session, SessionId, SessionState};
 
 use super::finish::FinalReply;
 use super::session_cache::{CachedSession, SessionCache};
-use super::sink::VaultMedia;
 use super::start_request::{StartRequest, StatedConditions};
 use crate::auth::{AccessError, Authorize, SessionInfo};
 use crate::body::RequestBody;
@@ -22,12 +25,7 @@ use crate::capacity::Capacity;
 use crate::config::{SessionAuth, Settings};
 use crate::context::Principal;
 use crate::dialects::Dialects;
-use crate::disks::MediaSpace;
 use crate::error::Error;
-use crate::identifiers::{Clock, session_id};
-use crate::importance::Importance;
-use crate::lifecycle::Lifecycle;
-use crate::locks::{LockError, SessionGuard, SessionGuards};
 use crate::metrics::Recorder;
 use crate::namespace::separate_owner;
 use crate::registry::{Registry, ServedMethod};
@@ -148,7 +146,7 @@ impl Sessions {
     /// `position` is the offset in the media of the next byte of the body.
     ///
     /// # Errors
-    /// [`Error::Superseded`] if the newer request has not finished the upload, or has finished it
+    /// [`EngineError::Superseded`] if the newer request has not finished the upload, or has finished it
     /// without all bytes of this request.
     pub(crate) async fn yield_to_newer(
         &self,
@@ -160,17 +158,21 @@ impl Sessions {
         // sends may be reset, and the client then loses the reply.
         let discarded = tokio::select! {
             discarded = body.discard() => discarded.map_err(Error::Interrupted)?,
-            () = self.lifecycle.drain_now.cancelled() => return Err(Error::Draining),
+            () = self.lifecycle.drain_now.cancelled() => return Err(EngineError::Draining.into()),
         };
         self.guards
             .wait_for_writers(id, self.settings.limits.takeover_timeout)
             .await;
-        let session = self.ledger.session(id).await?.ok_or(Error::Superseded)?;
+        let session = self
+            .ledger
+            .session(id)
+            .await?
+            .ok_or(EngineError::Superseded)?;
         if position.saturating_add(discarded) > session.progress.offset {
-            return Err(Error::Superseded);
+            return Err(EngineError::Superseded.into());
         }
         let reply = self.decode_reply(session.reply.as_deref())?;
-        reply.ok_or(Error::Superseded)
+        Ok(reply.ok_or(EngineError::Superseded)?)
     }
 
     /// Takes the guard and a lease for a request that writes to the session, and so takes over the
@@ -221,8 +223,8 @@ impl Sessions {
             .take_over(id, self.settings.limits.takeover_timeout)
             .await;
         guard.map_err(|error| match error {
-            LockError::Superseded => Error::Superseded,
-            LockError::Stuck => Error::Busy,
+            LockError::Superseded => EngineError::Superseded.into(),
+            LockError::Stuck => EngineError::Busy.into(),
         })
     }
 
@@ -372,22 +374,13 @@ impl Sessions {
     /// Decodes a stored reply. Its body counts against the bound on reply memory until it is sent.
     ///
     /// # Errors
-    /// [`Error::Full`] if the bound is reached.
+    /// [`EngineError::Full`] if the bound is reached.
     fn decode_reply(&self, stored: Option<&[u8]>) -> Result<Option<FinalReply>, Error> {
         let Some(reply) = stored.and_then(FinalReply::from_bytes) else {
             return Ok(None);
         };
         let body = self.capacity.reply(reply.body, || Importance::Query)?;
         Ok(Some(FinalReply { body, ..reply }))
-    }
-
-    /// Expiry of a session that was created at `created` and made progress at `now`.
-    pub(crate) fn expiry(&self, created: Timestamp, now: Timestamp) -> Timestamp {
-        let end = created.saturating_add(self.settings.session_lifetime);
-        match self.settings.session_idle {
-            Some(idle) => end.min(now.saturating_add(idle)),
-            None => end,
-        }
     }
 
     /// Maximum size in bytes of the media, by the upload's API method and media type and by its

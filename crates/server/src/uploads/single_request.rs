@@ -7,6 +7,10 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use windlass_digest::{ExpectedDigests, Wanted};
+use windlass_engine::disks::{Leaving, MediaSpace};
+use windlass_engine::quotas::Reservation;
+use windlass_engine::sink::MediaSink;
+use windlass_engine::{Error as EngineError, Importance};
 use windlass_proto::command::{BodyLength, MultipartHead, SimpleHead};
 use windlass_proto::expected_digests;
 use windlass_proto::metadata::{MetadataLimits, parse_metadata};
@@ -17,16 +21,13 @@ use windlass_proto::session::{BodyFilter, Ending};
 use windlass_store::{Failpoint, LedgerError};
 
 use super::finish::{FinalReply, FinishedMedia, admit, finish, media_of};
-use super::sink::MediaSink;
 use super::start_request::{StartRequest, UploadHead};
-use super::{ServerState, count_last_write};
+use super::{ServerState, count_last_write, run_to_completion};
 use crate::body::RequestBody;
 use crate::capacity::Permit;
-use crate::disks::{Leaving, MediaSpace};
+use crate::context::Principal;
 use crate::error::Error;
 use crate::handler::Embedded;
-use crate::importance::Importance;
-use crate::quotas::Reservation;
 use crate::registry::ServedMethod;
 
 /// Media that arrives in one request.
@@ -61,15 +62,16 @@ pub(crate) async fn simple(
     let start_request = head.with_body(&Map::new(), simple.content_type, simple.expected)?;
     body.set_held_bytes(start_request.memory() as u64)?;
     let shared = Arc::clone(server);
-    server
-        .lifecycle
-        .run_to_completion(Box::pin(async move {
+    run_to_completion(
+        &server.lifecycle,
+        Box::pin(async move {
             let mut upload =
                 SingleRequestUpload::open(&shared, start_request, simple.length, 0).await?;
             let received = upload.receive(&mut body).await;
             Box::pin(upload.end(received)).await
-        }))
-        .await
+        }),
+    )
+    .await
 }
 
 /// Carries out a multipart upload. Its body holds metadata and media.
@@ -108,9 +110,9 @@ pub(crate) async fn multipart(
     let rest = body.declared_len().map(|all| all.saturating_sub(received));
     let at_most = rest.map_or(0, |rest| prelude.media_len() + rest);
     let shared = Arc::clone(server);
-    server
-        .lifecycle
-        .run_to_completion(Box::pin(async move {
+    run_to_completion(
+        &server.lifecycle,
+        Box::pin(async move {
             let open =
                 SingleRequestUpload::open(&shared, start_request, BodyLength::Unknown, at_most);
             let mut upload = open.await?;
@@ -118,8 +120,9 @@ pub(crate) async fn multipart(
                 .receive_parts(prelude.media, splitter, &mut body)
                 .await;
             Box::pin(upload.end(received)).await
-        }))
-        .await
+        }),
+    )
+    .await
 }
 
 /// Carries out an upload of media that was a base64 field of a JSON body.
@@ -136,18 +139,19 @@ pub(crate) async fn embedded(
     let start_request = head.with_body(metadata, Some(content_type), ExpectedDigests::default())?;
     start_request.check_metadata(server.settings.limits.metadata)?;
     let shared = Arc::clone(server);
-    server
-        .lifecycle
-        .run_to_completion(Box::pin(async move {
+    run_to_completion(
+        &server.lifecycle,
+        Box::pin(async move {
             let length = BodyLength::Exact(bytes.len() as u64);
             let mut upload = SingleRequestUpload::open(&shared, start_request, length, 0).await?;
             let received = upload.store(bytes, true).await;
             Box::pin(upload.end(received)).await
-        }))
-        .await
+        }),
+    )
+    .await
 }
 
-/// Returns the next bytes of a body, or [`Error::Draining`] when the server tells running uploads
+/// Returns the next bytes of a body, or [`EngineError::Draining`] when the server tells running uploads
 /// to end.
 ///
 /// # Cancel safety
@@ -160,7 +164,7 @@ async fn next_or_drained(
     tokio::select! {
         // The drain first: bytes of a fast client are always ready and would hide it.
         biased;
-        () = server.lifecycle.drain_now.cancelled() => Err(Error::Draining),
+        () = server.lifecycle.drain_now.cancelled() => Err(EngineError::Draining.into()),
         data = body.next() => Ok(data?),
     }
 }
@@ -245,7 +249,7 @@ impl<'a> SingleRequestUpload<'a> {
         let body_filter = BodyFilter::single_request(max_size, length)
             .map_err(|error| start_request.name_link_limit(error))?;
         let principal = start_request.principal.as_ref();
-        let mut reservation = server.quotas.reservation(principal);
+        let mut reservation = server.quotas.reservation(principal.map(Principal::id));
         let declared = match length {
             BodyLength::Exact(length) => length,
             BodyLength::Unknown => 0,
@@ -350,9 +354,7 @@ impl<'a> SingleRequestUpload<'a> {
 
     /// Makes room in the sink's full write buffer. Waits for the running write. If the buffer has
     /// no pooled memory, tries again to get it: without a running write the upload has the higher
-    /// [`Priority`]. If the buffer is still full, writes it.
-    ///
-    /// [`Priority`]: super::write_buffer::Priority
+    /// priority in the pool. If the buffer is still full, writes it.
     async fn make_room(&mut self) -> Result<(), Error> {
         self.sink.await_write().await?;
         if !self.sink.find_room() {
@@ -399,7 +401,10 @@ impl<'a> SingleRequestUpload<'a> {
         // After a fault of the ledger it is unknown whether the resource was committed with this
         // media. So the media is not deleted here; if no row names it, the sweep deletes it a day
         // later.
-        if !matches!(error, Error::Ledger(LedgerError::Fault(_))) {
+        if !matches!(
+            error,
+            Error::Engine(EngineError::Ledger(LedgerError::Fault(_)))
+        ) {
             self.sink.discard().await;
         }
         error

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use windlass_digest::{ExpectedDigests, Wanted};
 use windlass_discovery::{PathParameters, ResponseFields};
+use windlass_engine::Caller;
 use windlass_proto::error::ProtocolError;
 use windlass_proto::expected_digests;
 use windlass_proto::metadata::{MetadataLimits, parse_metadata};
@@ -27,7 +28,6 @@ use crate::host::Host;
 use crate::link_terms::LinkTerms;
 use crate::partial_response::FieldMask;
 use crate::registry::{Registry, ServedMethod};
-use crate::shares::Caller;
 
 /// Query parameters that are credentials. They are not stored.
 const CREDENTIALS: [&str; 6] = [

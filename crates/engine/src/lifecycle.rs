@@ -16,9 +16,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use windlass_store::{LedgerError, Superseded, VaultError};
 
-use crate::audit;
-use crate::error::Error;
-use crate::handler::Rejection;
+use crate::error::{Error, FromStore, StoreError};
 
 /// The phases of a server's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,17 +32,17 @@ enum Phase {
 
 /// The phase of a server, and the signals that end its work.
 #[derive(Debug)]
-pub(crate) struct Lifecycle {
+pub struct Lifecycle {
     /// Cancelled at the first storage fault: nothing is acknowledged any more.
     failed: CancellationToken,
     /// The [`Phase`].
     phase: AtomicU8,
     /// Tells running uploads to commit their received bytes and to end.
-    pub(crate) drain_now: CancellationToken,
+    pub drain_now: CancellationToken,
     /// Tells the sweep that media may have become garbage.
-    pub(crate) sweep_now: Notify,
+    pub sweep_now: Notify,
     /// Work on uploads that must not be torn when a connection dies.
-    pub(crate) tasks: TaskTracker,
+    pub tasks: TaskTracker,
     /// Requests that have no reply yet.
     requests: TaskTracker,
 }
@@ -65,10 +63,23 @@ impl Default for Lifecycle {
 impl Lifecycle {
     /// Runs storage work to its end even if the caller is dropped, and stops the server if the work
     /// meets a storage fault.
-    pub(crate) async fn run_to_completion<T: Send + 'static>(
+    ///
+    /// # Errors
+    /// The error of the work, or [`Error::Draining`] if the runtime shuts down.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, a task completes the work.
+    ///
+    /// # Panics
+    /// If the work panics, or outside of a runtime.
+    pub async fn run_to_completion<T, E>(
         self: &Arc<Self>,
-        work: BoxFuture<'static, Result<T, Error>>,
-    ) -> Result<T, Error> {
+        work: BoxFuture<'static, Result<T, E>>,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: FromStore + From<Error> + Send + 'static,
+    {
         let lifecycle = Arc::clone(self);
         let work = Box::pin(async move {
             let result = work.await;
@@ -77,31 +88,26 @@ impl Lifecycle {
             }
             result
         });
-        let work = audit::in_current_request(work);
         match DetachOnDrop::new(&self.tasks, work).await {
             Ok(result) => result,
             Err(stopped) => match stopped.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Err(Error::Draining),
+                Err(_) => Err(Error::Draining.into()),
             },
         }
     }
 
     /// Stops the server if `error` is a storage fault.
-    pub(crate) fn examine(&self, error: &Error) {
-        match error {
-            Error::Ledger(error) | Error::Rejection(Rejection::Ledger(error)) => {
-                self.examine_ledger(error);
-            }
-            Error::Vault(error) | Error::Rejection(Rejection::Vault(error)) => {
-                self.examine_vault(error);
-            }
-            _ => {}
+    pub fn examine(&self, error: &impl FromStore) {
+        match error.store_error() {
+            Some(StoreError::Ledger(error)) => self.examine_ledger(error),
+            Some(StoreError::Vault(error)) => self.examine_vault(error),
+            None => {}
         }
     }
 
     /// Stops the server if an error of the ledger is a fault.
-    pub(crate) fn examine_ledger(&self, error: &LedgerError) {
+    pub fn examine_ledger(&self, error: &LedgerError) {
         if let LedgerError::Fault(cause) = error {
             self.fail("ledger", cause);
         }
@@ -109,7 +115,7 @@ impl Lifecycle {
 
     /// Stops the server if an error of the vault is a fault. Reports media to the operator that
     /// exists and cannot be used, such as media that everybody can change.
-    pub(crate) fn examine_vault(&self, error: &VaultError) {
+    pub fn examine_vault(&self, error: &VaultError) {
         match error {
             VaultError::Fault(cause) => self.fail("vault", cause),
             // A client that connects again supersedes its own earlier request.
@@ -134,12 +140,12 @@ impl Lifecycle {
     }
 
     /// Whether a storage fault happened.
-    pub(crate) fn has_failed(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         self.failed.is_cancelled()
     }
 
     /// Resolves at the first storage fault.
-    pub(crate) async fn failed(&self) {
+    pub async fn failed(&self) {
         self.failed.cancelled().await;
     }
 
@@ -147,7 +153,7 @@ impl Lifecycle {
     // of a drain is drained like those before it.
 
     /// Admits requests from now on. Returns whether the server was not started before.
-    pub(crate) fn start(&self) -> bool {
+    pub fn start(&self) -> bool {
         let (from, to) = (Phase::Built as u8, Phase::Started as u8);
         self.phase
             .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
@@ -155,12 +161,12 @@ impl Lifecycle {
     }
 
     /// Whether the server has been started.
-    pub(crate) fn is_started(&self) -> bool {
+    pub fn is_started(&self) -> bool {
         self.phase.load(Ordering::Relaxed) != Phase::Built as u8
     }
 
     /// Refuses new work from now on. A server that was not started can still be started.
-    pub(crate) fn drain(&self) {
+    pub fn drain(&self) {
         let (from, to) = (Phase::Started as u8, Phase::Draining as u8);
         self.phase
             .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
@@ -168,32 +174,20 @@ impl Lifecycle {
     }
 
     /// Whether the server is stopping.
-    pub(crate) fn is_draining(&self) -> bool {
+    pub fn is_draining(&self) -> bool {
         self.phase.load(Ordering::Relaxed) == Phase::Draining as u8
     }
 
     /// Counts a request as running until the token is dropped.
-    pub(crate) fn begin_request(&self) -> TaskTrackerToken {
+    pub fn begin_request(&self) -> TaskTrackerToken {
         self.requests.token()
     }
 
     /// Resolves when no request is running.
-    pub(crate) async fn wait_for_requests(&self) {
+    pub async fn wait_for_requests(&self) {
         self.requests.close();
         self.requests.wait().await;
     }
-}
-
-/// Whether `error` is a storage fault, which stops the server.
-pub(crate) fn is_fault(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Ledger(LedgerError::Fault(_))
-            | Error::Vault(VaultError::Fault(_))
-            | Error::Rejection(
-                Rejection::Ledger(LedgerError::Fault(_)) | Rejection::Vault(VaultError::Fault(_))
-            )
-    )
 }
 
 // An upload of a few KiB needs fewer.

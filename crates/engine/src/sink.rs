@@ -5,6 +5,7 @@
 //! creates the media in the vault. Small media stays in the buffer, and its request commits it to
 //! the ledger.
 
+use std::fmt;
 use std::slice;
 use std::sync::Arc;
 
@@ -16,30 +17,45 @@ use windlass_store::{
     VaultError,
 };
 
-use super::checksums::{BackgroundHasher, RunningChecksum, hash};
-use super::write_buffer::{
-    BufferPool, Priority, UNPOOLED_LARGE, UNPOOLED_MAYBE_SMALL, WriteBuffer,
-};
-use crate::capacity;
+use crate::checksums::{BackgroundHasher, RunningChecksum, hash};
 use crate::error::Error;
 use crate::identifiers::{new_media_id, new_small_media_id};
+use crate::pool::Pool;
+use crate::write_buffer::{
+    BufferPool, Priority, UNPOOLED_LARGE, UNPOOLED_MAYBE_SMALL, WriteBuffer,
+};
 
 /// The parts of the server that a sink needs.
 #[derive(Clone)]
-pub(crate) struct SinkDeps {
-    pub(crate) ledger: Arc<dyn Ledger>,
-    pub(crate) vault: Arc<dyn Vault>,
-    pub(crate) buffer_pool: BufferPool,
+pub struct SinkDeps {
+    /// The store of small media.
+    pub ledger: Arc<dyn Ledger>,
+    /// The store of other media.
+    pub vault: Arc<dyn Vault>,
+    /// Memory for large writes.
+    pub buffer_pool: BufferPool,
     /// Permits for files that are open for reading.
-    pub(crate) media_reads: capacity::Pool,
+    pub media_reads: Pool,
     /// Length in bytes up to which media is kept in the ledger.
-    pub(crate) small_media_limit: usize,
+    pub small_media_limit: usize,
     /// When the sink was made.
-    pub(crate) now: Timestamp,
+    pub now: Timestamp,
 }
 
+impl fmt::Debug for SinkDeps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SinkDeps")
+            .field("small_media_limit", &self.small_media_limit)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Maximum length in bytes of media that may be kept in the ledger. A sink keeps small media in its
+/// write buffer, which must hold it without pooled memory.
+pub const MAX_SMALL_MEDIA: usize = UNPOOLED_MAYBE_SMALL;
+
 /// Accepts the bytes of one upload's media and makes them durable.
-pub(crate) struct MediaSink {
+pub struct MediaSink {
     sink_deps: SinkDeps,
     write_buffer: WriteBuffer,
     /// Offset of the first byte in the write buffer, and checksum of all bytes before it. Those are
@@ -59,9 +75,17 @@ pub(crate) struct MediaSink {
     background_hasher: BackgroundHasher,
 }
 
+impl fmt::Debug for MediaSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MediaSink")
+            .field("offset", &self.buffer_end.offset)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Media in the vault that is open for writing.
 #[derive(Debug, Clone)]
-pub(crate) struct VaultMedia {
+pub struct VaultMedia {
     id: MediaId,
     media_writer: Arc<dyn MediaWriter>,
 }
@@ -108,14 +132,14 @@ async fn write_out_and_sync(
 
 /// The progress after a write to the vault. It may be committed once the media is synced.
 #[derive(Debug)]
-pub(crate) struct UnsyncedProgress {
+pub struct UnsyncedProgress {
     progress: Progress,
     media_writer: Arc<dyn MediaWriter>,
 }
 
 impl UnsyncedProgress {
     /// Makes the written bytes durable. Returns the progress that may now be committed.
-    pub(crate) async fn sync(self) -> Result<Progress, VaultError> {
+    pub async fn sync(self) -> Result<Progress, VaultError> {
         self.media_writer.sync().await?;
         Ok(self.progress)
     }
@@ -124,17 +148,17 @@ impl UnsyncedProgress {
 /// Media that is ready for a commit. It is the result of a flush, or the committed state if a
 /// request discards its bytes.
 #[derive(Debug, Clone)]
-pub(crate) struct FlushedMedia {
+pub struct FlushedMedia {
     /// The progress that may be committed. The commit sets its extent.
-    pub(crate) progress: Progress,
+    pub progress: Progress,
     /// The bytes of small media, which the commit must store in the ledger. `None` if the bytes are
     /// durable already.
-    pub(crate) small_bytes: Option<Bytes>,
+    pub small_bytes: Option<Bytes>,
 }
 
 impl MediaSink {
     /// Creates a sink for new media. Nothing is opened before the first write.
-    pub(crate) fn new(sink_deps: SinkDeps, wanted: Wanted) -> Self {
+    pub fn new(sink_deps: SinkDeps, wanted: Wanted) -> Self {
         Self {
             small_id: new_small_media_id(sink_deps.now),
             sink_deps,
@@ -151,7 +175,7 @@ impl MediaSink {
     /// Creates a sink that continues at the offset of `progress`. `open` is the media if it is
     /// still open from the previous request. If not, the vault reopens it: it verifies the last
     /// committed extent and cuts off the bytes after the committed offset.
-    pub(crate) async fn resume(
+    pub async fn resume(
         sink_deps: SinkDeps,
         wanted: Wanted,
         progress: &Progress,
@@ -199,24 +223,24 @@ impl MediaSink {
     }
 
     /// Returns the media that is open in the vault, if any, for the session cache.
-    pub(crate) fn into_vault_media(self) -> Option<VaultMedia> {
+    pub fn into_vault_media(self) -> Option<VaultMedia> {
         self.vault_media
     }
 
     /// Tells the sink that the media will have at least `min_length` bytes; `None` if nothing is
     /// known about its length.
-    pub(crate) fn announce_length(&mut self, min_length: Option<u64>) {
+    pub fn announce_length(&mut self, min_length: Option<u64>) {
         let limit = self.sink_deps.small_media_limit as u64;
         self.known_large = min_length.is_some_and(|length| length > limit);
     }
 
     /// Offset after all accepted bytes.
-    pub(crate) fn offset(&self) -> u64 {
+    pub fn offset(&self) -> u64 {
         self.buffer_end.offset
     }
 
     /// Moves as much of `data` into the write buffer as fits.
-    pub(crate) fn accept(&mut self, data: &mut Bytes) {
+    pub fn accept(&mut self, data: &mut Bytes) {
         let room = self
             .write_buffer
             .room(self.unpooled_limit(), self.buffer_start.offset);
@@ -225,7 +249,7 @@ impl MediaSink {
     }
 
     /// Number of bytes in the write buffer, which the next [`MediaSink::write`] writes.
-    pub(crate) fn buffered_len(&self) -> usize {
+    pub fn buffered_len(&self) -> usize {
         self.write_buffer.len()
     }
 
@@ -233,19 +257,19 @@ impl MediaSink {
     /// has created the media in the vault, or the accepted bytes exceed the limit of small media.
     /// The announced length does not matter: while few bytes of large media have arrived, a flush
     /// hands them out as well.
-    pub(crate) fn is_for_vault(&self) -> bool {
+    pub fn is_for_vault(&self) -> bool {
         self.vault_media.is_some() || self.write_buffer.len() > self.sink_deps.small_media_limit
     }
 
     /// Whether the media is known to end up in the vault: by its announced length, or because a
     /// flush would write there.
-    pub(crate) fn is_large(&self) -> bool {
+    pub fn is_large(&self) -> bool {
         self.known_large || self.is_for_vault()
     }
 
     /// Whether the write buffer has bytes that may be written now. Media that may still be small is
     /// not written, because the write would move it to the vault.
-    pub(crate) fn can_write(&self) -> bool {
+    pub fn can_write(&self) -> bool {
         self.buffered_len() > 0 && self.is_large()
     }
 
@@ -254,7 +278,7 @@ impl MediaSink {
     ///
     /// If this returns false, the caller must write the buffer at once and not when the next byte
     /// arrives. Otherwise each of a thousand slow uploads could hold a full buffer.
-    pub(crate) fn find_room(&mut self) -> bool {
+    pub fn find_room(&mut self) -> bool {
         let unpooled = self.unpooled_limit();
         if self.write_buffer.needs_pooled_memory(unpooled) {
             let priority = match self.running_write {
@@ -269,7 +293,7 @@ impl MediaSink {
     }
 
     /// Whether the running write has a progress that the caller does not have yet.
-    pub(crate) fn owes_progress(&self) -> bool {
+    pub fn owes_progress(&self) -> bool {
         self.running_write
             .as_ref()
             .is_some_and(|running| running.wants_progress)
@@ -288,10 +312,7 @@ impl MediaSink {
     ///
     /// A [flush](MediaSink::flush_and_sync) does not return the progress of a write separately: its
     /// own covers those bytes.
-    pub(crate) async fn write(
-        &mut self,
-        wants_progress: bool,
-    ) -> Result<Option<UnsyncedProgress>, Error> {
+    pub async fn write(&mut self, wants_progress: bool) -> Result<Option<UnsyncedProgress>, Error> {
         // One write at a time: after a failed write, no other may follow.
         let earlier = self.await_write().await?;
         if self.write_buffer.len() == 0 {
@@ -348,7 +369,7 @@ impl MediaSink {
 
     /// Writes and syncs all accepted bytes if [`Self::is_for_vault`]. Otherwise returns them for
     /// the ledger. In both cases returns the progress that may now be committed.
-    pub(crate) async fn flush_and_sync(&mut self) -> Result<FlushedMedia, Error> {
+    pub async fn flush_and_sync(&mut self) -> Result<FlushedMedia, Error> {
         self.await_write().await?;
         if !self.is_for_vault() {
             return Ok(self.flush_small().await);
@@ -371,7 +392,7 @@ impl MediaSink {
     /// Returns the digests of all accepted bytes. `flushed` is the result of their flush. If a
     /// wanted digest was not computed while the bytes arrived, it is computed from the flushed
     /// media.
-    pub(crate) async fn digests(
+    pub async fn digests(
         &mut self,
         wanted: Wanted,
         flushed: &FlushedMedia,
@@ -390,14 +411,14 @@ impl MediaSink {
 
     /// Waits for the running write and ignores its result. Afterwards this sink cannot overwrite
     /// bytes of the session's next writer.
-    pub(crate) async fn stop_writing(&mut self) {
+    pub async fn stop_writing(&mut self) {
         if let Some(running) = self.running_write.take() {
             running.task.await.ok();
         }
     }
 
     /// Deletes the media from the vault, if it is there. The sink must not be used afterwards.
-    pub(crate) async fn discard(&mut self) {
+    pub async fn discard(&mut self) {
         self.stop_writing().await;
         if let Some(media) = self.vault_media.take()
             && let Err(error) = self.sink_deps.vault.delete(media.id).await
@@ -436,7 +457,7 @@ impl MediaSink {
     ///
     /// # Errors
     /// The vault's. [`VaultError::NoSpace`] drops all accepted bytes that are not written.
-    pub(crate) async fn await_write(&mut self) -> Result<Option<UnsyncedProgress>, Error> {
+    pub async fn await_write(&mut self) -> Result<Option<UnsyncedProgress>, Error> {
         let Some(running) = self.running_write.take() else {
             return Ok(None);
         };

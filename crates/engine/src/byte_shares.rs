@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 ///
 /// An amount above the limit is given to a user who holds nothing: a single large value must be
 /// possible.
-pub(crate) struct ByteShares<K> {
+pub struct ByteShares<K> {
     most: u64,
     /// Bytes held by each user. Never 0.
     held: Mutex<HashMap<K, u64>>,
@@ -23,7 +23,7 @@ pub(crate) struct ByteShares<K> {
 
 /// Bytes of one user. Dropping them gives them back.
 #[must_use]
-pub(crate) struct ByteShare<K: Eq + Hash> {
+pub struct ByteShare<K: Eq + Hash> {
     shares: Arc<ByteShares<K>>,
     user: K,
     bytes: u64,
@@ -31,7 +31,7 @@ pub(crate) struct ByteShare<K: Eq + Hash> {
 
 impl<K: Clone + Eq + Hash> ByteShares<K> {
     /// Allows each user `most` bytes at a time.
-    pub(crate) fn new(most: u64) -> Self {
+    pub fn new(most: u64) -> Self {
         Self {
             most,
             held: Mutex::default(),
@@ -43,7 +43,7 @@ impl<K: Clone + Eq + Hash> ByteShares<K> {
     ///
     /// # Cancel safety
     /// This method is cancel safe. A dropped call holds nothing.
-    pub(crate) async fn acquire(self: &Arc<Self>, user: K, bytes: u64) -> ByteShare<K> {
+    pub async fn acquire(self: &Arc<Self>, user: K, bytes: u64) -> ByteShare<K> {
         // One byte at least, so that the table forgets a user only after its last share.
         let bytes = bytes.max(1);
         loop {
@@ -80,7 +80,7 @@ impl<K> ByteShares<K> {
 
 impl<K: Eq + Hash> ByteShare<K> {
     /// Gives back bytes, so that the share covers `bytes` and no more.
-    pub(crate) fn shrink(&mut self, bytes: u64) {
+    pub fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.max(1);
         if bytes < self.bytes {
             self.give_back(self.bytes - bytes);

@@ -26,7 +26,7 @@ const SHARE_OF_OTHERS: u64 = 2;
 
 /// The free space that must remain in addition to the space that is set aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Leaving {
+pub enum Leaving {
     /// The soft limit: for media of an upload that begins, and for copies.
     Soft,
     /// The hard limit: for media of an upload that has begun.
@@ -87,7 +87,7 @@ impl Table {
 /// The space for the media of one upload or copy. Dropping it frees the bytes that are set aside
 /// and not written.
 #[derive(Debug)]
-pub(crate) struct MediaSpace {
+pub struct MediaSpace {
     disks: Arc<Disks>,
     caller: Caller,
     /// Bytes that are set aside and not written yet. Changed only while the table is locked.
@@ -109,7 +109,7 @@ impl MediaSpace {
     /// # Errors
     /// [`Error::NoSpace`] if less than `leaving` would remain. The former number then stays set
     /// aside.
-    pub(crate) fn set_aside(&self, bytes: u64, leaving: Leaving) -> Result<(), Error> {
+    pub fn set_aside(&self, bytes: u64, leaving: Leaving) -> Result<(), Error> {
         let room = self.disks.media_room(leaving);
         let mut table = self.disks.set_aside.lock();
         let before = self.left();
@@ -127,7 +127,7 @@ impl MediaSpace {
     }
 
     /// Whether there are bytes that are set aside and not written yet.
-    pub(crate) fn holds_bytes(&self) -> bool {
+    pub fn holds_bytes(&self) -> bool {
         self.left() > 0
     }
 
@@ -136,7 +136,7 @@ impl MediaSpace {
     ///
     /// # Errors
     /// [`Error::NoSpace`] below the hard limit.
-    pub(crate) fn admit_write(&self, bytes: usize) -> Result<(), Error> {
+    pub fn admit_write(&self, bytes: usize) -> Result<(), Error> {
         let bytes = bytes as u64;
         // A checkpoint may have nothing left to write: it must succeed on a full disk, too.
         if bytes == 0 {
@@ -151,7 +151,7 @@ impl MediaSpace {
     }
 
     /// Counts bytes that are being written, or have been.
-    pub(crate) fn count_write(&self, bytes: u64) {
+    pub fn count_write(&self, bytes: u64) {
         // Counted as written before they are no longer set aside: others see too little space in
         // between, never too much. Counted at once, since the free space is measured only once a
         // second.

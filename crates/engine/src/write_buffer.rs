@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::{Buf as _, Bytes, BytesMut};
 use windlass_store::WRITE_UNIT;
 
-use crate::capacity::{LimitedResource, Usage};
+use crate::pool::{LimitedResource, Usage};
 
 /// Number of bytes that a write buffer may hold without pooled memory while its media may still be
 /// small.
@@ -184,7 +184,7 @@ pub(crate) const MAX_POOLED_LEN: usize = MAX_SEGMENTS * SEGMENT_LEN;
 /// segments are cut from a few large allocations. A segment that was never used takes no physical
 /// memory, and the allocations are freed when no upload has needed a segment for a while.
 #[derive(Debug, Clone)]
-pub(crate) struct BufferPool(Arc<Segments>);
+pub struct BufferPool(Arc<Segments>);
 
 /// Which uploads get the last free segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,7 +233,7 @@ struct Segment {
 
 impl BufferPool {
     /// Creates a pool of `bytes`, but of at least [`MAX_SEGMENTS`] segments. Allocates nothing yet.
-    pub(crate) fn new(bytes: u64) -> Self {
+    pub fn new(bytes: u64) -> Self {
         let max = usize::try_from(bytes / SEGMENT_LEN as u64).unwrap_or(usize::MAX);
         Self(Arc::new(Segments {
             max: max.max(MAX_SEGMENTS),
@@ -267,7 +267,7 @@ impl BufferPool {
     }
 
     /// Returns how much of it is in use.
-    pub(crate) fn usage(&self) -> Usage {
+    pub fn usage(&self) -> Usage {
         let Self(pool) = self;
         let state = pool.state();
         let bytes = |segments: usize| segments as u64 * SEGMENT_LEN as u64;
@@ -281,7 +281,7 @@ impl BufferPool {
 
     /// Frees all memory if no segment is in use and none was acquired during the last
     /// [`UNUSED_CALLS`] calls. Must be called once a second.
-    pub(crate) fn free_if_unused(&self) {
+    pub fn free_if_unused(&self) {
         let mut state = self.0.state();
         state.unused_calls = state.unused_calls.saturating_add(1);
         // All or none: segments share their allocations, so freeing some of them frees no memory.

@@ -16,6 +16,7 @@
 //!
 //! [`CheckedLedger`] checks every change of the ledger, so no write avoids the check.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -28,28 +29,39 @@ use windlass_store::{
     Resource, Session, SessionId, Space, Timestamp, Usage, Vault, VaultError,
 };
 
-use crate::config::FreeSpace;
 use crate::error::Error;
 use crate::shares::Caller;
 
 mod set_aside;
 
 use set_aside::SetAside;
-pub(crate) use set_aside::{Leaving, MediaSpace};
+pub use set_aside::{Leaving, MediaSpace};
 
 /// The ledger and the vault of a server, with the free space on their disks.
 ///
 /// The ledger checks the space itself. Before a write to the vault, the caller checks it with
 /// [`MediaSpace::admit_write`].
-pub(crate) struct CheckedStores {
+#[derive(Clone)]
+pub struct CheckedStores {
     /// The ledger, in a wrapper that refuses changes when its disk is full.
-    pub(crate) ledger: Arc<dyn Ledger>,
-    pub(crate) vault: Arc<dyn Vault>,
-    pub(crate) disks: Arc<Disks>,
+    pub ledger: Arc<dyn Ledger>,
+    /// The vault.
+    pub vault: Arc<dyn Vault>,
+    /// The free space on the disks of both.
+    pub disks: Arc<Disks>,
+}
+
+impl fmt::Debug for CheckedStores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckedStores")
+            .field("disks", &self.disks)
+            .finish_non_exhaustive()
+    }
 }
 
 impl CheckedStores {
-    pub(crate) fn new(ledger: Arc<dyn Ledger>, vault: Arc<dyn Vault>, limits: FreeSpace) -> Self {
+    /// Wraps the stores. Until [`Disks::refresh`] has measured the disks, all space is free.
+    pub fn new(ledger: Arc<dyn Ledger>, vault: Arc<dyn Vault>, limits: FreeSpace) -> Self {
         let disks = Arc::new(Disks::new(limits));
         Self {
             ledger: Arc::new(CheckedLedger::new(ledger, Arc::clone(&disks))),
@@ -59,7 +71,7 @@ impl CheckedStores {
     }
 
     /// Refuses media when the disk is below the hard limit.
-    pub(crate) fn admit_media(&self) -> Result<(), Error> {
+    pub fn admit_media(&self) -> Result<(), Error> {
         match self.disks.space() {
             // A running upload may continue below the soft limit, so that it can finish.
             DiskSpace::Plenty | DiskSpace::Low => Ok(()),
@@ -68,8 +80,30 @@ impl CheckedStores {
     }
 
     /// Returns the space for media of this caller, of which nothing is set aside yet.
-    pub(crate) fn media_space(&self, caller: Option<Caller>) -> MediaSpace {
+    pub fn media_space(&self, caller: Option<Caller>) -> MediaSpace {
         MediaSpace::new(Arc::clone(&self.disks), caller)
+    }
+}
+
+/// Minimum free space in bytes on the disks.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct FreeSpace {
+    /// Below this, no upload is started. Default: 256 MiB.
+    pub soft: u64,
+    /// Below this on either disk, no media is accepted. Below this on the ledger's disk, no
+    /// resource is created or changed either. Queries, downloads, cancels and deletes continue.
+    /// Finishes continue down to half of it, and use at most another quarter of it below that.
+    /// Default: 64 MiB.
+    pub hard: u64,
+}
+
+impl Default for FreeSpace {
+    fn default() -> Self {
+        Self {
+            soft: 256 * 1024 * 1024,
+            hard: 64 * 1024 * 1024,
+        }
     }
 }
 
@@ -79,7 +113,7 @@ const SPACE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Free space, compared with the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(crate) enum DiskSpace {
+pub enum DiskSpace {
     /// Enough.
     Plenty,
     /// Running uploads continue; no new ones start.
@@ -103,7 +137,7 @@ pub(super) enum Purpose {
 
 /// The disks of a server's stores.
 #[derive(Debug)]
-pub(crate) struct Disks {
+pub struct Disks {
     limits: FreeSpace,
     ledger: Disk,
     vault: Disk,
@@ -140,7 +174,7 @@ pub(super) struct Reservation<'a> {
 }
 
 impl Disks {
-    pub(crate) fn new(limits: FreeSpace) -> Self {
+    fn new(limits: FreeSpace) -> Self {
         Self {
             limits,
             ledger: Disk::new(),
@@ -153,7 +187,7 @@ impl Disks {
     }
 
     /// Measures both disks.
-    pub(crate) async fn refresh(&self, ledger: &dyn Ledger, vault: &dyn Vault) {
+    pub async fn refresh(&self, ledger: &dyn Ledger, vault: &dyn Vault) {
         let before = (self.ledger.written(), self.vault.written());
         let (ledger, vault) = tokio::join!(
             timeout(SPACE_TIMEOUT, ledger.space()),
@@ -174,12 +208,12 @@ impl Disks {
     }
 
     /// Returns the state of the fuller disk.
-    pub(crate) fn space(&self) -> DiskSpace {
+    pub fn space(&self) -> DiskSpace {
         self.space_of(self.ledger.available().min(self.vault.available()))
     }
 
     /// Returns the free bytes of each store's disk, once they have been measured.
-    pub(crate) fn free(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub fn free(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let disks = [("ledger", &self.ledger), ("vault", &self.vault)];
         let measured = disks
             .into_iter()
@@ -188,13 +222,13 @@ impl Disks {
     }
 
     /// Returns the bytes that are set aside for media which is not written yet.
-    pub(crate) fn set_aside(&self) -> u64 {
+    pub fn set_aside(&self) -> u64 {
         self.set_aside.total()
     }
 
     /// Describes for the operator which disk has too little space for new uploads, and how much is
     /// left.
-    pub(crate) fn shortage(&self) -> Option<String> {
+    pub fn shortage(&self) -> Option<String> {
         let disks = [("ledger's ", &self.ledger), ("vault's ", &self.vault)];
         let (whose, disk) = disks.into_iter().min_by_key(|(_, disk)| disk.available())?;
         let available = disk.available();
@@ -358,13 +392,13 @@ const ROW: u64 = 4096;
 
 /// A [`Ledger`] that refuses changes for which the disk has no space, with
 /// [`LedgerError::NoSpace`].
-pub(crate) struct CheckedLedger {
+struct CheckedLedger {
     inner: Arc<dyn Ledger>,
     disks: Arc<Disks>,
 }
 
 impl CheckedLedger {
-    pub(crate) fn new(inner: Arc<dyn Ledger>, disks: Arc<Disks>) -> Self {
+    fn new(inner: Arc<dyn Ledger>, disks: Arc<Disks>) -> Self {
         Self { inner, disks }
     }
 

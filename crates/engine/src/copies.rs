@@ -3,9 +3,10 @@
 //!
 //! A short request may make the server write many bytes: an object concatenated 32 times, and the
 //! result 32 times again. A caller may have each uploaded byte copied [`LEVELS`] times, and
-//! [`Limits::copies_per_hour`] bytes beyond that. The excess drains over time like a leaky bucket.
+//! beyond that the number of bytes given to [`CopyLimits::new`] in an hour. The excess drains over
+//! time like a leaky bucket.
 //!
-//! A caller is a principal, or otherwise an address. At most [`MOST_CALLERS`] callers are
+//! A caller is a principal, or otherwise an address. At most [`MAX_CALLERS`] callers are
 //! remembered. Callers that come when the table is full share one account.
 
 use std::collections::HashMap;
@@ -15,14 +16,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 use windlass_store::ResourceChange;
 
-use crate::callers::MOST_CALLERS;
-use crate::config::Limits;
 use crate::error::Error;
 use crate::shares::Caller;
 
 /// The number of times that each uploaded byte may be copied. Clients that upload in parts compose
 /// the parts. With more than 32 parts they then compose the composites.
 const LEVELS: u64 = 2;
+
+/// Maximum number of accounts.
+const MAX_CALLERS: usize = 10_000;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -41,7 +43,7 @@ const SHORT_ROWS: u64 = 64 * 1024;
 
 /// The accounts of all callers. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct CopyLimits(Option<Arc<Shared>>);
+pub struct CopyLimits(Option<Arc<Shared>>);
 
 #[derive(Debug)]
 struct Shared {
@@ -71,7 +73,7 @@ struct Account {
 /// Bytes to copy. Dropping the charge before [`CopyCharge::keep`] cancels it.
 #[derive(Debug, Default)]
 #[must_use]
-pub(crate) struct CopyCharge {
+pub struct CopyCharge {
     /// The accounts, the caller, and the parts charged to its uploads and to its hour.
     charged: Option<(Arc<Shared>, Option<Caller>, Parts)>,
 }
@@ -83,7 +85,7 @@ struct Parts {
 }
 
 /// Returns by how many bytes new rows exceed the bytes that the call has brought.
-pub(crate) fn bytes_beyond(brought: u64, changes: &[ResourceChange]) -> u64 {
+pub fn bytes_beyond(brought: u64, changes: &[ResourceChange]) -> u64 {
     let rows = changes.iter().map(|change| match change {
         ResourceChange::Insert(resource) => resource.body.len() as u64,
         _ => 0,
@@ -94,8 +96,9 @@ pub(crate) fn bytes_beyond(brought: u64, changes: &[ResourceChange]) -> u64 {
 }
 
 impl CopyLimits {
-    pub(crate) fn of(limits: &Limits) -> Self {
-        let per_hour = limits.copies_per_hour;
+    /// Allows each caller to have this number of bytes copied in an hour, besides the credit for
+    /// its uploads. 0 sets no limit.
+    pub fn new(per_hour: u64) -> Self {
         let table = Table {
             accounts: HashMap::new(),
             others: Account::new(),
@@ -111,7 +114,7 @@ impl CopyLimits {
     }
 
     /// Counts media that a caller has uploaded.
-    pub(crate) fn uploaded(&self, caller: impl FnOnce() -> Option<Caller>, bytes: u64) {
+    pub fn uploaded(&self, caller: impl FnOnce() -> Option<Caller>, bytes: u64) {
         let Some(shared) = &self.0 else {
             return;
         };
@@ -133,7 +136,7 @@ impl CopyLimits {
     ///
     /// # Errors
     /// [`Error::TooManyCopies`] if they exceed the limit.
-    pub(crate) fn charge(
+    pub fn charge(
         &self,
         caller: impl FnOnce() -> Option<Caller>,
         bytes: u64,
@@ -153,7 +156,7 @@ impl CopyLimits {
 
 impl CopyCharge {
     /// Confirms that the bytes were copied.
-    pub(crate) fn keep(mut self) {
+    pub fn keep(mut self) {
         self.charged = None;
     }
 }
@@ -193,7 +196,7 @@ impl Table {
 
     /// Whether the caller is in the table, or may be added to it.
     fn has_room(&mut self, caller: &Caller, per_hour: u64) -> bool {
-        if self.accounts.contains_key(caller) || self.accounts.len() < MOST_CALLERS {
+        if self.accounts.contains_key(caller) || self.accounts.len() < MAX_CALLERS {
             return true;
         }
         if self.cleaned.elapsed() >= CLEANING {
@@ -204,7 +207,7 @@ impl Table {
                 account.excess > faded || (account.uploaded >= SMALL_CREDIT && silent < HOUR)
             });
         }
-        self.accounts.len() < MOST_CALLERS
+        self.accounts.len() < MAX_CALLERS
     }
 }
 
@@ -268,10 +271,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn limits(copies_per_hour: u64) -> CopyLimits {
-        CopyLimits::of(&Limits {
-            copies_per_hour,
-            ..Limits::default()
-        })
+        CopyLimits::new(copies_per_hour)
     }
 
     fn named(name: &str) -> impl FnOnce() -> Option<Caller> {
@@ -351,12 +351,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn callers_that_are_remembered_are_bounded() {
         let limits = limits(10 * MIB);
-        for number in 0..MOST_CALLERS + 2 {
+        for number in 0..MAX_CALLERS + 2 {
             let name = number.to_string();
             assert_eq!(copied(&limits, &name, 4 * MIB), Ok(()));
         }
         let accounts = || limits.0.as_ref().unwrap().lock().accounts.len();
-        assert_eq!(accounts(), MOST_CALLERS);
+        assert_eq!(accounts(), MAX_CALLERS);
         let late = copied(&limits, "late", 4 * MIB);
         assert!(late.is_err(), "the last three share an account");
         advance(HOUR).await;
@@ -368,7 +368,7 @@ mod tests {
     async fn small_uploads_keep_nobody_out_of_the_table() {
         let limits = limits(10 * MIB);
         limits.uploaded(named("large"), 50 * MIB);
-        for number in 0..MOST_CALLERS {
+        for number in 0..MAX_CALLERS {
             limits.uploaded(named(&number.to_string()), 100);
         }
         advance(CLEANING).await;

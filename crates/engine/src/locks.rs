@@ -23,13 +23,13 @@ type Queue = Arc<tokio::sync::Mutex<()>>;
 
 /// One mutex for each key. Unused ones are removed.
 #[derive(Debug, Default)]
-pub(crate) struct KeyedMutex {
+pub struct KeyedMutex {
     queues: Mutex<HashMap<String, Queue>>,
 }
 
 /// The lock of a key, until dropped.
 #[derive(Debug)]
-pub(crate) struct KeyedGuard {
+pub struct KeyedGuard {
     // Fields drop in this order: the guard's reference to the queue must be gone when the slot
     // counts the references.
     _guard: OwnedMutexGuard<()>,
@@ -38,11 +38,11 @@ pub(crate) struct KeyedGuard {
 
 /// The lock was not free within the timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Elapsed;
+pub struct Elapsed;
 
 impl KeyedMutex {
     /// Waits for the lock of `name`, at most `timeout`. Waiters are served in order.
-    pub(crate) async fn take(
+    pub async fn take(
         self: &Arc<Self>,
         name: String,
         timeout: Duration,
@@ -85,7 +85,7 @@ impl Drop for QueueSlot {
 
 /// The guards of sessions, both held and awaited.
 #[derive(Debug, Default)]
-pub(crate) struct SessionGuards {
+pub struct SessionGuards {
     entries: Mutex<HashMap<SessionId, LockEntry>>,
 }
 
@@ -101,7 +101,7 @@ struct LockEntry {
 
 /// The lock of a session in this process, until dropped.
 #[derive(Debug)]
-pub(crate) struct SessionGuard {
+pub struct SessionGuard {
     superseded: CancellationToken,
     // Fields drop in this order: the entry must outlive the guard of its lock, or the next request
     // would make a second lock for the session.
@@ -111,7 +111,7 @@ pub(crate) struct SessionGuard {
 
 /// Why a session could not be locked.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum LockError {
+pub enum LockError {
     /// A newer request came while this one waited.
     Superseded,
     /// The older writer did not stop in time, for example on a stuck disk.
@@ -120,7 +120,7 @@ pub(crate) enum LockError {
 
 impl SessionGuards {
     /// Asks the session's writer to stop, waits for it at most `timeout`, and locks the session.
-    pub(crate) async fn take_over(
+    pub async fn take_over(
         self: &Arc<Self>,
         id: SessionId,
         timeout: Duration,
@@ -142,7 +142,7 @@ impl SessionGuards {
 
     /// Waits, at most `timeout`, until no request writes to the session or waits for it. Stops no
     /// writer.
-    pub(crate) async fn wait_for_writers(&self, id: SessionId, timeout: Duration) {
+    pub async fn wait_for_writers(&self, id: SessionId, timeout: Duration) {
         let until_left_alone = async {
             while let Some(lock) = self.lock_of(id) {
                 drop(lock.lock_owned().await);
@@ -186,7 +186,7 @@ impl SessionGuards {
 
 impl SessionGuard {
     /// Resolves when a newer request wants the session.
-    pub(crate) async fn superseded(&self) {
+    pub async fn superseded(&self) {
         self.superseded.cancelled().await;
     }
 }

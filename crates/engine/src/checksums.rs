@@ -7,14 +7,15 @@ use windlass_digest::{Crc32c, Crc32cHasher, Md5Sha256Hasher, Wanted};
 
 /// An offset in the media and the CRC32C of all bytes before it. Both advance as bytes are added.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct RunningChecksum {
-    pub(super) offset: u64,
+pub struct RunningChecksum {
+    /// Offset after the last byte.
+    pub offset: u64,
     hasher: Crc32cHasher,
 }
 
 impl RunningChecksum {
     /// Returns the checksum at `offset`. `crc32c` is the CRC32C of the bytes before `offset`.
-    pub(super) fn at(offset: u64, crc32c: Crc32c) -> Self {
+    pub fn at(offset: u64, crc32c: Crc32c) -> Self {
         Self {
             offset,
             hasher: Crc32cHasher::continue_from(crc32c),
@@ -22,20 +23,20 @@ impl RunningChecksum {
     }
 
     /// Adds `data`, which begins at the current offset.
-    pub(super) fn advance(&mut self, data: &[u8]) {
+    pub fn advance(&mut self, data: &[u8]) {
         self.offset += data.len() as u64;
         self.hasher.update(data);
     }
 
     /// CRC32C of all bytes before the current offset.
-    pub(super) fn crc32c(&self) -> Crc32c {
+    pub fn crc32c(&self) -> Crc32c {
         self.hasher.value()
     }
 }
 
 /// Computes MD5 and SHA-256 on a blocking thread, because they are too slow to be computed as the
 /// bytes arrive.
-pub(super) enum BackgroundHasher {
+pub(crate) enum BackgroundHasher {
     /// Neither digest is wanted.
     Off,
     /// The hasher after all bytes passed to [`update`](Self::update).
@@ -49,7 +50,7 @@ pub(super) enum BackgroundHasher {
 
 impl BackgroundHasher {
     /// Starts at the first byte of the media.
-    pub(super) fn new(wanted: Wanted) -> Self {
+    pub(crate) fn new(wanted: Wanted) -> Self {
         if wanted.is_none() {
             Self::Off
         } else {
@@ -59,7 +60,7 @@ impl BackgroundHasher {
 
     /// Continues from a state that [`BackgroundHasher::save`] has returned; empty if none was
     /// saved.
-    pub(super) fn restore(wanted: Wanted, saved: &[u8]) -> Self {
+    pub(crate) fn restore(wanted: Wanted, saved: &[u8]) -> Self {
         match Md5Sha256Hasher::restore(saved) {
             Ok(hasher) => Self::Idle(Box::new(hasher)),
             Err(_) if wanted.is_none() => Self::Off,
@@ -72,7 +73,7 @@ impl BackgroundHasher {
     /// Hashes the next bytes in the background. Waits first until the bytes of the previous call
     /// are hashed.
     // The wait bounds the memory: the hasher keeps the bytes of one call at most.
-    pub(super) async fn update(&mut self, slices: Vec<Bytes>) {
+    pub(crate) async fn update(&mut self, slices: Vec<Bytes>) {
         if let Some(hasher) = self.take_hasher().await {
             *self = Self::Busy(tokio::task::spawn_blocking(move || hash(hasher, &slices)));
         }
@@ -80,7 +81,7 @@ impl BackgroundHasher {
 
     /// Returns the serialized state after all bytes passed to `update`. Empty if there is no
     /// hasher.
-    pub(super) async fn save(&mut self) -> Vec<u8> {
+    pub(crate) async fn save(&mut self) -> Vec<u8> {
         let Some(hasher) = self.take_hasher().await else {
             return Vec::new();
         };
@@ -96,7 +97,7 @@ impl BackgroundHasher {
     /// # Cancel safety
     /// If the future is dropped, the state is `Unknown`. The digests are then computed from the
     /// stored media, which takes longer.
-    pub(super) async fn take_hasher(&mut self) -> Option<Box<Md5Sha256Hasher>> {
+    pub(crate) async fn take_hasher(&mut self) -> Option<Box<Md5Sha256Hasher>> {
         match std::mem::replace(self, Self::Unknown) {
             Self::Off => {
                 *self = Self::Off;
@@ -110,7 +111,7 @@ impl BackgroundHasher {
 
     /// Drops the state. The caller calls this after the hasher has received bytes that do not
     /// become part of the media.
-    pub(super) fn invalidate(&mut self) {
+    pub(crate) fn invalidate(&mut self) {
         if !matches!(self, Self::Off) {
             *self = Self::Unknown;
         }
@@ -118,7 +119,7 @@ impl BackgroundHasher {
 }
 
 /// Hashes `slices`. Blocks.
-pub(super) fn hash(mut hasher: Box<Md5Sha256Hasher>, slices: &[Bytes]) -> Box<Md5Sha256Hasher> {
+pub(crate) fn hash(mut hasher: Box<Md5Sha256Hasher>, slices: &[Bytes]) -> Box<Md5Sha256Hasher> {
     for slice in slices {
         hasher.update(slice);
     }

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let shares = windlass_server::Shares::new(1);
+/// let shares = windlass_engine::Shares::new(1);
 /// let alices = shares.acquire("alice").await;
 /// let bobs = shares.acquire("bob").await;
 /// drop(alices);
@@ -29,7 +29,7 @@ pub struct Shares<K> {
 
 /// The sender of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Caller {
+pub enum Caller {
     /// The id of a principal.
     Principal(String),
     /// The address of a caller without a principal. An IPv6 address is replaced by its /64 network.

@@ -1,39 +1,106 @@
 //! The commits of one appending request. The commits of its checkpoints run in a separate task. The
 //! request awaits the commit at its end.
 
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use windlass_store::{
-    Epoch, Extent, Failpoint, LedgerError, MediaLocation, MediaRef, OffsetCommit, Progress,
-    Session, SessionId, SessionState, Timestamp,
+    Epoch, Extent, Failpoint, Ledger, LedgerError, MediaLocation, MediaRef, OffsetCommit, Progress,
+    Quota, Session, SessionId, SessionState, Timestamp,
 };
 
-use super::ServerState;
-use super::checksums::RunningChecksum;
-use super::sink::{FlushedMedia, UnsyncedProgress};
+use crate::checksums::RunningChecksum;
 use crate::error::Error;
+use crate::identifiers::Clock;
+use crate::sink::{FlushedMedia, UnsyncedProgress};
+
+/// When bytes are made durable during a request.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Checkpoints {
+    /// After this many bytes. Default: 16 MiB.
+    pub bytes: u64,
+    /// After this time, if there are new bytes. Default: 1 s.
+    pub interval: Duration,
+}
+
+impl Default for Checkpoints {
+    fn default() -> Self {
+        Self {
+            bytes: 16 * 1024 * 1024,
+            interval: Duration::from_secs(1),
+        }
+    }
+}
+
+/// How long sessions live.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionLifetime {
+    /// From their start.
+    pub total: Duration,
+    /// Without progress. `None` sets no such limit.
+    pub idle: Option<Duration>,
+}
+
+impl SessionLifetime {
+    /// Returns the expiry of a session that was created at `created` and made progress at `now`.
+    pub fn expiry(self, created: Timestamp, now: Timestamp) -> Timestamp {
+        let end = created.saturating_add(self.total);
+        match self.idle {
+            Some(idle) => end.min(now.saturating_add(idle)),
+            None => end,
+        }
+    }
+}
+
+/// What the commits of all requests have in common.
+pub struct CommitRules {
+    /// The ledger that holds the sessions.
+    pub ledger: Arc<dyn Ledger>,
+    /// Tells when a commit is made.
+    pub clock: Arc<dyn Clock>,
+    /// The quota of each owner in bytes.
+    pub quota: Quota,
+    /// When a request commits before its end.
+    pub checkpoints: Checkpoints,
+    /// How far a commit postpones the expiry of its session.
+    pub lifetime: SessionLifetime,
+}
+
+impl fmt::Debug for CommitRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommitRules")
+            .field("quota", &self.quota)
+            .field("checkpoints", &self.checkpoints)
+            .field("lifetime", &self.lifetime)
+            .finish_non_exhaustive()
+    }
+}
 
 /// Commits the offsets of one appending request. At most one commit runs at a time.
-pub(super) struct OffsetCommitter {
-    server: Arc<ServerState>,
+#[derive(Debug)]
+pub struct OffsetCommitter {
+    rules: Arc<CommitRules>,
     /// The session's row when the lease was taken, with the progress and the expiry of the last
     /// commit.
-    pub(super) session: Session,
+    pub session: Session,
     /// Total length of the media, if it is known to this request.
     total: Option<u64>,
     /// When the last checkpoint was scheduled; before the first one, when the request began.
     last_checkpoint: Instant,
     /// Offset of the last checkpoint that was scheduled. For a gzip body, which has no checkpoints:
     /// the offset at which one would have been scheduled.
-    pub(super) scheduled: u64,
+    pub scheduled: u64,
     /// The running checkpoint.
     running: Option<JoinHandle<Result<Committed, Error>>>,
 }
 
 /// The values that a commit has put into the session's row.
+#[derive(Debug)]
 struct Committed {
     progress: Progress,
     /// New expiry of the session, if the commit has moved it.
@@ -41,9 +108,11 @@ struct Committed {
 }
 
 impl OffsetCommitter {
-    pub(super) fn new(server: &Arc<ServerState>, session: Session, total: Option<u64>) -> Self {
+    /// Begins at the committed offset of a session whose lease the caller holds. `total` is the
+    /// length of the media, if it is known.
+    pub fn new(rules: &Arc<CommitRules>, session: Session, total: Option<u64>) -> Self {
         Self {
-            server: Arc::clone(server),
+            rules: Arc::clone(rules),
             total,
             last_checkpoint: Instant::now(),
             scheduled: session.progress.offset,
@@ -54,8 +123,8 @@ impl OffsetCommitter {
 
     /// Whether a checkpoint should follow the next write, which ends at `offset`. If so, records it
     /// as scheduled.
-    pub(super) fn schedule_if_due(&mut self, offset: u64) -> bool {
-        let checkpoints = &self.server.settings.checkpoints;
+    pub fn schedule_if_due(&mut self, offset: u64) -> bool {
+        let checkpoints = &self.rules.checkpoints;
         let is_due = offset - self.scheduled >= checkpoints.bytes
             || self.last_checkpoint.elapsed() >= checkpoints.interval;
         if is_due {
@@ -65,34 +134,29 @@ impl OffsetCommitter {
     }
 
     /// Records that a checkpoint of all bytes up to `offset` is scheduled.
-    pub(super) fn record_scheduled(&mut self, offset: u64) {
+    pub fn record_scheduled(&mut self, offset: u64) {
         self.scheduled = offset;
         self.last_checkpoint = Instant::now();
     }
 
     /// Whether the session's row names media in the vault.
-    pub(super) fn has_media_in_vault(&self) -> bool {
+    pub fn has_media_in_vault(&self) -> bool {
         self.session.progress.media.is_some_and(is_in_vault)
     }
 
     /// When the next checkpoint is due if fewer than [`Checkpoints::bytes`] bytes arrive before.
-    ///
-    /// [`Checkpoints::bytes`]: crate::config::Checkpoints::bytes
-    pub(super) fn next_due(&self) -> Instant {
-        self.last_checkpoint + self.server.settings.checkpoints.interval
+    pub fn next_due(&self) -> Instant {
+        self.last_checkpoint + self.rules.checkpoints.interval
     }
 
     /// Whether a checkpoint is running, or its result has not been [joined](Self::join).
-    pub(super) fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
     /// Makes a checkpoint in a task, while the request continues to read. Waits first for the
     /// running one.
-    pub(super) async fn spawn_checkpoint(
-        &mut self,
-        unsynced: UnsyncedProgress,
-    ) -> Result<(), Error> {
+    pub async fn spawn_checkpoint(&mut self, unsynced: UnsyncedProgress) -> Result<(), Error> {
         // One commit at a time: the ledger accepts a commit only if it begins at the offset that
         // the previous one has committed.
         self.join().await?;
@@ -113,7 +177,7 @@ impl OffsetCommitter {
     ///
     /// # Cancel safety
     /// If the future is dropped, the checkpoint continues, and the next call waits for it.
-    pub(super) async fn join(&mut self) -> Result<(), Error> {
+    pub async fn join(&mut self) -> Result<(), Error> {
         if let Some(running) = &mut self.running {
             // The handle is borrowed while it is awaited, and cleared afterwards. If this future is
             // dropped, the next call still has the handle.
@@ -129,7 +193,7 @@ impl OffsetCommitter {
     }
 
     /// Commits flushed bytes, unless they are already committed.
-    pub(super) async fn commit(
+    pub async fn commit(
         &mut self,
         flushed: FlushedMedia,
         state: SessionState,
@@ -159,7 +223,7 @@ impl OffsetCommitter {
             RunningChecksum::default()
         };
         PendingCommit {
-            server: Arc::clone(&self.server),
+            rules: Arc::clone(&self.rules),
             id: self.session.id,
             epoch: self.session.epoch,
             created: self.session.created,
@@ -176,7 +240,7 @@ impl OffsetCommitter {
 
 /// The parts of a commit that are known before its bytes are synced.
 struct PendingCommit {
-    server: Arc<ServerState>,
+    rules: Arc<CommitRules>,
     id: SessionId,
     epoch: Epoch,
     created: Timestamp,
@@ -194,12 +258,12 @@ impl PendingCommit {
         small_bytes: Option<Bytes>,
         state: SessionState,
     ) -> Result<Committed, LedgerError> {
-        let server = &self.server;
+        let rules = &self.rules;
         // Without an idle limit the expiry never changes, so it is not written again. With one, it
         // is computed here and not earlier: the write and the sync may have taken long.
-        let is_idle_limited = server.settings.session_idle.is_some();
+        let is_idle_limited = rules.lifetime.idle.is_some();
         let expires =
-            is_idle_limited.then(|| server.sessions.expiry(self.created, server.clock.now()));
+            is_idle_limited.then(|| rules.lifetime.expiry(self.created, rules.clock.now()));
         progress.extent = self.extent(&progress);
         let committed = Committed {
             progress: progress.clone(),
@@ -212,11 +276,9 @@ impl PendingCommit {
             state,
             expires,
         };
-        let quota = server.quotas.of_bytes();
-        server
-            .stores
+        rules
             .ledger
-            .commit_offset_within(self.id, self.epoch, commit, quota)
+            .commit_offset_within(self.id, self.epoch, commit, rules.quota)
             .await?;
         Ok(committed)
     }

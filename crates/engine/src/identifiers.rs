@@ -15,13 +15,13 @@ const SECRET_LEN: usize = 24;
 const TIMESTAMP_LEN: usize = 6;
 
 /// Returns a new `upload_id`: 40 characters of the URL-safe alphabet.
-pub(crate) fn new_upload_id(now: Timestamp) -> String {
+pub fn new_upload_id(now: Timestamp) -> String {
     URL_SAFE_NO_PAD.encode(timed::<{ TIMESTAMP_LEN + SECRET_LEN }>(now))
 }
 
 /// Returns the session id of an `upload_id`: its time and its hash. Only the hash is stored and
 /// logged.
-pub(crate) fn session_id(upload_id: &str) -> SessionId {
+pub fn session_id(upload_id: &str) -> SessionId {
     const TIMESTAMP_CHARACTERS: usize = TIMESTAMP_LEN * 4 / 3;
     let mut id: [u8; 32] = Sha256::digest(upload_id.as_bytes()).into();
     let characters = upload_id.as_bytes().get(..TIMESTAMP_CHARACTERS);
@@ -36,7 +36,7 @@ pub(crate) fn session_id(upload_id: &str) -> SessionId {
 /// Returns a text for the log with `..` in place of each word that may contain an `upload_id`. A
 /// client may put an `upload_id` anywhere, such as into the path, and it is sufficient for an
 /// upload to its session.
-pub(crate) fn without_upload_ids(text: &str) -> Cow<'_, str> {
+pub fn without_upload_ids(text: &str) -> Cow<'_, str> {
     let is_inside = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_%".contains(byte);
     let words = text
         .as_bytes()
@@ -63,17 +63,17 @@ fn has_upload_id(word: &[u8]) -> bool {
 }
 
 /// Returns a new media id for the vault. Its first bytes are random, since they name the directory.
-pub(crate) fn new_media_id() -> MediaId {
+pub fn new_media_id() -> MediaId {
     MediaId::from_bytes(random())
 }
 
 /// Returns a new media id for the ledger.
-pub(crate) fn new_small_media_id(now: Timestamp) -> MediaId {
+pub fn new_small_media_id(now: Timestamp) -> MediaId {
     MediaId::from_bytes(timed(now))
 }
 
 /// Returns a new resource id: 32 lower-case hexadecimal digits that sort by creation time.
-pub(crate) fn new_resource_id(now: Timestamp) -> String {
+pub fn new_resource_id(now: Timestamp) -> String {
     format!("{:032x}", u128::from_be_bytes(timed(now)))
 }
 
@@ -90,7 +90,7 @@ pub fn new_secret() -> String {
 }
 
 /// Returns a random number.
-pub(crate) fn random_number() -> u64 {
+pub fn random_number() -> u64 {
     u64::from_be_bytes(random())
 }
 

@@ -11,8 +11,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use windlass_store::{Ledger, LedgerError, Quota, Usage};
 
-use crate::config::Limits;
-use crate::context::Principal;
 use crate::error::Error;
 
 /// The ledger is asked again once a reservation has grown by this number of bytes, not for each
@@ -26,7 +24,7 @@ const FINISH_TOLERANCE: u64 = 512 * 1024;
 
 /// The limits of each principal, and the reservations of running uploads.
 #[derive(Debug, Clone)]
-pub(crate) struct Quotas {
+pub struct Quotas {
     all: Quota,
     /// The reservations of running uploads, by the principal's id.
     reserved: Arc<Mutex<HashMap<String, Reserved>>>,
@@ -42,25 +40,21 @@ struct Reserved {
 }
 
 impl Quotas {
-    pub(crate) fn of(limits: &Limits) -> Self {
-        let limit = |most: u64| (most > 0).then_some(most);
+    /// Applies the limits of `all` to each principal. The tolerance of `all` must be 0.
+    pub fn new(all: Quota) -> Self {
         Self {
-            all: Quota {
-                sessions: limit(limits.sessions_per_principal as u64),
-                bytes: limit(limits.bytes_per_principal),
-                tolerance: 0,
-            },
+            all,
             reserved: Arc::default(),
         }
     }
 
     /// Returns the quota for the start of a session.
-    pub(crate) fn of_start(&self) -> Quota {
+    pub fn of_start(&self) -> Quota {
         self.all
     }
 
     /// Returns the quota for a request that starts no session. It limits bytes only.
-    pub(crate) fn of_bytes(&self) -> Quota {
+    pub fn of_bytes(&self) -> Quota {
         Quota {
             sessions: None,
             ..self.all
@@ -71,7 +65,7 @@ impl Quotas {
     /// reply in bytes. The media has already been counted and acknowledged, so it becomes a
     /// resource even if the quota is used up. Data that a handler writes for other principals was
     /// not counted before, such as copies of a message for hundreds of recipients.
-    pub(crate) fn of_finish(&self, fields: usize) -> Quota {
+    pub fn of_finish(&self, fields: usize) -> Quota {
         // The resource stores the same fields again in a longer form. It may have had another owner
         // before.
         let fields = 4 * fields as u64;
@@ -86,10 +80,10 @@ impl Quotas {
     ///
     /// # Errors
     /// [`LedgerError::OverQuota`] (429, with `Retry-After`), or the ledger's error.
-    pub(crate) async fn admit(
+    pub async fn admit(
         &self,
         ledger: &dyn Ledger,
-        principal: Option<&Principal>,
+        principal: Option<&str>,
         sessions: u64,
         declared: Option<u64>,
     ) -> Result<(), Error> {
@@ -102,7 +96,7 @@ impl Quotas {
             return Ok(());
         };
         let reserved = self.reserved(principal);
-        let before = ledger.usage(principal.id()).await?;
+        let before = ledger.usage(principal).await?;
         let more = declared.map_or(0, |declared| declared.saturating_add(reserved));
         let after = Usage {
             sessions: before.sessions + sessions,
@@ -116,9 +110,9 @@ impl Quotas {
     }
 
     /// Returns an empty reservation.
-    pub(crate) fn reservation(&self, principal: Option<&Principal>) -> Reservation {
+    pub fn reservation(&self, principal: Option<&str>) -> Reservation {
         let limited = match (self.all.bytes, principal) {
-            (Some(limit), Some(principal)) => Some((limit, principal.to_string())),
+            (Some(limit), Some(principal)) => Some((limit, principal.to_owned())),
             _ => None,
         };
         Reservation {
@@ -130,9 +124,9 @@ impl Quotas {
     }
 
     /// Returns the number of bytes that are reserved for a principal.
-    fn reserved(&self, principal: &Principal) -> u64 {
+    fn reserved(&self, principal: &str) -> u64 {
         let reserved = self.lock();
-        let bytes = reserved.get(principal.id()).map_or(0, |all| all.bytes);
+        let bytes = reserved.get(principal).map_or(0, |all| all.bytes);
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
@@ -188,7 +182,7 @@ impl Quotas {
 /// Bytes of a running upload that fit into its principal's quota and that the ledger does not count
 /// yet. Dropping the reservation frees the bytes.
 #[derive(Debug)]
-pub(crate) struct Reservation {
+pub struct Reservation {
     quotas: Quotas,
     /// The limit in bytes and the id of the principal. `None` if there is no limit.
     limited: Option<(u64, String)>,
@@ -204,7 +198,7 @@ impl Reservation {
     /// # Errors
     /// [`LedgerError::OverQuota`] if the bytes exceed the quota, or the ledger's error. The
     /// reservation is then unchanged.
-    pub(crate) async fn cover(&mut self, ledger: &dyn Ledger, bytes: u64) -> Result<(), Error> {
+    pub async fn cover(&mut self, ledger: &dyn Ledger, bytes: u64) -> Result<(), Error> {
         if self.covers(bytes) {
             return Ok(());
         }
@@ -280,9 +274,10 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn quotas(bytes: u64) -> Quotas {
-        Quotas::of(&Limits {
-            bytes_per_principal: bytes,
-            ..Limits::default()
+        Quotas::new(Quota {
+            sessions: None,
+            bytes: Some(bytes),
+            tolerance: 0,
         })
     }
 
@@ -293,15 +288,15 @@ mod tests {
     #[tokio::test]
     async fn running_uploads_of_a_principal_share_what_is_left() {
         let (ledger, quotas) = (MemoryLedger::new(), quotas(10 * MIB));
-        let (alice, bob) = (Principal::new("alice"), Principal::new("bob"));
-        let mut first = quotas.reservation(Some(&alice));
-        let mut second = quotas.reservation(Some(&alice));
+        let (alice, bob) = ("alice", "bob");
+        let mut first = quotas.reservation(Some(alice));
+        let mut second = quotas.reservation(Some(alice));
         first.cover(&ledger, 6 * MIB).await.unwrap();
         assert!(is_over_quota(second.cover(&ledger, 5 * MIB).await));
-        let declared = quotas.admit(&ledger, Some(&alice), 0, Some(5 * MIB));
+        let declared = quotas.admit(&ledger, Some(alice), 0, Some(5 * MIB));
         assert!(is_over_quota(declared.await));
         quotas
-            .reservation(Some(&bob))
+            .reservation(Some(bob))
             .cover(&ledger, 10 * MIB)
             .await
             .unwrap();
@@ -321,12 +316,13 @@ mod tests {
 
     #[tokio::test]
     async fn session_that_starts_counts_before_its_body() {
-        let (ledger, alice) = (MemoryLedger::new(), Principal::new("alice"));
-        let quotas = Quotas::of(&Limits {
-            sessions_per_principal: 1,
-            ..Limits::default()
+        let (ledger, alice) = (MemoryLedger::new(), "alice");
+        let quotas = Quotas::new(Quota {
+            sessions: Some(1),
+            bytes: None,
+            tolerance: 0,
         });
-        let admit = |sessions| quotas.admit(&ledger, Some(&alice), sessions, None);
+        let admit = |sessions| quotas.admit(&ledger, Some(alice), sessions, None);
         admit(1).await.unwrap();
         let session = NewSession {
             id: SessionId::from_bytes([7; 32]),
@@ -345,10 +341,10 @@ mod tests {
     #[tokio::test]
     async fn reservation_is_of_what_has_arrived_and_no_more() {
         let (ledger, quotas) = (MemoryLedger::new(), quotas(2 * MIB + 100));
-        let mut reservation = quotas.reservation(Some(&Principal::new("alice")));
+        let mut reservation = quotas.reservation(Some("alice"));
         for bytes in [1, MIB, MIB + 1, 2 * MIB + 100, MIB, 0] {
             reservation.cover(&ledger, bytes).await.unwrap();
-            let reserved = quotas.reserved(&Principal::new("alice"));
+            let reserved = quotas.reserved("alice");
             assert_eq!((reservation.bytes, reserved), (bytes, bytes));
         }
         assert!(is_over_quota(
@@ -363,8 +359,8 @@ mod tests {
             let ledger = MemoryLedger::new();
             store(&ledger, stored).await;
             let quotas = quotas(MIB);
-            let alice = Principal::new("alice");
-            let mut uploads: Vec<_> = (0..30).map(|_| quotas.reservation(Some(&alice))).collect();
+            let alice = "alice";
+            let mut uploads: Vec<_> = (0..30).map(|_| quotas.reservation(Some(alice))).collect();
             let asked = uploads
                 .iter_mut()
                 .map(|upload| upload.cover(&ledger, 100_000));
@@ -379,8 +375,8 @@ mod tests {
         let ledger = MemoryLedger::new();
         let session = store(&ledger, MIB).await;
         let quotas = quotas(MIB + 100);
-        let alice = Principal::new("alice");
-        let mut running = quotas.reservation(Some(&alice));
+        let alice = "alice";
+        let mut running = quotas.reservation(Some(alice));
         running.cover(&ledger, 100).await.unwrap();
         assert!(is_over_quota(running.cover(&ledger, 101).await));
         let epoch = ledger.lease(session).await.unwrap().unwrap().epoch;

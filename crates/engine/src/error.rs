@@ -1,0 +1,144 @@
+//! Why the engine refuses or cannot complete work on an upload.
+
+use std::time::Duration;
+
+use windlass_store::{LedgerError, MediaId, VaultError};
+
+use crate::pool::Full;
+
+/// Why work on an upload is refused or has failed. The message is meant for the client.
+///
+/// | what the caller can do | errors |
+/// |---|---|
+/// | repeat the request after [`Error::retry_after`] | all with such a time |
+/// | query the committed offset and continue there | [`Error::Superseded`] |
+/// | upload the media again | [`Error::MediaLost`] |
+/// | nothing, the operator has to act | the other errors of the stores |
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A newer request has taken the session over.
+    #[error("a newer request to the same upload session has taken over")]
+    Superseded,
+    /// An older request to the session has not ended in time.
+    #[error("an older request to the same upload session is still being stored; try again")]
+    Busy,
+    /// The server has copied too many bytes for the caller.
+    #[error(
+        "the server would copy {bytes} bytes for this request, and copies {left} more for this \
+         caller now; try again later, or upload the media instead (limits.copies_per_hour)"
+    )]
+    TooManyCopies {
+        /// Number of bytes that the request would copy.
+        bytes: u64,
+        /// Number of bytes that may be copied now.
+        left: u64,
+        /// Seconds until the copy may be admitted.
+        retry_after: u32,
+    },
+    /// The server is stopping.
+    #[error("the server is stopping; try again")]
+    Draining,
+    /// A limit on the resources that clients can make the server hold is reached.
+    #[error(transparent)]
+    Full(#[from] Full),
+    /// The disk is nearly full.
+    #[error("the server's disk has no space for this request; try again later")]
+    NoSpace,
+    /// The media of a session or a resource does not exist any more.
+    #[error("media {0} is lost; upload it again")]
+    MediaLost(MediaId),
+    /// The ledger failed, or refused a change.
+    #[error("{}", ledger_problem(.0))]
+    Ledger(#[from] LedgerError),
+    /// The vault failed.
+    #[error("the server cannot read or store media now; try again")]
+    Vault(#[from] VaultError),
+}
+
+impl Error {
+    /// Returns the time after which the same request may succeed. `None` if a repetition does not
+    /// help.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = match self {
+            Self::Busy | Self::Full(_) => 1,
+            Self::Draining => 2,
+            Self::NoSpace => 30,
+            Self::TooManyCopies { retry_after, .. } => *retry_after,
+            Self::Superseded | Self::MediaLost(_) => return None,
+            Self::Ledger(error) => return StoreError::Ledger(error).retry_after(),
+            Self::Vault(error) => return StoreError::Vault(error).retry_after(),
+        };
+        Some(Duration::from_secs(seconds.into()))
+    }
+
+    /// Whether the owner has reached its quota, or the caller its limit on copies.
+    pub fn is_over_quota(&self) -> bool {
+        matches!(
+            self,
+            Self::Ledger(LedgerError::OverQuota) | Self::TooManyCopies { .. }
+        )
+    }
+}
+
+fn ledger_problem(error: &LedgerError) -> &'static str {
+    match error {
+        LedgerError::OverQuota => {
+            "the principal has reached its limit of open uploads or of stored bytes; finish or cancel uploads, \
+             or delete resources"
+        }
+        _ => "the server cannot read or store data now; try again",
+    }
+}
+
+/// The error of a store that another error consists of.
+#[derive(Debug, Clone, Copy)]
+pub enum StoreError<'a> {
+    /// The ledger's.
+    Ledger(&'a LedgerError),
+    /// The vault's.
+    Vault(&'a VaultError),
+}
+
+impl StoreError<'_> {
+    /// Returns the time after which the same request may succeed. `None` if a repetition does not
+    /// help.
+    pub fn retry_after(self) -> Option<Duration> {
+        let seconds = match self {
+            Self::Ledger(LedgerError::Fenced) => 1,
+            Self::Ledger(LedgerError::Busy | LedgerError::Fault(_))
+            | Self::Vault(VaultError::Fault(_) | VaultError::Unreadable { .. }) => 5,
+            Self::Ledger(LedgerError::NoSpace) | Self::Vault(VaultError::NoSpace { .. }) => 30,
+            Self::Ledger(LedgerError::OverQuota) => 60,
+            Self::Ledger(LedgerError::Conflict | LedgerError::Unreadable)
+            | Self::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }) => return None,
+        };
+        Some(Duration::from_secs(seconds))
+    }
+}
+
+/// An error of work on the stores. A storage fault in it stops the server
+/// ([`Lifecycle::examine`](crate::lifecycle::Lifecycle::examine)).
+pub trait FromStore {
+    /// Returns the store's error, if this error consists of one.
+    fn store_error(&self) -> Option<StoreError<'_>>;
+
+    /// Whether this error is a storage fault.
+    fn is_fault(&self) -> bool {
+        matches!(
+            self.store_error(),
+            Some(
+                StoreError::Ledger(LedgerError::Fault(_)) | StoreError::Vault(VaultError::Fault(_))
+            )
+        )
+    }
+}
+
+impl FromStore for Error {
+    fn store_error(&self) -> Option<StoreError<'_>> {
+        match self {
+            Self::Ledger(error) => Some(StoreError::Ledger(error)),
+            Self::Vault(error) => Some(StoreError::Vault(error)),
+            _ => None,
+        }
+    }
+}
