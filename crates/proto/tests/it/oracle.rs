@@ -1,5 +1,5 @@
-//! The expected behaviour of a client, by the table of docs/protocol.md, 5.2, and independent of
-//! the implementation.
+//! The expected behaviour of a client, by docs/protocol.md, 5.2, and independent of the
+//! implementation.
 //!
 //! It judges the client. The five rules of docs/durability.md bind servers; the server of this
 //! simulation breaks them whenever its schedule says so.
