@@ -401,5 +401,5 @@ async fn refusals_are_those_of_the_table() {
             world.multipart(STUDIO, &json!({}), "a/b", b"x").await,
         ),
     ];
-    crate::refusals::check_table(page, &cases);
+    crate::refusals::check_page(page, &cases);
 }

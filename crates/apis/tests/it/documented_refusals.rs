@@ -1,19 +1,20 @@
-//! The tables of refusals in docs/apis: each row is a request that is sent here, with its reply.
+//! The refusals in docs/apis that are requests: each is sent here, and its reply compared.
 //!
-//! The first cell of a row has the request in code spans: its method and target, then headers
-//! (`Range: bytes=9-`) and a JSON body (`{"name": ""}`), if it has any. The next cells are the
-//! status, the reason, the location (`parameter q`, `header Range`, or nothing) and the source.
+//! An entry has the request in code spans: its method and target, then headers (`Range: bytes=9-`)
+//! and a JSON body (`{"name": ""}`), if it has any. Its location has a type (`parameter q`,
+//! `header Range`).
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 use windlass_apis::Options;
 
+use crate::refusals::{Refusal, listed};
 use crate::world::{Peer as _, World};
 
-/// A row of a table.
+/// An entry of a page.
 #[derive(Debug)]
-struct Row {
+struct Entry {
     verb: String,
     target: String,
     headers: Vec<(String, String)>,
@@ -21,33 +22,17 @@ struct Row {
     expected: Refusal,
 }
 
-/// The parts of a refusal by which clients decide.
-#[derive(Debug, PartialEq, Eq)]
-struct Refusal {
-    status: u16,
-    reason: String,
-    /// `parameter q`; empty if the error names no part of the request.
-    location: String,
-}
-
-/// Reads the table below the heading "Refusals" of a page.
-fn rows(page: &str) -> Vec<Row> {
+/// Reads the refusals of a page.
+fn entries(page: &str) -> Vec<Entry> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/apis");
     let text = std::fs::read_to_string(docs.join(page)).expect("it is readable");
-    let (_, section) = text
-        .split_once("\n## Refusals\n")
-        .expect("it has a section");
-    let section = section.split("\n## ").next().unwrap_or_default();
-    let lines = section.lines().filter(|line| line.starts_with("| `"));
-    lines.map(row).collect()
+    let listed = listed(&text).into_iter();
+    listed
+        .map(|(request, refusal)| entry(&request, refusal))
+        .collect()
 }
 
-fn row(line: &str) -> Row {
-    let cells: Vec<_> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-    let [request, status, reason, location, source] = cells[..] else {
-        panic!("{line} has {} cells", cells.len());
-    };
-    assert!(!source.is_empty(), "{line} has no source");
+fn entry(request: &str, expected: Refusal) -> Entry {
     let mut spans = request.split('`').skip(1).step_by(2);
     let line_of_request = spans.next().expect("it is a code span");
     let (verb, target) = line_of_request
@@ -64,20 +49,16 @@ fn row(line: &str) -> Row {
             None => panic!("{span} is no header and no JSON"),
         }
     }
-    Row {
+    Entry {
         verb: verb.to_owned(),
         target: target.to_owned(),
         headers,
         body,
-        expected: Refusal {
-            status: status.parse().expect("a status"),
-            reason: reason.trim_matches('`').to_owned(),
-            location: location.replace('`', ""),
-        },
+        expected,
     }
 }
 
-/// Sends each row of a page, with names of the page replaced, and compares the replies.
+/// Sends each request of a page, with names of the page replaced, and compares the replies.
 async fn check<C: windlass_server::Clock + Default>(
     world: &World<C>,
     page: &str,
@@ -86,33 +67,34 @@ async fn check<C: windlass_server::Clock + Default>(
 ) where
     World<C>: crate::world::Peer,
 {
-    let rows = rows(page);
-    assert!(rows.len() >= at_least, "{page} has {} rows", rows.len());
+    let entries = entries(page);
+    let number = entries.len();
+    assert!(number >= at_least, "{page} has {number} refusals");
     let mut wrong = Vec::new();
-    for row in rows {
+    for entry in entries {
         let replaced = |text: &str| {
             let replace = |text: String, (name, value): &(&str, &str)| text.replace(name, value);
             names.iter().fold(text.to_owned(), replace)
         };
-        let headers: Vec<_> = row
+        let headers: Vec<_> = entry
             .headers
             .iter()
             .map(|(name, value)| (&**name, &**value))
             .collect();
-        let (target, body) = (replaced(&row.target), replaced(&row.body));
-        let reply = world.send(&row.verb, &target, &headers, body).await;
+        let (target, body) = (replaced(&entry.target), replaced(&entry.body));
+        let reply = world.send(&entry.verb, &target, &headers, body).await;
         let error = &serde_json::from_slice::<Value>(&reply.body).unwrap_or_default()["error"];
         let detail = &error["errors"][0];
         let text = |name: &str| detail[name].as_str().unwrap_or_default().to_owned();
         let location = format!("{} {}", text("locationType"), text("location"));
         let found = Refusal {
-            status: reply.status.as_u16(),
+            status: reply.status.as_u16().to_string(),
             reason: text("reason"),
             location: location.trim().to_owned(),
         };
-        if found != row.expected {
+        if found != entry.expected {
             let message = &error["message"];
-            let (verb, expected) = (&row.verb, &row.expected);
+            let (verb, expected) = (&entry.verb, &entry.expected);
             wrong.push(format!(
                 "{verb} {target}: {found:?} {message}\n  not {expected:?}"
             ));

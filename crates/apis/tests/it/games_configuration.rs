@@ -264,5 +264,5 @@ async fn refusals_are_those_of_the_table() {
         ),
         ("an unknown image", world.get(ICON).await),
     ];
-    crate::refusals::check_table(page, &cases);
+    crate::refusals::check_page(page, &cases);
 }

@@ -215,5 +215,5 @@ async fn refusals_are_those_of_the_table() {
         ("`pageSize=101`", list("pageSize=101").await),
         ("a made-up `pageToken`", list("pageToken=taken").await),
     ];
-    crate::refusals::check_table(page, &cases);
+    crate::refusals::check_page(page, &cases);
 }

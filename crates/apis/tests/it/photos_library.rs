@@ -381,7 +381,7 @@ async fn refusals_are_those_of_the_table() {
         ("`pageSize=101`", list("pageSize=101").await),
         ("a made-up `pageToken`", list("pageToken=none").await),
     ];
-    crate::refusals::check_table(page, &cases);
+    crate::refusals::check_page(page, &cases);
 }
 
 #[tokio::test]

@@ -1,51 +1,75 @@
-//! The tables of refusals in docs/apis: each row is a case of a test, and each case a row.
+//! The refusals in docs/apis: each entry of a page is a case of a test, and each case an entry.
 
 use crate::world::Reply;
 
 /// The parts of a refusal by which clients decide.
-#[derive(Debug, PartialEq, Eq)]
-struct Refusal {
-    status: String,
-    reason: String,
-    location: String,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: String,
+    pub(crate) reason: String,
+    /// What the error blames. Empty if it names no part of the request.
+    pub(crate) location: String,
 }
 
-/// Checks that the replies of these cases equal the table under `## Refusals` of a page of
-/// docs/apis. A case is the first cell of its row, and its reply.
-pub(crate) fn check_table(page: &str, cases: &[(&str, Reply)]) {
-    let rows = rows(page);
-    assert!(!rows.is_empty(), "the page has no table of refusals");
-    for (input, expected) in &rows {
+/// Reads the list under `## Refusals` of a page of docs/apis: inputs, and their refusals.
+///
+/// Inputs are below their status, reason and source. A line of four spaces continues an input.
+///
+/// ```text
+/// - **400 `invalid`**: the source
+///   - an input
+///   - another input, at `the location`
+/// ```
+pub(crate) fn listed(page: &str) -> Vec<(String, Refusal)> {
+    let section = page.split("\n## ").find(|it| it.starts_with("Refusals\n"));
+    let mut inputs: Vec<(String, &str, &str)> = Vec::new();
+    let mut outcome = None;
+    for line in section.unwrap_or_default().lines() {
+        if let Some(outcome_and_source) = line.strip_prefix("- **") {
+            outcome = Some(status_and_reason(outcome_and_source));
+        } else if let Some(input) = line.strip_prefix("  - ") {
+            let (status, reason) = outcome.expect("an outcome is above its inputs");
+            inputs.push((input.to_owned(), status, reason));
+        } else if let Some(rest) = line.strip_prefix("    ") {
+            let (input, ..) = inputs.last_mut().expect("an input is above its rest");
+            input.push(' ');
+            input.push_str(rest);
+        }
+    }
+    let entries = inputs.into_iter().map(|(input, status, reason)| {
+        let (input, location) = input.rsplit_once(", at ").unwrap_or((input.as_str(), ""));
+        let refusal = Refusal {
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            location: location.replace('`', ""),
+        };
+        (input.to_owned(), refusal)
+    });
+    entries.collect()
+}
+
+/// Reads the first line of an outcome, as "400 `invalid`**: the source".
+fn status_and_reason(line: &str) -> (&str, &str) {
+    let (outcome, source) = line.split_once("**: ").expect("an outcome and its source");
+    assert!(!source.is_empty(), "where a refusal comes from: {line}");
+    let (status, reason) = outcome.split_once(' ').expect("a status and a reason");
+    (status, reason.trim_matches('`'))
+}
+
+/// Checks that the replies of these cases are those of a page of docs/apis. A case is an input of
+/// the page, and its reply.
+pub(crate) fn check_page(page: &str, cases: &[(&str, Reply)]) {
+    let listed = listed(page);
+    assert!(!listed.is_empty(), "the page has no refusals");
+    for (input, expected) in &listed {
         let case = cases.iter().find(|(case, _)| case == input);
         let (_, reply) = case.unwrap_or_else(|| panic!("no case has the input {input}"));
         assert_eq!(refusal_of(reply), *expected, "{input}: {reply:?}");
     }
     for (case, _) in cases {
-        let is_row = rows.iter().any(|(input, _)| input == case);
-        assert!(is_row, "the table has no row for {case}");
+        let is_listed = listed.iter().any(|(input, _)| input == case);
+        assert!(is_listed, "the page has no input {case}");
     }
-}
-
-fn rows(page: &str) -> Vec<(&str, Refusal)> {
-    let section = page.split("\n## ").find(|it| it.starts_with("Refusals\n"));
-    let lines = section.unwrap_or_default().lines();
-    // The head, and the line below it.
-    let rows = lines.filter(|line| line.starts_with('|')).skip(2);
-    rows.map(|line| {
-        let cells: Vec<_> = line.split('|').map(str::trim).collect();
-        let [_, input, status, reason, location, source, ""] = cells[..] else {
-            panic!("a row has five cells: {line}");
-        };
-        assert!(!source.is_empty(), "where a refusal comes from: {line}");
-        let plain = |cell: &str| cell.trim_matches('`').to_owned();
-        let refusal = Refusal {
-            status: status.to_owned(),
-            reason: plain(reason),
-            location: plain(location),
-        };
-        (input, refusal)
-    })
-    .collect()
 }
 
 fn refusal_of(reply: &Reply) -> Refusal {

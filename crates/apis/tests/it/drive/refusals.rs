@@ -1,7 +1,7 @@
 //! The refusals of docs/apis/drive.md.
 
 use super::{FILES, FOLDER, drive, file, folder, json, many, patch, percent};
-use crate::refusals::check_table;
+use crate::refusals::check_page;
 use crate::world::{Peer as _, Reply, World};
 
 const PAGE: &str = include_str!("../../../../../docs/apis/drive.md");
@@ -229,5 +229,5 @@ async fn refusals_are_those_of_the_table() {
     let drive = self::drive();
     cases.extend(Box::pin(of_lists(&drive)).await);
     cases.extend(of_parameters(&drive).await);
-    check_table(PAGE, &cases);
+    check_page(PAGE, &cases);
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{PNG, VIDEOS, insert, json, video, youtube};
-use crate::refusals::check_table;
+use crate::refusals::check_page;
 use crate::world::{Peer as _, Reply, World};
 
 const PAGE: &str = include_str!("../../../../../docs/apis/youtube.md");
@@ -225,7 +225,7 @@ async fn refusals_are_those_of_the_table() {
     let mut cases = Box::pin(of_videos(&youtube)).await;
     cases.extend(Box::pin(of_lists(&youtube)).await);
     cases.extend(Box::pin(of_captions_and_images(&youtube)).await);
-    check_table(PAGE, &cases);
+    check_page(PAGE, &cases);
 }
 
 #[tokio::test]
