@@ -381,7 +381,7 @@ async fn refusals_are_those_of_the_table() {
         ),
         ("bytes of another type", insert(named.clone(), b"moo").await),
         (
-            "an `advertiserId` that is no number",
+            "a malformed `advertiserId`",
             world.json("POST", &of_advertiser, &named).await,
         ),
         (

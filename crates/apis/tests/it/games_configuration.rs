@@ -229,14 +229,14 @@ async fn refusals_are_those_of_the_table() {
             "an unknown `imageType`",
             simple(&other_type("BANNER"), "image/png", &image).await,
         ),
-        ("bytes of no image", simple(ICON, "image/png", b"moo").await),
+        ("a text as image", simple(ICON, "image/png", b"moo").await),
         ("a GIF", simple(ICON, "image/gif", &gif(1, 1)).await),
         (
-            "an image declared as another one",
+            "a PNG declared as JPEG",
             simple(ICON, "image/jpeg", &image).await,
         ),
         (
-            "media that is declared as no image",
+            "an image with the type of a text",
             simple(ICON, "text/plain", &image).await,
         ),
         (

@@ -180,7 +180,7 @@ async fn refusals_are_those_of_the_table() {
     let uploaded = format!("{FILES}?uploadType=media");
     let cases = [
         (
-            "a name that exists",
+            "an existing name",
             new(json!({"name": "files/taken"})).await,
         ),
         (

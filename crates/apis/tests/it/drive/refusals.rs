@@ -28,13 +28,13 @@ async fn of_files(drive: &World) -> Vec<(&'static str, Reply)> {
     let get = |path: String| async move { drive.call("GET", &format!("{FILES}/{path}")).await };
     let copied = format!("{FILES}/{pen}/copy");
     vec![
-        ("`fileId` that does not exist", get("none".into()).await),
+        ("an unknown `fileId`", get("none".into()).await),
         (
-            "a parent that does not exist",
+            "an unknown parent",
             create(drive, "", json!({"parents": ["none"]})).await,
         ),
         (
-            "a parent that is no folder",
+            "a file as parent",
             create(drive, "", json!({"parents": [llama]})).await,
         ),
         (
@@ -60,7 +60,7 @@ async fn of_files(drive: &World) -> Vec<(&'static str, Reply)> {
             .await,
         ),
         (
-            "an `id` that exists",
+            "an existing `id`",
             create(drive, "", json!({"id": "llama"})).await,
         ),
         (
@@ -133,7 +133,7 @@ async fn of_lists(drive: &World) -> Vec<(&'static str, Reply)> {
             "`about.get` without `fields`",
             drive.call("GET", "/drive/v3/about").await,
         ),
-        ("`q` that cannot be read", list(drive, "q=name").await),
+        ("a malformed `q`", list(drive, "q=name").await),
         (
             "an unknown key in `orderBy`",
             list(drive, "orderBy=size").await,
@@ -148,7 +148,7 @@ async fn of_lists(drive: &World) -> Vec<(&'static str, Reply)> {
         ("`pageSize=NOPE`", list(drive, "pageSize=NOPE").await),
         ("`count=1001`", ids("count=1001").await),
         ("`space=appDataFolder`", ids("space=appDataFolder").await),
-        ("`type` that is none", ids("type=animals").await),
+        ("an unknown `type`", ids("type=animals").await),
         (
             "`spaces=appDataFolder`",
             list(drive, "spaces=drive,appDataFolder").await,
@@ -172,7 +172,7 @@ async fn of_lists(drive: &World) -> Vec<(&'static str, Reply)> {
         ),
         ("`corpora=domain`", list(drive, "corpora=domain").await),
         (
-            "`corpora` that is none",
+            "an unknown `corpora`",
             list(drive, "corpora=everything").await,
         ),
         (

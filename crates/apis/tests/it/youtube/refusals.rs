@@ -42,13 +42,13 @@ async fn of_videos(youtube: &World) -> Vec<(&'static str, Reply)> {
             "tags of 501 characters",
             tagged(json!(["x".repeat(501)])).await,
         ),
-        ("a tag that is no text", tagged(json!([1])).await),
+        ("a number as tag", tagged(json!([1])).await),
         (
-            "a category that is no text",
+            "a number as category",
             with_snippet(youtube, json!({"title": "t", "categoryId": 22})).await,
         ),
         (
-            "a language that is no text",
+            "a number as language",
             with_snippet(youtube, json!({"title": "t", "defaultLanguage": 1})).await,
         ),
         (
@@ -164,7 +164,7 @@ async fn of_captions_and_images(youtube: &World) -> Vec<(&'static str, Reply)> {
             "a second track of a language and name",
             caption(&id, "en", "").await,
         ),
-        ("a language that is none", caption(&id, "?", "").await),
+        ("a malformed language", caption(&id, "?", "").await),
         (
             "a name of 151 characters",
             caption(&id, "en", &"x".repeat(151)).await,
@@ -197,7 +197,7 @@ async fn of_captions_and_images(youtube: &World) -> Vec<(&'static str, Reply)> {
             youtube.simple(&thumbnail("none"), "image/png", PNG).await,
         ),
         (
-            "a thumbnail that is no image",
+            "a text as thumbnail",
             youtube.simple(&thumbnail(&id), "image/png", b"moo").await,
         ),
         (
@@ -205,17 +205,14 @@ async fn of_captions_and_images(youtube: &World) -> Vec<(&'static str, Reply)> {
             youtube.json("POST", &thumbnail(&id), &json!({})).await,
         ),
         (
-            "a watermark that is no image",
+            "a text as watermark",
             youtube.simple(watermark, "image/png", b"moo").await,
         ),
         (
-            "a banner that is no image",
+            "a text as banner",
             youtube.simple(banner, "image/png", b"moo").await,
         ),
-        (
-            "a `channelId` that is none",
-            youtube.call("POST", odd).await,
-        ),
+        ("an unknown `channelId`", youtube.call("POST", odd).await),
     ]
 }
 
