@@ -20,15 +20,6 @@ pub(super) fn without_comments(toml: &str) -> Vec<&str> {
     lines.filter(|line| !line.is_empty()).collect()
 }
 
-/// The example of a complete file.
-fn example() -> &'static str {
-    let (_, section) = DOCUMENT
-        .split_once("## A complete file\n")
-        .expect("the section");
-    let (_, example) = section.split_once("```toml\n").expect("an example");
-    example.split_once("```").expect("the end of the example").0
-}
-
 /// The flags of `windlass serve` that set something, with their dashes.
 fn flags() -> BTreeSet<String> {
     let command = Args::command();
@@ -136,27 +127,4 @@ fn the_flags_of_the_keys_are_those_that_exist() {
         .iter()
         .filter_map(|key| Some(format!("--{}", key.flag?)));
     assert_eq!(of_keys.chain(others).collect::<BTreeSet<_>>(), flags());
-}
-
-#[test]
-fn the_complete_file_is_complete_and_holds_the_defaults() {
-    let merged = merge_file(example()).expect("a configuration file");
-    let default = Merged::default();
-    for key in KEYS {
-        let shown = key.show(&merged.settings);
-        assert_eq!(
-            shown.is_some(),
-            merged.origins.contains_key(key.name),
-            "{}",
-            key.name
-        );
-        if shown.is_none() {
-            let line = format!("\n# {} = ", key.leaf());
-            assert!(example().contains(&line), "{}", key.name);
-        }
-        if key.name != "data" {
-            assert_eq!(shown, key.show(&default.settings), "{}", key.name);
-        }
-    }
-    assert!(example().contains("\ndata = \"./windlass-data\"\n"));
 }
