@@ -28,7 +28,7 @@ use windlass_discovery::short_form::Position;
 use windlass_discovery::{Access, CreatedStatus};
 use windlass_server::Backends;
 
-pub(crate) use acme::{AcmeSettings, Contact, DirectoryUrl, Domain};
+pub(crate) use acme::AcmeSettings;
 pub(crate) use api::{ApiAccess, ApiEntry, SettingsByName, load};
 pub(crate) use api::{ApiError, ApiSource, MistakesOf, UnknownApi};
 pub(crate) use cors::CorsSettings;

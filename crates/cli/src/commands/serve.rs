@@ -24,6 +24,8 @@ use rustls::server::{ResolvesServerCert, WebPkiClientVerifier};
 use thiserror::Error as ThisError;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
+use windlass_acme::tls::server_config;
+use windlass_acme::{Acme, AcmeMetrics};
 use windlass_auth::DevTokenService;
 use windlass_server::config::Limits;
 use windlass_server::{
@@ -44,10 +46,9 @@ use crate::settings::{
 };
 #[cfg(feature = "failpoints")]
 use crate::settings::{FAILPOINT_VARIABLE, client_variable};
-use acme::{Acme, AcmeMetrics};
 use audit::AuditFile;
 use authentication::Authentication;
-use certificate::{Certificate, server_config};
+use certificate::Certificate;
 use client_trust::ClientTrust;
 use confinement::{Confined, confine, forbid_core_dumps};
 use outbound::HttpOutbound;
@@ -84,7 +85,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         ..
     } = &merged.settings;
     let outbound = Arc::new(HttpOutbound::default());
-    let acme = Acme::load(&merged.settings, &outbound)?;
+    let acme = acme::load(&merged.settings, &outbound)?;
     let backends = backends::load(&merged.settings, &outbound)?;
     let authentication = Authentication::load(&merged.settings, outbound)?.map(Arc::new);
     let by_name = SettingsByName {
@@ -273,7 +274,7 @@ async fn serve(
         "serving {names} at {scheme}://{address}, with the data in {data}"
     );
     confined.log();
-    let renewal = acme.map(|acme| acme.start(&settings.data, acme_metrics));
+    let renewal = acme.map(|acme| acme.metrics(acme_metrics).start(&settings.data));
     reloadable.reload_on_sighup().map_err(Error::Signals)?;
     output::announce(format_args!("listening on {scheme}://{address}"));
     let has_own_listener = own_listener.is_some();

@@ -118,7 +118,7 @@ const CASES: &[Case] = &[
     Case {
         key: "acme.agree_to_terms",
         reason: "acme.domains names no domain",
-        is_idle: |all, _| all.acme.agree_to_terms && !all.acme.is_wanted(),
+        is_idle: |all, _| all.acme.options.agree_to_terms && !all.acme.is_wanted(),
     },
     Case {
         key: "acme.directory",

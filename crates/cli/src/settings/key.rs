@@ -82,16 +82,16 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("landlock", |all| ValueRef::Switch(&mut all.landlock)),
     Key::new("core_dumps", |all| ValueRef::Switch(&mut all.core_dumps)),
     Key::new("acme.domains", |all| {
-        ValueRef::AcmeDomains(&mut all.acme.domains)
+        ValueRef::AcmeDomains(&mut all.acme.options.domains)
     }),
     Key::new("acme.contact", |all| {
-        ValueRef::AcmeContacts(&mut all.acme.contact)
+        ValueRef::AcmeContacts(&mut all.acme.options.contact)
     }),
     Key::new("acme.agree_to_terms", |all| {
-        ValueRef::Switch(&mut all.acme.agree_to_terms)
+        ValueRef::Switch(&mut all.acme.options.agree_to_terms)
     }),
     Key::new("acme.directory", |all| {
-        ValueRef::AcmeDirectory(&mut all.acme.directory)
+        ValueRef::AcmeDirectory(&mut all.acme.options.directory)
     }),
     Key::new("acme.root_file", |all| {
         ValueRef::File(&mut all.acme.root_file)
@@ -432,7 +432,7 @@ const RULES: &[Rule] = &[
     Rule {
         key: "acme.contact",
         requirement: "requires acme.domains",
-        holds: |all| all.acme.contact.is_empty() || all.acme.is_wanted(),
+        holds: |all| all.acme.options.contact.is_empty() || all.acme.is_wanted(),
     },
     Rule {
         key: "acme.root_file",
@@ -445,14 +445,16 @@ const RULES: &[Rule] = &[
                       read them at https://letsencrypt.org/repository/",
         holds: |all| {
             let acme = &all.acme;
-            !acme.is_wanted() || acme.agree_to_terms || !acme.directory.is_lets_encrypt()
+            !acme.is_wanted()
+                || acme.options.agree_to_terms
+                || !acme.options.directory.is_lets_encrypt()
         },
     },
     Rule {
         key: "acme.agree_to_terms",
         requirement: "must be true: an authority issues certificates to those who agree to its terms; \
                       their address is `termsOfService` in the document at acme.directory",
-        holds: |all| !all.acme.is_wanted() || all.acme.agree_to_terms,
+        holds: |all| !all.acme.is_wanted() || all.acme.options.agree_to_terms,
     },
     Rule {
         key: "apis",

@@ -12,6 +12,7 @@ use thiserror::Error;
 use toml::Value;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{LevelFilter, ParseError};
+use windlass_acme::{Contact, DirectoryUrl, Domain, NotAContact, NotADirectoryUrl, NotADomain};
 #[cfg(feature = "gmail")]
 use windlass_apis::gmail::options::{NotARelay, Relay};
 #[cfg(feature = "gmail")]
@@ -24,7 +25,6 @@ use windlass_server::{AllowedHost, AllowedOrigin, Host, NotAHost, NotAnOrigin};
 use windlass_store_local::Durability;
 
 use super::ClientCertificates;
-use super::acme::{Contact, DirectoryUrl, Domain, NotAContact, NotADirectoryUrl, NotADomain};
 use super::api::{ApiEntry, ApiEntryError};
 use super::cors::{ApiOrigins, ApiOriginsError};
 use super::for_api::{ForApi, NotForApi};

@@ -19,6 +19,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
         "server",
         &["digest", "discovery", "engine", "proto", "store"],
     ),
+    ("acme", &["proto", "server"]),
     ("apis", &["discovery", "server", "store"]),
     ("auth", &["discovery", "server", "store"]),
     ("embed", &["discovery", "server", "store-local"]),
@@ -26,6 +27,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
     (
         "cli",
         &[
+            "acme",
             "apis",
             "auth",
             "client",
@@ -108,6 +110,7 @@ const PRODUCT: [&str; 11] = [
     "store-local",
     "engine",
     "server",
+    "acme",
     "apis",
     "auth",
     "client",

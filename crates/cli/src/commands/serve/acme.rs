@@ -1,56 +1,17 @@
-//! The server's certificate by ACME (RFC 8555): ordered at the first start, stored in the data
-//! directory, and renewed while the server runs.
-//!
-//! The authority validates the domains on the server's own port, by `tls-alpn-01` (RFC 8737): it
-//! connects and expects a certificate with a digest of its challenge. No other port is needed, and
-//! no HTTP request is answered.
-//!
-//! Nothing here stops the server. Until there is a certificate, handshakes fail. A certificate that
-//! cannot be renewed stays in use. Only one process may use this: a second process would order its
-//! own certificates, and the authority's challenges for it could reach the first process.
-
-mod challenges;
-mod client;
-mod failure;
-mod issued;
-mod metrics;
-mod orders;
-mod renewal;
-mod schedule;
-mod serving;
-mod state;
+//! The server's certificate by ACME, as the settings want it. `windlass_acme` orders it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
-use rustls::server::ResolvesServerCert;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::RootCertStore;
 use thiserror::Error;
-use tokio_util::task::AbortOnDropHandle;
+use windlass_acme::Acme;
 use windlass_server::outbound::Outbound;
-use windlass_server::{Clock as _, SystemClock};
 
 use super::certificate::{CertificateError, read_chain, root_store};
 use super::outbound::HttpOutbound;
-use crate::settings::{AcmeSettings, Settings};
-use challenges::Challenges;
-use orders::Orders;
-use renewal::Renewal;
-use serving::Serving;
-use state::State;
-
-pub(super) use metrics::AcmeMetrics;
-
-/// A certificate that the server orders by itself.
-#[derive(Debug)]
-pub(super) struct Acme {
-    settings: AcmeSettings,
-    outbound: Arc<HttpOutbound>,
-    challenges: Arc<Challenges>,
-    serving: Arc<Serving>,
-}
+use crate::settings::Settings;
 
 /// Why the server cannot begin to order its certificate.
 #[derive(Debug, Error)]
@@ -61,65 +22,24 @@ pub(crate) enum AcmeError {
     NoRoots { path: PathBuf },
 }
 
-impl Acme {
-    /// Reads the root certificates that the settings name for the directory. Returns `None` if the
-    /// settings ask for no certificate by ACME. Requests go through `outbound` unless the settings
-    /// name roots for the directory.
-    pub(super) fn load(
-        settings: &Settings,
-        outbound: &Arc<HttpOutbound>,
-    ) -> Result<Option<Self>, AcmeError> {
-        if !settings.acme.is_wanted() {
-            return Ok(None);
-        }
-        let settings = settings.acme.clone();
-        let outbound = match &settings.root_file {
-            None => Arc::clone(outbound),
-            Some(path) => Arc::new(HttpOutbound::trusting(read_roots(path)?)),
-        };
-        Ok(Some(Self {
-            challenges: Arc::default(),
-            serving: Arc::new(Serving::new(&settings.domains)),
-            outbound,
-            settings,
-        }))
+/// Reads the root certificates that the settings name for the directory. Returns `None` if the
+/// settings ask for no certificate by ACME. Requests go through `outbound` unless the settings name
+/// roots for the directory.
+pub(super) fn load(
+    settings: &Settings,
+    outbound: &Arc<HttpOutbound>,
+) -> Result<Option<Acme>, AcmeError> {
+    let settings = &settings.acme;
+    if !settings.is_wanted() {
+        return Ok(None);
     }
-
-    /// Returns the current certificate for each new connection.
-    pub(super) fn certificates(&self) -> Arc<dyn ResolvesServerCert> {
-        Arc::clone(&self.serving) as Arc<_>
-    }
-
-    /// Returns the configuration of connections that are challenges.
-    pub(super) fn challenges(&self) -> Arc<ServerConfig> {
-        self.challenges.config()
-    }
-
-    /// Uses the stored certificate, if there is one, and starts the task that orders and renews. It
-    /// ends when the handle is dropped. `data` is the data directory, which this process has
-    /// locked.
-    ///
-    /// Blocks, to read the stored certificate.
-    pub(super) fn start(self, data: &Path, metrics: AcmeMetrics) -> AbortOnDropHandle<()> {
-        let state = State::new(data, self.settings.directory.as_str());
-        let stored = state.certificate();
-        let orders = Orders {
-            directory: self.settings.directory,
-            domains: self.settings.domains,
-            contact: self.settings.contact,
-            outbound: self.outbound as Arc<dyn Outbound>,
-            challenges: self.challenges,
-            state,
-        };
-        let mut renewal = Renewal::new(orders, self.serving, metrics, system_time);
-        renewal.use_stored(stored);
-        AbortOnDropHandle::new(tokio::spawn(async move { renewal.run().await }))
-    }
-}
-
-/// The time of the system's clock.
-fn system_time() -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_millis(SystemClock.now().as_millis())
+    let outbound = match &settings.root_file {
+        None => Arc::clone(outbound),
+        Some(path) => Arc::new(HttpOutbound::trusting(read_roots(path)?)),
+    };
+    let acme = Acme::new(settings.options.clone(), outbound as Arc<dyn Outbound>);
+    let acme = acme.expect("settings with domains are refused without the agreement to the terms");
+    Ok(Some(acme))
 }
 
 fn read_roots(path: &Path) -> Result<RootCertStore, AcmeError> {

@@ -4,20 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::{fmt, io};
 
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{RootCertStore, ServerConfig};
 use thiserror::Error;
+use windlass_acme::tls::provider;
 use zeroize::Zeroizing;
 
 use super::regular_file;
-
-/// The ALPN protocols, the preferred one first.
-const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// A certificate that can be replaced while the server runs. An open connection keeps its
 /// certificate.
@@ -81,27 +77,6 @@ impl Certificate {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
     }
-}
-
-/// Returns a configuration for TLS 1.2 and 1.3, and for the served versions of HTTP. `clients`
-/// decides whether clients are asked for a certificate.
-pub(super) fn server_config(
-    certificates: Arc<dyn ResolvesServerCert>,
-    clients: Arc<dyn ClientCertVerifier>,
-) -> ServerConfig {
-    let mut config = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .expect("ring knows both versions")
-        .with_client_cert_verifier(clients)
-        .with_cert_resolver(certificates);
-    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-    config
-}
-
-/// Disables TLS session resumption in this configuration: each connection does a full handshake.
-pub(super) fn resume_nothing(config: &mut ServerConfig) {
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.send_tls13_tickets = 0;
 }
 
 impl ResolvesServerCert for Certificate {
@@ -181,11 +156,6 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, CertificateError> 
         path: path.to_owned(),
         source,
     })
-}
-
-/// Returns the cryptography of all connections.
-pub(super) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
 }
 
 impl CertificateError {

@@ -11,8 +11,9 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use thiserror::Error;
+use windlass_acme::tls::{provider, resume_nothing, server_config};
 
-use super::certificate::{self, CertificateError, resume_nothing, root_store, server_config};
+use super::certificate::{self, CertificateError, root_store};
 use crate::settings::{ClientCertificates, Settings};
 
 /// The trust in certificates of clients, which can be replaced while the server runs. An open
@@ -120,7 +121,7 @@ impl Sources {
 
     fn verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, ClientTrustError> {
         let roots = Arc::new(self.roots()?);
-        let builder = WebPkiClientVerifier::builder_with_provider(roots, certificate::provider());
+        let builder = WebPkiClientVerifier::builder_with_provider(roots, provider());
         let builder = match self.demand {
             ClientCertificates::Optional => builder.allow_unauthenticated(),
             ClientCertificates::Required => builder,

@@ -15,10 +15,10 @@ use super::challenges::{Answering, Challenges};
 use super::client::DirectoryClient;
 use super::failure::Failure;
 use super::issued::Issued;
+use super::options::{Contact, DirectoryUrl, Domain};
 use super::renewal::{Authority, Suggestion};
 use super::schedule::Window;
 use super::state::{State, StateError, StoredAccount};
-use crate::settings::{Contact, DirectoryUrl, Domain};
 
 /// How often the authority is asked about an order, unless it states an interval. An order that
 /// takes longer has failed. The next order continues there, because validated domains stay

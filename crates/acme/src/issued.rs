@@ -13,8 +13,8 @@ use rustls::sign::CertifiedKey;
 use thiserror::Error;
 use x509_parser::parse_x509_certificate;
 
+use super::options::Domain;
 use super::schedule::Validity;
-use crate::settings::Domain;
 
 /// A certificate with its chain and its key, ready for use.
 #[derive(Debug, Clone)]

@@ -11,10 +11,10 @@ use zeroize::Zeroizing;
 use super::failure::Failure;
 use super::issued::Issued;
 use super::metrics::AcmeMetrics;
+use super::options::Domain;
 use super::schedule::{self, Window};
 use super::serving::Serving;
 use super::state::StateError;
-use crate::settings::Domain;
 
 /// The time limit of one attempt.
 const ATTEMPT: Duration = Duration::from_secs(600);

@@ -11,7 +11,7 @@ use http::uri::Scheme;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
-use windlass_client::retry_after;
+use windlass_proto::transfer::retry_after;
 use windlass_server::outbound::{Outbound, OutboundAddresses, OutboundLimits};
 
 use super::system_time;

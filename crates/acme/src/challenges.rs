@@ -11,7 +11,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 
-use crate::commands::serve::certificate::{resume_nothing, server_config};
+use super::tls::{resume_nothing, server_config};
 
 /// The ALPN protocol of challenges.
 const PROTOCOL: &[u8] = b"acme-tls/1";

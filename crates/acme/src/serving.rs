@@ -7,7 +7,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use super::issued::Issued;
-use crate::settings::Domain;
+use super::options::Domain;
 
 /// The current certificate. An open connection keeps the certificate of its handshake.
 pub(super) struct Serving {

@@ -14,7 +14,7 @@ use super::system_time;
 
 /// The handles of the metrics. Clones share their values.
 #[derive(Debug, Clone, Default)]
-pub(in crate::commands::serve) struct AcmeMetrics {
+pub struct AcmeMetrics {
     pub(super) issued: Counter,
     pub(super) failed: Counter,
     expiry: Expiry,
@@ -22,7 +22,7 @@ pub(in crate::commands::serve) struct AcmeMetrics {
 
 impl AcmeMetrics {
     /// Adds them to a registry.
-    pub(in crate::commands::serve) fn register(&self, registry: &mut Registry) {
+    pub fn register(&self, registry: &mut Registry) {
         let acme = registry.sub_registry_with_prefix("windlass_acme");
         acme.register(
             "issued",
