@@ -21,7 +21,7 @@ mod loopback;
 mod tests;
 
 pub(crate) use http_transport::{HttpTransport, HttpTransportOptions};
-pub use loopback::LoopbackResolver;
+use loopback::LoopbackResolver;
 
 /// Maximum size of a reply's body in bytes.
 const MAX_REPLY: u64 = 4 << 20;

@@ -7,7 +7,6 @@ mod backends;
 mod certificate;
 mod client_trust;
 mod confinement;
-mod outbound;
 mod regular_file;
 mod reload;
 mod warnings;
@@ -27,6 +26,7 @@ use tokio::sync::Notify;
 use windlass_acme::tls::server_config;
 use windlass_acme::{Acme, AcmeMetrics};
 use windlass_auth::DevTokenService;
+use windlass_outbound::HttpOutbound;
 use windlass_server::config::Limits;
 use windlass_server::{
     BuildError, CredentialsForAll, Ended, Listener, METRICS_CONNECTIONS, MetricsService, Registry,
@@ -51,7 +51,6 @@ use authentication::Authentication;
 use certificate::Certificate;
 use client_trust::ClientTrust;
 use confinement::{Confined, confine, forbid_core_dumps};
-use outbound::HttpOutbound;
 use reload::Reloadable;
 
 pub(crate) use acme::AcmeError;

@@ -8,7 +8,7 @@ mod tokens;
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates of the workspace that it may depend on.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("digest", &[]),
     ("proto", &["digest"]),
     ("discovery", &[]),
@@ -22,6 +22,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("acme", &["proto", "server"]),
     ("apis", &["discovery", "server", "store"]),
     ("auth", &["discovery", "server", "store"]),
+    ("outbound", &["server"]),
     ("embed", &["discovery", "server", "store-local"]),
     ("client", &["digest", "proto"]),
     (
@@ -32,6 +33,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
             "auth",
             "client",
             "discovery",
+            "outbound",
             "server",
             "store-local",
         ],
@@ -102,7 +104,7 @@ fn digests_stores_and_engine_know_no_http_and_no_json() {
 }
 
 /// The crates of the product. Tools for tests and measurements may be less strict.
-const PRODUCT: [&str; 11] = [
+const PRODUCT: [&str; 12] = [
     "digest",
     "proto",
     "discovery",
@@ -113,6 +115,7 @@ const PRODUCT: [&str; 11] = [
     "acme",
     "apis",
     "auth",
+    "outbound",
     "client",
     "cli",
 ];

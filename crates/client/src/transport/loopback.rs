@@ -7,10 +7,9 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 /// Resolves every name to the loopback addresses, without asking the network.
 ///
-/// It is for an HTTP client that sends requests to this machine alone: a server of DNS could lead
+/// It is for the HTTP client that sends requests to this machine alone: a server of DNS could lead
 /// `localhost` and the names below it elsewhere (RFC 6761, 6.3).
-#[derive(Debug, Clone, Copy, Default)]
-pub struct LoopbackResolver;
+pub(super) struct LoopbackResolver;
 
 impl Resolve for LoopbackResolver {
     fn resolve(&self, _: Name) -> Resolving {

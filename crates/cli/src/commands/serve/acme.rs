@@ -7,10 +7,10 @@ use std::sync::Arc;
 use rustls::RootCertStore;
 use thiserror::Error;
 use windlass_acme::Acme;
+use windlass_outbound::HttpOutbound;
 use windlass_server::outbound::Outbound;
 
 use super::certificate::{CertificateError, read_chain, root_store};
-use super::outbound::HttpOutbound;
 use crate::settings::Settings;
 
 /// Why the server cannot begin to order its certificate.

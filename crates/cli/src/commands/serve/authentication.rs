@@ -9,10 +9,10 @@ use windlass_auth::{
     AuthFile, AuthFileError, Authenticator, DevTokens, LinkKeys, Rules, RulesError, SecretHash,
     SecretTable, Services,
 };
+use windlass_outbound::HttpOutbound;
 use windlass_server::{Principal, SystemClock};
 use zeroize::Zeroizing;
 
-use super::outbound::HttpOutbound;
 use super::regular_file;
 use crate::settings::{BEARER, Settings};
 

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use thiserror::Error;
+use windlass_outbound::HttpOutbound;
 use windlass_server::outbound::OutboundAddresses;
 use windlass_server::{Backends, NotAServiceSecret};
 
-use super::outbound::HttpOutbound;
 use super::{Error, read_secret};
 use crate::settings::Settings;
 

@@ -1,12 +1,23 @@
-//! Requests that the server sends itself, over TCP and TLS.
+//! The requests that a server sends itself, over TCP and TLS: the implementation of
+//! [`windlass_server::outbound`].
 //!
 //! Redirects are not followed and nothing is repeated. Proxies are taken from the environment,
 //! except for requests that may go to public addresses alone, because a proxy would resolve the
 //! name by itself, and for requests to this machine. Services here are asked over plain HTTP for
 //! keys and about tokens, so these requests never leave the machine.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use windlass_outbound::HttpOutbound;
+//! use windlass_server::outbound::Outbound;
+//!
+//! let outbound: Arc<dyn Outbound> = Arc::new(HttpOutbound::default());
+//! ```
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -20,7 +31,6 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::time::timeout;
 use url::{Host, Url};
-use windlass_client::transport::LoopbackResolver;
 use windlass_server::outbound::{
     Outbound, OutboundAddresses, OutboundError, OutboundLimits, is_public,
 };
@@ -31,11 +41,20 @@ const POOL_IDLE: Duration = Duration::from_secs(30);
 /// Maximum number of idle connections to a host.
 const POOL_SIZE: usize = 8;
 
+/// The addresses of `localhost`. Port 0 stands for the port of the URL.
+const THIS_MACHINE: [SocketAddr; 2] = [
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+    SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 0),
+];
+
 const USER_AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
 
-/// Sends the requests of the server. The clients are set up at the first request.
+/// Sends the requests of a server. The connections of all requests share a pool.
+///
+/// An HTTPS server needs a certificate that the system's root certificates vouch for (the default),
+/// or given ones ([`HttpOutbound::trusting`]). The roots are read at the first request.
 #[derive(Default)]
-pub(super) struct HttpOutbound {
+pub struct HttpOutbound {
     clients: OnceLock<Option<Clients>>,
     /// Root certificates that replace the system's root certificates.
     roots: Option<Arc<RootCertStore>>,
@@ -51,7 +70,7 @@ struct Clients {
 
 impl HttpOutbound {
     /// Sends requests to HTTPS servers that these roots vouch for, and to no others.
-    pub(super) fn trusting(roots: RootCertStore) -> Self {
+    pub fn trusting(roots: RootCertStore) -> Self {
         Self {
             clients: OnceLock::new(),
             roots: Some(Arc::new(roots)),
@@ -79,9 +98,10 @@ impl HttpOutbound {
 
 impl Clients {
     fn new(tls: ClientConfig) -> reqwest::Result<Self> {
+        // A server of DNS could lead the name elsewhere (RFC 6761, 6.3).
         let local = builder(tls.clone())
             .no_proxy()
-            .dns_resolver(Arc::new(LoopbackResolver));
+            .resolve_to_addrs("localhost", &THIS_MACHINE);
         let public = builder(tls.clone())
             .no_proxy()
             .dns_resolver(Arc::new(PublicResolver));

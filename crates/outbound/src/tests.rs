@@ -145,8 +145,6 @@ async fn localhost_is_this_machine_whatever_names_resolve_to() {
     let address = server("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".into()).await;
     let url = format!("http://LOCALHOST:{}/", address.port());
     assert_eq!(send(&url, limits()).await.unwrap().status(), 200);
-    let resolved = LoopbackResolver.resolve("a.example".parse().unwrap()).await;
-    assert!(resolved.unwrap().all(|address| address.ip().is_loopback()));
 }
 
 #[tokio::test]
