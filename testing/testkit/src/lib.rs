@@ -5,6 +5,7 @@
 //! [`in_process`], requests and replies have the types of the crate `http`. No crate of the product
 //! is a dependency.
 
+pub mod acme;
 pub mod alone;
 pub mod checker;
 pub mod cleanup;
