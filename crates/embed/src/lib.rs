@@ -43,8 +43,14 @@
 //! Requests that name an unknown host are refused. If the application is reached by a domain, name
 //! the domain with [`Builder::public_url`].
 //!
+//! With the feature `acme`, `Uploads::run_https` serves by HTTPS with a certificate that the server
+//! orders itself.
+//!
 //! The crate only combines parts of [`windlass_server`]. Use that crate for other stores, handlers,
 //! settings and kinds of authentication; [`Builder::configure`] gives access to its builder.
+
+#[cfg(feature = "acme")]
+mod https;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -61,7 +67,11 @@ use windlass_server::{
 };
 use windlass_store_local::{LocalStore, OpenError, Options};
 
-pub use windlass_server::Principal;
+#[cfg(feature = "acme")]
+pub use windlass_acme as acme;
+#[cfg(feature = "acme")]
+pub use windlass_outbound::HttpOutbound;
+pub use windlass_server::{Ended, Principal};
 
 /// A server over its own data directory. Clones share the server.
 ///
@@ -69,6 +79,9 @@ pub use windlass_server::Principal;
 #[derive(Debug, Clone)]
 pub struct Uploads {
     server: Server,
+    /// The data directory.
+    #[cfg(feature = "acme")]
+    directory: Arc<Path>,
 }
 
 /// Opens a data directory and serves APIs over it; see [`Uploads::open`].
@@ -278,6 +291,8 @@ impl Builder {
         });
         let registry = Registry::new(apis)?;
         let (directory, options) = (self.directory, self.options);
+        #[cfg(feature = "acme")]
+        let data = directory.as_path().into();
         // It reads and syncs files.
         let opening = tokio::task::spawn_blocking(move || LocalStore::open(&directory, options));
         let store = opening.await.expect("opening does not panic")?;
@@ -291,7 +306,11 @@ impl Builder {
             .fold(builder, |builder, change| change(builder))
             .build()?;
         server.start().await;
-        Ok(Uploads { server })
+        Ok(Uploads {
+            server,
+            #[cfg(feature = "acme")]
+            directory: data,
+        })
     }
 }
 

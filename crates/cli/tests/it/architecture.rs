@@ -23,7 +23,10 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("apis", &["discovery", "server", "store"]),
     ("auth", &["discovery", "server", "store"]),
     ("outbound", &["server"]),
-    ("embed", &["discovery", "server", "store-local"]),
+    (
+        "embed",
+        &["acme", "discovery", "outbound", "server", "store-local"],
+    ),
     ("client", &["digest", "proto"]),
     (
         "cli",

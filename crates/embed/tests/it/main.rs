@@ -1,5 +1,8 @@
 //! The server as an application embeds it.
 
+#[cfg(feature = "acme")]
+mod https;
+
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -11,7 +14,7 @@ use windlass_embed::{Builder, Error, Principal, Uploads};
 use windlass_store_local::Options;
 use windlass_testkit::in_process::{Body, Reply, exchange, request};
 
-const ALBUM: &str = include_str!("../example.toml");
+const ALBUM: &str = include_str!("../../example.toml");
 
 /// Variable with the data directory for a second process, which runs a test of this file.
 const DATA: &str = "WINDLASS_TEST_DATA";
