@@ -24,7 +24,7 @@ use std::time::Duration;
 use thiserror::Error as ThisError;
 use toml::Spanned;
 use toml::de::{self, DeTable, DeValue};
-use windlass_discovery::short_form::Position;
+use windlass_discovery::short_form::{Position, ServiceUrl};
 use windlass_discovery::{Access, CreatedStatus};
 use windlass_server::Backends;
 
@@ -88,6 +88,8 @@ pub(crate) struct Settings {
     pub(crate) backend_private_addresses: bool,
     /// Time in which a backend must have answered a call.
     pub(crate) backend_timeout: Duration,
+    /// The service that is notified of the uploads to all APIs.
+    pub(crate) webhook_finished: Option<ServiceUrl>,
     /// The file of the audit log.
     pub(crate) audit_file: Option<PathBuf>,
     /// Whether tokens for tests are given to everybody.
@@ -283,6 +285,7 @@ impl Default for Settings {
             backend_secret: None,
             backend_private_addresses: false,
             backend_timeout: Backends::TIMEOUT,
+            webhook_finished: None,
             audit_file: None,
             dev_tokens: false,
             landlock: true,

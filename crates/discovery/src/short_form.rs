@@ -43,6 +43,7 @@ use crate::template::without_leading_slash;
 
 pub use crate::mistake::{Mistake, Position, ShortFormError};
 pub use place::place_of;
+pub use service::{NotAServiceUrl, ServiceUrl};
 
 use collection::CollectionCompiler;
 use fields::{Field, FieldName, MethodName, SchemaName};

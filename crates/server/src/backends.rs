@@ -34,6 +34,7 @@ use prometheus_client::registry::Registry;
 use ring::hmac;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
+use windlass_discovery::short_form::ServiceUrl;
 use windlass_discovery::{Api, Method};
 use windlass_store::{Resource, Timestamp};
 use zeroize::Zeroizing;
@@ -107,6 +108,8 @@ pub struct Backends {
     metrics: BackendMetrics,
     /// Maximum time of a backend's answer.
     timeout: Duration,
+    /// The service that receives notices about the uploads to all APIs.
+    finished: Option<ServiceUrl>,
 }
 
 /// The running calls of one service.
@@ -176,6 +179,7 @@ impl Backends {
             calls: Mutex::default(),
             metrics: BackendMetrics::default(),
             timeout: Self::TIMEOUT,
+            finished: None,
         }
     }
 
@@ -184,6 +188,24 @@ impl Backends {
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
+    }
+
+    /// Notifies a service of each upload that has become a resource, to any of the APIs that are
+    /// [served with this](crate::ServedApi::with_backends). Services that a description names are
+    /// notified as well. Default: none.
+    #[must_use]
+    pub fn notify_of_all(self, url: ServiceUrl) -> Self {
+        let events = std::iter::once(webhook::ALL.to_owned());
+        self.metrics.prepare(std::iter::empty(), events);
+        Self {
+            finished: Some(url),
+            ..self
+        }
+    }
+
+    /// Whether a service is notified of the uploads to all APIs.
+    pub fn notifies_of_all(&self) -> bool {
+        self.finished.is_some()
     }
 
     /// Adds the metrics of services to a registry, with the prefix `windlass_backend`.
@@ -290,13 +312,16 @@ fn service_of(url: &str) -> String {
 }
 
 /// Returns the maximum number of concurrent connections to the services of these APIs.
-pub(crate) fn connections<'a>(apis: impl Iterator<Item = &'a Api>) -> usize {
-    let (mut services, mut deliveries) = (BTreeSet::new(), 0);
-    for api in apis {
+pub(crate) fn connections<'a>(apis: impl Iterator<Item = (&'a Api, &'a dyn ApiHandler)>) -> usize {
+    let (mut services, mut topics, mut has_all) = (BTreeSet::new(), 0, false);
+    for (api, handler) in apis {
         let urls = api.settings().backends.values();
         services.extend(urls.map(|url| service_of(url)));
-        deliveries += webhook::notified(api).count() * webhook::DELIVERIES;
+        topics += webhook::notified(api).count();
+        let deliveries = handler.deliveries();
+        has_all |= deliveries.iter().any(|it| it.topic() == webhook::ALL);
     }
+    let deliveries = (topics + usize::from(has_all)) * webhook::DELIVERIES;
     services.len() * BACKEND_CALLS + deliveries
 }
 
@@ -395,7 +420,7 @@ impl ApiHandler for WithBackends {
         let is_upload = media.is_some();
         let mut answer = self.inner.run(call, media).await?;
         if is_upload && answer.concatenation.is_none() {
-            webhook::add_event(call, &mut answer);
+            webhook::add_events(call, &mut answer, self.backends.finished.as_ref());
         }
         Ok(answer)
     }

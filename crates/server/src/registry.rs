@@ -273,7 +273,8 @@ impl Registry {
 
     /// Returns the maximum number of concurrent connections to the services that descriptions name.
     pub fn service_connections(&self) -> usize {
-        backends::connections(self.served().map(|served| &served.api))
+        let apis = self.served();
+        backends::connections(apis.map(|served| (&served.api, &*served.handler)))
     }
 
     /// Returns the hosts that APIs name.

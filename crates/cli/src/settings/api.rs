@@ -307,12 +307,14 @@ pub(crate) fn load(
     })
 }
 
-/// Lets an API call the services that its description names.
+/// Lets an API call the services that its description names, and the service that is notified of
+/// the uploads to all APIs.
 fn with_backends(
     served: ServedApi,
     backends: Option<&Arc<Backends>>,
 ) -> Result<ServedApi, ApiError> {
-    if served.api.settings().services().next().is_none() {
+    let has_services = served.api.settings().services().next().is_some();
+    if !has_services && !backends.is_some_and(|it| it.notifies_of_all()) {
         return Ok(served);
     }
     match backends {

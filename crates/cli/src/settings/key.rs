@@ -110,6 +110,9 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("backends.timeout", |all| {
         ValueRef::Span(&mut all.backend_timeout)
     }),
+    Key::new("webhooks.finished", |all| {
+        ValueRef::ServiceUrl(&mut all.webhook_finished)
+    }),
     Key::new("audit.file", |all| ValueRef::File(&mut all.audit_file)),
     Key::new("cors.origins", |all| {
         ValueRef::Origins(&mut all.cors.origins)
@@ -487,6 +490,11 @@ const RULES: &[Rule] = &[
         key: "backends.timeout",
         requirement: "must be longer than 0s",
         holds: |all| all.backend_timeout > Duration::ZERO,
+    },
+    Rule {
+        key: "webhooks.finished",
+        requirement: "requires backends.secret_file, the secret that signs requests",
+        holds: |all| all.webhook_finished.is_none() || all.backend_secret.is_some(),
     },
     Rule {
         key: "sessions.lifetime",

@@ -220,6 +220,11 @@ fn violated_rules_are_errors() {
         ),
         ("[acme]\ndomains = ['a.example']\nagree_to_terms = true", ""),
         (
+            "[webhooks]\nfinished = 'https://a.example/'",
+            "webhooks.finished (file windlass.toml:2): requires backends.secret_file, the secret that signs \
+             requests",
+        ),
+        (
             "sessions.idle = '8d'",
             "sessions.idle (file windlass.toml:1): must not be longer than sessions.lifetime, which \
              ends a session anyway",
@@ -333,6 +338,7 @@ fn every_variable_finds_its_key_and_the_keys_of_a_table_stand_together() {
         Some("acme"),
         Some("auth"),
         Some("backends"),
+        Some("webhooks"),
         Some("audit"),
         Some("cors"),
         Some("downloads"),

@@ -19,6 +19,7 @@ use windlass_apis::gmail::options::{NotARelay, Relay};
 use windlass_apis::gmail::{Address, NotAnAddress};
 use windlass_discovery::byte_size::ByteSizeError;
 use windlass_discovery::media_range::MediaTypeError;
+use windlass_discovery::short_form::{NotAServiceUrl, ServiceUrl};
 use windlass_discovery::{Access, ByteSize, CreatedStatus, MediaRange};
 use windlass_server::config::{ChunkRule, NotAResourcePolicy, ResourcePolicy, SessionAuth};
 use windlass_server::{AllowedHost, AllowedOrigin, Host, NotAHost, NotAnOrigin};
@@ -77,6 +78,7 @@ pub(super) enum ValueRef<'a> {
     OptionalHost(&'a mut Option<Host>),
     Hosts(&'a mut Vec<AllowedHost>),
     Url(&'a mut Option<String>),
+    ServiceUrl(&'a mut Option<ServiceUrl>),
     Switch(&'a mut bool),
     Log(&'a mut LogFilter),
     Durability(&'a mut Durability),
@@ -131,6 +133,8 @@ pub(crate) enum ValueError {
     AcmeContact(#[from] NotAContact),
     #[error(transparent)]
     AcmeDirectory(#[from] NotADirectoryUrl),
+    #[error(transparent)]
+    ServiceUrl(#[from] NotAServiceUrl),
     #[error(transparent)]
     Api(#[from] ApiEntryError),
     #[error(transparent)]
@@ -204,6 +208,7 @@ impl ValueRef<'_> {
             ValueRef::OptionalHost(host) => *host = Some(text?.parse()?),
             ValueRef::Hosts(hosts) => *hosts = parse_all(raw)?,
             ValueRef::Url(url) => *url = Some(parse_url(text?)?),
+            ValueRef::ServiceUrl(url) => *url = Some(text?.parse()?),
             ValueRef::Switch(switch) => *switch = parse_choice(text?, SWITCH)?,
             ValueRef::Log(log) => *log = text?.parse()?,
             ValueRef::Durability(durability) => *durability = parse_choice(text?, DURABILITIES)?,
@@ -254,6 +259,7 @@ impl ValueRef<'_> {
             ValueRef::OptionalHost(host) => text(host.as_ref()?),
             ValueRef::Hosts(hosts) => (!hosts.is_empty()).then(|| write_list(hosts)),
             ValueRef::Url(url) => text(url.as_ref()?),
+            ValueRef::ServiceUrl(url) => text(url.as_ref()?),
             ValueRef::Switch(switch) => Some(switch.to_string()),
             ValueRef::Log(log) => text(log),
             ValueRef::Durability(durability) => text(&name_of_choice(*durability, DURABILITIES)),

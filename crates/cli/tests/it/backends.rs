@@ -174,6 +174,11 @@ pub(crate) fn album(timeout: &str) -> (TempDir, ServerProcess, SocketAddr) {
 }
 
 fn album_with(timeout: &str) -> (TempDir, ServerProcess, Service) {
+    album_and("", timeout)
+}
+
+/// The same, with the service at this path for the uploads to all APIs.
+fn album_and(all: &str, timeout: &str) -> (TempDir, ServerProcess, Service) {
     let service = Service::new();
     let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let closed = closed.expect("there is a free port");
@@ -188,9 +193,16 @@ fn album_with(timeout: &str) -> (TempDir, ServerProcess, Service) {
         "backends.key",
         &format!("whsec_{}\n", STANDARD.encode(SECRET)),
     );
+    let webhooks = match all {
+        "" => String::new(),
+        path => format!(
+            "[webhooks]\nfinished = 'http://{}{path}'\n",
+            service.address
+        ),
+    };
     let config = write(
         "windlass.toml",
-        &format!("[backends]\nsecret_file = 'backends.key'\ntimeout = '{timeout}'\n"),
+        &format!("[backends]\nsecret_file = 'backends.key'\ntimeout = '{timeout}'\n{webhooks}"),
     );
     let server = own(&["--config", &config, "--api", "farm", "--api", &api]);
     (directory, server, service)
@@ -254,6 +266,39 @@ fn service_is_told_of_an_upload_and_answers_a_call_by_signed_requests() {
     ] {
         assert_eq!(value(series), expected, "{series}");
     }
+}
+
+#[test]
+fn service_of_all_apis_is_told_of_each_upload_also_to_built_in_apis() {
+    let (_directory, server, service) = album_and("/all", "10s");
+    let photo = upload(&server);
+    let animal = Request::new("POST", "/upload/farm/v1/animals?uploadType=media")
+        .header("content-type", "image/png")
+        .body("a cow");
+    let animal = exchange(server.address(), &animal).expect(200);
+    wait::until("the services are told", || service.got().len() == 3);
+    let of_all = |got: &Got| got.path == "/all";
+    let told: Vec<_> = service.got().into_iter().filter(of_all).collect();
+    for (event, id) in [
+        ("album.photos.finished", &json!(photo)),
+        ("farm.animals.finished", &animal.field("id")),
+    ] {
+        let mut told = told.iter().filter(|got| got.json()["type"] == event);
+        let (Some(got), None) = (told.next(), told.next()) else {
+            panic!("{event} is not told once");
+        };
+        got.check_signature();
+        assert_eq!(&got.json()["data"]["resource"]["id"], id);
+    }
+    let delivered =
+        "windlass_backend_deliveries_total{event=\"webhooks.finished\",outcome=\"delivered\"}";
+    wait::until("the deliveries are counted", || {
+        let scrape = exchange(server.address(), &Request::new("GET", "/metrics")).expect(200);
+        Exposition::parse(scrape.text())
+            .value(delivered)
+            .to_string()
+            == "2"
+    });
 }
 
 #[test]

@@ -1,13 +1,16 @@
 //! URLs of services that the server calls: `backend` of a method, `on.finished` of a collection.
 
+use std::fmt;
+use std::str::FromStr;
+
 use http::Uri;
 use serde::Deserialize;
 use thiserror::Error;
 
 /// The URL of a service: absolute, `http` or `https`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct ServiceUrl(String);
+pub struct ServiceUrl(String);
 
 /// The services that are notified of events in a collection.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -17,14 +20,16 @@ pub(super) struct Notified {
     pub(super) finished: Option<ServiceUrl>,
 }
 
+/// A text that is not a [`ServiceUrl`].
 #[derive(Debug, Error)]
 #[error("`{url}` is not a URL such as https://example.com/like, without credentials and fragment")]
-pub(super) struct NotAServiceUrl {
+pub struct NotAServiceUrl {
     url: String,
 }
 
 impl ServiceUrl {
-    pub(super) fn as_str(&self) -> &str {
+    /// Returns it as it is written.
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -44,5 +49,19 @@ impl TryFrom<String> for ServiceUrl {
         } else {
             Err(NotAServiceUrl { url })
         }
+    }
+}
+
+impl FromStr for ServiceUrl {
+    type Err = NotAServiceUrl;
+
+    fn from_str(url: &str) -> Result<Self, NotAServiceUrl> {
+        url.to_owned().try_into()
+    }
+}
+
+impl fmt::Display for ServiceUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use http::StatusCode;
 use serde_json::{Value, json};
 use windlass_discovery::Api;
+use windlass_discovery::short_form::ServiceUrl;
 
 use super::Backends;
 use crate::handler::{
@@ -21,35 +22,42 @@ const DELIVERY_TIME: Duration = Duration::from_secs(30);
 /// Maximum size of the reply to an event. The reply is not used.
 const MAX_RECEIPT: usize = 64 << 10;
 
-/// Maximum number of events of a collection that are being delivered at the same time.
+/// Maximum number of events of a topic that are being delivered at the same time.
 pub(super) const DELIVERIES: usize = 8;
 
-/// Adds the event of a finished upload to the answer, if a service receives such notices.
-pub(super) fn add_event(call: &Call<'_>, answer: &mut Answer) {
-    let settings = call.api.settings().collection_of(call.method);
-    let Some(url) = settings.and_then(|it| it.on_finished.as_deref()) else {
-        return;
-    };
-    let resource = on_uploaded::resource(answer.body.as_ref());
+/// The topic of the events of all APIs, whose receiver the server's settings name. Metrics show it
+/// as the event.
+pub(super) const ALL: &str = "webhooks.finished";
+
+/// Adds the events of a finished upload to the answer: for the service of its collection, and for
+/// the service `all` that receives the events of all APIs.
+pub(super) fn add_events(call: &Call<'_>, answer: &mut Answer, all: Option<&ServiceUrl>) {
     let collection = call.method.collection();
-    let payload = json!({
-        "url": url,
-        "event": {
-            "type": event_type(call.api, collection),
-            "timestamp": crate::default_handler::rfc3339(call.now),
-            "data": {
-                "method": call.method.id,
-                "resource": resource,
-                "principal": call.principal.map(ToString::to_string),
-            },
-        },
-    });
-    let topic = topic(call.api, collection);
-    answer.events.push(OutboxEvent::new(topic, payload));
+    let settings = call.api.settings().collection_of(call.method);
+    let of_collection = settings.and_then(|it| it.on_finished.as_deref());
+    let of_collection = of_collection.map(|url| (topic(call.api, collection), url));
+    let of_all = all.map(|url| (ALL.to_owned(), url.as_str()));
+    for (topic, url) in of_collection.into_iter().chain(of_all) {
+        let payload = json!({"url": url, "event": event(call, answer)});
+        answer.events.push(OutboxEvent::new(topic, payload));
+    }
 }
 
-/// Returns the deliveries of an API's events, one for each collection. Events of one topic wait for
-/// each other, and a slow service must not delay the events of another service.
+fn event(call: &Call<'_>, answer: &Answer) -> Value {
+    json!({
+        "type": event_type(call.api, call.method.collection()),
+        "timestamp": crate::default_handler::rfc3339(call.now),
+        "data": {
+            "method": call.method.id,
+            "resource": on_uploaded::resource(answer.body.as_ref()),
+            "principal": call.principal.map(ToString::to_string),
+        },
+    })
+}
+
+/// Returns the deliveries of an API's events, one for each collection, and the delivery of the
+/// events of all APIs if a service receives them. Events of one topic wait for each other, and a
+/// slow service must not delay the events of another service.
 pub(super) fn deliveries(backends: &Arc<Backends>, api: &Api) -> Vec<Arc<dyn Deliver>> {
     let webhooks = notified(api).map(|collection| -> Arc<dyn Deliver> {
         Arc::new(Webhook {
@@ -58,7 +66,14 @@ pub(super) fn deliveries(backends: &Arc<Backends>, api: &Api) -> Vec<Arc<dyn Del
             backends: Arc::clone(backends),
         })
     });
-    webhooks.collect()
+    let of_all = backends.finished.as_ref().map(|_| -> Arc<dyn Deliver> {
+        Arc::new(Webhook {
+            topic: ALL.to_owned(),
+            event: ALL.to_owned(),
+            backends: Arc::clone(backends),
+        })
+    });
+    webhooks.chain(of_all).collect()
 }
 
 /// Returns the collections with a service that receives notices.
@@ -69,9 +84,13 @@ pub(super) fn notified(api: &Api) -> impl Iterator<Item = &str> {
         .map(|(name, _)| name.as_str())
 }
 
-/// The type of the events of a collection, such as `album.photos.finished`.
+/// The type of the events of a collection, such as `album.photos.finished`. Methods outside of
+/// collections have `album.finished`.
 fn event_type(api: &Api, collection: &str) -> String {
-    format!("{}.{collection}.finished", api.name())
+    match (api.name(), collection) {
+        (name, "") => format!("{name}.finished"),
+        (name, collection) => format!("{name}.{collection}.finished"),
+    }
 }
 
 /// The topic of the events of a collection, such as `webhook.album.v1.photos`.
@@ -80,10 +99,10 @@ fn topic(api: &Api, collection: &str) -> String {
     topic_of("webhook", &name)
 }
 
-/// Sends notices about the finished uploads of a collection.
+/// Sends notices about finished uploads, of a collection or of all APIs.
 struct Webhook {
     topic: String,
-    /// The type of its events.
+    /// The type of its events, for metrics.
     event: String,
     backends: Arc<Backends>,
 }

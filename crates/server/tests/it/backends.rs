@@ -52,6 +52,9 @@ const PHOTOS: &str = "/album/v1/photos";
 /// Where the ledger has the events of the photos.
 const EVENTS: &str = ".outbox/webhook.album.v1.photos";
 
+/// Where the ledger has the events of all APIs.
+const EVENTS_OF_ALL: &str = ".outbox/webhooks.finished";
+
 /// A request that a service has received.
 struct Got {
     path: String,
@@ -114,9 +117,16 @@ fn album(services: &Arc<Services>, ledger: &Arc<MemoryLedger>) -> World {
 }
 
 fn album_of(description: &str, services: &Arc<Services>, ledger: &Arc<MemoryLedger>) -> World {
+    world_of(description, ledger, backends(services))
+}
+
+fn backends(services: &Arc<Services>) -> Backends {
     let secret = SECRET.parse().expect("a secret");
     let outbound = Arc::clone(services) as Arc<_>;
-    let backends = Backends::new(outbound, secret, OutboundAddresses::Public);
+    Backends::new(outbound, secret, OutboundAddresses::Public)
+}
+
+fn world_of(description: &str, ledger: &Arc<MemoryLedger>, backends: Backends) -> World {
     let api = Api::from_toml(description).expect("it is valid");
     let stores = Stores {
         ledger: Arc::clone(ledger) as Arc<_>,
@@ -318,6 +328,30 @@ async fn finished_uploads_leave_an_event_and_other_writes_none() {
         made["id"].as_str().expect("an id"),
     ] {
         assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn service_of_all_apis_gets_an_event_beside_the_service_of_the_collection() {
+    let ledger = Arc::new(MemoryLedger::default());
+    let services = services(|_, _| Ok((204, String::new())));
+    let url = "http://127.0.0.1:9000/all".parse().expect("a URL");
+    let album = world_of(ALBUM, &ledger, backends(&services).notify_of_all(url));
+    let simple = format!("/upload{PHOTOS}?uploadType=media");
+    let headers = [("content-type", "image/png")];
+    let reply = album
+        .send("POST", &simple, &headers, b"a cow".to_vec())
+        .await;
+    let id = reply.json()["id"].clone();
+    for (topic, path) in [(EVENTS, "/thumbnail"), (EVENTS_OF_ALL, "/all")] {
+        let rows = ledger.resources(topic, None, 10).await;
+        let rows = rows.expect("it can be read");
+        assert_eq!(rows.len(), 1, "{topic}");
+        let row: Value = serde_json::from_slice(&rows[0].body).expect("JSON");
+        let text = row.to_string();
+        for part in ["album.photos.finished", path, id.as_str().expect("an id")] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Calls to the operator's services that descriptions name.
+//! Calls to the operator's services that descriptions and the settings name.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,5 +45,9 @@ pub(super) fn load(
     let outbound = Arc::clone(outbound) as Arc<_>;
     let backends = Backends::new(outbound, secret, addresses);
     let backends = backends.with_timeout(settings.backend_timeout);
+    let backends = match &settings.webhook_finished {
+        Some(url) => backends.notify_of_all(url.clone()),
+        None => backends,
+    };
     Ok(Some(Arc::new(backends)))
 }

@@ -75,6 +75,7 @@ const REFUSED: &[&str] = &[
     "tls_client_crl",
     "acme.contact",
     "acme.root_file",
+    "webhooks.finished",
 ];
 
 const NOTHING: Surroundings = Surroundings {
