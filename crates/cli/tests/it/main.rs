@@ -53,6 +53,7 @@ mod photos_library;
 mod preconditions;
 mod proxy_protocol;
 mod public_objects;
+mod publication;
 mod query;
 mod quotas;
 mod reload;
