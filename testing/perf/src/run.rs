@@ -146,7 +146,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 /// Prints the results of a scenario, and the crossed lines.
 fn show(measured: &Measured, goal: Option<&Goal>) {
     let (name, title) = (&measured.name, &measured.title);
-    result(format_args!("\n{name}: {title}\n\n{}", table::of(measured)));
+    let table = table::of(measured, |_| true);
+    result(format_args!("\n{name}: {title}\n\n{table}"));
     for verdict in goal.map(|goal| goal.verdicts(measured)).unwrap_or_default() {
         result(format_args!("- {verdict}"));
     }

@@ -6,10 +6,10 @@ use crate::units::figure;
 
 const NOTHING: &str = "–";
 
-/// The table in Markdown, in columns that line up: medians of all rounds, and medians of the ratios
-/// inside the rounds.
-pub(crate) fn of(measured: &Measured) -> String {
-    let rows = measured.entries.iter();
+/// The table of the entries that `shown` selects, in Markdown, in columns that line up: medians of
+/// all rounds, and medians of the ratios inside the rounds.
+pub(crate) fn of(measured: &Measured, shown: impl Fn(&Entry) -> bool) -> String {
+    let rows = measured.entries.iter().filter(|entry| shown(entry));
     let rows = rows.filter_map(|entry| row(measured, entry));
     let mut rows: Vec<_> = std::iter::once(titles(measured)).chain(rows).collect();
     drop_empty(&mut rows);
@@ -18,14 +18,7 @@ pub(crate) fn of(measured: &Measured) -> String {
 
 fn titles(measured: &Measured) -> Vec<String> {
     let main = measured.main_figure();
-    let columns = [
-        "",
-        "durable",
-        main.name(),
-        "lowest to highest",
-        "of the floor",
-        "of the best peer",
-    ];
+    let columns = ["", main.name(), "range", "of the floor"];
     let others = measured.figures.iter().skip(1).map(|figure| figure.name());
     columns
         .into_iter()
@@ -39,17 +32,12 @@ fn row(measured: &Measured, entry: &Entry) -> Option<Vec<String>> {
     let main = measured.main_figure();
     let (lowest, highest) = entry.range(main)?;
     let median = |of| or_nothing(entry.median(of), figure);
-    let ratio = |role| {
-        let ratio = measured.ratio(main, entry, |other| other.role == role);
-        or_nothing(ratio, |ratio| format!("{ratio:.2}"))
-    };
+    let ratio = measured.ratio(main, entry, |other| other.role == Role::Reference);
     let columns = [
         entry.name.clone(),
-        if entry.durable { "yes" } else { "no" }.to_owned(),
         median(main),
-        format!("{} to {}", figure(lowest), figure(highest)),
-        ratio(Role::Reference),
-        ratio(Role::Peer),
+        format!("{}–{}", figure(lowest), figure(highest)),
+        or_nothing(ratio, |ratio| format!("{ratio:.2}")),
     ];
     let others = measured.figures.iter().skip(1);
     Some(
