@@ -43,6 +43,17 @@ pub trait Dialect: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Returns what a request asks for, judged by parts of its head. A nearly full server asks
+    /// before it reads anything else, so the request may turn out to be malformed, or to be no
+    /// upload. Default: [`Intent::of_method`].
+    ///
+    /// `http_method` is the [effective](crate::command::effective_method) method. `has_session`
+    /// says whether the query has an `upload_id`.
+    fn intent(&self, http_method: &Method, has_session: bool, headers: &HeaderMap) -> Intent {
+        let _ = headers;
+        Intent::of_method(http_method, has_session)
+    }
+
     /// Parses the head of a request on an upload URI.
     ///
     /// # Errors
@@ -82,6 +93,34 @@ pub struct RequestHead<'a> {
     pub headers: &'a HeaderMap,
     /// Length of the body as stated.
     pub framing: Framing,
+}
+
+/// What a request asks for, judged by its head alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intent {
+    /// The start of an upload, an upload in one request, or another write.
+    Start,
+    /// The state of an upload, or a call that reads.
+    Query,
+    /// More bytes of an upload.
+    Append,
+    /// The end of an upload, with or without bytes; a cancel; a deletion.
+    Finish,
+}
+
+impl Intent {
+    /// Returns the intent of a request of which only the HTTP method tells it.
+    pub fn of_method(http_method: &Method, has_session: bool) -> Self {
+        let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(http_method);
+        match has_session {
+            _ if http_method == Method::DELETE => Self::Finish,
+            _ if is_safe => Self::Query,
+            // The last bytes look like all others. A refused `Finish` costs the client more than a
+            // refused `Append`, but a client must not get that class for each of its requests.
+            true => Self::Append,
+            false => Self::Start,
+        }
+    }
 }
 
 /// The outcome of a request.

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use windlass_proto::dialect::{Dialect, Google, XGoogUpload};
+use http::request::Parts;
+use windlass_engine::Importance;
+use windlass_proto::command::effective_method;
+use windlass_proto::dialect::{Dialect, Google, Intent, XGoogUpload};
+use windlass_proto::parameters::Parameters;
 
 /// The dialects of a server, in the order in which they may claim a request.
 #[derive(Debug)]
@@ -56,5 +60,113 @@ impl Dialects {
     pub(crate) fn claiming(&self, headers: &HeaderMap) -> Option<Arc<dyn Dialect>> {
         let mut others = self.others.iter();
         others.find(|dialect| dialect.claims(headers)).cloned()
+    }
+
+    /// Returns the importance of a request, which its dialect reads from the head alone: it is
+    /// needed before the server reads or looks up anything else.
+    pub(crate) fn importance_of(&self, head: &Parts) -> Importance {
+        let method = effective_method(&head.method, &head.headers);
+        let method = method.unwrap_or_else(|_| head.method.clone());
+        let query = Parameters::parse(head.uri.query());
+        let has_session = query.is_ok_and(|query| query.upload_id().is_some());
+        let claiming = self.claiming(&head.headers);
+        let dialect = claiming.as_ref().unwrap_or(&self.google);
+        importance(dialect.intent(&method, has_session, &head.headers))
+    }
+}
+
+fn importance(intent: Intent) -> Importance {
+    match intent {
+        Intent::Start => Importance::Start,
+        Intent::Query => Importance::Query,
+        Intent::Append => Importance::Append,
+        Intent::Finish => Importance::Finish,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Method, Request};
+
+    use super::*;
+
+    const SESSION: &str = "/upload/farm/v1/animals?uploadType=resumable&upload_id=x";
+
+    #[track_caller]
+    fn check(method: &str, target: &str, headers: &[(&str, &str)], expected: Importance) {
+        let mut request = Request::builder().method(method).uri(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        assert_eq!(
+            Dialects::new(Vec::new()).importance_of(&head),
+            expected,
+            "{method} {target} {headers:?}"
+        );
+    }
+
+    #[test]
+    fn requests_are_classed_by_what_is_lost() {
+        use Importance::{Append, Finish, Query, Start};
+        let range = |value| [("content-range", value)];
+        check("PUT", SESSION, &[], Finish);
+        check("PUT", SESSION, &range("bytes */*"), Query);
+        check("PUT", SESSION, &range("bytes */100"), Query);
+        check("PUT", SESSION, &range("bytes 0-49/100"), Append);
+        check("PUT", SESSION, &range("bytes 0-49/*"), Append);
+        check("PUT", SESSION, &range("bytes 50-99/100"), Finish);
+        check("PUT", SESSION, &range("bytes 50-*/100"), Finish);
+        check("PUT", SESSION, &range("nonsense"), Append);
+        check("DELETE", SESSION, &[], Finish);
+        check(
+            "POST",
+            SESSION,
+            &[("x-http-method-override", "DELETE")],
+            Finish,
+        );
+        check(
+            "POST",
+            "/upload/farm/v1/animals?uploadType=resumable",
+            &[],
+            Start,
+        );
+        check(
+            "POST",
+            "/upload/farm/v1/animals?uploadType=media",
+            &[],
+            Start,
+        );
+        check("POST", "/farm/v1/animals", &[], Start);
+        check("GET", "/farm/v1/animals", &[], Query);
+        check("DELETE", "/farm/v1/animals/1", &[], Finish);
+        for (command, expected) in [
+            ("start", Start),
+            ("query", Query),
+            ("upload", Append),
+            ("upload, finalize", Finish),
+            ("finalize", Finish),
+            ("cancel", Finish),
+        ] {
+            check(
+                "POST",
+                SESSION,
+                &[("x-goog-upload-command", command)],
+                expected,
+            );
+        }
+    }
+    #[test]
+    fn http_method_tells_the_importance_in_other_dialects() {
+        let check = |http_method: &[u8], has_session, expected| {
+            let http_method = Method::from_bytes(http_method).unwrap();
+            let intent = Intent::of_method(&http_method, has_session);
+            assert_eq!(importance(intent), expected, "{http_method} {has_session}");
+        };
+        // The requests of tus: creation, chunk, question, termination.
+        check(b"POST", false, Importance::Start);
+        check(b"PATCH", true, Importance::Append);
+        check(b"HEAD", true, Importance::Query);
+        check(b"DELETE", true, Importance::Finish);
     }
 }

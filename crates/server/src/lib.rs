@@ -118,7 +118,6 @@ pub mod fuzzing;
 pub mod handler;
 mod health;
 mod host;
-mod importance;
 mod index_page;
 mod known_hosts;
 mod link_terms;

@@ -29,7 +29,6 @@ use crate::context::{LocalAddress, Origin, Principal, RequestContext, RequestId}
 use crate::cross_origin::{self, Answered, Marks};
 use crate::error::Error;
 use crate::health;
-use crate::importance;
 use crate::metrics::RequestRecord;
 use crate::reply;
 use crate::reply::{ClientGone, Reply, ReplyBody};
@@ -169,7 +168,7 @@ where
     if pools.into_iter().any(Pool::is_short) {
         body.hurry();
     }
-    let importance = || server.importance_to(context.client, importance::of(&head));
+    let importance = || server.importance_to(context.client, server.dialects.importance_of(&head));
     let memory = capacity.metadata.permit_for(importance);
     let counted = body.count(memory, head_size(&head));
     // A call runs under the permit of its batch.
@@ -188,7 +187,8 @@ where
             // counts as failed.
             Ok(()) if health::is_probe(head.uri.path()) => Ok(server.capacity.requests.take().ok()),
             Ok(()) if !is_call => {
-                let importance = || server.importance_to(context.client, importance::of(&head));
+                let importance =
+                    || server.importance_to(context.client, server.dialects.importance_of(&head));
                 server.capacity.admit_request(importance).await.map(Some)
             }
             counted => counted.map(|()| None),

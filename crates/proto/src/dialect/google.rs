@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use windlass_digest::{DigestMismatch, ExpectedDigestsError};
 
 use super::head::{Head, UPLOAD_METHODS, allow};
-use super::{Condition, Dialect, Outcome, RequestHead};
+use super::{Condition, Dialect, Intent, Outcome, RequestHead};
 use crate::command::{
     BodyLength, Command, Framing, SessionAction, SessionHead, SessionRequest, StartHead,
 };
@@ -45,6 +45,15 @@ impl Dialect for Google {
     /// All requests that no other dialect claims are Google's.
     fn claims(&self, _: &HeaderMap) -> bool {
         true
+    }
+
+    fn intent(&self, http_method: &Method, has_session: bool, headers: &HeaderMap) -> Intent {
+        // A DELETE cancels the session, whatever its other headers say.
+        if has_session && http_method != Method::DELETE {
+            intent_of_range(headers)
+        } else {
+            Intent::of_method(http_method, has_session)
+        }
     }
 
     fn command(&self, request: &RequestHead<'_>) -> Result<Command, ProtocolError> {
@@ -97,6 +106,22 @@ impl Dialect for Google {
             Condition::MediaLost => ErrorReply::json(StatusCode::GONE, "gone"),
             Condition::Unavailable { retry_after } => ErrorReply::unavailable(retry_after),
         }
+    }
+}
+
+/// Returns the intent of a request to a session. A request without `Content-Range` carries the rest
+/// of the upload.
+fn intent_of_range(headers: &HeaderMap) -> Intent {
+    let Some(range) = headers.get(CONTENT_RANGE) else {
+        return Intent::Finish;
+    };
+    match ContentRange::parse(range.as_bytes()) {
+        Ok(ContentRange::Query { .. }) => Intent::Query,
+        Ok(ContentRange::ToEnd { .. }) => Intent::Finish,
+        Ok(ContentRange::Bounded { last, total, .. }) if last.checked_add(1) == total => {
+            Intent::Finish
+        }
+        Ok(ContentRange::Bounded { .. }) | Err(_) => Intent::Append,
     }
 }
 

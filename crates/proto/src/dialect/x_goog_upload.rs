@@ -8,9 +8,9 @@
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
-use super::google;
+use super::google::{self, Google};
 use super::head::{Head, UPLOAD_METHODS, allow, invalid};
-use super::{Condition, Dialect, Outcome, RequestHead};
+use super::{Condition, Dialect, Intent, Outcome, RequestHead};
 use crate::command::{BodyLength, Command, SessionAction, SessionHead, SessionRequest, StartHead};
 use crate::error::ProtocolError;
 use crate::expected_digests;
@@ -50,6 +50,17 @@ impl Dialect for XGoogUpload {
 
     fn claims(&self, headers: &HeaderMap) -> bool {
         headers.contains_key(X_GOOG_UPLOAD_PROTOCOL) || headers.contains_key(X_GOOG_UPLOAD_COMMAND)
+    }
+
+    fn intent(&self, http_method: &Method, has_session: bool, headers: &HeaderMap) -> Intent {
+        let Some(command) = headers.get(X_GOOG_UPLOAD_COMMAND) else {
+            return Google.intent(http_method, has_session, headers);
+        };
+        match command.to_str().map(UploadCommand::parse) {
+            Ok(Ok(command)) => intent_of(command),
+            // Such a request is refused, so its refusal costs the client nothing.
+            Ok(Err(_)) | Err(_) => Intent::Start,
+        }
     }
 
     fn command(&self, request: &RequestHead<'_>) -> Result<Command, ProtocolError> {
@@ -168,6 +179,17 @@ impl Dialect for XGoogUpload {
 fn is_for_good(status: StatusCode) -> bool {
     let passes = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
     status.is_client_error() && !passes.contains(&status)
+}
+
+fn intent_of(command: UploadCommand) -> Intent {
+    match command {
+        UploadCommand::Start => Intent::Start,
+        UploadCommand::Query => Intent::Query,
+        UploadCommand::Upload => Intent::Append,
+        UploadCommand::UploadAndFinalize | UploadCommand::Finalize | UploadCommand::Cancel => {
+            Intent::Finish
+        }
+    }
 }
 
 /// A request to the path of a method.
