@@ -212,7 +212,7 @@ impl CallerLimit {
     }
 
     /// Returns the limit's key in the configuration. A quota has two keys.
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Connections => "connections_per_address",
             Self::Resets => "resets_per_address",
@@ -246,7 +246,7 @@ pub(crate) struct AddressLimits {
 
 /// A permit for a connection of an address. The connection is counted until this is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Admission {
+pub(crate) struct ConnectionPermit {
     place: Option<AddressPermit>,
     /// Counts the requests that the connection resets.
     pub(crate) resets: Option<AddressResets>,
@@ -298,7 +298,7 @@ impl AddressLimits {
     ///
     /// # Errors
     /// [`TooMany`] if the address is at its limit, or blocked because of resets.
-    pub(crate) fn admit(&self, client: IpAddr) -> Result<Admission, TooMany> {
+    pub(crate) fn admit(&self, client: IpAddr) -> Result<ConnectionPermit, TooMany> {
         let address = Address::from(client);
         let resets = self.resets.as_ref().map(|limit| AddressResets {
             limit: Arc::clone(limit),
@@ -312,11 +312,11 @@ impl AddressLimits {
             Some(connections) => Some(connections.admit(address).ok_or(TooMany)?),
             None => None,
         };
-        Ok(Admission { place, resets })
+        Ok(ConnectionPermit { place, resets })
     }
 }
 
-impl Admission {
+impl ConnectionPermit {
     /// Returns a handle to the connections of the address, if they are limited.
     pub(crate) fn share(&self) -> Option<AddressShare> {
         Some(self.place.as_ref()?.0.clone())

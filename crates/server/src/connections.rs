@@ -37,7 +37,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
-use crate::callers::{AddressLimits, Admission, CallerLimit, CallerMetrics};
+use crate::callers::{AddressLimits, CallerLimit, CallerMetrics, ConnectionPermit};
 use crate::capacity::{Permit, Pool};
 use crate::client_certificate::ClientCertificate;
 use crate::config::Limits;
@@ -225,8 +225,8 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
         // A connection from a proxy counts for the proxy's client, which the PROXY header states
         // later.
         let client = peer.filter(|_| !listener.is_behind_proxy);
-        let admission = client.map(|client| self.addresses.admit(client.ip()));
-        let Ok(admission) = admission.transpose() else {
+        let address_permit = client.map(|client| self.addresses.admit(client.ip()));
+        let Ok(address_permit) = address_permit.transpose() else {
             // Closed without a reply, because writing a reply could wait for the client.
             return;
         };
@@ -251,7 +251,7 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
                 scheme: listener.scheme(),
             }),
             peer: peer.map(PeerAddress),
-            admission: admission.unwrap_or_default(),
+            address_permit: address_permit.unwrap_or_default(),
             certificate: None,
             deadline: Instant::now() + limits.head_timeout,
         };
@@ -295,7 +295,7 @@ struct Connection<S> {
     local: Option<LocalAddress>,
     peer: Option<PeerAddress>,
     /// Its permit from the limit of its address.
-    admission: Admission,
+    address_permit: ConnectionPermit,
     /// The certificate of the client, once the TLS handshake has verified one.
     certificate: Option<ClientCertificate>,
     /// Deadline for the TLS handshake and the first bytes of a request.
@@ -319,7 +319,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
             .within_deadline("the header of the PROXY protocol", header)
             .await?;
         if let Some(proxied) = proxied {
-            self.admission = addresses.admit(proxied.client.ip()).ok()?;
+            self.address_permit = addresses.admit(proxied.client.ip()).ok()?;
             self.peer = Some(PeerAddress(proxied.client));
             let own_scheme = self.local.map_or(Scheme::Http, |local| local.scheme);
             self.local = Some(LocalAddress {
@@ -398,7 +398,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let limits = &self.limits;
-        self.entry.set_share(self.admission.share().as_ref());
+        self.entry.set_share(self.address_permit.share().as_ref());
         let stream = self.lingering(stream);
         // Detected before hyper begins: each version has its own connection type and its own
         // graceful shutdown.
@@ -409,7 +409,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
             return None;
         }
         let (local, peer, certificate) = (self.local, self.peer, self.certificate.clone());
-        let place = self.places.of_connection(self.admission.share());
+        let place = self.places.of_connection(self.address_permit.share());
         let service = TowerToHyperService::new(self.service.clone());
         let place_of_requests = place.clone();
         let progress = Arc::clone(&self.entry.progress);
@@ -443,7 +443,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
             }))
         });
         Some(if is_http2 {
-            let resets = self.admission.resets.clone();
+            let resets = self.address_permit.resets.clone();
             let reply_pace = Pace::new(self.rate(), self.metrics.clone());
             let streams = Streams::new(limits, &self.tasks, resets, place, reply_pace);
             let connection = streams
@@ -474,7 +474,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         C: Future<Output = hyper::Result<()>> + Send + 'static,
     {
         let (shutdown, linger) = (self.shutdown, self.limits.linger);
-        let (admission, entry) = (self.admission, self.entry);
+        let (address_permit, entry) = (self.address_permit, self.entry);
         let metrics = self.metrics;
         // Boxed at once, because the connection is large and is moved several times before it is
         // polled.
@@ -514,7 +514,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
                     },
                 }
             };
-            drop((admission, entry));
+            drop((address_permit, entry));
             // Logged at debug level: clients and networks often end connections.
             if let Err(error) = ended {
                 if error.is_parse_too_large() {

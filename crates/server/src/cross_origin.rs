@@ -34,9 +34,8 @@ use crate::cors::{CorsPolicy, copied};
 use crate::error::Error;
 use crate::health;
 use crate::host::Host;
-use crate::registry::{DiscoveryRequest, VirtualHost};
+use crate::registry::{DiscoveryRequest, VirtualHost, plain_path};
 use crate::reply::{Reply, empty};
-use crate::routes::plain_path;
 use crate::uploads::ServerState;
 
 /// The longest `Access-Control-Request-Headers` that is answered, in bytes. The reply repeats it.

@@ -92,6 +92,7 @@
 //! authenticates nobody.
 
 mod accept;
+mod admission;
 mod ambient_authority;
 mod audit;
 mod auth;

@@ -645,5 +645,13 @@ pub(crate) fn openapi_url(api: &Api, base_url: &str) -> String {
     format!("{base_url}/discovery/v1/apis/{name}/{version}/openapi.json")
 }
 
+/// The path of the resource that an upload path belongs to.
+pub(crate) fn plain_path(path: &str) -> Option<&str> {
+    let rest = path
+        .strip_prefix("/resumable/upload")
+        .or_else(|| path.strip_prefix("/upload"))?;
+    rest.starts_with('/').then_some(rest)
+}
+
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,6 @@
 
 mod parameters;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,10 +19,10 @@ use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Parameters, QueryError, UploadId};
 
-use crate::auth::{Access, AccessError, AccessRequest};
+use crate::admission::{CalledMethod, Credentials, DeclaredUpload, Ticket};
+use crate::auth::{Access, AccessError};
 use crate::batch;
 use crate::body::RequestBody;
-use crate::callers::network;
 use crate::capacity::Full;
 use crate::config::SessionAuth;
 use crate::context::{Principal, RequestContext};
@@ -35,7 +34,7 @@ use crate::health;
 use crate::index_page;
 use crate::link_terms::LinkPurpose;
 use crate::metrics::{RequestRecord, UploadType};
-use crate::registry::{DiscoveryRequest, ServedMethod, VirtualHost};
+use crate::registry::{DiscoveryRequest, ServedMethod, VirtualHost, plain_path};
 use crate::reply::{self, Reply, json_bytes, stored_json};
 use crate::resources::{CallHead, call, check_link};
 use crate::uploads::ServerState;
@@ -64,201 +63,158 @@ pub(crate) async fn route(
     context: &mut RequestContext,
     dialect: &mut Arc<dyn Dialect>,
     body: &mut Option<RequestBody>,
-    refused: Option<Full>,
+    ticket: &mut Ticket,
     record: &RequestRecord,
 ) -> Result<Routing, Error> {
-    if health::is_probe(head.uri.path()) {
-        record.health();
+    if let Some(reply) = answer_at_once(server, head.uri.path(), ticket, record).await? {
+        return Ok(Routing::Answered(reply));
     }
-    match head.uri.path() {
-        "/healthz" => return Ok(Routing::Answered(health::liveness(server))),
-        "/readyz" => return Ok(Routing::Answered(health::readiness(server).await)),
-        _ if server.lifecycle.has_failed() => return Err(EngineError::Draining.into()),
-        _ if !server.lifecycle.is_started() => return Err(Error::NotStarted),
-        _ => {}
-    }
-    if let Some(full) = refused {
-        return Err(full.into());
-    }
-    let unread = body.as_mut().expect("nobody has taken the body yet");
-    append_to_query(head, unread, server.settings.limits.head).await?;
+    read_form_parameters(server, head, body).await?;
     let head = &*head;
     let http_method = effective_method(&head.method, &head.headers);
     let stated = http_method.as_ref().unwrap_or(&head.method);
-    let path = head.uri.path();
-    let media_only = download_host::is_asked(&server.settings, context.host.as_ref());
-    let virtual_host = server.registry.on(context.host.as_ref());
-    let mut destination = Destination::of(path);
-    if !media_only && index_page::is_asked(virtual_host, stated, path) {
-        destination = Destination::Index;
-    }
+    let site = Site::of(server, context);
     // Determined first, so that every error is answered in the dialect of the request.
-    match (&destination, server.dialects.claiming(&head.headers)) {
-        (Destination::Upload { .. }, Some(claiming)) => *dialect = claiming,
-        // Firebase's libraries upload to the path of the method itself.
-        (Destination::Call, Some(claiming))
-            if claiming.claims_plain_paths() && may_upload(&head.method) =>
-        {
-            *dialect = claiming;
-            destination = Destination::Upload { plain: path };
-        }
-        _ => {}
-    }
+    let destination = site.destination(head, stated, dialect);
     let query = Parameters::parse(head.uri.query());
-    let access = access_to(
-        &destination,
-        query.as_ref().ok(),
-        server.settings.session_auth,
-    );
-    let principal = authenticate(server, head, context, stated, access).await;
-    let is_read = matches!(destination, Destination::Call) && reads(stated);
-    if is_read && principal == Err(AccessError::CredentialsMissing) {
-        // Boxed, here and below, to keep the future of a request small.
-        return Box::pin(answer_stranger(server, head, context, body, record)).await;
+    let credentials = Credentials {
+        server,
+        head,
+        http_method: stated,
+        access: destination.access(query.as_ref().ok(), server.settings.session_auth),
+        is_read: matches!(destination, Destination::Call) && reads(stated),
+    };
+    credentials.admit(context, ticket).await?;
+    if ticket.public_only().is_some() {
+        // Boxed to keep the future of a request small.
+        let answered = answer_unauthenticated(site, head, context, body, ticket, record);
+        return Box::pin(answered).await;
     }
-    context.principal = principal?;
-    server.rates.admit_principal(context.principal.as_ref())?;
     let framing = framing_of(head, body.as_ref())?;
-    check_path(path)?;
+    check_path(head.uri.path())?;
     let query = query?;
     download_host::check_method(&server.settings, context.host.as_ref(), &head.method)?;
     let request = Routed {
-        server,
-        virtual_host,
-        media_only,
+        site,
         head,
         http_method: &http_method?,
         query: &query,
-        base_url: &context.base_url,
+        context,
         principal: context.principal.as_ref(),
-        client: context.client,
-        is_stranger: false,
         record,
     };
-    let plain = match destination {
-        Destination::Discovery(_) | Destination::Upload { .. } if media_only => {
-            return Err(Error::MediaOnly);
-        }
-        Destination::Discovery(wanted) => {
-            record.discovery();
-            return request.discovery(&wanted).map(Routing::Answered);
-        }
-        Destination::Index => {
-            record.discovery();
-            return request.index().map(Routing::Answered);
-        }
-        Destination::Call if !media_only && request.is_batch()? => return Ok(Routing::Batch),
-        Destination::Call => return Box::pin(request.call(body)).await.map(Routing::Answered),
-        Destination::Upload { .. } if batch::is_inside(head) => return Err(Error::MediaInBatch),
-        Destination::Upload { plain } => plain,
-    };
-    route_upload(request, dialect, framing, plain, body).await
+    let answered = request.answer(destination, dialect, framing, body, ticket);
+    answered.await
 }
 
-/// Like [`route`], for a request to the upload path of `plain`.
-async fn route_upload(
-    request: Routed<'_>,
-    dialect: &Arc<dyn Dialect>,
-    framing: Framing,
-    plain: &str,
-    body: &mut Option<RequestBody>,
-) -> Result<Routing, Error> {
-    let headers = &request.head.headers;
-    let upload_head = RequestHead {
-        http_method: request.http_method,
-        parameters: request.query,
-        headers,
-        framing,
-    };
-    // A session is found by its `upload_id` alone, whether or not its method is still served.
-    let method = match request.query.upload_id() {
-        Some(_) => {
-            request.check_session_headers()?;
-            None
-        }
-        None => Some(request.upload_method(plain).await?),
-    };
-    let call = |call| {
-        let target = SessionTarget {
-            path: plain.to_owned(),
-            dialect: dialect.name(),
-            principal: request.principal.cloned(),
-            origin: headers.get(ORIGIN).cloned(),
-            client: request.client,
-            conditions: conditions(headers),
-        };
-        Ok(Routing::Session(SessionCall { target, call }))
-    };
-    let command = dialect.command(&upload_head)?;
-    request.record.upload_type(UploadType::of(&command));
-    let upload = match command {
-        Command::Session(session) => return call(Call::Continue(Box::new(session))),
-        Command::Cancel { upload_id } => return call(Call::Cancel(upload_id)),
-        Command::Simple(simple) => Upload::Simple(simple),
-        Command::Multipart(multipart) => Upload::Multipart(multipart),
-        Command::Start(start) => Upload::Start(start),
-    };
-    // A request with an `upload_id` was authenticated as a request to a session, and must not be
-    // handled as anything else.
-    let method = method.ok_or(Error::SessionNotFound)?;
-    let reply = request.upload(&**dialect, method, plain, upload, body);
-    reply.await.map(Routing::Answered)
-}
-
-/// Identifies the sender of the request.
-async fn authenticate(
+/// Answers a probe. Refuses any other request while the server carries out none, or has no room.
+async fn answer_at_once(
     server: &ServerState,
-    head: &Parts,
-    context: &RequestContext,
-    http_method: &HttpMethod,
-    access: Access,
-) -> Result<Option<Principal>, AccessError> {
-    let request = AccessRequest {
-        access,
-        http_method,
-        uri: &head.uri,
-        headers: &head.headers,
-        peer: context.peer,
-        limited_client: context.limited_client.map(network),
-        certificate: context.certificate.as_ref(),
-        ambient_authority: context.ambient_authority,
-        base_url: &context.base_url,
-        principal: context.principal.as_ref(),
-    };
-    server.authorize.authenticate(&request).await
+    path: &str,
+    ticket: &Ticket,
+    record: &RequestRecord,
+) -> Result<Option<Reply>, Error> {
+    if health::is_probe(path) {
+        record.health();
+    }
+    match path {
+        "/healthz" => Ok(Some(health::liveness(server))),
+        "/readyz" => Ok(Some(health::readiness(server).await)),
+        // Before the limits: the client should try another server at once.
+        _ if server.lifecycle.has_failed() => Err(EngineError::Draining.into()),
+        _ if !server.lifecycle.is_started() => Err(Error::NotStarted),
+        _ => {
+            ticket.demand_slot()?;
+            Ok(None)
+        }
+    }
+}
+
+/// Moves the parameters of a form into the query, if the form stands for a query.
+async fn read_form_parameters(
+    server: &ServerState,
+    head: &mut Parts,
+    body: &mut Option<RequestBody>,
+) -> Result<(), Error> {
+    let unread = body.as_mut().expect("nobody has taken the body yet");
+    append_to_query(head, unread, server.settings.limits.head).await
 }
 
 /// Answers a request without the credentials that the server demands. A guarded method may read
 /// something public. All other errors are replaced by the error for missing credentials, so that an
 /// unauthenticated caller does not learn which paths and resources exist.
-async fn answer_stranger(
-    server: &Arc<ServerState>,
+async fn answer_unauthenticated(
+    site: Site<'_>,
     head: &Parts,
     context: &RequestContext,
     body: &mut Option<RequestBody>,
+    ticket: &mut Ticket,
     record: &RequestRecord,
 ) -> Result<Routing, Error> {
     let answered = async {
         framing_of(head, body.as_ref())?;
         check_path(head.uri.path())?;
-        let host = context.host.as_ref();
         let request = Routed {
-            server,
-            virtual_host: server.registry.on(host),
-            media_only: download_host::is_asked(&server.settings, host),
+            site,
             head,
             http_method: &effective_method(&head.method, &head.headers)?,
             query: &Parameters::parse(head.uri.query())?,
-            base_url: &context.base_url,
+            context,
+            // A layer may have set one, but the server demands other credentials.
             principal: None,
-            client: context.client,
-            is_stranger: true,
             record,
         };
-        request.call(body).await.map(Routing::Answered)
+        request.call(body, ticket).await.map(Routing::Answered)
     };
     let answered: Result<Routing, Error> = answered.await;
     answered.map_err(|error| error.or_refusal(&AccessError::CredentialsMissing))
+}
+
+/// The APIs that answer a request.
+#[derive(Clone, Copy)]
+struct Site<'a> {
+    server: &'a Arc<ServerState>,
+    /// The APIs of the requested host.
+    virtual_host: &'a VirtualHost,
+    /// Whether the requested host serves nothing but downloads of media.
+    media_only: bool,
+}
+
+impl<'a> Site<'a> {
+    fn of(server: &'a Arc<ServerState>, context: &RequestContext) -> Self {
+        let host = context.host.as_ref();
+        Self {
+            server,
+            virtual_host: server.registry.on(host),
+            media_only: download_host::is_asked(&server.settings, host),
+        }
+    }
+
+    /// Returns the target of a request. Sets the dialect of an upload.
+    fn destination<'h>(
+        &self,
+        head: &'h Parts,
+        http_method: &HttpMethod,
+        dialect: &mut Arc<dyn Dialect>,
+    ) -> Destination<'h> {
+        let path = head.uri.path();
+        let destination = Destination::of(path);
+        if !self.media_only && index_page::is_asked(self.virtual_host, http_method, path) {
+            return Destination::Index;
+        }
+        match (&destination, self.server.dialects.claiming(&head.headers)) {
+            (Destination::Upload { .. }, Some(claiming)) => *dialect = claiming,
+            // Firebase's libraries upload to the path of the method itself.
+            (Destination::Call, Some(claiming))
+                if claiming.claims_plain_paths() && may_upload(&head.method) =>
+            {
+                *dialect = claiming;
+                return Destination::Upload { plain: path };
+            }
+            _ => {}
+        }
+        destination
+    }
 }
 
 /// The target of a path.
@@ -280,24 +236,20 @@ impl<'a> Destination<'a> {
         }
         plain_path(path).map_or(Self::Call, |plain| Self::Upload { plain })
     }
-}
 
-/// Returns the kind of a request's target, before it is known whether the session exists. A session
-/// URI has an `upload_id` in its query. `query` is `None` if the query cannot be parsed.
-fn access_to(
-    destination: &Destination<'_>,
-    query: Option<&Parameters>,
-    session_auth: SessionAuth,
-) -> Access {
-    match destination {
-        Destination::Discovery(_) | Destination::Index => Access::Discovery,
-        Destination::Upload { .. } if query.is_some_and(|query| query.upload_id().is_some()) => {
-            match session_auth {
-                SessionAuth::Uri => Access::Session,
-                SessionAuth::Owner => Access::OwnedSession,
+    /// Returns the kind of the target, before it is known whether the session exists. A session URI
+    /// has an `upload_id` in its query. `query` is `None` if the query cannot be parsed.
+    fn access(&self, query: Option<&Parameters>, session_auth: SessionAuth) -> Access {
+        match self {
+            Self::Discovery(_) | Self::Index => Access::Discovery,
+            Self::Upload { .. } if query.is_some_and(|query| query.upload_id().is_some()) => {
+                match session_auth {
+                    SessionAuth::Uri => Access::Session,
+                    SessionAuth::Owner => Access::OwnedSession,
+                }
             }
+            Self::Upload { .. } | Self::Call => Access::Call,
         }
-        Destination::Upload { .. } | Destination::Call => Access::Call,
     }
 }
 
@@ -324,14 +276,6 @@ fn may_upload(method: &HttpMethod) -> bool {
     [HttpMethod::POST, HttpMethod::PUT, HttpMethod::PATCH].contains(method)
 }
 
-/// The path of the resource that an upload path belongs to.
-pub(crate) fn plain_path(path: &str) -> Option<&str> {
-    let rest = path
-        .strip_prefix("/resumable/upload")
-        .or_else(|| path.strip_prefix("/upload"))?;
-    rest.starts_with('/').then_some(rest)
-}
-
 /// Returns the parameters of a request on a download path, which serves only media. The first of
 /// several values is used.
 fn for_media(query: Option<&str>) -> Result<Parameters, QueryError> {
@@ -340,51 +284,126 @@ fn for_media(query: Option<&str>) -> Result<Parameters, QueryError> {
 
 /// A request with a parsed head.
 struct Routed<'a> {
-    server: &'a Arc<ServerState>,
-    /// The APIs that answer on the requested host.
-    virtual_host: &'a VirtualHost,
-    /// Whether the requested host serves nothing but downloads of media.
-    media_only: bool,
+    site: Site<'a>,
     head: &'a Parts,
     http_method: &'a HttpMethod,
     query: &'a Parameters,
-    base_url: &'a str,
+    context: &'a RequestContext,
     principal: Option<&'a Principal>,
-    /// The address of the client, if it is known.
-    client: Option<IpAddr>,
-    /// Whether it lacks credentials although the server demands them.
-    is_stranger: bool,
     record: &'a RequestRecord,
 }
 
 impl Routed<'_> {
-    /// Refuses a call that the principal may not make.
-    async fn authorize(&self, method: &Method) -> Result<(), AccessError> {
-        if self.is_stranger {
-            return Err(AccessError::CredentialsMissing);
-        }
-        let authorize = &self.server.authorize;
-        authorize.authorize(self.principal, method).await
+    /// Answers the request, or finds its session.
+    async fn answer(
+        &self,
+        destination: Destination<'_>,
+        dialect: &Arc<dyn Dialect>,
+        framing: Framing,
+        body: &mut Option<RequestBody>,
+        ticket: &mut Ticket,
+    ) -> Result<Routing, Error> {
+        let media_only = self.site.media_only;
+        let plain = match destination {
+            Destination::Discovery(_) | Destination::Upload { .. } if media_only => {
+                return Err(Error::MediaOnly);
+            }
+            Destination::Discovery(wanted) => {
+                self.record.discovery();
+                return self.discovery(&wanted).map(Routing::Answered);
+            }
+            Destination::Index => {
+                self.record.discovery();
+                return self.index().map(Routing::Answered);
+            }
+            Destination::Call if !media_only && self.is_batch()? => return Ok(Routing::Batch),
+            Destination::Call => {
+                // Boxed to keep the future of a request small.
+                let reply = Box::pin(self.call(body, ticket));
+                return reply.await.map(Routing::Answered);
+            }
+            Destination::Upload { .. } if batch::is_inside(self.head) => {
+                return Err(Error::MediaInBatch);
+            }
+            Destination::Upload { plain } => plain,
+        };
+        self.answer_upload(plain, dialect, framing, body, ticket)
+            .await
     }
 
-    /// Like [`Routed::authorize`], for a call. A refused call of a guarded method that reads is let
-    /// through with its refusal. The handler then refuses everything that is not public.
-    async fn authorize_call(
+    /// Answers a request to the upload path of `plain`, or finds its session.
+    async fn answer_upload(
         &self,
-        ServedMethod { served, method }: ServedMethod<'_>,
-    ) -> Result<Option<AccessError>, AccessError> {
+        plain: &str,
+        dialect: &Arc<dyn Dialect>,
+        framing: Framing,
+        body: &mut Option<RequestBody>,
+        ticket: &mut Ticket,
+    ) -> Result<Routing, Error> {
+        let headers = &self.head.headers;
+        let upload_head = RequestHead {
+            http_method: self.http_method,
+            parameters: self.query,
+            headers,
+            framing,
+        };
+        // A session is found by its `upload_id` alone, whether or not its method is still served.
+        let method = match self.query.upload_id() {
+            Some(_) => {
+                self.check_session_headers()?;
+                None
+            }
+            None => Some(self.upload_method(plain, ticket).await?),
+        };
+        let call = |call| {
+            let target = SessionTarget {
+                path: plain.to_owned(),
+                dialect: dialect.name(),
+                principal: self.principal.cloned(),
+                origin: headers.get(ORIGIN).cloned(),
+                client: self.context.client,
+                conditions: conditions(headers),
+            };
+            Ok(Routing::Session(SessionCall { target, call }))
+        };
+        let command = dialect.command(&upload_head)?;
+        self.record.upload_type(UploadType::of(&command));
+        let upload = match command {
+            Command::Session(session) => return call(Call::Continue(Box::new(session))),
+            Command::Cancel { upload_id } => return call(Call::Cancel(upload_id)),
+            Command::Simple(simple) => Upload::Simple(simple),
+            Command::Multipart(multipart) => Upload::Multipart(multipart),
+            Command::Start(start) => Upload::Start(start),
+        };
+        // A request with an `upload_id` was authenticated as a request to a session, and must not
+        // be handled as anything else.
+        let method = method.ok_or(Error::SessionNotFound)?;
+        let reply = self.upload(&**dialect, method, plain, upload, body);
+        reply.await.map(Routing::Answered)
+    }
+
+    /// Refuses a call that the principal may not make. A refused call of a guarded method is
+    /// admitted to public resources. The handler then refuses everything else.
+    async fn authorize(
+        &self,
+        method: &Method,
+        is_guarded: bool,
+        ticket: &mut Ticket,
+    ) -> Result<(), AccessError> {
+        let called = CalledMethod {
+            server: self.site.server,
+            principal: self.principal,
+            method,
+            is_guarded,
+        };
+        called.admit(ticket).await
+    }
+
+    /// Whether the call may read something public.
+    fn is_guarded(&self, ServedMethod { served, method }: ServedMethod<'_>) -> bool {
         // Resources that belong to one principal are never public.
         let is_shared = served.api.settings().access == ApiAccess::Shared;
-        let is_guarded = is_shared && reads(self.http_method) && served.handler.guards(method);
-        match self.authorize(method).await {
-            Ok(()) => Ok(None),
-            Err(refusal @ (AccessError::CredentialsMissing | AccessError::Forbidden { .. }))
-                if is_guarded =>
-            {
-                Ok(Some(refusal))
-            }
-            Err(refusal) => Err(refusal),
-        }
+        is_shared && reads(self.http_method) && served.handler.guards(method)
     }
 
     fn discovery(&self, request: &DiscoveryRequest<'_>) -> Result<Reply, Error> {
@@ -395,7 +414,7 @@ impl Routed<'_> {
             });
         }
         let document = request
-            .document(self.virtual_host, self.query, self.base_url)
+            .document(self.site.virtual_host, self.query, &self.context.base_url)
             .ok_or_else(|| no_such(self.head.uri.path()))?;
         let text = self.counted(json_bytes(&document, true))?;
         Ok(stored_json(StatusCode::OK, text))
@@ -403,21 +422,31 @@ impl Routed<'_> {
 
     fn index(&self) -> Result<Reply, Error> {
         let headers = &self.head.headers;
-        let (content_type, page) = index_page::page(self.virtual_host, self.base_url, headers);
+        let (content_type, page) =
+            index_page::page(self.site.virtual_host, &self.context.base_url, headers);
         let page = self.counted(page)?;
         Ok(index_page::reply((content_type, page)))
     }
 
     /// Counts the text of a reply.
     fn counted(&self, text: Bytes) -> Result<Bytes, Full> {
-        let importance = || self.server.importance_to(self.client, Importance::Query);
-        self.server.capacity.reply(text, importance)
+        let importance = || {
+            self.site
+                .server
+                .importance_to(self.context.client, Importance::Query)
+        };
+        self.site.server.capacity.reply(text, importance)
     }
 
     /// Whether the request is a batch.
     fn is_batch(&self) -> Result<bool, Error> {
-        let is_taken = self.server.settings.batches;
-        if !is_taken || !self.virtual_host.takes_batches_at(self.head.uri.path()) {
+        let is_taken = self.site.server.settings.batches;
+        if !is_taken
+            || !self
+                .site
+                .virtual_host
+                .takes_batches_at(self.head.uri.path())
+        {
             return Ok(false);
         }
         self.record.batch();
@@ -431,7 +460,11 @@ impl Routed<'_> {
         Ok(true)
     }
 
-    async fn call(&self, body: &mut Option<RequestBody>) -> Result<Reply, Error> {
+    async fn call(
+        &self,
+        body: &mut Option<RequestBody>,
+        ticket: &mut Ticket,
+    ) -> Result<Reply, Error> {
         // HEAD is a GET with a reply that omits the body.
         let http_method = if *self.http_method == HttpMethod::HEAD {
             &HttpMethod::GET
@@ -440,13 +473,16 @@ impl Routed<'_> {
         };
         let asked = self.head.uri.path();
         let alias;
-        let (mut path, mut found) = (asked, self.virtual_host.table.find(http_method, asked));
+        let (mut path, mut found) = (asked, self.site.virtual_host.table.find(http_method, asked));
         if matches!(found, Found::Nothing)
             && http_method == HttpMethod::GET
-            && let Some(other) = self.virtual_host.alias(asked)
+            && let Some(other) = self.site.virtual_host.alias(asked)
         {
             alias = other;
-            (path, found) = (&alias, self.virtual_host.table.find(http_method, &alias));
+            (path, found) = (
+                &alias,
+                self.site.virtual_host.table.find(http_method, &alias),
+            );
         }
         let (method, target, parameters) = match found {
             Found::Method {
@@ -455,11 +491,12 @@ impl Routed<'_> {
                 parameters,
             } => (method, target, parameters),
             Found::WrongHttpMethod { allowed } => return Err(Error::MethodNotAllowed { allowed }),
-            Found::Nothing => return Err(self.nothing_at(asked)),
+            Found::Nothing => return Err(self.nothing_at(asked, ticket)),
         };
         self.record.method(&method.id);
-        let served = self.virtual_host.of(method);
-        let refusal = self.authorize_call(served).await?;
+        let served = self.site.virtual_host.of(method);
+        let is_guarded = self.is_guarded(served);
+        self.authorize(method, is_guarded, ticket).await?;
         let answered = async {
             self.check_inputs(served, &parameters)?;
             let for_media = match target {
@@ -474,31 +511,33 @@ impl Routed<'_> {
                 http_method: self.http_method,
                 headers: &self.head.headers,
                 version: self.head.version,
-                base_url: self.base_url,
+                base_url: &self.context.base_url,
                 principal: self.principal,
-                client: self.client,
-                refusal: refusal.as_ref(),
+                client: self.context.client,
+                refusal: ticket.public_only(),
                 in_batch: batch::is_inside(self.head),
                 uri: &self.head.uri,
-                media_only: self.media_only,
+                media_only: self.site.media_only,
                 at_alias: path != asked,
             };
             let body = body.as_mut().expect("nobody has taken the body yet");
-            call(self.server, head, body).await
+            call(self.site.server, head, body).await
         };
         let answered: Result<Reply, Error> = answered.await;
-        match &refusal {
-            Some(refusal) => answered.map_err(|error| error.or_refusal(refusal)),
-            None => answered,
-        }
+        answered.map_err(|error| match ticket.public_only() {
+            Some(refusal) => error.or_refusal(refusal),
+            None => error,
+        })
     }
 
     /// Returns the error for a path without a method.
-    fn nothing_at(&self, path: &str) -> Error {
-        let not_served = self.virtual_host.not_served(self.http_method, path);
+    fn nothing_at(&self, path: &str, ticket: &Ticket) -> Error {
+        let not_served = self.site.virtual_host.not_served(self.http_method, path);
         match not_served {
             // An unauthenticated caller does not learn which APIs are served.
-            Some(method) if !self.is_stranger => Rejection::NotImplemented { method }.into(),
+            Some(method) if ticket.public_only().is_none() => {
+                Rejection::NotImplemented { method }.into()
+            }
             _ => no_such(path),
         }
     }
@@ -533,8 +572,10 @@ impl Routed<'_> {
             return Ok(());
         }
         for http_method in [HttpMethod::POST, HttpMethod::PUT, HttpMethod::PATCH] {
-            if let Found::Method { method, .. } = self.virtual_host.table.find(&http_method, path) {
-                let refused = &self.virtual_host.of(method).served.refused;
+            if let Found::Method { method, .. } =
+                self.site.virtual_host.table.find(&http_method, path)
+            {
+                let refused = &self.site.virtual_host.of(method).served.refused;
                 refused.check_headers(method, headers)?;
             }
         }
@@ -554,25 +595,25 @@ impl Routed<'_> {
             http_method: self.http_method,
             path: plain,
             query: self.query,
-            base_url: self.base_url,
+            base_url: &self.context.base_url,
             headers: &self.head.headers,
             principal: self.principal,
-            client: self.client,
+            client: self.context.client,
         };
-        let server = self.server;
-        let (sessions, declared) = upload.occupies(&self.head.headers);
-        let admitted = server.quotas.admit(
-            &*server.stores.ledger,
-            self.principal.map(Principal::id),
+        let server = self.site.server;
+        let (sessions, len) = upload.occupies(&self.head.headers);
+        let declared = DeclaredUpload {
+            server,
+            principal: self.principal,
             sessions,
-            declared,
-        );
-        admitted.await?;
+            len,
+        };
+        declared.admit().await?;
         let reply = match upload {
             Upload::Simple(upload) => {
                 // Boxed to keep the future of a request small.
                 Box::pin(single_request::simple(
-                    self.server,
+                    self.site.server,
                     &head,
                     upload,
                     take(body),
@@ -581,7 +622,7 @@ impl Routed<'_> {
             }
             Upload::Multipart(upload) => {
                 Box::pin(single_request::multipart(
-                    self.server,
+                    self.site.server,
                     &head,
                     upload,
                     take(body),
@@ -593,25 +634,30 @@ impl Routed<'_> {
         Ok(final_reply(dialect, reply, None))
     }
 
-    async fn upload_method(&self, plain: &str) -> Result<ServedMethod<'_>, Error> {
+    async fn upload_method(
+        &self,
+        plain: &str,
+        ticket: &mut Ticket,
+    ) -> Result<ServedMethod<'_>, Error> {
         let path = self.head.uri.path();
-        match self.virtual_host.table.find(self.http_method, path) {
+        match self.site.virtual_host.table.find(self.http_method, path) {
             Found::Method {
                 method, parameters, ..
             } => {
                 self.record.method(&method.id);
-                self.authorize(method).await?;
+                // Nobody uploads without being allowed to.
+                self.authorize(method, false, ticket).await?;
                 check_link(self.principal, Some(LinkPurpose::Upload))?;
                 if method.upload.is_none() {
                     return Err(not_upload(method));
                 }
-                let served = self.virtual_host.of(method);
+                let served = self.site.virtual_host.of(method);
                 self.check_inputs(served, &parameters)?;
                 Ok(served)
             }
             Found::WrongHttpMethod { allowed } => Err(Error::MethodNotAllowed { allowed }),
             Found::Nothing => {
-                let mut methods = self.virtual_host.table.methods_at(plain);
+                let mut methods = self.site.virtual_host.table.methods_at(plain);
                 Err(match methods.find(|method| method.upload.is_none()) {
                     Some(method) => not_upload(method),
                     None => no_such(path),
@@ -630,18 +676,18 @@ impl Routed<'_> {
         let declared = start.declared_total();
         let body = body.as_mut().expect("nobody has taken the body yet");
         let metadata = body
-            .collect_json(self.server.settings.limits.metadata)
+            .collect_json(self.site.server.settings.limits.metadata)
             .await?;
-        let metadata = parse_metadata(&metadata, self.server.settings.limits.json())?;
+        let metadata = parse_metadata(&metadata, self.site.server.settings.limits.json())?;
         let request = upload.with_body(&metadata, start.content_type, start.expected)?;
         let request = request.for_origin(upload.headers);
-        let upload_id = session::start(self.server, request, declared, dialect.name()).await?;
+        let upload_id = session::start(self.site.server, request, declared, dialect.name()).await?;
         let path = self.head.uri.path();
         // A session has an upload URI, even if it was started at the plain path.
         let prefix = plain_path(path).map_or("/upload", |_| "");
         let location = format!(
             "{}{prefix}{path}?uploadType=resumable&upload_id={upload_id}",
-            self.base_url
+            self.context.base_url
         );
         let invalid = |_| no_such(path);
         let location = HeaderValue::try_from(location).map_err(invalid)?;

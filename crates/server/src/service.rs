@@ -10,25 +10,25 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use http::header::ORIGIN;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use http_body_util::Full;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower_service::Service;
 use windlass_engine::Error as EngineError;
 use windlass_engine::identifiers::without_upload_ids;
 use windlass_proto::dialect::{Dialect, Google};
 
+use crate::admission::{Arrival, Ticket};
 use crate::audit::{self, AuditAction, AuditOutcome, Sender};
 use crate::batch;
-use crate::body::RequestBody;
-use crate::callers::{AddressPermit, CallerLimit};
-use crate::capacity::{Permit, Pool};
+use crate::body::{EndFlag, RequestBody};
+use crate::callers::CallerLimit;
+use crate::capacity::Pool;
 use crate::context::{LocalAddress, Origin, Principal, RequestContext, RequestId};
 use crate::cross_origin::{self, Answered, Marks};
 use crate::error::Error;
-use crate::health;
 use crate::metrics::RequestRecord;
 use crate::reply;
 use crate::reply::{ClientGone, Reply, ReplyBody};
@@ -116,8 +116,8 @@ where
     let sent_bytes = server.metrics.sent_bytes.clone();
     let exchange = exchange(server, head, body, record);
     async move {
-        let (reply, permit) = exchange.await;
-        reply::counted(reply, permit, sent_bytes)
+        let (reply, ticket) = exchange.await;
+        reply::counted(reply, ticket, sent_bytes)
     }
 }
 
@@ -147,204 +147,166 @@ fn answer_call(
     }
 }
 
-/// The permits that a request holds until its reply is sent.
-type Permits = (Option<Permit>, Option<AddressPermit>);
-
-/// Answers a request.
+/// Answers a request. Returns the reply, and the ticket that the request holds until the reply is
+/// sent.
 fn exchange<B>(
     server: Arc<ServerState>,
-    mut head: Parts,
+    head: Parts,
     body: B,
     record: RequestRecord,
-) -> impl Future<Output = (Reply, Permits)> + Send + 'static
+) -> impl Future<Output = (Reply, Ticket)> + Send + 'static
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let mut context = context_of(&server, &head);
-    let mut body = RequestBody::new(body, head.version, &head.headers, &server.settings.limits);
-    let capacity = &server.capacity;
-    let pools = [&capacity.connections, &capacity.requests, &capacity.uploads];
-    if pools.into_iter().any(Pool::is_short) {
-        body.hurry();
-    }
-    let importance = || server.importance_to(context.client, server.dialects.importance_of(&head));
-    let memory = capacity.metadata.permit_for(importance);
-    let counted = body.count(memory, head_size(&head));
-    // A call runs under the permit of its batch.
-    let is_call = batch::is_inside(&head);
-    let read_to_end = body.end_flag();
-    let mut body = Some(body);
-    let mut dialect = server.dialects.default();
-    let running = server.lifecycle.begin_request();
-    let examined = cross_origin::examine(&server, &mut head, context.host.as_ref());
-    examined.1.limit_authority(&mut head, &mut context);
-    let audit = server.audit.clone();
-    let sender = Sender::of(&context);
+    let mut exchange = Exchange::begin(server, head, body, record);
+    let audit = exchange.server.audit.clone();
+    let sender = Sender::of(&exchange.context);
     let answered = async move {
-        let admitted = match counted {
-            // A probe takes a permit only if one is free. It never waits, because a late probe
-            // counts as failed.
-            Ok(()) if health::is_probe(head.uri.path()) => Ok(server.capacity.requests.take().ok()),
-            Ok(()) if !is_call => {
-                let importance =
-                    || server.importance_to(context.client, server.dialects.importance_of(&head));
-                server.capacity.admit_request(importance).await.map(Some)
-            }
-            counted => counted.map(|()| None),
-        };
-        let refused = admitted.as_ref().err().copied();
-        let early = answer_early(&server, &head, &context, examined).await;
-        let (marks, place) = (early.marks, early.place);
-        let routed = match early.answered.filter(|_| refused.is_none()) {
+        let mut ticket = Ticket::default();
+        let answered = exchange.admit(&mut ticket).await;
+        let routed = match answered {
             Some(answered) => answered.map(Routing::Answered),
-            None => {
-                // Boxed to keep the future of an early answer small.
-                Box::pin(route(
-                    &server,
-                    &mut head,
-                    &mut context,
-                    &mut dialect,
-                    &mut body,
-                    refused,
-                    &record,
-                ))
-                .await
-            }
+            // Boxed to keep the future of an early answer small.
+            None => Box::pin(exchange.route(&mut ticket)).await,
         };
         let result = match routed {
-            Ok(Routing::Answered(reply)) => Ok(reply),
-            Ok(Routing::Session(call)) => {
-                (head.headers, head.extensions) = Default::default();
-                // The log needs only the path, and the query may be as long as a head.
-                head.uri = head.uri.path().parse().unwrap_or_default();
-                if let Some(body) = &mut body {
-                    body.forget_head();
-                }
-                call.carry_out(&server, &*dialect, &mut body, &record).await
-            }
-            Ok(Routing::Batch) => {
-                let reply = batch::answer(&server, &mut head, &context, &mut body, answer_call);
-                Box::pin(reply).await
-            }
+            Ok(routing) => exchange.carry_out(routing).await,
             Err(error) => Err(error),
         };
-        if let Some(mut unread) = body.take() {
+        if let Some(mut unread) = exchange.body.take() {
             unread.finish_if_short().await;
         }
-        let RequestContext {
-            id,
-            principal,
-            base_url,
-            ..
-        } = context;
-        let is_abandoned = result.as_ref().is_err_and(Error::is_abandoned);
-        let is_broken_off = result.as_ref().is_err_and(Error::is_broken_off);
-        let about = About {
-            id,
-            principal,
-            dialect: &*dialect,
-            record: &record,
-        };
-        let mut reply = reply_to(&head, &about, &server, result, read_to_end.is_sure());
-        if is_broken_off {
-            reply.extensions_mut().insert(ClientGone);
-        }
-        marks.add_to(&mut reply);
-        reply::demand_https(&mut reply, &base_url, server.settings.hsts);
-        drop(running);
-        // Otherwise the request is counted as aborted, although some such clients receive the
-        // reply. A broken connection is not an error of the server.
-        if !is_abandoned {
-            record.answered(reply.status());
-        }
-        (reply, (admitted.ok().flatten(), place))
+        (exchange.reply(result), ticket)
     };
     async move { audit.of_request(sender, answered).await }
 }
 
-/// The results of the checks before routing.
-struct Early {
-    /// The answer, unless the request is to be routed.
-    answered: Answered,
+/// A request and the reply to it.
+struct Exchange {
+    server: Arc<ServerState>,
+    head: Parts,
+    context: RequestContext,
+    /// The body, until the code that reads it takes it.
+    body: Option<RequestBody>,
+    is_read: EndFlag,
+    dialect: Arc<dyn Dialect>,
+    /// The answer to a preflight or its refusal. It is given only after the stages that come before
+    /// the stage `origin`.
+    preflight: Answered,
     /// The headers that the reply needs for browsers.
     marks: Marks,
-    /// The permit for one request of the client's address.
-    place: Option<AddressPermit>,
+    record: RequestRecord,
+    /// The drain of the server waits for this token.
+    running: TaskTrackerToken,
 }
 
-/// Checks a request before it is routed.
-async fn answer_early(
-    server: &ServerState,
-    head: &Parts,
-    context: &RequestContext,
-    examined: (Answered, Marks),
-) -> Early {
-    let counted =
-        count_to_address(server, head, context).and_then(|()| check_host(server, head, context));
-    let (answered, marks) = match counted {
-        Err(error) => (Some(Err(error)), examined.1),
-        Ok(()) if head.headers.contains_key(ORIGIN) => {
-            // Boxed to keep the future of the common case small, which has no `Origin`.
-            Box::pin(cross_origin::examine_session(server, head, examined)).await
+impl Exchange {
+    /// Reads the head of a request.
+    fn begin<B>(server: Arc<ServerState>, mut head: Parts, body: B, record: RequestRecord) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let mut context = context_of(&server, &head);
+        let mut body = RequestBody::new(body, head.version, &head.headers, &server.settings.limits);
+        let capacity = &server.capacity;
+        let pools = [&capacity.connections, &capacity.requests, &capacity.uploads];
+        if pools.into_iter().any(Pool::is_short) {
+            body.hurry();
         }
-        Ok(()) => examined,
-    };
-    let admitted = match &answered {
-        Some(_) => Ok(None),
-        None => admit(server, head, context, &marks),
-    };
-    let (answered, place) = match admitted {
-        Ok(place) => (answered, place),
-        Err(error) => (Some(Err(error)), None),
-    };
-    Early {
-        answered,
-        marks,
-        place,
+        let (preflight, marks) = cross_origin::examine(&server, &mut head, context.host.as_ref());
+        marks.limit_authority(&mut head, &mut context);
+        Self {
+            dialect: server.dialects.default(),
+            running: server.lifecycle.begin_request(),
+            is_read: body.end_flag(),
+            body: Some(body),
+            server,
+            head,
+            context,
+            preflight,
+            marks,
+            record,
+        }
     }
-}
 
-/// Refuses a request that names an unknown host. Probes may name any host, and the calls of a batch
-/// have the batch's host.
-fn check_host(server: &ServerState, head: &Parts, context: &RequestContext) -> Result<(), Error> {
-    if batch::is_inside(head) {
-        return Ok(());
+    /// Returns the answer to the request, or `None` if the request is to be routed.
+    async fn admit(&mut self, ticket: &mut Ticket) -> Answered {
+        let mut arrival = Arrival {
+            server: &self.server,
+            head: &self.head,
+            context: &self.context,
+            body: self.body.as_mut().expect("nobody has taken the body yet"),
+            answered: self.preflight.take(),
+            marks: std::mem::take(&mut self.marks),
+        };
+        let answered = arrival.admit(ticket).await;
+        self.marks = arrival.marks;
+        answered
     }
-    let is_probe = health::is_probe(head.uri.path());
-    let known = server.known_hosts.check(head, context.host.as_ref());
-    known.or_else(|error| match error {
-        Error::UnknownHost { .. } if is_probe => Ok(()),
-        _ => Err(error),
-    })
-}
 
-/// Counts a request against the rate limit of its address. Preflights and requests that are refused
-/// later count as well. Probes do not count and are always answered.
-fn count_to_address(
-    server: &ServerState,
-    head: &Parts,
-    context: &RequestContext,
-) -> Result<(), Error> {
-    if health::is_probe(head.uri.path()) {
-        return Ok(());
+    async fn route(&mut self, ticket: &mut Ticket) -> Result<Routing, Error> {
+        route(
+            &self.server,
+            &mut self.head,
+            &mut self.context,
+            &mut self.dialect,
+            &mut self.body,
+            ticket,
+            &self.record,
+        )
+        .await
     }
-    server.rates.admit_address(context.client)
-}
 
-/// Refuses a request from a page that may not send it. Returns the request's permit from the limit
-/// of its address. Probes are always answered, and the calls of a batch share the batch's permit.
-fn admit(
-    server: &ServerState,
-    head: &Parts,
-    context: &RequestContext,
-    marks: &Marks,
-) -> Result<Option<AddressPermit>, Error> {
-    marks.refuse_foreign(server, head, context)?;
-    if health::is_probe(head.uri.path()) || batch::is_inside(head) {
-        return Ok(None);
+    async fn carry_out(&mut self, routing: Routing) -> Result<Reply, Error> {
+        match routing {
+            Routing::Answered(reply) => Ok(reply),
+            Routing::Session(call) => {
+                (self.head.headers, self.head.extensions) = Default::default();
+                // The log needs only the path, and the query may be as long as a head.
+                self.head.uri = self.head.uri.path().parse().unwrap_or_default();
+                if let Some(body) = &mut self.body {
+                    body.forget_head();
+                }
+                let (server, dialect) = (&self.server, &*self.dialect);
+                call.carry_out(server, dialect, &mut self.body, &self.record)
+                    .await
+            }
+            Routing::Batch => {
+                let (server, context) = (&self.server, &self.context);
+                let (head, body) = (&mut self.head, &mut self.body);
+                Box::pin(batch::answer(server, head, context, body, answer_call)).await
+            }
+        }
     }
-    server.address_limits.admit_request(context.limited_client)
+
+    /// Completes the reply, and records it.
+    fn reply(self, result: Result<Reply, Error>) -> Reply {
+        let is_abandoned = result.as_ref().is_err_and(Error::is_abandoned);
+        let is_broken_off = result.as_ref().is_err_and(Error::is_broken_off);
+        let about = About {
+            id: self.context.id,
+            principal: self.context.principal,
+            dialect: &*self.dialect,
+            record: &self.record,
+        };
+        let is_read = self.is_read.is_sure();
+        let mut reply = reply_to(&self.head, &about, &self.server, result, is_read);
+        if is_broken_off {
+            reply.extensions_mut().insert(ClientGone);
+        }
+        self.marks.add_to(&mut reply);
+        let hsts = self.server.settings.hsts;
+        reply::demand_https(&mut reply, &self.context.base_url, hsts);
+        drop(self.running);
+        // Otherwise the request is counted as aborted, although some such clients receive the
+        // reply. A broken connection is not an error of the server.
+        if !is_abandoned {
+            self.record.answered(reply.status());
+        }
+        reply
+    }
 }
 
 fn context_of(server: &ServerState, head: &Parts) -> RequestContext {
@@ -387,15 +349,6 @@ fn write_refusal(head: &Parts, about: &About<'_>, server: &ServerState, status: 
         about.principal.as_ref(),
         path,
     );
-}
-
-/// Estimated size of a head in memory, in bytes.
-fn head_size(head: &Parts) -> u64 {
-    const FIELD: usize = 128;
-    let fields = head.headers.iter();
-    let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD);
-    let target = head.uri.path().len() + head.uri.query().map_or(0, str::len);
-    (fields.sum::<usize>() + target) as u64
 }
 
 /// Makes the reply to a request. `is_read` says whether the body was read to its end.

@@ -200,7 +200,7 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::callers::{AddressLimits, Admission, CallerMetrics};
+    use crate::callers::{AddressLimits, CallerMetrics, ConnectionPermit};
     use crate::config::Settings;
 
     /// Connections, with a share of one connection for each network.
@@ -219,15 +219,15 @@ mod tests {
             }
         }
 
-        fn connect(&self, ip: &str) -> (Entry, Admission) {
+        fn connect(&self, ip: &str) -> (Entry, ConnectionPermit) {
             let ip: IpAddr = ip.parse().unwrap();
-            let (entry, admission) = (self.open.enter(), self.limits.admit(ip).unwrap());
-            entry.set_share(admission.share().as_ref());
-            (entry, admission)
+            let (entry, address_permit) = (self.open.enter(), self.limits.admit(ip).unwrap());
+            entry.set_share(address_permit.share().as_ref());
+            (entry, address_permit)
         }
     }
 
-    fn are_ended(connections: &[&(Entry, Admission)]) -> Vec<bool> {
+    fn are_ended(connections: &[&(Entry, ConnectionPermit)]) -> Vec<bool> {
         let ended = connections
             .iter()
             .map(|(entry, _)| entry.end.is_cancelled());
