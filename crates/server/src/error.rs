@@ -401,13 +401,7 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
         Error::NoSuchPath { .. } | Error::NoMedia | Error::MediaOnly => {
             other(ErrorReply::json(StatusCode::NOT_FOUND, "notFound"))
         }
-        Error::RangeNotSatisfiable { .. } => other(
-            ErrorReply::json(
-                StatusCode::RANGE_NOT_SATISFIABLE,
-                "requestedRangeNotSatisfiable",
-            )
-            .header("Range"),
-        ),
+        Error::RangeNotSatisfiable { .. } => other(range_not_satisfiable()),
         Error::MethodNotAllowed { .. } => other(ErrorReply::json(
             StatusCode::METHOD_NOT_ALLOWED,
             "methodNotAllowed",
@@ -426,16 +420,12 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
         Error::LinkMediaSize { limit } => {
             dialect.protocol_error(&SessionError::TooLarge { limit: *limit }.into())
         }
-        Error::LinkUsed | Error::LinkPurpose { .. } => {
-            other(ErrorReply::json(StatusCode::FORBIDDEN, "forbidden"))
-        }
+        Error::LinkUsed | Error::LinkPurpose { .. } => other(forbidden()),
         Error::Batch(error) => other(batch(error)),
         Error::MediaInBatch | Error::BatchInBatch | Error::OtherHost { .. } => {
             other(bad("badRequest"))
         }
-        Error::OriginNotAllowed { .. } | Error::OtherOrigin => {
-            other(ErrorReply::json(StatusCode::FORBIDDEN, "forbidden").header("Origin"))
-        }
+        Error::OriginNotAllowed { .. } | Error::OtherOrigin => other(forbidden().header("Origin")),
         Error::MissingHost | Error::DoubledHost | Error::MalformedHost => {
             other(bad("badRequest").header("Host"))
         }
@@ -478,6 +468,18 @@ fn bad(reason: &'static str) -> ErrorReply {
     ErrorReply::json(StatusCode::BAD_REQUEST, reason)
 }
 
+fn forbidden() -> ErrorReply {
+    ErrorReply::json(StatusCode::FORBIDDEN, "forbidden")
+}
+
+fn range_not_satisfiable() -> ErrorReply {
+    let (status, reason) = (
+        StatusCode::RANGE_NOT_SATISFIABLE,
+        "requestedRangeNotSatisfiable",
+    );
+    ErrorReply::json(status, reason).header("Range")
+}
+
 fn unavailable(dialect: &dyn Dialect, retry_after: u32) -> ErrorReply {
     dialect.condition(Condition::Unavailable { retry_after })
 }
@@ -503,10 +505,8 @@ fn access(error: &AccessError) -> ErrorReply {
         AccessError::InsufficientScope { .. } => {
             ErrorReply::json(StatusCode::FORBIDDEN, "insufficientPermissions")
         }
-        AccessError::ForeignPage => {
-            ErrorReply::json(StatusCode::FORBIDDEN, "forbidden").header("Origin")
-        }
-        AccessError::Forbidden { .. } => ErrorReply::json(StatusCode::FORBIDDEN, "forbidden"),
+        AccessError::ForeignPage => forbidden().header("Origin"),
+        AccessError::Forbidden { .. } => forbidden(),
     }
 }
 

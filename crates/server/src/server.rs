@@ -166,11 +166,7 @@ impl ServerBuilder {
         let lifecycle = Arc::<Lifecycle>::default();
         let buffer_pool = BufferPool::new(settings.limits.media_memory);
         let pools = (capacity.clone(), buffer_pool.clone());
-        let sources = Sources {
-            usage: Box::new(move || usage(&pools.0, &pools.1)),
-            disks: Arc::clone(&stores.disks),
-            lifecycle: Arc::clone(&lifecycle),
-        };
+        let sources = sources(pools, &stores, &lifecycle);
         let metrics = Arc::new(self.metrics.recorder(&registry, sources));
         let audit = Audit::new(self.audit, &self.clock);
         let quotas = Quotas::new(settings.limits.quota());
@@ -486,6 +482,19 @@ impl Server {
     fn background(&self) -> MutexGuard<'_, Background> {
         let background = self.inner.background.lock();
         background.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the values that the metrics read at each scrape.
+fn sources(
+    (capacity, buffer_pool): (Capacity, BufferPool),
+    stores: &CheckedStores,
+    lifecycle: &Arc<Lifecycle>,
+) -> Sources {
+    Sources {
+        usage: Box::new(move || usage(&capacity, &buffer_pool)),
+        disks: Arc::clone(&stores.disks),
+        lifecycle: Arc::clone(lifecycle),
     }
 }
 

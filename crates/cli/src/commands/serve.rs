@@ -277,22 +277,11 @@ async fn serve(
     reloadable.reload_on_sighup().map_err(Error::Signals)?;
     output::announce(format_args!("listening on {scheme}://{address}"));
     let has_own_listener = own_listener.is_some();
-    if let Some((listener, address)) = own_listener {
-        output::announce(format_args!("metrics on http://{address}/metrics"));
-        let (listener, metrics) = (Listener::plain(listener), Arc::clone(&metrics));
-        // Ends with the runtime, so that a drain can be watched.
-        tokio::spawn(async move { serve_metrics(listener, metrics, &limits).await });
+    if let Some(own_listener) = own_listener {
+        serve_metrics_at(own_listener, &metrics, limits);
     }
 
-    let stop = Arc::new(Notify::new());
-    let stopped = Arc::clone(&stop);
-    tokio::spawn(stop_server(signals, stop));
-    let stopped = async move {
-        stopped.notified().await;
-        // The server could no longer answer a challenge, and another process may soon use the data
-        // directory.
-        drop(renewal);
-    };
+    let stopped = stopped(signals, renewal);
     let hosts = server.service();
     let service = DevTokenService::new(
         dev_tokens,
@@ -307,6 +296,36 @@ async fn serve(
     } else {
         server.run_with(service, listener, stopped).await
     };
+    conclude(server, ended).await
+}
+
+/// Serves the metrics on an address of their own.
+fn serve_metrics_at(
+    (listener, address): (TcpListener, SocketAddr),
+    metrics: &Arc<MetricsRegistry>,
+    limits: Limits,
+) {
+    output::announce(format_args!("metrics on http://{address}/metrics"));
+    let (listener, metrics) = (Listener::plain(listener), Arc::clone(metrics));
+    // Ends with the runtime, so that a drain can be watched.
+    tokio::spawn(async move { serve_metrics(listener, metrics, &limits).await });
+}
+
+/// Resolves when a signal stops the server. The renewal of certificates ends then.
+fn stopped(signals: Signals, renewal: impl Send + 'static) -> impl Future<Output = ()> + Send {
+    let stop = Arc::new(Notify::new());
+    let stopped = Arc::clone(&stop);
+    tokio::spawn(stop_server(signals, stop));
+    async move {
+        stopped.notified().await;
+        // The server could no longer answer a challenge, and another process may soon use the data
+        // directory.
+        drop(renewal);
+    }
+}
+
+/// Closes the store of a server that has ended.
+async fn conclude(server: Server, ended: Ended) -> Result<(), Error> {
     match ended {
         Ended::Drained => {
             close(server).await;
