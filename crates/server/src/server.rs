@@ -170,23 +170,9 @@ impl ServerBuilder {
         let metrics = Arc::new(self.metrics.recorder(&registry, sources));
         let audit = Audit::new(self.audit, &self.clock);
         let quotas = Quotas::new(settings.limits.quota());
-        let commit_rules = Arc::new(CommitRules {
-            ledger: Arc::clone(&stores.ledger),
-            clock: Arc::clone(&self.clock),
-            quota: quotas.of_bytes(),
-            checkpoints: settings.checkpoints.clone(),
-            lifetime: settings.lifetime(),
-        });
+        let commit_rules = commit_rules(&settings, &stores, &self.clock, &quotas);
         let state = ServerState {
-            store_handles: StoreHandles {
-                ledger: Arc::clone(&stores.ledger),
-                vault: Arc::clone(&stores.vault),
-                reading: capacity.reading.clone(),
-                media_reads: capacity.media_reads.clone(),
-                settled: SettledCollections::new(registry.served().map(|it| it.api.name())),
-                pattern_checks: capacity.pattern_checks.clone(),
-                timeout: capacity.timeout,
-            },
+            store_handles: store_handles(&stores, &capacity, &registry),
             sessions: Sessions {
                 settings: Arc::clone(&settings),
                 clock: Arc::clone(&self.clock),
@@ -228,6 +214,35 @@ impl ServerBuilder {
                 state: Arc::new(state),
             }),
         })
+    }
+}
+
+/// Returns what the commits of all appending requests have in common.
+fn commit_rules(
+    settings: &Settings,
+    stores: &CheckedStores,
+    clock: &Arc<dyn Clock>,
+    quotas: &Quotas,
+) -> Arc<CommitRules> {
+    Arc::new(CommitRules {
+        ledger: Arc::clone(&stores.ledger),
+        clock: Arc::clone(clock),
+        quota: quotas.of_bytes(),
+        checkpoints: settings.checkpoints.clone(),
+        lifetime: settings.lifetime(),
+    })
+}
+
+/// Returns the stores as handlers see them.
+fn store_handles(stores: &CheckedStores, capacity: &Capacity, registry: &Registry) -> StoreHandles {
+    StoreHandles {
+        ledger: Arc::clone(&stores.ledger),
+        vault: Arc::clone(&stores.vault),
+        reading: capacity.reading.clone(),
+        media_reads: capacity.media_reads.clone(),
+        settled: SettledCollections::new(registry.served().map(|it| it.api.name())),
+        pattern_checks: capacity.pattern_checks.clone(),
+        timeout: capacity.timeout,
     }
 }
 

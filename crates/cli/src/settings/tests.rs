@@ -180,6 +180,7 @@ fn error_in_a_file_is_reported_with_its_line() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of rules")]
 fn violated_rules_are_errors() {
     let cases = [
         (

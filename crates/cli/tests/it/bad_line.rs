@@ -111,6 +111,7 @@ fn assert_nothing_sent_twice(exchanges: &[Exchange]) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of faults")]
 fn each_fault_alone_at_each_request_is_survived() {
     let faults = [
         Fault::CutRequest { after: 0 },

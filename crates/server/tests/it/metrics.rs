@@ -106,6 +106,7 @@ fn multipart(metadata: &str, media: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one request of each kind")]
 async fn each_kind_of_request_is_counted_by_method_upload_type_and_status() {
     let metered = Metered::new().await;
     let service = || metered.service();

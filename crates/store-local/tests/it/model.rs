@@ -206,6 +206,10 @@ impl<S: Subject> StateMachineTest for Comparison<S> {
 }
 
 /// Takes a step with a ledger in the same state as `model`.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one arm for each transition of the model"
+)]
 async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
     let result = match step {
         Step::Start { session, expires } => ledger.start(new_session(session, expires)).await,

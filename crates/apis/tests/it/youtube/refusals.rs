@@ -138,6 +138,7 @@ async fn of_lists(youtube: &World) -> Vec<(&'static str, Reply)> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of refusals")]
 async fn of_captions_and_images(youtube: &World) -> Vec<(&'static str, Reply)> {
     let id = video(youtube).await;
     let captions = "/youtube/v3/captions?part=snippet";

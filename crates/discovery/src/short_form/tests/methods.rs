@@ -218,6 +218,7 @@ fn a_document_may_leave_the_resumable_path_out() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of errors")]
 fn errors_of_schemas_and_methods_show_the_line_and_the_key() {
     let refused = |lines: &str, expected: &[&str]| check_refused(&with_method(lines), expected);
     refused(

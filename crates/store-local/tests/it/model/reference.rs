@@ -167,6 +167,10 @@ impl Reference {
         }
     }
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one arm for each transition of the model"
+    )]
     fn try_step(&mut self, step: &Step, brought: &mut BTreeSet<Named>) -> Result<End, End> {
         match step {
             Step::Start { session, expires } => self.start(*session, *expires)?,

@@ -52,10 +52,11 @@ async fn finishing_sessions_are_listed_in_order(ledger: &dyn Ledger) {
 async fn expiry_deletes_expired_sessions_except_finishing_ones(ledger: &dyn Ledger) {
     let names = Names::of("expiry_deletes_expired_sessions_except_finishing_ones");
     let expires = Timestamp::from_millis(10_000);
-    let dying = |n| NewSession {
+    let expiring = |n, expires| NewSession {
         expires,
         ..names.new_session(n)
     };
+    let dying = |n| expiring(n, expires);
     let step_to = |n, state| OffsetCommit {
         state,
         ..step(0, 10, Some(names.large(n)))
@@ -86,25 +87,9 @@ async fn expiry_deletes_expired_sessions_except_finishing_ones(ledger: &dyn Ledg
         .commit_offset(little, epoch_3, small_step(0, names.small(3), b"wind"))
         .await
         .unwrap();
-    let later = start(
-        ledger,
-        NewSession {
-            expires: FAR,
-            ..names.new_session(4)
-        },
-    )
-    .await
-    .id;
+    let later = start(ledger, expiring(4, FAR)).await.id;
     let never = Timestamp::from_millis(u64::MAX);
-    let never = start(
-        ledger,
-        NewSession {
-            expires: never,
-            ..names.new_session(5)
-        },
-    )
-    .await
-    .id;
+    let never = start(ledger, expiring(5, never)).await.id;
 
     assert_eq!(
         ledger.expire(expires, 100).await.unwrap(),
