@@ -14,14 +14,14 @@ use windlass_fuzz::first_text_line;
 const NOW: u64 = 1_769_817_600_000;
 
 /// Longest search, in bytes.
-const LONGEST: usize = 2048;
+const MAX_LEN: usize = 2048;
 
 fuzz_target!(|input: &str| {
     let (text, message) = first_text_line(input);
     let (subject, body) = first_text_line(message);
     let Some(query) = GmailQuery::parse(text, NOW) else {
         assert!(
-            text.len() > LONGEST
+            text.len() > MAX_LEN
                 || GmailQuery::is_too_deep(text)
                 || (GmailQuery::is_refused_operator(text)
                     && (text.contains(':') || text.contains("AROUND"))),

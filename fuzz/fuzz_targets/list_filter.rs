@@ -20,7 +20,7 @@ use windlass_store::{Resource, Timestamp};
 const SORTED: usize = 64;
 
 /// Most comparisons in a filter.
-const MOST: usize = 16;
+const MAX_COMPARISONS: usize = 16;
 
 static API: LazyLock<Api> = LazyLock::new(|| {
     let text = r#"
@@ -44,7 +44,7 @@ fuzz_target!(|input: &str| {
     let Ok(list) = ListQuery::parse(settings, whole, order) else {
         return;
     };
-    assert!(list.comparisons() <= MOST);
+    assert!(list.comparisons() <= MAX_COMPARISONS);
     let (Some(first), Some(second)) = (resource("1", first), resource("2", second)) else {
         return;
     };

@@ -14,7 +14,7 @@ use super::state::StateError;
 
 /// Longest description of a failure in the log, in characters. Authorities set no bound on their
 /// texts.
-const LONGEST: usize = 800;
+const MAX_LEN: usize = 800;
 
 /// A failed attempt.
 #[derive(Debug, Error)]
@@ -138,7 +138,7 @@ impl Failure {
             error = cause;
         }
         let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-        plain.take(LONGEST).collect()
+        plain.take(MAX_LEN).collect()
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
             !text.chars().any(char::is_control) && text.contains("a b [31m"),
             "{text}"
         );
-        assert_eq!(text.chars().count(), LONGEST);
+        assert_eq!(text.chars().count(), MAX_LEN);
     }
 
     #[test]

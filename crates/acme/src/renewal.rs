@@ -21,7 +21,7 @@ const ATTEMPT: Duration = Duration::from_secs(600);
 
 // Timers stand still while a machine sleeps, and clocks are set.
 /// The longest time until the clock is read again.
-const LONGEST_SLEEP: Duration = Duration::from_secs(60 * 60);
+const MAX_SLEEP: Duration = Duration::from_secs(60 * 60);
 
 /// How often the authority is asked when to renew, unless it says how often.
 const QUESTIONS: Duration = Duration::from_secs(6 * 60 * 60);
@@ -31,7 +31,7 @@ const QUESTIONS: Duration = Duration::from_secs(6 * 60 * 60);
 const FIRST_QUESTION: Duration = Duration::from_secs(60 * 60);
 
 /// The longest time between two questions to the authority, which may have to revoke certificates.
-const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The time limit of a question to the authority.
 const QUESTION: Duration = Duration::from_secs(60);
@@ -130,7 +130,7 @@ impl<A: Authority> Renewal<A> {
         while self.time_left().is_some() {
             self.ask_when_to_renew().await;
             if let Some(left) = self.time_left() {
-                sleep(left.min(LONGEST_SLEEP)).await;
+                sleep(left.min(MAX_SLEEP)).await;
             }
         }
     }
@@ -146,7 +146,7 @@ impl<A: Authority> Renewal<A> {
         }
         let asked = timeout(QUESTION, self.authority.suggestion(current)).await;
         let suggestion = asked.ok().flatten();
-        let pause = suggestion.map_or(QUESTIONS, |it| it.ask_again.min(LONGEST_PAUSE));
+        let pause = suggestion.map_or(QUESTIONS, |it| it.ask_again.min(MAX_PAUSE));
         self.ask_at = Some(now + pause);
         // The time within a window is chosen once. A new random time at each question would make
         // the renewal early.

@@ -12,12 +12,12 @@ const FIRST_DELAY: Duration = Duration::from_secs(10);
 const GROWTH: u32 = 4;
 
 /// Upper bound of the delay after any failure.
-const LONGEST_DELAY: Duration = Duration::from_secs(4 * 60 * 60);
+const MAX_DELAY: Duration = Duration::from_secs(4 * 60 * 60);
 
 /// Upper bound of the delay that an authority can ask for. Let's Encrypt asks for a week if too
 /// many certificates were issued. One attempt a day is harmless, and soon notices that the limit is
 /// lifted.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The times between which a certificate is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,11 +60,11 @@ pub(super) struct Window {
 /// between 0 and 1. `retry_after` is the least delay that the authority has asked for.
 pub(super) fn delay(failures: u32, random: f64, retry_after: Option<Duration>) -> Duration {
     let factor = GROWTH.saturating_pow(failures.saturating_sub(1));
-    let longest = FIRST_DELAY.saturating_mul(factor).min(LONGEST_DELAY);
+    let longest = FIRST_DELAY.saturating_mul(factor).min(MAX_DELAY);
     // A random delay between half of it and all of it, so that servers that failed together do not
     // retry together.
     let own = longest.mul_f64(0.5 + random / 2.0);
-    let asked = retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER);
+    let asked = retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
     // A little more than asked for, for the same reason.
     own.max(asked + asked.mul_f64(random / 10.0))
 }
@@ -149,7 +149,7 @@ mod tests {
                 "{failures}"
             );
         }
-        assert_eq!(delay(u32::MAX, 1.0, None), LONGEST_DELAY);
+        assert_eq!(delay(u32::MAX, 1.0, None), MAX_DELAY);
     }
 
     #[test]

@@ -29,7 +29,7 @@ mod html5;
 
 use archive::{Archive, ArchiveError};
 use asset::{AssetIdentifier, AssetName, Content, HEAD};
-use html5::{Findings, MOST_TEXT};
+use html5::{Findings, MAX_TEXT};
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "dfareporting",
@@ -306,7 +306,7 @@ fn inspect_content(mut media: BlockingMedia, content: Content) -> Result<Inspect
             (Some((image_header.width, image_header.height)), None)
         }
         Content::Html => {
-            let findings = Findings::of_page(&beginning(&mut media, MOST_TEXT)?);
+            let findings = Findings::of_page(&beginning(&mut media, MAX_TEXT)?);
             (findings.size, Some(findings))
         }
         Content::Zip => {

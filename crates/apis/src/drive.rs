@@ -41,7 +41,7 @@ pub(crate) const PROVIDER: ApiProvider = ApiProvider {
 };
 
 /// Maximum number of ids that one call generates, as in the service.
-const MOST_IDS: u64 = 1000;
+const MAX_IDS: u64 = 1000;
 
 /// Methods on resources of a file that are stored as clients write them.
 const ATTACHED: [&str; 3] = ["drive.permissions.", "drive.comments.", "drive.replies."];
@@ -149,10 +149,10 @@ fn generate_ids(call: &Call<'_>) -> Result<Answer, Rejection> {
         return Err(refusals::invalid_value("type", problem));
     }
     let count = call.query.first("count").unwrap_or("10").parse::<u64>();
-    let count = count.ok().filter(|count| (1..=MOST_IDS).contains(count));
+    let count = count.ok().filter(|count| (1..=MAX_IDS).contains(count));
     let count = count.ok_or_else(|| Rejection::InvalidParameter {
         parameter: "count".to_owned(),
-        problem: format!("must be between 1 and {MOST_IDS}"),
+        problem: format!("must be between 1 and {MAX_IDS}"),
     })?;
     let ids: Vec<_> = (0..count).map(|nth| file::fresh_id(call, nth)).collect();
     let space = call.query.first("space").unwrap_or("drive");

@@ -39,13 +39,13 @@ const GET: &str = "firebasestorage.objects.get";
 const INSERT: &str = "firebasestorage.objects.insert";
 
 /// Maximum length of the name of an object in bytes, as in the service.
-const LONGEST_NAME: usize = 1024;
+const MAX_NAME_LEN: usize = 1024;
 
 /// Maximum length in bytes of all fields together that clients write, as JSON.
-const LONGEST_FIELDS: usize = 16 * 1024;
+const MAX_FIELDS_LEN: usize = 16 * 1024;
 
 /// Maximum number of objects and prefixes on a page, as in the service.
-const MOST_RESULTS: usize = 1000;
+const MAX_RESULTS: usize = 1000;
 
 fn served(api: Api) -> ServedApi {
     ServedApi::new(api, Arc::new(FirebaseStorage))
@@ -147,8 +147,8 @@ fn name_of_upload<'a>(call: &Call<'a>) -> Result<&'a str, Rejection> {
         .ok_or_else(|| Rejection::MissingField {
             field: "name".to_owned(),
         })?;
-    if name.len() > LONGEST_NAME || name.contains(['\r', '\n']) || matches!(name, "." | "..") {
-        let problem = format!("must be 1 to {LONGEST_NAME} bytes without line ends");
+    if name.len() > MAX_NAME_LEN || name.contains(['\r', '\n']) || matches!(name, "." | "..") {
+        let problem = format!("must be 1 to {MAX_NAME_LEN} bytes without line ends");
         return Err(Rejection::invalid_field("name", problem));
     }
     Ok(name)
@@ -203,7 +203,7 @@ fn fault_of_header(value: &Value) -> Option<&'static str> {
 /// cover the media type.
 fn fault_of_length(value: &Value) -> Option<&'static str> {
     let length = value.as_str().map_or(0, str::len);
-    (length > LONGEST_NAME).then_some("must be at most 1024 bytes")
+    (length > MAX_NAME_LEN).then_some("must be at most 1024 bytes")
 }
 
 /// Returns the problem with custom metadata. Null removes all custom metadata, or one of its
@@ -223,10 +223,10 @@ fn fault_of_metadata(value: &Value) -> Option<&'static str> {
 /// Refuses fields that are too long together.
 fn check_length(fields: &Fields) -> Result<(), Rejection> {
     let length = Value::Object(fields.clone()).to_string().len();
-    if length <= LONGEST_FIELDS {
+    if length <= MAX_FIELDS_LEN {
         return Ok(());
     }
-    let problem = format!("all fields together are at most {LONGEST_FIELDS} bytes of JSON");
+    let problem = format!("all fields together are at most {MAX_FIELDS_LEN} bytes of JSON");
     Err(Rejection::invalid_field("metadata", problem))
 }
 
@@ -377,7 +377,7 @@ fn is_unnameable(path: &str) -> bool {
 fn most_results(call: &Call<'_>) -> Result<usize, Rejection> {
     let most = call.query.first("maxResults").unwrap_or("1000");
     let most = most.parse().ok().filter(|most| *most > 0);
-    most.map(|most: usize| most.min(MOST_RESULTS))
+    most.map(|most: usize| most.min(MAX_RESULTS))
         .ok_or_else(|| Rejection::InvalidParameter {
             parameter: "maxResults".to_owned(),
             problem: "must be a number above 0".to_owned(),

@@ -28,10 +28,10 @@ const UPLOAD: &str = "generativelanguage.media.upload";
 const FILES: &str = "generativelanguage/files";
 
 /// Maximum number of characters of a chosen name, after `files/`, as in the service.
-const LONGEST_NAME: usize = 40;
+const MAX_NAME_LEN: usize = 40;
 
 /// Maximum number of characters of a display name, as in the service.
-const LONGEST_DISPLAY_NAME: usize = 512;
+const MAX_DISPLAY_NAME_LEN: usize = 512;
 
 fn own(version: &str) -> Api {
     let text = include_str!("generative_language/generative_language.toml");
@@ -102,9 +102,9 @@ impl<'a> NewFile<'a> {
         };
         if new
             .display_name
-            .is_some_and(|name| name.chars().count() > LONGEST_DISPLAY_NAME)
+            .is_some_and(|name| name.chars().count() > MAX_DISPLAY_NAME_LEN)
         {
-            let problem = format!("must have at most {LONGEST_DISPLAY_NAME} characters");
+            let problem = format!("must have at most {MAX_DISPLAY_NAME_LEN} characters");
             return Err(Rejection::invalid_field("file.displayName", problem));
         }
         match call.lookup.resource(FILES, new.id).await? {
@@ -120,7 +120,7 @@ impl<'a> NewFile<'a> {
 /// The id in a name that a client has chosen, with or without `files/`.
 fn chosen_id(name: &str) -> Result<&str, Rejection> {
     let id = name.strip_prefix("files/").unwrap_or(name);
-    let is_valid = (1..=LONGEST_NAME).contains(&id.len())
+    let is_valid = (1..=MAX_NAME_LEN).contains(&id.len())
         && id
             .bytes()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
@@ -130,7 +130,7 @@ fn chosen_id(name: &str) -> Result<&str, Rejection> {
         return Ok(id);
     }
     let problem = format!(
-        "must be files/ and 1 to {LONGEST_NAME} lower-case letters, digits and hyphens, none of the \
+        "must be files/ and 1 to {MAX_NAME_LEN} lower-case letters, digits and hyphens, none of the \
          hyphens at an end"
     );
     Err(Rejection::invalid_field("file.name", problem))

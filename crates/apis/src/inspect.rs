@@ -20,19 +20,19 @@ static INSPECTIONS: Semaphore = Semaphore::const_new(8);
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of pixels that an image may have.
-pub(crate) const MOST_PIXELS: u64 = 100_000_000;
+pub(crate) const MAX_PIXELS: u64 = 100_000_000;
 
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 
 /// Maximum number of chunks that are skipped. Encoders write a few, or one for every 8 KiB.
-const MOST_CHUNKS: usize = 65_536;
+const MAX_CHUNKS: usize = 65_536;
 
 /// Maximum number of segments that are skipped. A camera writes a dozen; a colour profile may take
 /// 255.
-const MOST_SEGMENTS: usize = 4096;
+const MAX_SEGMENTS: usize = 4096;
 
 /// Fill bytes that may stand before a marker.
-const MOST_FILL: usize = 4096;
+const MAX_FILL: usize = 4096;
 
 /// Runs `inspect` over the media on a blocking thread.
 ///
@@ -105,8 +105,8 @@ pub(crate) enum ImageHeaderError {
         /// The rule.
         problem: &'static str,
     },
-    /// More pixels than [`MOST_PIXELS`].
-    #[error("the image has {width} x {height} pixels; at most {MOST_PIXELS} are taken")]
+    /// More pixels than [`MAX_PIXELS`].
+    #[error("the image has {width} x {height} pixels; at most {MAX_PIXELS} are taken")]
     TooManyPixels {
         /// Its width.
         width: u32,
@@ -149,7 +149,7 @@ impl ImageHeader {
         if width == 0 || height == 0 {
             return Err(format.damaged("it has no pixels"));
         }
-        if u64::from(width) * u64::from(height) > MOST_PIXELS {
+        if u64::from(width) * u64::from(height) > MAX_PIXELS {
             return Err(ImageHeaderError::TooManyPixels { width, height });
         }
         Ok(self)
@@ -244,7 +244,7 @@ fn depth_fits(depth: u8, colour: u8) -> bool {
 /// From chunk to chunk to the end. An image that was cut off has none.
 fn walk(media: &mut (impl Read + Seek)) -> Result<(), ImageHeaderError> {
     let mut has_data = false;
-    for _ in 0..MOST_CHUNKS {
+    for _ in 0..MAX_CHUNKS {
         let mut head = [0; 8];
         Format::Png.read(media, &mut head)?;
         match &head[4..] {
@@ -270,7 +270,7 @@ fn number(bytes: &[u8]) -> u32 {
 pub(super) fn jpeg_size(media: &mut (impl Read + Seek)) -> Result<(u32, u32), ImageHeaderError> {
     Format::Jpeg.read(media, &mut [0; 2])?;
     let mut size = None;
-    for _ in 0..MOST_SEGMENTS {
+    for _ in 0..MAX_SEGMENTS {
         match (marker(media)?, size) {
             // A scan begins. The frame header before it has stated the size.
             (0xda, Some(size)) => return Ok(size),
@@ -299,7 +299,7 @@ fn marker(media: &mut impl Read) -> Result<u8, ImageHeaderError> {
     if byte != [0xff] {
         return Err(Format::Jpeg.damaged("a marker is missing"));
     }
-    for _ in 0..MOST_FILL {
+    for _ in 0..MAX_FILL {
         Format::Jpeg.read(media, &mut byte)?;
         if byte != [0xff] {
             return Ok(byte[0]);

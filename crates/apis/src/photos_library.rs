@@ -48,13 +48,13 @@ const TOPIC: &str = "photoslibrary";
 const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Maximum number of media items that a call makes, as in the service.
-const MOST_NEW_ITEMS: usize = 50;
+const MAX_NEW_ITEMS: usize = 50;
 
 /// Maximum number of characters of a description, as in the service.
-const LONGEST_DESCRIPTION: usize = 1000;
+const MAX_DESCRIPTION_LEN: usize = 1000;
 
 /// Maximum number of characters of a file name, as in the service.
-const LONGEST_FILE_NAME: usize = 255;
+const MAX_FILE_NAME_LEN: usize = 255;
 
 /// `INVALID_ARGUMENT` of gRPC.
 const INVALID_ARGUMENT: u32 = 3;
@@ -162,8 +162,8 @@ impl Deliver for Expiry {
 fn chosen_fields(new: &Value) -> Result<Fields, Rejection> {
     let file_name = &new["simpleMediaItem"]["fileName"];
     let chosen = [
-        ("description", &new["description"], LONGEST_DESCRIPTION),
-        ("filename", file_name, LONGEST_FILE_NAME),
+        ("description", &new["description"], MAX_DESCRIPTION_LEN),
+        ("filename", file_name, MAX_FILE_NAME_LEN),
     ];
     let mut fields = Fields::new();
     for (name, value, longest) in chosen {
@@ -185,9 +185,9 @@ async fn batch_create(call: &Call<'_>) -> Result<Answer, Rejection> {
         return Err(Rejection::invalid_field("albumId", "there are no albums"));
     }
     let new = call.metadata.get("newMediaItems").and_then(Value::as_array);
-    let new = new.filter(|new| (1..=MOST_NEW_ITEMS).contains(&new.len()));
+    let new = new.filter(|new| (1..=MAX_NEW_ITEMS).contains(&new.len()));
     let new = new.ok_or_else(|| {
-        let problem = format!("must be 1 to {MOST_NEW_ITEMS} media items");
+        let problem = format!("must be 1 to {MAX_NEW_ITEMS} media items");
         Rejection::invalid_field("newMediaItems", problem)
     })?;
     let mut changes = Vec::new();

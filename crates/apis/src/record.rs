@@ -52,7 +52,7 @@ pub(crate) struct Page {
 }
 
 /// Maximum number of rows on a page of [`page`].
-const MOST_ROWS: usize = 100;
+const MAX_ROWS: usize = 100;
 
 /// Returns the page of a collection, in the order of ids, that `pageSize` and `pageToken` ask for.
 pub(crate) async fn page(
@@ -64,10 +64,10 @@ pub(crate) async fn page(
         None => Some(default_size),
         Some(size) => size.parse().ok(),
     };
-    let size = size.filter(|size| (1..=MOST_ROWS).contains(size));
+    let size = size.filter(|size| (1..=MAX_ROWS).contains(size));
     let size = size.ok_or_else(|| Rejection::InvalidParameter {
         parameter: "pageSize".to_owned(),
-        problem: format!("must be between 1 and {MOST_ROWS}"),
+        problem: format!("must be between 1 and {MAX_ROWS}"),
     })?;
     let token = call.query.first("pageToken").filter(|it| !it.is_empty());
     let after = token.map(|token| {

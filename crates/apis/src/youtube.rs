@@ -167,7 +167,7 @@ fn invalid_parameter(parameter: &str, problem: impl Into<String>) -> Rejection {
 const DEFAULT_PAGE: usize = 5;
 
 /// Maximum number of resources of a page.
-const LARGEST_PAGE: usize = 50;
+const MAX_PAGE: usize = 50;
 
 /// Collection of the videos.
 const VIDEOS: &str = "youtube/videos";
@@ -182,7 +182,7 @@ const THUMBNAILS: &str = "youtube/thumbnails";
 const CAPTIONS: &str = "youtube/captions";
 
 /// Maximum number of tracks of a video.
-const MOST_TRACKS: usize = 1000;
+const MAX_TRACKS: usize = 1000;
 
 /// Parts of a video that the service has, and this server has not.
 const NOT_SERVED_PARTS: [&str; 8] = [
@@ -288,8 +288,8 @@ fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
         return Ok(DEFAULT_PAGE);
     };
     let size = text.parse::<usize>().ok();
-    let size = size.filter(|size| (1..=LARGEST_PAGE).contains(size));
-    let problem = || format!("must be between 1 and {LARGEST_PAGE}");
+    let size = size.filter(|size| (1..=MAX_PAGE).contains(size));
+    let problem = || format!("must be between 1 and {MAX_PAGE}");
     size.ok_or_else(|| invalid_parameter("maxResults", problem()))
 }
 
@@ -323,7 +323,7 @@ fn fresh_id(call: &Call<'_>) -> String {
 /// Returns the tracks of a video.
 async fn caption_tracks(call: &Call<'_>, video: &str) -> Result<Vec<Resource>, Rejection> {
     let prefix = format!("{video}.");
-    let tracks = call.lookup.resources(CAPTIONS, Some(&prefix), MOST_TRACKS);
+    let tracks = call.lookup.resources(CAPTIONS, Some(&prefix), MAX_TRACKS);
     let tracks = tracks.await?.into_iter();
     Ok(tracks
         .take_while(|track| track.id.starts_with(&prefix))

@@ -12,11 +12,11 @@ use regex_lite::{Regex, RegexBuilder};
 use thiserror::Error;
 
 /// The memory that a compiled pattern may take. The largest of the published ones needs a tenth.
-const LARGEST_PROGRAM: usize = 256 << 10;
+const MAX_PROGRAM: usize = 256 << 10;
 
 /// The minimum size of a pattern in [`Pattern::work`]. Each byte of a value costs some time,
 /// whatever the pattern.
-const SMALLEST_PROGRAM: usize = 1 << 10;
+const MIN_PROGRAM: usize = 1 << 10;
 
 /// A pattern of a parameter, compiled once. Cheap to clone.
 ///
@@ -63,7 +63,7 @@ impl Pattern {
             reason: error.to_string().into(),
         };
         // The text is first compiled alone, because the added brackets would make `a)(b` valid.
-        let compiled = compile(&text, LARGEST_PROGRAM)
+        let compiled = compile(&text, MAX_PROGRAM)
             .and_then(|_| Program::of(&format!("^(?:{text})$")))
             .map_err(not_a_pattern);
         Self { text, compiled }
@@ -110,15 +110,15 @@ impl Program {
     fn of(text: &str) -> Result<Self, regex_lite::Error> {
         // The engine does not report a size; it only refuses programs above a limit. Most patterns
         // are small, so the first attempts succeed.
-        let mut size = SMALLEST_PROGRAM;
+        let mut size = MIN_PROGRAM;
         loop {
             match compile(text, size) {
                 Ok(regex) => {
                     let regex = Arc::new(regex);
                     return Ok(Self { regex, size });
                 }
-                Err(error) if size >= LARGEST_PROGRAM => return Err(error),
-                Err(_) => size = (2 * size).min(LARGEST_PROGRAM),
+                Err(error) if size >= MAX_PROGRAM => return Err(error),
+                Err(_) => size = (2 * size).min(MAX_PROGRAM),
             }
         }
     }
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn work_grows_with_the_value_and_the_pattern() {
         let work = |pattern: &str, len| Pattern::new(pattern).work(len);
-        assert_eq!(work("[a-z]+", 100), 100 * SMALLEST_PROGRAM as u64);
+        assert_eq!(work("[a-z]+", 100), 100 * MIN_PROGRAM as u64);
         assert_eq!(work("[a-z]+", 200), 2 * work("[a-z]+", 100));
         assert!(work("(\\w+\\s?){1,100}", 100) > 8 * work("(\\w+\\s?){1,10}", 100));
         assert_eq!(work("(a", 100), 0, "it is not checked");

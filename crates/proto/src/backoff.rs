@@ -10,7 +10,7 @@ mod tests;
 ///
 /// The default is five waits of 1, 2, 4, 8 and 16 seconds, 31 to 36 seconds in all. Further waits
 /// grow up to [`longest`](Self::longest) and stay there. No wait exceeds
-/// [`LONGEST_WAIT`](Self::LONGEST_WAIT), whatever the settings.
+/// [`MAX_WAIT`](Self::MAX_WAIT), whatever the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Schedule {
@@ -35,7 +35,7 @@ impl Default for Schedule {
 
 impl Schedule {
     /// Upper bound of every wait. Google's documents ask for "under a minute".
-    pub const LONGEST_WAIT: Duration = Duration::from_secs(59);
+    pub const MAX_WAIT: Duration = Duration::from_secs(59);
 
     /// Sets [`unit`](Self::unit).
     #[must_use]
@@ -69,7 +69,7 @@ impl Schedule {
         let wait = doubled
             .min(self.longest)
             .saturating_add(self.jitter(random));
-        wait.min(Self::LONGEST_WAIT)
+        wait.min(Self::MAX_WAIT)
     }
 
     /// Returns the wait before a retry that does not back off.

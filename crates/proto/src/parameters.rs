@@ -39,7 +39,7 @@ pub struct Parameters {
 
 /// The most parameters of a query. Each takes a hundred bytes of memory, of which two may be in the
 /// query.
-pub const MOST_PARAMETERS: usize = 1000;
+pub const MAX_PARAMETERS: usize = 1000;
 
 /// Why a query is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,8 +51,8 @@ pub enum QueryError {
         /// Name of the parameter, with replacement characters where it is not UTF-8.
         name: String,
     },
-    /// There are more than [`MOST_PARAMETERS`].
-    #[error("The query has more than {MOST_PARAMETERS} parameters.")]
+    /// There are more than [`MAX_PARAMETERS`].
+    #[error("The query has more than {MAX_PARAMETERS} parameters.")]
     TooMany,
 }
 
@@ -67,7 +67,7 @@ impl Parameters {
             let pairs = query.unwrap_or_default().split('&');
             pairs.filter(|pair| !pair.is_empty())
         };
-        if pairs().count() > MOST_PARAMETERS {
+        if pairs().count() > MAX_PARAMETERS {
             return Err(QueryError::TooMany);
         }
         Ok(Self {

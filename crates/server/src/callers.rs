@@ -7,8 +7,8 @@
 //! the client address that the proxy states, and connections of the proxy are not limited.
 //!
 //! The memory for this state is bounded. The state of connections, and of requests behind a trusted
-//! proxy, is bounded by their number. The state of resets is bounded by [`MOST_CALLERS`]. The state
-//! of rates may exceed [`MOST_CALLERS`]: idle callers are evicted above this number, but callers of
+//! proxy, is bounded by their number. The state of resets is bounded by [`MAX_CALLERS`]. The state
+//! of rates may exceed [`MAX_CALLERS`]: idle callers are evicted above this number, but callers of
 //! the last two to three seconds are kept.
 
 mod resets;
@@ -43,9 +43,9 @@ use resets::ResetLimit;
 use windlass_engine::{Caller, Error as EngineError};
 
 /// Above this number of callers, idle callers are evicted.
-pub(crate) const MOST_CALLERS: usize = 10_000;
+pub(crate) const MAX_CALLERS: usize = 10_000;
 
-/// The number of callers is compared with [`MOST_CALLERS`] once in this number of requests.
+/// The number of callers is compared with [`MAX_CALLERS`] once in this number of requests.
 const CLEANING: u64 = 1024;
 
 /// `Retry-After` in seconds for a client at its limit of concurrent requests.
@@ -511,7 +511,7 @@ impl RateLimits {
     ) -> Result<(), Error> {
         // Relaxed: the counter only chooses when to clean up, and orders no other memory.
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-        if asked.is_multiple_of(CLEANING) && limiter.len() > MOST_CALLERS {
+        if asked.is_multiple_of(CLEANING) && limiter.len() > MAX_CALLERS {
             // Callers with a full allowance need no state.
             limiter.retain_recent();
         }
@@ -678,7 +678,7 @@ mod tests {
             rates.admit_address(Some(ip)).ok();
         };
         (0..20_000).for_each(ask);
-        assert!(limiter.len() > MOST_CALLERS);
+        assert!(limiter.len() > MAX_CALLERS);
         tokio::time::advance(Duration::from_secs(60)).await;
         (0..2048).for_each(|_| ask(7));
         assert_eq!(limiter.len(), 1);

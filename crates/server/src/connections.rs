@@ -52,7 +52,7 @@ use streams::{LingeringStream, RewindStream, Timeouts};
 use tls::Tls;
 
 /// The least of [`Limits::head`], in bytes: the size of hyper's read buffer at the beginning of a connection.
-const LEAST_HEAD: usize = 8 * 1024;
+const MIN_HEAD: usize = 8 * 1024;
 
 /// Maximum number of fields in a head; hyper's limit for HTTP/1.
 const MAX_FIELDS: usize = 100;
@@ -561,7 +561,7 @@ fn http1(limits: &Limits) -> http1::Builder {
         .half_close(true)
         // hyper grows the buffer for a client that fills it. An upload that is faster than the disk
         // holds two such buffers; docs/adr/0002 compares sizes.
-        .max_buf_size(limits.head.max(LEAST_HEAD));
+        .max_buf_size(limits.head.max(MIN_HEAD));
     builder
 }
 

@@ -12,7 +12,7 @@ use http::HeaderValue;
 
 /// The longest origin that is compared, in bytes: a scheme, a name in DNS, and a port. The reply to
 /// a request holds its origin for as long as the request lasts.
-pub(crate) const LONGEST_ORIGIN: usize = 320;
+pub(crate) const MAX_ORIGIN_LEN: usize = 320;
 
 /// The origins with pages that may call an API from a browser and read its replies.
 ///
@@ -101,7 +101,7 @@ impl CorsPolicy {
         }
         let text = origin.to_str().ok()?;
         let is_allowed = self.origins.iter().any(|allowed| allowed.is(text));
-        (is_allowed && text.len() <= LONGEST_ORIGIN).then(|| copied(origin))?
+        (is_allowed && text.len() <= MAX_ORIGIN_LEN).then(|| copied(origin))?
     }
 }
 
@@ -294,7 +294,7 @@ mod tests {
             );
         }
         assert!(allows("http://*.localhost:3000", "http://a.localhost:3000"));
-        let long = format!("https://{}.example.com", "a".repeat(LONGEST_ORIGIN));
+        let long = format!("https://{}.example.com", "a".repeat(MAX_ORIGIN_LEN));
         assert!(!allows("https://*.example.com", &long));
     }
 

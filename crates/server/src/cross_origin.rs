@@ -39,7 +39,7 @@ use crate::reply::{Reply, empty};
 use crate::uploads::ServerState;
 
 /// The longest `Access-Control-Request-Headers` that is answered, in bytes. The reply repeats it.
-const LONGEST_REQUESTED: usize = 2048;
+const MAX_REQUESTED_LEN: usize = 2048;
 
 /// Methods that a preflight of an upload path or session URI allows. Both accept more HTTP methods
 /// than the table has for the path, and a page should be able to read their 405.
@@ -299,7 +299,7 @@ fn methods_at(virtual_host: &VirtualHost, path: &str, requested: &HttpMethod) ->
 /// `Authorization`.
 fn requested_headers(headers: &HeaderMap) -> Result<Option<HeaderValue>, Error> {
     let malformed = || Error::RequestedHeaders {
-        limit: LONGEST_REQUESTED,
+        limit: MAX_REQUESTED_LEN,
     };
     let mut names = Vec::new();
     let mut length = 0;
@@ -312,7 +312,7 @@ fn requested_headers(headers: &HeaderMap) -> Result<Option<HeaderValue>, Error> 
     let are_names = names
         .iter()
         .all(|name| HeaderName::from_bytes(name.as_bytes()).is_ok());
-    if length > LONGEST_REQUESTED || !are_names {
+    if length > MAX_REQUESTED_LEN || !are_names {
         return Err(malformed());
     }
     let text = (!names.is_empty()).then(|| names.join(", "));

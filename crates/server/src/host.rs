@@ -9,7 +9,7 @@ use http::uri::Authority;
 use serde::{Deserialize, Serialize};
 
 /// The longest name that DNS knows.
-const LONGEST: usize = 253;
+const MAX_LEN: usize = 253;
 
 /// The name of a host, without a port: a domain name, an IPv4 address, or an IPv6 address in
 /// brackets. Names that mean the same host are equal: lower case, no dot at the end, addresses in
@@ -125,7 +125,7 @@ fn name(text: &str) -> Option<String> {
     let text = text.strip_suffix('.').unwrap_or(text);
     let may_be_in = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     let is_label = |label: &str| !label.is_empty() && label.bytes().all(may_be_in);
-    (text.len() <= LONGEST && text.split('.').all(is_label)).then(|| text.to_ascii_lowercase())
+    (text.len() <= MAX_LEN && text.split('.').all(is_label)).then(|| text.to_ascii_lowercase())
 }
 
 impl TryFrom<String> for Host {
@@ -187,8 +187,8 @@ mod tests {
         ] {
             check_host(text, None);
         }
-        check_host(&"a".repeat(LONGEST), Some(&"a".repeat(LONGEST)));
-        check_host(&"a".repeat(LONGEST + 1), None);
+        check_host(&"a".repeat(MAX_LEN), Some(&"a".repeat(MAX_LEN)));
+        check_host(&"a".repeat(MAX_LEN + 1), None);
     }
 
     #[test]

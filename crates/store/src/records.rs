@@ -264,11 +264,11 @@ impl Quota {
 }
 
 /// The longest media that counts in [`Usage::bytes`].
-const MOST_COUNTED: u64 = 1 << 44;
+const MAX_COUNTED: u64 = 1 << 44;
 
 /// Returns a row's part of [`Usage::bytes`].
 pub(crate) fn counted(media: u64, rest: usize) -> u64 {
-    (media.min(MOST_COUNTED) + rest as u64).next_multiple_of(1024)
+    (media.min(MAX_COUNTED) + rest as u64).next_multiple_of(1024)
 }
 
 /// A session in the ledger.

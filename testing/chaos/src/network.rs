@@ -334,7 +334,7 @@ fn bad_lines(seed: u64) -> Plan {
 }
 
 fn fault(rng: &mut Rng, length: u64) -> Fault {
-    const LONGEST_HEAD: u64 = 500;
+    const MAX_HEAD_LEN: u64 = 500;
     let after = rng.within(0..length);
     match rng.within(0..7) {
         0 => Fault::CutRequest { after },
@@ -342,7 +342,7 @@ fn fault(rng: &mut Rng, length: u64) -> Fault {
         2 => Fault::Stall { after },
         3 => Fault::LoseReply,
         4 => Fault::CutReply {
-            after: rng.within(1..LONGEST_HEAD),
+            after: rng.within(1..MAX_HEAD_LEN),
         },
         5 => Fault::Delay {
             by: Duration::from_millis(rng.within(1..50)),

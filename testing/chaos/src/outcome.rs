@@ -59,12 +59,12 @@ impl Outcome {
 
 /// Prints the history of the first uploads that show a broken rule, if any rule was broken.
 pub(crate) fn tell_histories(workload: &Workload) {
-    const MOST: usize = 3;
+    const MAX_SHOWN: usize = 3;
     let broken = workload
         .violations()
         .iter()
         .map(|violation| &violation.upload);
-    let broken: BTreeSet<_> = broken.take(MOST).collect();
+    let broken: BTreeSet<_> = broken.take(MAX_SHOWN).collect();
     for upload in workload
         .uploads()
         .filter(|upload| broken.contains(&upload.name().to_owned()))

@@ -35,7 +35,7 @@ pub use request::Request;
 const READ: usize = 64 * 1024;
 
 /// The longest line of a reply's head.
-const LONGEST_LINE: usize = 64 * 1024;
+const MAX_LINE_LEN: usize = 64 * 1024;
 
 /// One connection to a server.
 #[derive(Debug)]
@@ -299,7 +299,7 @@ impl RawPeer {
                 line.truncate(searched + at);
                 return String::from_utf8(line).map_err(io::Error::other);
             }
-            if self.unread.len() > LONGEST_LINE {
+            if self.unread.len() > MAX_LINE_LEN {
                 return Err(ErrorKind::InvalidData.into());
             }
             searched = self.unread.len().saturating_sub(1);

@@ -13,16 +13,16 @@ use flate2::bufread::DeflateDecoder;
 use thiserror::Error;
 
 /// Maximum number of files and folders in an archive.
-pub(super) const MOST_ENTRIES: u16 = 1000;
+pub(super) const MAX_ENTRIES: u16 = 1000;
 
 /// Longest central directory, in bytes.
-const LONGEST_DIRECTORY: u32 = 1024 * 1024;
+const MAX_DIRECTORY_LEN: u32 = 1024 * 1024;
 
 /// Maximum number of bytes that an archive may unpack to.
-const MOST_UNPACKED: u64 = 128 * 1024 * 1024;
+const MAX_UNPACKED: u64 = 128 * 1024 * 1024;
 
 /// A file that unpacks to more than this many times its packed size, and is not small, is a bomb.
-const MOST_RATIO: u64 = 200;
+const MAX_RATIO: u64 = 200;
 
 /// Unpacked size in bytes up to which the ratio is not checked: a small file may well be one
 /// repeated letter.
@@ -35,7 +35,7 @@ const END: usize = 22;
 const HEADER: usize = 46;
 
 /// Longest name, in bytes.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME_LEN: usize = 255;
 
 /// Why an archive is refused.
 #[derive(Debug, Error)]
@@ -46,13 +46,13 @@ pub(super) enum ArchiveError {
     /// It is multi-part or ZIP64.
     #[error("the ZIP archive is in parts or in the ZIP64 format; an asset is in one plain archive")]
     NotPlain,
-    /// More entries than [`MOST_ENTRIES`].
-    #[error("the ZIP archive has {entries} files; at most {MOST_ENTRIES} are taken")]
+    /// More entries than [`MAX_ENTRIES`].
+    #[error("the ZIP archive has {entries} files; at most {MAX_ENTRIES} are taken")]
     TooManyEntries {
         /// Their number.
         entries: u16,
     },
-    /// A longer list than [`LONGEST_DIRECTORY`].
+    /// A longer list than [`MAX_DIRECTORY_LEN`].
     #[error("the names in the ZIP archive are too long")]
     DirectoryTooLong,
     /// A name that is invalid or leaves the archive.
@@ -69,11 +69,11 @@ pub(super) enum ArchiveError {
         /// Why.
         problem: &'static str,
     },
-    /// More bytes than [`MOST_UNPACKED`].
-    #[error("the ZIP archive unpacks to more than {MOST_UNPACKED} bytes")]
+    /// More bytes than [`MAX_UNPACKED`].
+    #[error("the ZIP archive unpacks to more than {MAX_UNPACKED} bytes")]
     TooLarge,
-    /// An entry beyond [`MOST_RATIO`].
-    #[error("the file {name:?} in the ZIP archive unpacks to {MOST_RATIO} times its size or more")]
+    /// An entry beyond [`MAX_RATIO`].
+    #[error("the file {name:?} in the ZIP archive unpacks to {MAX_RATIO} times its size or more")]
     Bomb {
         /// Its name.
         name: String,
@@ -159,12 +159,12 @@ fn check_sizes(entries: &[Entry], length: u64) -> Result<(), ArchiveError> {
     if entries.iter().map(|entry| entry.packed).sum::<u64>() > length {
         return Err(ArchiveError::TooLarge);
     }
-    // The sum of at most MOST_ENTRIES numbers of 32 bits cannot overflow.
-    if entries.iter().map(|entry| entry.unpacked).sum::<u64>() > MOST_UNPACKED {
+    // The sum of at most MAX_ENTRIES numbers of 32 bits cannot overflow.
+    if entries.iter().map(|entry| entry.unpacked).sum::<u64>() > MAX_UNPACKED {
         return Err(ArchiveError::TooLarge);
     }
     let is_bomb = |entry: &&Entry| {
-        entry.unpacked > SMALL && entry.unpacked / MOST_RATIO >= entry.packed.max(1)
+        entry.unpacked > SMALL && entry.unpacked / MAX_RATIO >= entry.packed.max(1)
     };
     match entries.iter().find(is_bomb) {
         None => Ok(()),
@@ -206,10 +206,10 @@ fn read_directory(reader: &mut (impl Read + Seek)) -> Result<Vec<Entry>, Archive
     if (number16(&end, 4), number16(&end, 6), number16(&end, 8)) != (0, 0, entries) {
         return Err(ArchiveError::NotPlain);
     }
-    if entries > MOST_ENTRIES {
+    if entries > MAX_ENTRIES {
         return Err(ArchiveError::TooManyEntries { entries });
     }
-    if length > LONGEST_DIRECTORY {
+    if length > MAX_DIRECTORY_LEN {
         return Err(ArchiveError::DirectoryTooLong);
     }
     let mut list = Vec::new();
@@ -292,10 +292,10 @@ fn safe_name(bytes: &[u8]) -> Result<String, ArchiveError> {
         || name.starts_with('/')
         || name.contains(odd)
         || name.split('/').any(leads_away);
-    if !unsafe_name && bytes.len() <= LONGEST_NAME {
+    if !unsafe_name && bytes.len() <= MAX_NAME_LEN {
         return Ok(name);
     }
-    let name = name.chars().take(LONGEST_NAME).collect();
+    let name = name.chars().take(MAX_NAME_LEN).collect();
     Err(ArchiveError::UnsafeName { name })
 }
 

@@ -105,7 +105,7 @@ const SUFFIXES: [(&str, Content); 34] = [
 ];
 
 /// Longest name, in characters.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME_LEN: usize = 255;
 
 /// Content type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -294,7 +294,7 @@ impl AssetName {
         let allowed = |letter: char| letter.is_ascii_alphanumeric() || " .-_=".contains(letter);
         let problem = if text.chars().all(|letter| " .".contains(letter)) {
             "must have a letter or a digit"
-        } else if text.chars().count() > LONGEST_NAME {
+        } else if text.chars().count() > MAX_NAME_LEN {
             "must not have more than 255 characters"
         } else if !text.chars().all(allowed) {
             "can only contain the characters A-Z a-z 0-9 . - _ = and spaces"
@@ -313,7 +313,7 @@ impl AssetName {
         let (stem, suffix) = self.split();
         let suffix = suffix.map(|suffix| format!(".{suffix}"));
         let end = format!("_{number}{}", suffix.unwrap_or_default());
-        let room = LONGEST_NAME.saturating_sub(end.len()).min(stem.len());
+        let room = MAX_NAME_LEN.saturating_sub(end.len()).min(stem.len());
         Self(format!("{}{end}", &stem[..room]))
     }
 

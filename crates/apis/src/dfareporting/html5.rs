@@ -1,7 +1,7 @@
 //! Requirements and broken rules of HTML assets.
 //!
 //! Files are searched as text, without a browser: the effects of scripts are not found. At most
-//! [`MOST_TEXT`] bytes of each file are read, and [`MOST_TEXT_IN_ALL`] of all.
+//! [`MAX_TEXT`] bytes of each file are read, and [`MAX_TEXT_IN_ALL`] of all.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{Read, Seek};
@@ -14,17 +14,17 @@ mod markup;
 use markup::{ClickTag, Feature, Reference, Use, resolve};
 
 /// Maximum number of bytes that are read of a file.
-pub(super) const MOST_TEXT: u64 = 1024 * 1024;
+pub(super) const MAX_TEXT: u64 = 1024 * 1024;
 
 /// Maximum number of bytes that are read of all files.
-const MOST_TEXT_IN_ALL: usize = 16 * 1024 * 1024;
+const MAX_TEXT_IN_ALL: usize = 16 * 1024 * 1024;
 
 /// Maximum number of references that are looked up among the files of a bundle. Those beyond count
 /// as found.
-const MOST_REFERENCES: usize = 50_000;
+const MAX_REFERENCES: usize = 50_000;
 
 /// Maximum number of click tags that are reported.
-const MOST_CLICK_TAGS: usize = 16;
+const MAX_CLICK_TAGS: usize = 16;
 
 /// Findings in an HTML asset.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ impl Findings {
         };
         let mut reading = Reading::new(&names, primary);
         for (index, entry) in entries.iter().enumerate() {
-            let bytes = archive.unpack(index, MOST_TEXT)?;
+            let bytes = archive.unpack(index, MAX_TEXT)?;
             if Content::of(&bytes) == Content::Zip {
                 return Err(ArchiveError::Unacceptable {
                     name: entry.name.clone(),
@@ -152,8 +152,8 @@ impl<'a> Reading<'a> {
             by_last_part,
             mentioned,
             primary,
-            room: MOST_TEXT_IN_ALL,
-            references: MOST_REFERENCES,
+            room: MAX_TEXT_IN_ALL,
+            references: MAX_REFERENCES,
             partial: false,
             findings: Findings::default(),
         }
@@ -169,7 +169,7 @@ impl<'a> Reading<'a> {
             file @ (File::Page | File::Style | File::Script | File::Data) => {
                 let text = &bytes[..bytes.len().min(self.room)];
                 self.room -= text.len();
-                self.partial |= text.len() < bytes.len() || bytes.len() as u64 == MOST_TEXT;
+                self.partial |= text.len() < bytes.len() || bytes.len() as u64 == MAX_TEXT;
                 self.read_text(at, file, &String::from_utf8_lossy(text));
             }
         }
@@ -258,7 +258,7 @@ impl<'a> Reading<'a> {
         for (tag, top_level) in markup::find_click_tags(text, lower) {
             if at != self.primary || !top_level {
                 self.warn(Rule::ClickTagNonTopLevel);
-            } else if self.findings.click_tags.len() < MOST_CLICK_TAGS {
+            } else if self.findings.click_tags.len() < MAX_CLICK_TAGS {
                 self.findings.click_tags.push(tag);
             }
         }

@@ -11,7 +11,7 @@ use super::tree::{BATCH, FILES, TRASH, changeable, children, inside, rows};
 use crate::record::{Fields, fields_of, removing};
 
 /// Maximum number of files that one call deletes.
-const MOST_DELETED: usize = 10_000;
+const MAX_DELETED: usize = 10_000;
 
 /// `files.delete`: deletes a file, or a folder with its whole subtree.
 pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
@@ -50,9 +50,7 @@ pub(super) async fn empty_trash(call: &Call<'_>) -> Result<Answer, Rejection> {
 
 fn too_many() -> Rejection {
     Rejection::FailedPrecondition {
-        problem: format!(
-            "a call deletes at most {MOST_DELETED} files; delete what is inside first"
-        ),
+        problem: format!("a call deletes at most {MAX_DELETED} files; delete what is inside first"),
     }
 }
 
@@ -105,13 +103,13 @@ impl Deletion {
             changes.push(removing(&file));
             changes.extend(rows(call, &id, Some(&fields), None));
             if is_folder(&fields) {
-                let room = MOST_DELETED.saturating_sub(left.len());
+                let room = MAX_DELETED.saturating_sub(left.len());
                 let inside = inside(call, &id, room).await?;
                 left.extend(inside.into_iter().map(|file| (file, Found::In(id.clone()))));
                 emptied.push(children(&id));
             }
             ids.insert(id);
-            if self.ids.len() + ids.len() + left.len() > MOST_DELETED {
+            if self.ids.len() + ids.len() + left.len() > MAX_DELETED {
                 return Ok(false);
             }
         }

@@ -14,13 +14,13 @@ pub(super) const FOLDER: &str = "application/vnd.google-apps.folder";
 const WITHOUT_MEDIA: &str = "application/vnd.google-apps.";
 
 /// Maximum length of an id that a client chooses. The service's own ids have 33 characters.
-const LONGEST_ID: usize = 100;
+const MAX_ID_LEN: usize = 100;
 
 /// Maximum number of bytes that the fields of a file may have together, as JSON.
-const MOST_FIELDS: usize = 32 * 1024;
+const MAX_FIELDS: usize = 32 * 1024;
 
 /// Maximum number of bytes of the name and the value of a property, as in the service.
-const LONGEST_PROPERTY: usize = 124;
+const MAX_PROPERTY_LEN: usize = 124;
 
 /// Fields that are shown by default.
 const DEFAULT_FIELDS: [&str; 4] = ["kind", "id", "name", "mimeType"];
@@ -153,11 +153,11 @@ pub(super) fn chosen_id(metadata: &Fields) -> Result<Option<&str>, Rejection> {
     };
     let id_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     let id = value.as_str().filter(|id| {
-        (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(id_byte) && *id != ROOT
+        (1..=MAX_ID_LEN).contains(&id.len()) && id.bytes().all(id_byte) && *id != ROOT
     });
     let problem = || {
         format!(
-            "must have 1 to {LONGEST_ID} letters, digits, - and _, as files.generateIds gives them"
+            "must have 1 to {MAX_ID_LEN} letters, digits, - and _, as files.generateIds gives them"
         )
     };
     id.map(Some)
@@ -296,7 +296,7 @@ impl FieldType {
             Self::Time => "must be a time such as 2026-11-21T10:00:00Z".to_owned(),
             Self::Parents => "must be an array with the id of one folder".to_owned(),
             Self::Properties => {
-                format!("must be strings by name, {LONGEST_PROPERTY} bytes each with its name")
+                format!("must be strings by name, {MAX_PROPERTY_LEN} bytes each with its name")
             }
             Self::Object => "must be an object".to_owned(),
             Self::Array => "must be an array".to_owned(),
@@ -311,7 +311,7 @@ fn are_texts(parents: &[Value]) -> bool {
 fn is_properties(properties: &Fields) -> bool {
     properties.iter().all(|(name, value)| match value {
         Value::Null => true,
-        Value::String(value) => name.len() + value.len() <= LONGEST_PROPERTY,
+        Value::String(value) => name.len() + value.len() <= MAX_PROPERTY_LEN,
         _ => false,
     })
 }
@@ -324,8 +324,8 @@ fn check_length(fields: &Fields) -> Result<(), Rejection> {
     });
     let total: usize = lengths.clone().map(|(length, _)| length).sum();
     match lengths.max() {
-        Some((_, longest)) if total > MOST_FIELDS => {
-            let problem = format!("the fields of a file take at most {MOST_FIELDS} bytes together");
+        Some((_, longest)) if total > MAX_FIELDS => {
+            let problem = format!("the fields of a file take at most {MAX_FIELDS} bytes together");
             Err(Rejection::invalid_field(longest, problem))
         }
         _ => Ok(()),

@@ -25,17 +25,17 @@ use crate::record::{Fields, fields_of, text};
 const DEFAULT_PAGE: usize = 100;
 
 /// Maximum number of files of a page.
-const LARGEST_PAGE: usize = 1000;
+const MAX_PAGE: usize = 1000;
 
 /// A page ends when its files have this many bytes together.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Maximum number of files that a call reads.
-const MOST_LOOKED_AT: usize = 10_000;
+const MAX_LOOKED_AT: usize = 10_000;
 
 /// Maximum number of bytes of files that a call compares. A file's bytes count once for each term
 /// of the query.
-const MOST_COMPARED: u64 = 64 * 1024 * 1024;
+const MAX_COMPARED: u64 = 64 * 1024 * 1024;
 
 /// Number of compared bytes after which the call yields to other tasks.
 const COMPARED_AT_ONCE: u64 = 1024 * 1024;
@@ -47,7 +47,7 @@ const BATCH: usize = 64;
 const COMPARED: usize = 128;
 
 /// Maximum number of keys that are read.
-const MOST_KEYS: usize = 10;
+const MAX_KEYS: usize = 10;
 
 /// Answers `files.list`.
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
@@ -113,7 +113,7 @@ impl<'a> Search<'a> {
             query: query.map_err(|error| invalid_value("q", error.to_string()))?,
             order: order.map_err(|error| invalid_value("orderBy", error.to_string()))?,
             trash: Trash::default(),
-            effort: Effort::new(MOST_COMPARED, COMPARED_AT_ONCE),
+            effort: Effort::new(MAX_COMPARED, COMPARED_AT_ONCE),
         })
     }
 
@@ -129,7 +129,7 @@ impl<'a> Search<'a> {
                 return Ok(page);
             }
             for candidate in candidates {
-                let is_enough = looked_at == MOST_LOOKED_AT || self.effort.is_spent();
+                let is_enough = looked_at == MAX_LOOKED_AT || self.effort.is_spent();
                 if page.is_full(size) || is_enough {
                     page.next = after;
                     return Ok(page);
@@ -157,7 +157,7 @@ impl<'a> Search<'a> {
             let Some(end) = candidates.last() else { break };
             last = Some(by_id(end.id().to_owned()));
             looked_at += candidates.len();
-            if looked_at > MOST_LOOKED_AT {
+            if looked_at > MAX_LOOKED_AT {
                 return Err(too_many_to_sort());
             }
             for candidate in candidates {
@@ -267,7 +267,7 @@ fn by_id(id: String) -> Position {
 
 fn too_many_to_sort() -> Rejection {
     let problem = format!(
-        "takes at most {MOST_LOOKED_AT} files; search in one folder, with fewer terms, or without an order"
+        "takes at most {MAX_LOOKED_AT} files; search in one folder, with fewer terms, or without an order"
     );
     invalid_value("orderBy", problem)
 }
@@ -283,10 +283,10 @@ fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
         return Ok(DEFAULT_PAGE);
     };
     let size = text.parse::<usize>().ok();
-    let size = size.filter(|size| (1..=LARGEST_PAGE).contains(size));
+    let size = size.filter(|size| (1..=MAX_PAGE).contains(size));
     size.ok_or_else(|| Rejection::InvalidParameter {
         parameter: "pageSize".to_owned(),
-        problem: format!("must be between 1 and {LARGEST_PAGE}"),
+        problem: format!("must be between 1 and {MAX_PAGE}"),
     })
 }
 
@@ -308,7 +308,7 @@ pub(super) enum OrderError {
     UnknownKey { name: String },
     #[error("{word} is not desc")]
     UnknownDirection { word: String },
-    #[error("there are more than {MOST_KEYS} keys")]
+    #[error("there are more than {MAX_KEYS} keys")]
     TooManyKeys,
 }
 
@@ -350,7 +350,7 @@ impl Order {
     pub(super) fn parse(text: &str) -> Result<Self, OrderError> {
         let keys = text.split(',').map(str::trim).filter(|it| !it.is_empty());
         let keys = keys.map(key).collect::<Result<Vec<_>, _>>()?;
-        if keys.len() > MOST_KEYS {
+        if keys.len() > MAX_KEYS {
             return Err(OrderError::TooManyKeys);
         }
         Ok(Self { keys })
@@ -507,7 +507,7 @@ mod tests {
             word: "down".into(),
         };
         assert_eq!(Order::parse("name down"), Err(down));
-        let many = "name,".repeat(MOST_KEYS + 1);
+        let many = "name,".repeat(MAX_KEYS + 1);
         assert_eq!(Order::parse(&many), Err(OrderError::TooManyKeys));
     }
 

@@ -37,7 +37,7 @@ pub(super) enum QueryError {
     Operator { name: String, operator: String },
     #[error("`{value}` is not a time such as 2026-11-21T10:00:00")]
     NotATime { value: String },
-    #[error("it has more than {} terms and brackets", MOST_PARTS)]
+    #[error("it has more than {} terms and brackets", MAX_PARTS)]
     TooLong,
 }
 
@@ -169,7 +169,7 @@ fn moment(value: String) -> Result<String, QueryError> {
 }
 
 /// Maximum number of terms, brackets and words that are read. It bounds the depth, too.
-const MOST_PARTS: usize = 600;
+const MAX_PARTS: usize = 600;
 
 /// A word, a value, or a sign.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -202,7 +202,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, QueryError> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
-        if tokens.len() == MOST_PARTS {
+        if tokens.len() == MAX_PARTS {
             return Err(QueryError::TooLong);
         }
         let (token, after) = token(rest)?;

@@ -26,11 +26,11 @@ const DEEPEST: usize = 100;
 
 /// Maximum number of folders above a file that can put it in the trash. More than [`DEEPEST`]:
 /// stores of earlier versions, and two servers over one ledger, can have deeper trees.
-const MOST_ABOVE: usize = 500;
+const MAX_ABOVE: usize = 500;
 
 /// Maximum cost of the walk through a folder that is moved to a deeper place. A row of an index
 /// costs 1.
-const MOST_WALKED: usize = 100_000;
+const MAX_WALKED: usize = 100_000;
 
 /// The cost of reading a file in a walk. An index row of an earlier version does not say whether
 /// the file is a folder, so the file must be read.
@@ -152,11 +152,11 @@ async fn check_depth(
     }
 }
 
-/// Returns the number of folders above a file, at most [`MOST_ABOVE`].
+/// Returns the number of folders above a file, at most [`MAX_ABOVE`].
 async fn depth(call: &Call<'_>, fields: &Fields) -> Result<usize, Rejection> {
     let mut above = parent(fields).to_owned();
     let mut depth = 0;
-    while above != ROOT && depth < MOST_ABOVE {
+    while above != ROOT && depth < MAX_ABOVE {
         let folder = call.lookup.resource(FILES, &above).await?;
         let folder = folder.as_ref().map(fields_of).unwrap_or_default();
         parent(&folder).clone_into(&mut above);
@@ -226,11 +226,11 @@ impl Walk {
 
     fn spend(&mut self, cost: usize) -> Result<(), Rejection> {
         self.cost += cost;
-        if self.cost <= MOST_WALKED {
+        if self.cost <= MAX_WALKED {
             return Ok(());
         }
         let problem = format!(
-            "the folder has too many files in it to be moved to a deeper place: at most {MOST_WALKED} \
+            "the folder has too many files in it to be moved to a deeper place: at most {MAX_WALKED} \
              are looked at; move the folders in it one by one"
         );
         Err(Rejection::FailedPrecondition { problem })
@@ -280,7 +280,7 @@ impl Trash {
         let mut trashed = flag(fields, "trashed");
         let mut above = parent(fields).to_owned();
         let mut passed = HashSet::new();
-        while !trashed && above != ROOT && passed.len() < MOST_ABOVE && !passed.contains(&above) {
+        while !trashed && above != ROOT && passed.len() < MAX_ABOVE && !passed.contains(&above) {
             if let Some(known) = self.folders.get(&above) {
                 trashed = *known;
                 break;

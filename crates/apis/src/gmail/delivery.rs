@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use windlass_server::handler::{Answer, OutboxEvent, Rejection, Uploaded};
 
-use super::filing::{MOST_NAMED, NewMessage};
+use super::filing::{MAX_NAMED, NewMessage};
 use super::mailbox::Mailbox;
 use super::messages::Format;
 use super::mime::{DefaultHeaders, Summary};
@@ -17,17 +17,17 @@ use super::rows::{Draft, Labels, Rows};
 use super::{filing, invalid, invalid_parameter, labels, listing, messages, no_media, request};
 
 /// Maximum number of recipients of a message, as in Gmail.
-const MOST_RECIPIENTS: usize = 500;
+const MAX_RECIPIENTS: usize = 500;
 
 /// Maximum number of bytes of headers that one message may copy into mailboxes, over all of them.
-const MOST_COPIED: usize = 32 * 1024 * 1024;
+const MAX_COPIED: usize = 32 * 1024 * 1024;
 
 /// The same of words by which it is found. A message for many is found by its first words alone.
-const MOST_COPIED_TEXT: usize = 8 * 1024 * 1024;
+const MAX_COPIED_TEXT: usize = 8 * 1024 * 1024;
 
 /// Maximum number of referenced messages that are looked up for all recipients of one message,
 /// while other senders wait.
-const MOST_LOOKED_UP: usize = 5000;
+const MAX_LOOKED_UP: usize = 5000;
 
 /// Maximum number of drafts that are read to fill a page.
 const DRAFT_BUDGET: usize = 2000;
@@ -65,7 +65,7 @@ async fn file(
     let wanted = request.wanted_thread()?;
     let new = NewMessage {
         id: request.fresh_id(),
-        thread: filing::find_thread(&mut mailbox, wanted.as_deref(), &parsed.summary, MOST_NAMED)
+        thread: filing::find_thread(&mut mailbox, wanted.as_deref(), &parsed.summary, MAX_NAMED)
             .await?,
         labels,
         date: date(request, &parsed.summary, date_source),
@@ -151,11 +151,8 @@ async fn deliver(
     let local: BTreeSet<_> = local.iter().map(Address::without_tag).collect();
     let received = parsed.for_others();
     check_copies(request, received, local.len())?;
-    let named = (MOST_LOOKED_UP / local.len().max(1)).min(MOST_NAMED);
-    let text = beginning(
-        &received.summary.text,
-        MOST_COPIED_TEXT / local.len().max(1),
-    );
+    let named = (MAX_LOOKED_UP / local.len().max(1)).min(MAX_NAMED);
+    let text = beginning(&received.summary.text, MAX_COPIED_TEXT / local.len().max(1));
     let to_oneself = local.contains(&request.address);
     let labels: &[&str] = if to_oneself {
         &["SENT", "INBOX", "UNREAD"]
@@ -165,8 +162,7 @@ async fn deliver(
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let wanted = request.wanted_thread()?;
     let own = &parsed.own.summary;
-    let thread = match filing::find_thread(&mut mailbox, wanted.as_deref(), own, MOST_NAMED).await?
-    {
+    let thread = match filing::find_thread(&mut mailbox, wanted.as_deref(), own, MAX_NAMED).await? {
         None => draft_thread,
         found => found,
     };
@@ -197,7 +193,7 @@ fn check_copies(
     mailboxes: usize,
 ) -> Result<(), Rejection> {
     let copy = new_message(request, message, None, RECEIVED).length();
-    if copy.saturating_mul(mailboxes) <= MOST_COPIED {
+    if copy.saturating_mul(mailboxes) <= MAX_COPIED {
         return Ok(());
     }
     Err(invalid(format!(
@@ -270,7 +266,7 @@ fn defaults(request: &Request<'_>) -> DefaultHeaders {
 /// Returns all recipients of a message.
 ///
 /// # Errors
-/// [`Rejection::InvalidArgument`] if there are none or more than [`MOST_RECIPIENTS`], or if one is
+/// [`Rejection::InvalidArgument`] if there are none or more than [`MAX_RECIPIENTS`], or if one is
 /// not an address.
 fn recipients(summary: &Summary) -> Result<BTreeSet<Address>, Rejection> {
     let mut recipients = BTreeSet::new();
@@ -289,9 +285,9 @@ fn recipients(summary: &Summary) -> Result<BTreeSet<Address>, Rejection> {
     }
     match recipients.len() {
         0 => Err(invalid("recipient address required")),
-        1..=MOST_RECIPIENTS => Ok(recipients),
+        1..=MAX_RECIPIENTS => Ok(recipients),
         count => Err(invalid(format!(
-            "the message has {count} recipients; the limit is {MOST_RECIPIENTS}"
+            "the message has {count} recipients; the limit is {MAX_RECIPIENTS}"
         ))),
     }
 }
@@ -334,7 +330,7 @@ async fn write_draft(
     let mut mailbox = Mailbox::open(rows, &request.address);
     let wanted = request.wanted_thread()?;
     let thread =
-        filing::find_thread(&mut mailbox, wanted.as_deref(), &parsed.summary, MOST_NAMED).await?;
+        filing::find_thread(&mut mailbox, wanted.as_deref(), &parsed.summary, MAX_NAMED).await?;
     let new = NewMessage {
         id: request.fresh_id(),
         thread,

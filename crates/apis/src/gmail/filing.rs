@@ -17,20 +17,20 @@ use super::rows::{
 };
 
 /// Longest `Message-ID` that is stored, in bytes.
-const LONGEST_MESSAGE_ID: usize = 1000;
+const MAX_MESSAGE_ID_LEN: usize = 1000;
 
 /// Latest date that is stored: the end of the year 9999, in milliseconds since the epoch.
 const LATEST: u64 = 253_402_300_799_999;
 
 /// Maximum number of messages of a thread, as in Gmail. The next one starts a new thread.
-const LONGEST_THREAD: usize = 100;
+const MAX_THREAD_LEN: usize = 100;
 
 /// Maximum number of labels of a message, without system labels. The rows that repeat the labels
 /// are not counted against a quota.
-const MOST_LABELS: usize = 100;
+const MAX_LABELS: usize = 100;
 
 /// Maximum number of referenced messages that are looked up in one mailbox.
-pub(super) const MOST_NAMED: usize = 100;
+pub(super) const MAX_NAMED: usize = 100;
 
 /// Prefixes of the subjects of answers and forwarded messages.
 const PREFIXES: [&str; 8] = ["re", "fw", "fwd", "aw", "wg", "sv", "antw", "rv"];
@@ -125,7 +125,7 @@ impl Mailbox<'_, '_> {
     ///
     /// # Errors
     /// [`Rejection::InvalidArgument`] if a label is added to a message that would then have more
-    /// than [`MOST_LABELS`].
+    /// than [`MAX_LABELS`].
     pub(super) async fn relabel(
         &mut self,
         ids: &[&str],
@@ -159,10 +159,10 @@ impl Mailbox<'_, '_> {
         let removed: Labels = before.difference(&entry.labels).cloned().collect();
         let own = |label: &&String| !mailbox::is_system_label(label);
         if added.iter().any(|label| own(&label))
-            && entry.labels.iter().filter(own).count() > MOST_LABELS
+            && entry.labels.iter().filter(own).count() > MAX_LABELS
         {
             return Err(invalid(format!(
-                "message {id} has {MOST_LABELS} labels, which is the limit; remove one first"
+                "message {id} has {MAX_LABELS} labels, which is the limit; remove one first"
             )));
         }
         for (what, changed) in [
@@ -344,7 +344,7 @@ fn entry_of(new: &NewMessage<'_>) -> Entry {
         subject: words_of([summary.subject.as_str()]),
         files: words_of(summary.filenames.iter().map(String::as_str)),
         list: words_of(summary.list_id.as_deref()),
-        message_id: message_id.filter(|id| id.len() <= LONGEST_MESSAGE_ID),
+        message_id: message_id.filter(|id| id.len() <= MAX_MESSAGE_ID_LEN),
         has_attachment: summary.has_attachment,
     }
 }
@@ -399,7 +399,7 @@ pub(super) async fn find_thread(
             continue;
         }
         let thread = mailbox.thread(&known.thread).await?;
-        if thread.subject == subject && thread.messages.len() < LONGEST_THREAD {
+        if thread.subject == subject && thread.messages.len() < MAX_THREAD_LEN {
             return Ok(Some(known.thread));
         }
     }

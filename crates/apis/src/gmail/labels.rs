@@ -12,10 +12,10 @@ use super::rows::{Label, LabelName};
 use super::{invalid, not_found};
 
 /// Maximum number of user labels, as in Gmail.
-const MOST: u64 = 10_000;
+const MAX_LABELS: u64 = 10_000;
 
 /// Longest label name, in characters, as in Gmail.
-const LONGEST_NAME: usize = 225;
+const MAX_NAME_LEN: usize = 225;
 
 /// Number of labels that are read from the ledger at a time.
 const BATCH: usize = 500;
@@ -77,9 +77,9 @@ pub(super) async fn create(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let mut account = mailbox.account().await?;
-    if account.user_labels >= MOST {
+    if account.user_labels >= MAX_LABELS {
         let problem =
-            format!("the mailbox has {MOST} labels, which is the limit; delete one first");
+            format!("the mailbox has {MAX_LABELS} labels, which is the limit; delete one first");
         return Err(Rejection::FailedPrecondition { problem });
     }
     account.user_labels += 1;
@@ -192,7 +192,7 @@ fn check_name(name: &str) -> Result<(), Rejection> {
     if name.is_empty() {
         return Err(invalid("a label needs a name"));
     }
-    let is_bad = name.chars().count() > LONGEST_NAME
+    let is_bad = name.chars().count() > MAX_NAME_LEN
         || name.contains(char::is_control)
         || name.split('/').any(|level| level.trim().is_empty());
     if is_bad {
@@ -273,7 +273,7 @@ mod tests {
         for name in ["hay", "farm/hay", "farm/hay/2024", "сено"] {
             assert!(check_name(name).is_ok(), "{name}");
         }
-        let long = "x".repeat(LONGEST_NAME + 1);
+        let long = "x".repeat(MAX_NAME_LEN + 1);
         for name in ["", "/", "/hay", "hay/", "farm//hay", "a\nb", &long] {
             assert!(check_name(name).is_err(), "{name}");
         }

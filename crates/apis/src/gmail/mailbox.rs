@@ -33,7 +33,7 @@ pub(super) const SYSTEM_LABELS: [&str; 14] = [
 ];
 
 /// Number of events that are kept.
-const MOST_EVENTS: u64 = 10_000;
+const MAX_EVENTS: u64 = 10_000;
 
 /// Age up to which events are kept: 30 days, in milliseconds.
 const EVENT_LIFETIME: u64 = 30 * 24 * 60 * 60 * 1000;
@@ -276,7 +276,7 @@ async fn forget_events(
         let is_old = oldest
             .as_ref()
             .is_some_and(|event| event.at + EVENT_LIFETIME < now);
-        if !is_old && account.history - next < MOST_EVENTS {
+        if !is_old && account.history - next < MAX_EVENTS {
             return Ok(());
         }
         if oldest.is_some() {

@@ -21,13 +21,13 @@ const READ_WHOLE: u64 = 1024 * 1024;
 const PIECE: u64 = 3 * 256 * 1024;
 
 /// Maximum number of labels that one call adds or removes, as in Gmail.
-const MOST_LABELS: usize = 100;
+const MAX_LABELS: usize = 100;
 
 /// Maximum number of messages that one call changes, as in Gmail.
-const MOST_MESSAGES: usize = 1000;
+const MAX_MESSAGES: usize = 1000;
 
 /// Maximum size of the texts of a shown thread, in bytes of JSON.
-const LARGEST_REPLY: u64 = 32 * 1024 * 1024;
+const MAX_REPLY: u64 = 32 * 1024 * 1024;
 
 /// The `format` of a shown message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -246,7 +246,7 @@ impl LabelChange {
     /// Reads the change from the metadata.
     pub(super) async fn from_request(request: &Request<'_>) -> Result<Self, Rejection> {
         let labels = |name| {
-            let labels = texts(request.call.metadata, name, MOST_LABELS)?;
+            let labels = texts(request.call.metadata, name, MAX_LABELS)?;
             Ok::<_, Rejection>(labels.into_iter().map(str::to_owned).collect::<Labels>())
         };
         let change = Self {
@@ -356,7 +356,7 @@ pub(super) async fn batch_delete(request: &Request<'_>) -> Result<Answer, Reject
 }
 
 fn named_messages(request: &Request<'_>) -> Result<Vec<String>, Rejection> {
-    let ids = texts(request.call.metadata, "ids", MOST_MESSAGES)?;
+    let ids = texts(request.call.metadata, "ids", MAX_MESSAGES)?;
     if ids.is_empty() {
         return Err(invalid("ids names no message"));
     }
@@ -375,10 +375,10 @@ pub(super) async fn get_thread(request: &Request<'_>) -> Result<Answer, Rejectio
     for member in &thread.messages {
         total += cost(&mut mailbox, &member.id, &format).await?;
     }
-    if total > LARGEST_REPLY {
+    if total > MAX_REPLY {
         let problem = format!(
             "the messages of the thread take about {total} bytes, more than the limit of \
-             {LARGEST_REPLY} for one reply; fetch them one by one"
+             {MAX_REPLY} for one reply; fetch them one by one"
         );
         return Err(Rejection::FailedPrecondition { problem });
     }

@@ -8,10 +8,10 @@ use http::uri::Authority;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// Longest part before the `@`, in bytes (RFC 5321, 4.5.3.1.1).
-const LONGEST_LOCAL: usize = 64;
+const MAX_LOCAL_LEN: usize = 64;
 
 /// Longest domain, in bytes (RFC 5321, 4.5.3.1.2).
-const LONGEST_DOMAIN: usize = 255;
+const MAX_DOMAIN_LEN: usize = 255;
 
 /// Settings of the Gmail API.
 #[derive(Debug, Clone)]
@@ -277,7 +277,7 @@ impl FromStr for Address {
 
 fn is_local(local: &str) -> bool {
     let special = |c: char| c.is_control() || c.is_whitespace() || "()<>[]:;@\\,\"".contains(c);
-    !local.is_empty() && local.len() <= LONGEST_LOCAL && !local.contains(special)
+    !local.is_empty() && local.len() <= MAX_LOCAL_LEN && !local.contains(special)
 }
 
 fn is_domain(domain: &str) -> bool {
@@ -285,7 +285,7 @@ fn is_domain(domain: &str) -> bool {
         let inside = |c: char| c.is_alphanumeric() || c == '-';
         !label.is_empty() && !label.starts_with('-') && label.chars().all(inside)
     };
-    domain.len() <= LONGEST_DOMAIN && domain.split('.').all(is_label)
+    domain.len() <= MAX_DOMAIN_LEN && domain.split('.').all(is_label)
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use windlass_server::handler::{
 };
 use windlass_store::{Media, ResourceChange};
 
-use super::filing::{MOST_NAMED, NewMessage};
+use super::filing::{MAX_NAMED, NewMessage};
 use super::mailbox::Mailbox;
 use super::mime::DefaultHeaders;
 use super::options::{Address, Options, Relay, Security};
@@ -39,7 +39,7 @@ const TOPIC: &str = "gmail";
 const FORMER_COLLECTION: &str = "gmail/outbox";
 
 /// Longest text from elsewhere that a notification quotes, in characters.
-const LONGEST_QUOTE: usize = 500;
+const MAX_QUOTE_LEN: usize = 500;
 
 /// A message for the relay. It is the payload of an event, and the media of the event is the
 /// message's media.
@@ -206,7 +206,7 @@ async fn file_bounce(
     let parsed = ParsedMessage::written(text).map_err(|error| invalid(error.to_string()))?;
     let mut mailbox = Mailbox::open(rows, &sender);
     let new = NewMessage {
-        thread: filing::find_thread(&mut mailbox, None, &parsed.summary, MOST_NAMED).await?,
+        thread: filing::find_thread(&mut mailbox, None, &parsed.summary, MAX_NAMED).await?,
         id,
         labels: ["INBOX", "UNREAD"]
             .map(str::to_owned)
@@ -295,10 +295,10 @@ fn bounce_text(options: &Options, boundary: &str, outbound: &Outbound, reason: &
     )
 }
 
-/// Returns text from elsewhere on one line, cut at [`LONGEST_QUOTE`].
+/// Returns text from elsewhere on one line, cut at [`MAX_QUOTE_LEN`].
 fn single_line(text: &str) -> String {
     let visible = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    visible.take(LONGEST_QUOTE).collect()
+    visible.take(MAX_QUOTE_LEN).collect()
 }
 
 /// How long the relay may take to respond.

@@ -21,7 +21,7 @@ mod parser;
 pub(crate) mod fuzzing;
 
 /// Longest query, in bytes.
-pub(super) const LONGEST: usize = 2048;
+pub(super) const MAX_LEN: usize = 2048;
 
 /// A search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,8 +30,8 @@ pub(super) struct Query(Vec<Term>);
 /// Why a query is refused. The text follows the name of its parameter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum QueryError {
-    /// It is longer than [`LONGEST`].
-    #[error("is longer than {LONGEST} bytes")]
+    /// It is longer than [`MAX_LEN`].
+    #[error("is longer than {MAX_LEN} bytes")]
     TooLong,
     /// Parentheses are nested too deep.
     #[error("has parentheses nested too deep")]

@@ -10,13 +10,13 @@ use super::rows::{Labels, Rows};
 use super::{ids, invalid, invalid_parameter, not_found};
 
 /// Maximum number of entries of a page.
-const LARGEST_PAGE: usize = 500;
+const MAX_PAGE: usize = 500;
 
 /// Number of entries of a page by default.
 const DEFAULT_PAGE: usize = 100;
 
 /// Maximum number of values of a parameter or a field that names labels or headers.
-const MOST_NAMES: usize = 100;
+const MAX_NAMES: usize = 100;
 
 /// A call on a mailbox.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl<'a> Request<'a> {
     pub(super) fn parameters(&self, name: &str) -> Result<Vec<&'a str>, Rejection> {
         let pairs = self.call.query.iter().filter(|(key, _)| *key == name);
         let values: Vec<_> = pairs.map(|(_, value)| value).collect();
-        check_count(name, values.len(), MOST_NAMES)?;
+        check_count(name, values.len(), MAX_NAMES)?;
         Ok(values)
     }
 
@@ -94,7 +94,7 @@ impl<'a> Request<'a> {
     pub(super) fn page_size(&self) -> Result<usize, Rejection> {
         match self.parameter("maxResults").map(str::parse::<usize>) {
             None => Ok(DEFAULT_PAGE),
-            Some(Ok(size)) if size > 0 => Ok(size.min(LARGEST_PAGE)),
+            Some(Ok(size)) if size > 0 => Ok(size.min(MAX_PAGE)),
             Some(_) => Err(invalid_parameter("maxResults", "must be a positive number")),
         }
     }
@@ -126,7 +126,7 @@ impl<'a> Request<'a> {
         if !fields.contains_key("labelIds") {
             return Ok(None);
         }
-        let labels = texts(fields, "labelIds", MOST_NAMES)?;
+        let labels = texts(fields, "labelIds", MAX_NAMES)?;
         Ok(Some(labels.into_iter().map(str::to_owned).collect()))
     }
 }

@@ -30,7 +30,7 @@ use super::mime::{Structure, words};
 use super::parsed_message::Composition;
 
 /// Longest list of words that is stored of a header field, in bytes.
-const LONGEST_FIELD: usize = 4096;
+const MAX_FIELD_LEN: usize = 4096;
 
 /// Collections with rows that are not counted against a quota, because both the sender of a message
 /// and the owner of the mailbox write them. Their data is either copied from rows of `contents`,
@@ -474,11 +474,11 @@ pub(super) fn message_id_row(message_id: &str) -> String {
     format!("{:032x}", u128::from_be_bytes(first))
 }
 
-/// Returns the words of texts with a blank around each, cut at [`LONGEST_FIELD`] bytes.
+/// Returns the words of texts with a blank around each, cut at [`MAX_FIELD_LEN`] bytes.
 pub(super) fn words_of<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
     let mut all = String::new();
     for word in texts.into_iter().flat_map(words) {
-        if all.len() + word.len() > LONGEST_FIELD {
+        if all.len() + word.len() > MAX_FIELD_LEN {
             break;
         }
         all.push(' ');

@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use windlass_server::handler::Rejection;
 
 /// Maximum number of entries of a list, as in the service.
-const MOST_ENTRIES: usize = 100;
+const MAX_ENTRIES: usize = 100;
 
 /// Maximum length of an entity in bytes. `user-` and an email address of 254 bytes fit.
-const LONGEST_ENTITY: usize = 320;
+const MAX_ENTITY_LEN: usize = 320;
 
 /// Everybody.
 const ALL_USERS: &str = "allUsers";
@@ -29,7 +29,7 @@ pub(super) enum Kind {
     Object,
 }
 
-/// A list. It has an owner, at most [`MOST_ENTRIES`] entries, and one entry for each entity.
+/// A list. It has an owner, at most [`MAX_ENTRIES`] entries, and one entry for each entity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Acl(Vec<Entry>);
 
@@ -118,7 +118,7 @@ fn fault(entity: &str) -> Option<&'static str> {
     let mut prefixes = named.into_iter().chain(teams);
     let name = prefixes.find_map(|prefix| entity.strip_prefix(prefix));
     let is_named = name.is_some_and(|name| !name.is_empty());
-    if entity.len() > LONGEST_ENTITY {
+    if entity.len() > MAX_ENTITY_LEN {
         Some("has at most 320 bytes")
     } else if entity.contains(|it: char| it.is_control() || it.is_whitespace()) {
         Some("must not have spaces or control characters in it")
@@ -212,8 +212,8 @@ impl Acl {
             old.role = entry.role;
             return Ok(());
         }
-        if self.0.len() == MOST_ENTRIES {
-            let problem = format!("has at most {MOST_ENTRIES} entries");
+        if self.0.len() == MAX_ENTRIES {
+            let problem = format!("has at most {MAX_ENTRIES} entries");
             return Err(Rejection::invalid_field("acl", problem));
         }
         self.0.push(entry);

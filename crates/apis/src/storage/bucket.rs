@@ -65,10 +65,10 @@ const PREVENTIONS: [&str; 3] = ["enforced", "inherited", "unspecified"];
 const LOCATION: &str = "US";
 
 /// Maximum number of bytes of a bucket's fields, written as JSON.
-const LARGEST: usize = 16 * 1024;
+const MAX_LEN: usize = 16 * 1024;
 
 /// Maximum number of bytes of the name of a project. It is stored with each bucket.
-const LONGEST_PROJECT: usize = 256;
+const MAX_PROJECT_LEN: usize = 256;
 
 /// A bucket.
 #[derive(Debug, Clone)]
@@ -308,12 +308,12 @@ pub(super) fn no_lists() -> Rejection {
 /// Returns the project that the call names.
 pub(super) fn project<'a>(call: &Call<'a>) -> Result<&'a str, Rejection> {
     let project = call.query.first("project").unwrap_or_default();
-    if project.len() <= LONGEST_PROJECT {
+    if project.len() <= MAX_PROJECT_LEN {
         return Ok(project);
     }
     Err(Rejection::InvalidParameter {
         parameter: "project".to_owned(),
-        problem: format!("must have at most {LONGEST_PROJECT} bytes"),
+        problem: format!("must have at most {MAX_PROJECT_LEN} bytes"),
     })
 }
 
@@ -499,7 +499,7 @@ pub(super) fn check_field(fields: &Fields) -> Result<(), Rejection> {
         }
     }
     let bytes = serde_json::to_vec(fields).map_or(usize::MAX, |json| json.len());
-    if bytes > LARGEST {
+    if bytes > MAX_LEN {
         return Err(Rejection::invalid_field(
             "bucket",
             "has at most 16 KiB of fields",

@@ -21,10 +21,10 @@ use super::{Access, Condition, Preconditions, number};
 use crate::record::retyped;
 
 /// Maximum number of sources, as in the service.
-const MOST_SOURCES: usize = 32;
+const MAX_SOURCES: usize = 32;
 
 /// Maximum length in bytes of an object, as in the service: 5 TiB. No description states it.
-const LARGEST_OBJECT: u64 = 5 << 40;
+const MAX_OBJECT: u64 = 5 << 40;
 
 /// Calls of `objects.compose`. Without media it asks for it.
 pub(super) async fn compose(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
@@ -93,7 +93,7 @@ fn largest_upload(call: &Call<'_>) -> u64 {
     let insert = call.api.method("storage.objects.insert");
     let upload = insert.and_then(|insert| insert.upload.as_ref());
     let limit = upload.and_then(|upload| upload.max_size);
-    limit.map_or(LARGEST_OBJECT, ByteSize::bytes)
+    limit.map_or(MAX_OBJECT, ByteSize::bytes)
 }
 
 fn common_storage_class(sources: &[Object]) -> Result<String, Rejection> {
@@ -146,10 +146,10 @@ impl ComposeRequest {
                 field: "sourceObjects".to_owned(),
             });
         }
-        if sources.len() > MOST_SOURCES {
+        if sources.len() > MAX_SOURCES {
             return Err(Rejection::invalid_field(
                 "sourceObjects",
-                format!("has at most {MOST_SOURCES} objects"),
+                format!("has at most {MAX_SOURCES} objects"),
             ));
         }
         let sources = sources.iter().enumerate();

@@ -10,7 +10,7 @@ use crate::listing::{Cursor, NameFilter, Page, Rows};
 use crate::record::set_list;
 
 /// Maximum and default number of items of a page.
-const LARGEST_PAGE: usize = 1000;
+const MAX_PAGE: usize = 1000;
 
 /// Lists a bucket.
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
@@ -87,12 +87,12 @@ fn show(
 /// Returns the number of items of a page.
 pub(super) fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
     let Some(text) = call.query.first("maxResults").filter(|it| !it.is_empty()) else {
-        return Ok(LARGEST_PAGE);
+        return Ok(MAX_PAGE);
     };
     match text.parse::<usize>() {
         // In the service 0 means the default.
-        Ok(0) => Ok(LARGEST_PAGE),
-        Ok(size) => Ok(size.min(LARGEST_PAGE)),
+        Ok(0) => Ok(MAX_PAGE),
+        Ok(size) => Ok(size.min(MAX_PAGE)),
         Err(_) => Err(Rejection::InvalidParameter {
             parameter: "maxResults".to_owned(),
             problem: "must be a number that is not negative".to_owned(),

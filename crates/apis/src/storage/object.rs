@@ -25,7 +25,7 @@ const ALL_BUT_UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 /// Maximum number of bytes of a name.
-const LONGEST: usize = 1024;
+const MAX_LEN: usize = 1024;
 
 /// An object.
 #[derive(Debug, Clone)]
@@ -391,7 +391,7 @@ pub(super) fn check_form(text: &str) -> Result<(), Rejection> {
 fn fault_of_form(text: &str) -> Option<&'static str> {
     if text.is_empty() {
         Some("an object needs a name")
-    } else if text.len() > LONGEST {
+    } else if text.len() > MAX_LEN {
         Some("the name of an object has at most 1024 bytes")
     } else if text.contains(['\r', '\n']) {
         Some("the name of an object has no line ends")
@@ -434,10 +434,10 @@ const NOT_SERVED: [&str; 6] = [
 ];
 
 /// Maximum number of bytes of an object's own metadata, keys and values together.
-const LARGEST_METADATA: usize = 8 * 1024;
+const MAX_METADATA: usize = 8 * 1024;
 
 /// Maximum number of bytes of a field that becomes a header.
-pub(super) const LONGEST_HEADER: usize = 1024;
+pub(super) const MAX_HEADER_LEN: usize = 1024;
 
 const STORAGE_CLASSES: [&str; 7] = [
     "STANDARD",
@@ -538,7 +538,7 @@ fn check_text(name: &str, text: &str) -> Result<(), Rejection> {
 
 /// Checks that a text is a valid header value, so that it is refused on upload and not on download.
 fn check_header(name: &str, text: &str) -> Result<(), Rejection> {
-    if text.len() > LONGEST_HEADER {
+    if text.len() > MAX_HEADER_LEN {
         return Err(Rejection::invalid_field(name, "has at most 1024 bytes"));
     }
     match HeaderValue::from_str(text) {
@@ -566,7 +566,7 @@ fn check_metadata(metadata: &Map<String, Value>) -> Result<(), Rejection> {
             }
         }
     }
-    if bytes > LARGEST_METADATA {
+    if bytes > MAX_METADATA {
         return Err(Rejection::invalid_field("metadata", "has at most 8 KiB"));
     }
     Ok(())

@@ -11,7 +11,7 @@ use windlass_discovery::Api;
 use windlass_server::handler::{Call, Rejection};
 
 use super::bucket::fault_of_form;
-use super::object::{LONGEST_HEADER, Object};
+use super::object::{MAX_HEADER_LEN, Object};
 use crate::record::Fields;
 
 /// Maximum number of entries of own metadata that are shown as headers. Python's library refuses a
@@ -79,7 +79,7 @@ fn overridden(parameter: &str, value: &str) -> Result<(HeaderName, HeaderValue),
         "is not supported by this server, which has response-content-disposition and \
          response-content-type",
     )?;
-    if value.len() > LONGEST_HEADER {
+    if value.len() > MAX_HEADER_LEN {
         return Err("has at most 1024 bytes");
     }
     let value = HeaderValue::from_str(value).ok();
@@ -134,7 +134,7 @@ mod tests {
             (header, value),
             (CONTENT_TYPE, "text/plain".parse().unwrap())
         );
-        let long = "x".repeat(LONGEST_HEADER + 1);
+        let long = "x".repeat(MAX_HEADER_LEN + 1);
         for (parameter, value) in [
             ("response-cache-control", "no-store"),
             ("response-content-type", ""),

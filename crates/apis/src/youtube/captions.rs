@@ -6,7 +6,7 @@ use windlass_store::{Resource, ResourceChange};
 
 use super::refusals::{self, Place};
 use super::{
-    CAPTIONS, MOST_TRACKS, Parts, caption_tracks, fresh_id, id_in_body, id_in_query, listed,
+    CAPTIONS, MAX_TRACKS, Parts, caption_tracks, fresh_id, id_in_body, id_in_query, listed,
     missing, touched, video,
 };
 use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339, text};
@@ -15,10 +15,10 @@ use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339,
 const VIDEO_ID: Place = Place::Field("body.snippet.videoId");
 
 /// Maximum number of characters of the name of a track, as in the service.
-const LONGEST_NAME: usize = 150;
+const MAX_NAME_LEN: usize = 150;
 
 /// Maximum number of characters of a language.
-const LONGEST_LANGUAGE: usize = 35;
+const MAX_LANGUAGE_LEN: usize = 35;
 
 /// Checks whether a track may be uploaded for the video that the body names.
 pub(super) async fn admit_insertion(call: &Call<'_>) -> Result<(), Rejection> {
@@ -145,15 +145,15 @@ impl<'a> Track<'a> {
 
     fn check(&self) -> Result<(), Rejection> {
         let language_byte = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        let is_language = (1..=LONGEST_LANGUAGE).contains(&self.language.len())
+        let is_language = (1..=MAX_LANGUAGE_LEN).contains(&self.language.len())
             && self.language.bytes().all(language_byte);
         if !is_language {
             let problem = "a language is a tag such as en or pt-BR";
             let refusal = refusals::caption(RefusalKind::Invalid, "invalidMetadata", problem);
             return Err(refusal.at_field("body.snippet.language").into());
         }
-        if self.name.chars().count() > LONGEST_NAME {
-            let problem = format!("a name has at most {LONGEST_NAME} characters");
+        if self.name.chars().count() > MAX_NAME_LEN {
+            let problem = format!("a name has at most {MAX_NAME_LEN} characters");
             let refusal = refusals::caption(RefusalKind::Invalid, "nameTooLong", problem);
             return Err(refusal.at_field("body.snippet.name").into());
         }
@@ -162,9 +162,9 @@ impl<'a> Track<'a> {
 
     /// Checks that the video has no track of this name and language.
     fn check_free(&self, tracks: &[Resource]) -> Result<(), Rejection> {
-        if tracks.len() >= MOST_TRACKS {
+        if tracks.len() >= MAX_TRACKS {
             return Err(Rejection::FailedPrecondition {
-                problem: format!("a video has at most {MOST_TRACKS} caption tracks"),
+                problem: format!("a video has at most {MAX_TRACKS} caption tracks"),
             });
         }
         let is_alike = |track: &&Resource| {

@@ -16,7 +16,7 @@ pub(super) const BANNERS: &str = "youtube/banners";
 pub(super) const WATERMARKS: &str = "youtube/watermarks";
 
 /// Maximum length of the id of a channel. The service's ids have 24 characters.
-const LONGEST_CHANNEL: usize = 100;
+const MAX_CHANNEL_LEN: usize = 100;
 
 /// Collection of the playlist images. An id is the playlist's id, a dot, and the type.
 pub(super) const PLAYLIST_IMAGES: &str = "youtube/playlistImages";
@@ -25,7 +25,7 @@ pub(super) const PLAYLIST_IMAGES: &str = "youtube/playlistImages";
 const DEFAULT_TYPE: &str = "hero";
 
 /// Maximum length of the id of a playlist. The service's ids have 34 characters.
-const LONGEST_NAME: usize = 100;
+const MAX_NAME_LEN: usize = 100;
 
 /// An uploaded image.
 pub(super) struct Image {
@@ -179,7 +179,7 @@ async fn video(call: &Call<'_>) -> Result<Resource, Rejection> {
 fn channel_id<'a>(call: &Call<'a>) -> Result<&'a str, Rejection> {
     let channel = call.query.first("channelId").unwrap_or_default();
     let id_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    if (1..=LONGEST_CHANNEL).contains(&channel.len()) && channel.bytes().all(id_byte) {
+    if (1..=MAX_CHANNEL_LEN).contains(&channel.len()) && channel.bytes().all(id_byte) {
         Ok(channel)
     } else {
         Err(invalid_parameter("channelId", "is not the id of a channel"))
@@ -279,8 +279,8 @@ impl<'a> PlaylistImageName<'a> {
         let image_type = text(snippet, "type").unwrap_or(DEFAULT_TYPE);
         for (field, name) in [("playlistId", playlist), ("type", image_type)] {
             let name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-            if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(name_byte) {
-                let problem = format!("must have 1 to {LONGEST_NAME} letters, digits, - and _");
+            if name.is_empty() || name.len() > MAX_NAME_LEN || !name.bytes().all(name_byte) {
+                let problem = format!("must have 1 to {MAX_NAME_LEN} letters, digits, - and _");
                 return Err(Rejection::invalid_field(
                     format!("snippet.{field}"),
                     problem,

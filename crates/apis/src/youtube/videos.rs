@@ -6,7 +6,7 @@ use windlass_store::{Resource, ResourceChange};
 
 use super::refusals::{self, Place};
 use super::{
-    LARGEST_PAGE, Page, Parts, THUMBNAIL, THUMBNAILS, VIDEOS, caption_tracks, fresh_id, id_in_body,
+    MAX_PAGE, Page, Parts, THUMBNAIL, THUMBNAILS, VIDEOS, caption_tracks, fresh_id, id_in_body,
     id_in_query, invalid_parameter, listed, page, video,
 };
 use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339};
@@ -24,16 +24,16 @@ const WRITTEN: [&str; 5] = [
 ];
 
 /// Maximum number of characters of a title, as in the service.
-const LONGEST_TITLE: usize = 100;
+const MAX_TITLE_LEN: usize = 100;
 
 /// Maximum number of bytes of a description, as in the service.
-const LONGEST_DESCRIPTION: usize = 5000;
+const MAX_DESCRIPTION_LEN: usize = 5000;
 
 /// Maximum number of characters of all tags together, as in the service.
-const LONGEST_TAGS: usize = 500;
+const MAX_TAGS_LEN: usize = 500;
 
 /// Maximum number of bytes of all parts together, as JSON. Lists read many videos at a time.
-const MOST_FIELDS: usize = 32 * 1024;
+const MAX_FIELDS: usize = 32 * 1024;
 
 /// Values of `privacyStatus`.
 const PRIVACY: [&str; 3] = ["private", "public", "unlisted"];
@@ -102,8 +102,8 @@ async fn by_ids(call: &Call<'_>) -> Result<Page, Rejection> {
         return Err(refusals::page_token());
     }
     let ids: Vec<_> = listed(call, "id").collect();
-    if ids.is_empty() || ids.len() > LARGEST_PAGE {
-        let problem = format!("1 to {LARGEST_PAGE} ids are required, or chart=mostPopular");
+    if ids.is_empty() || ids.len() > MAX_PAGE {
+        let problem = format!("1 to {MAX_PAGE} ids are required, or chart=mostPopular");
         return Err(invalid_parameter("id", problem));
     }
     let mut resources = Vec::new();
@@ -164,8 +164,8 @@ fn written(call: &Call<'_>, parts: &Parts<'_>, mut fields: Fields) -> Result<Fie
     check_snippet(fields.get("snippet"))?;
     check_status(fields.get("status"))?;
     let length = Value::Object(fields.clone()).to_string().len();
-    if length > MOST_FIELDS {
-        let problem = format!("all parts together take at most {MOST_FIELDS} bytes");
+    if length > MAX_FIELDS {
+        let problem = format!("all parts together take at most {MAX_FIELDS} bytes");
         return Err(Rejection::invalid_field("snippet", problem));
     }
     Ok(fields)
@@ -183,14 +183,14 @@ fn check_snippet(snippet: Option<&Value>) -> Result<(), Rejection> {
     for (name, value) in snippet {
         let fits = match name.as_str() {
             "title" => value.as_str().is_some_and(|title| {
-                (1..=LONGEST_TITLE).contains(&title.chars().count()) && is_plain(title)
+                (1..=MAX_TITLE_LEN).contains(&title.chars().count()) && is_plain(title)
             }),
             "description" => value
                 .as_str()
-                .is_some_and(|text| text.len() <= LONGEST_DESCRIPTION && is_plain(text)),
+                .is_some_and(|text| text.len() <= MAX_DESCRIPTION_LEN && is_plain(text)),
             "tags" => {
                 let tags = value.as_array();
-                tags.is_some_and(|tags| length_of(tags).is_some_and(|sum| sum <= LONGEST_TAGS))
+                tags.is_some_and(|tags| length_of(tags).is_some_and(|sum| sum <= MAX_TAGS_LEN))
             }
             "categoryId" | "defaultLanguage" | "defaultAudioLanguage" => value.is_string(),
             _ => true,
@@ -220,21 +220,21 @@ fn refused_snippet(name: &str) -> Rejection {
         "title" => {
             let problem = format!(
                 "The request metadata specifies an invalid or empty video title: it must have 1 to \
-                 {LONGEST_TITLE} characters, and no < and >"
+                 {MAX_TITLE_LEN} characters, and no < and >"
             );
             field("invalidTitle", "body.snippet.title", problem)
         }
         "description" => {
             let problem = format!(
                 "The request metadata specifies an invalid video description: it must have at most \
-                 {LONGEST_DESCRIPTION} bytes, and no < and >"
+                 {MAX_DESCRIPTION_LEN} bytes, and no < and >"
             );
             field("invalidDescription", "body.snippet.description", problem)
         }
         "tags" => {
             let problem = format!(
                 "The request metadata specifies invalid video keywords: they must be strings of at \
-                 most {LONGEST_TAGS} characters together, with a comma between two of them and \
+                 most {MAX_TAGS_LEN} characters together, with a comma between two of them and \
                  quotation marks around one with a blank"
             );
             field("invalidTags", "body.snippet.tags", problem)

@@ -49,7 +49,7 @@ const MAX_KEY_ID: usize = 256;
 
 /// The waits after failed fetches grow from the first to the second.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
+const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// Where the keys of an issuer come from.
 pub(crate) enum KeySource {
@@ -340,7 +340,7 @@ fn lifetime(headers: &HeaderMap) -> Duration {
 /// servers of an issuer do not ask at the same time.
 fn wait(failures: u32, random: u32) -> Duration {
     let doubled = FIRST_WAIT.saturating_mul(2u32.saturating_pow(failures));
-    let longest = doubled.min(LONGEST_WAIT);
+    let longest = doubled.min(MAX_WAIT);
     let half = longest / 2;
     (half + half / 1000 * (random % 1001)).max(FIRST_WAIT)
 }

@@ -249,7 +249,7 @@ fn fitted<const N: usize>(mut rows: Vec<[String; N]>, columns: Option<usize>) ->
     let widths = widths(&rows);
     let others: usize = widths[..N - 1].iter().map(|width| width + 2).sum();
     // A path that is shortened further would say nothing.
-    let room = columns.map(|columns| columns.saturating_sub(others).max(LEAST_PATH));
+    let room = columns.map(|columns| columns.saturating_sub(others).max(MIN_PATH));
     for row in &mut rows {
         row[N - 1] = display::elided(&row[N - 1], room.unwrap_or(usize::MAX));
     }
@@ -257,7 +257,7 @@ fn fitted<const N: usize>(mut rows: Vec<[String; N]>, columns: Option<usize>) ->
 }
 
 /// The least width of a path in a table.
-const LEAST_PATH: usize = 12;
+const MIN_PATH: usize = 12;
 
 /// Returns an upload as JSON.
 pub(super) fn row(record: &Record) -> Value {

@@ -28,7 +28,7 @@ pub(crate) use metadata::NotAPlaceholder;
 const STDIN: &str = "-";
 
 /// Maximum size of the window, in memory, of a source that can be read only once.
-pub(super) const LARGEST_WINDOW: u64 = 1 << 30;
+pub(super) const MAX_WINDOW: u64 = 1 << 30;
 
 /// Uploads all sources.
 pub(super) async fn run_upload(args: UploadArgs) -> Result<Code, Error> {
@@ -116,7 +116,7 @@ fn check_stdin(args: &UploadArgs, metadata: Option<&MetadataTemplate>) -> Result
         return Err(Error::PlaceholderOfStdin);
     }
     match args.chunk_size {
-        Some(size) if from_stdin > 0 && size.bytes() > LARGEST_WINDOW => Err(Error::ChunkOfStdin),
+        Some(size) if from_stdin > 0 && size.bytes() > MAX_WINDOW => Err(Error::ChunkOfStdin),
         _ => Ok(()),
     }
 }

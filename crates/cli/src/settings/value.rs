@@ -31,7 +31,7 @@ use super::cors::{ApiOrigins, ApiOriginsError};
 use super::for_api::{ForApi, NotForApi};
 
 /// The longest duration that can be set: `10y`, far below the limits of clock arithmetic.
-const LONGEST: Duration = Duration::from_secs(10 * 31_557_600);
+const MAX_DURATION: Duration = Duration::from_secs(10 * 31_557_600);
 
 /// The two names of a choice with their values.
 type Choices<T> = [(&'static str, T); 2];
@@ -371,7 +371,7 @@ fn parse_span(text: &str) -> Result<Duration, ValueError> {
         text: text.to_owned(),
         source,
     })?;
-    if span > LONGEST {
+    if span > MAX_DURATION {
         return Err(ValueError::LongSpan {
             text: text.to_owned(),
         });

@@ -19,7 +19,7 @@ const IDENTITY: &str = "identity";
 
 /// Maximum length in bytes of an `ETag` or a `Content-Type` that is kept. Longer ones would not fit
 /// in the sidecar, and the part could not be recognised later.
-const LONGEST_KEPT: usize = 1 << 10;
+const MAX_KEPT_LEN: usize = 1 << 10;
 
 /// The class of a response to a request for the media, or for the bytes after the received ones.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl MediaHeaders {
     fn of(headers: &HeaderMap) -> Self {
         let kept = |name| {
             let value: Option<&HeaderValue> = headers.get(name);
-            value.filter(|value| value.len() <= LONGEST_KEPT).cloned()
+            value.filter(|value| value.len() <= MAX_KEPT_LEN).cloned()
         };
         let size = text(headers, CONTENT_LENGTH).and_then(number);
         let digests = stated_digests(headers);

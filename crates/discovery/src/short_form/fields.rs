@@ -18,7 +18,7 @@ use super::bounds::{Bounds, Container};
 const JSON_TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "object", "any"];
 
 /// The most `[]` and `{}` behind a type.
-const MOST_CONTAINERS: usize = 3;
+const MAX_CONTAINERS: usize = 3;
 
 /// A declared field: its type, or a table with its type and more.
 #[derive(Clone, Debug)]
@@ -208,7 +208,7 @@ impl TryFrom<String> for FieldType {
         while let Some((inner, container)) = split_container(name) {
             name = inner;
             containers.insert(0, container);
-            if containers.len() > MOST_CONTAINERS {
+            if containers.len() > MAX_CONTAINERS {
                 return Err(UnknownType { written });
             }
         }
@@ -421,7 +421,7 @@ const STANDARD_FIELDS: [&str; 11] = [
 ];
 
 /// The most words in the name of a method. Published ones have up to ten.
-const MOST_WORDS: usize = 16;
+const MAX_WORDS: usize = 16;
 
 /// The name of a collection or a resource: a letter, then letters, digits and `_`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -462,7 +462,7 @@ pub(super) enum NotAName {
     )]
     Schema { name: String },
     #[error(
-        "`{name}` is not the name of a method: it takes up to {MOST_WORDS} words with dots between them, \
+        "`{name}` is not the name of a method: it takes up to {MAX_WORDS} words with dots between them, \
          as in users.messages.send"
     )]
     Method { name: String },
@@ -577,7 +577,7 @@ impl TryFrom<String> for MethodName {
 
     fn try_from(name: String) -> Result<Self, NotAName> {
         // Each part but the last is a nested collection, and nesting has a limit.
-        if name.split('.').all(is_identifier) && name.split('.').count() <= MOST_WORDS {
+        if name.split('.').all(is_identifier) && name.split('.').count() <= MAX_WORDS {
             Ok(Self(name))
         } else {
             Err(NotAName::Method { name })

@@ -10,10 +10,10 @@ use crate::schema::Schema;
 use crate::settings::{IndexedField, SortOrder, ValueKind};
 
 /// The most fields in `filter_by`. Each costs rows in the ledger with every write.
-const MOST_FILTERS: usize = 4;
+const MAX_FILTERS: usize = 4;
 
 /// The most orders in `order_by`, for the same reason.
-const MOST_ORDERS: usize = 2;
+const MAX_ORDERS: usize = 2;
 
 /// The fields that the server fills in and that can be indexed.
 const SERVER_FIELDS: [(&str, ValueKind); 4] = [
@@ -96,8 +96,8 @@ impl CollectionForm {
     fn listing_problems(&self) -> Vec<(&'static str, String, &Spanned<String>)> {
         let mut problems = Vec::new();
         for (key, most, written) in [
-            ("filter_by", MOST_FILTERS, &self.filter_by),
-            ("order_by", MOST_ORDERS, &self.order_by),
+            ("filter_by", MAX_FILTERS, &self.filter_by),
+            ("order_by", MAX_ORDERS, &self.order_by),
         ] {
             if let Some(extra) = written.get(most) {
                 problems.push((key, format!("it has at most {most} entries"), extra));

@@ -13,7 +13,7 @@ use super::key_path::{Step, name_of, written};
 use crate::mistake::Mistakes;
 
 /// Maximum number of mistakes that are reported. The text after them is not read.
-const MOST_MISTAKES: usize = 100;
+const MAX_MISTAKES: usize = 100;
 
 /// The readable part of a text.
 pub(super) struct Reading<'a> {
@@ -42,7 +42,7 @@ pub(super) fn read(text: &str) -> Reading<'_> {
         mistakes,
         left_out: Vec::new(),
     };
-    let form = (0..MOST_MISTAKES).find_map(|_| reader.step().break_value());
+    let form = (0..MAX_MISTAKES).find_map(|_| reader.step().break_value());
     Reading {
         // The names in an unparsable part are unknown, so references to them cannot be checked.
         form: form.flatten().filter(|_| is_toml),

@@ -83,6 +83,6 @@ proptest! {
             waits: u32::MAX,
             longest: Duration::from_secs(longest),
         };
-        prop_assert!(schedule.wait(n, random) <= Schedule::LONGEST_WAIT);
+        prop_assert!(schedule.wait(n, random) <= Schedule::MAX_WAIT);
     }
 }

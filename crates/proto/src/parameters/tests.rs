@@ -170,8 +170,8 @@ proptest! {
 fn number_of_parameters_is_bounded() {
     let parse = |count| Parameters::parse(Some(&"a&".repeat(count)));
     assert_eq!(
-        parse(MOST_PARAMETERS).unwrap().iter().count(),
-        MOST_PARAMETERS
+        parse(MAX_PARAMETERS).unwrap().iter().count(),
+        MAX_PARAMETERS
     );
-    assert_eq!(parse(MOST_PARAMETERS + 1), Err(QueryError::TooMany));
+    assert_eq!(parse(MAX_PARAMETERS + 1), Err(QueryError::TooMany));
 }

@@ -461,7 +461,7 @@ pub struct ErrorReply {
 const RATE_LIMITS: [&str; 2] = ["rateLimitExceeded", "userRateLimitExceeded"];
 
 /// Maximum length of a message in characters.
-const LONGEST_MESSAGE: usize = 400;
+const MAX_MESSAGE_LEN: usize = 400;
 
 impl ErrorReply {
     /// Reads a reply: Google's error object, a plain text, or a page, which is ignored.
@@ -525,7 +525,7 @@ fn plain_text(body: &[u8]) -> Option<String> {
 fn shortened(text: &str) -> String {
     text.chars()
         .filter(|c| !is_control_or_bidi(*c))
-        .take(LONGEST_MESSAGE)
+        .take(MAX_MESSAGE_LEN)
         .collect()
 }
 

@@ -251,7 +251,7 @@ impl Default for RetryPolicy {
 
 /// Upper bound of adaptive chunks. A chunk that would grow beyond it becomes one request for the
 /// rest.
-const LARGEST: u64 = 256 * CHUNK_GRANULARITY;
+const MAX_CHUNK: u64 = 256 * CHUNK_GRANULARITY;
 
 /// Number of consecutive breaks after which chunks are used.
 const BREAKS_BEFORE_CHUNKING: u32 = 2;
@@ -277,7 +277,7 @@ impl ChunkSizer {
             chunking,
             limit,
             breaks: 0,
-            most: LARGEST,
+            most: MAX_CHUNK,
         }
     }
 
@@ -299,7 +299,7 @@ impl ChunkSizer {
         let bearable = if came_through > 0 {
             came_through / 2
         } else {
-            chunk.len().min(LARGEST) / 4
+            chunk.len().min(MAX_CHUNK) / 4
         };
         self.limit = Some(whole_multiple(bearable));
     }
@@ -312,14 +312,14 @@ impl ChunkSizer {
         }
         if committed < chunk.end {
             // The server keeps only part of each request, so larger requests would waste bandwidth.
-            self.most = whole_multiple(committed.saturating_sub(chunk.first)).min(LARGEST);
+            self.most = whole_multiple(committed.saturating_sub(chunk.first)).min(MAX_CHUNK);
             self.limit = Some(self.most);
             return;
         }
         let doubled = self.limit.map(|limit| limit.saturating_mul(2));
         self.limit = match doubled {
-            Some(doubled) if self.most < LARGEST => Some(doubled.min(self.most)),
-            doubled => doubled.filter(|limit| *limit <= LARGEST),
+            Some(doubled) if self.most < MAX_CHUNK => Some(doubled.min(self.most)),
+            doubled => doubled.filter(|limit| *limit <= MAX_CHUNK),
         };
     }
 }

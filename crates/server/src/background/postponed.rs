@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use windlass_store::SessionId;
 
 /// The first pause.
-const SHORTEST: Duration = Duration::from_secs(60);
+const MIN_PAUSE: Duration = Duration::from_secs(60);
 
 /// The longest pause.
-const LONGEST: Duration = Duration::from_secs(60 * 60);
+const MAX_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// Remembers sessions with owners that had no room. An attempt costs as much as the upload, and
 /// there may be many sessions. The pauses between attempts of one session therefore grow. Once an
@@ -33,7 +33,8 @@ impl Postponed {
     /// a long time, because they have ended.
     pub(super) fn begin_round(&mut self, now: Instant) {
         self.owners.clear();
-        self.sessions.retain(|_, pause| now < pause.until + LONGEST);
+        self.sessions
+            .retain(|_, pause| now < pause.until + MAX_PAUSE);
     }
 
     /// Whether a session of this owner must not be tried now.
@@ -46,7 +47,7 @@ impl Postponed {
     /// Begins a pause of a session, twice as long as its previous pause.
     pub(super) fn put_off(&mut self, id: SessionId, owner: Option<String>, now: Instant) {
         let last = self.sessions.get(&id).map(|pause| pause.length * 2);
-        let length = last.unwrap_or(SHORTEST).min(LONGEST);
+        let length = last.unwrap_or(MIN_PAUSE).min(MAX_PAUSE);
         let until = now + length;
         self.sessions.insert(id, Pause { until, length });
         self.owners.insert(owner);

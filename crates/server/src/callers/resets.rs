@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::callers::{Address, CallerLimit, CallerMetrics, MOST_CALLERS};
+use crate::callers::{Address, CallerLimit, CallerMetrics, MAX_CALLERS};
 use crate::config::Settings;
 
 /// The time over which requests are counted, and for which an address is blocked.
@@ -121,7 +121,7 @@ impl ResetLimit {
         let mut counts = self.lock();
         counts.clean();
         let is_known = counts.addresses.contains_key(&address);
-        if !is_known && counts.addresses.len() >= MOST_CALLERS {
+        if !is_known && counts.addresses.len() >= MAX_CALLERS {
             // The table is full: this address is not counted until older entries have expired.
             return Ok(());
         }
@@ -152,7 +152,7 @@ impl ResetLimit {
 impl Counts {
     /// Removes addresses with expired counts if there are many addresses.
     fn clean(&mut self) {
-        if self.addresses.len() >= MOST_CALLERS && self.cleaned.elapsed() >= CLEANING {
+        if self.addresses.len() >= MAX_CALLERS && self.cleaned.elapsed() >= CLEANING {
             self.cleaned = Instant::now();
             self.addresses.retain(|_, count| !count.is_over());
         }
@@ -227,10 +227,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn addresses_that_are_remembered_are_bounded_and_forgotten_after_their_time() {
         let (limit, _) = limit(10);
-        for number in 0..2 * u32::try_from(MOST_CALLERS).unwrap() {
+        for number in 0..2 * u32::try_from(MAX_CALLERS).unwrap() {
             limit.record(address(number), 1, 0).unwrap();
         }
-        assert_eq!(limit.lock().addresses.len(), MOST_CALLERS);
+        assert_eq!(limit.lock().addresses.len(), MAX_CALLERS);
         advance(PERIOD).await;
         limit.record(address(u32::MAX), 1, 0).unwrap();
         assert_eq!(limit.lock().addresses.len(), 1);

@@ -27,14 +27,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::callers::AddressResets;
 use crate::config::Limits;
-use crate::connections::LEAST_HEAD;
+use crate::connections::MIN_HEAD;
 use crate::connections::pace::Pace;
 use crate::connections::place::Place;
 use crate::reply::{ClientGone, Reply, ReplyBody};
 
 /// The minimum and the maximum of [`Limits::window`], as in its documentation.
-const LEAST_WINDOW: u32 = 64 * 1024;
-const MOST_WINDOW: u32 = 1024 * 1024 * 1024;
+const MIN_WINDOW: u32 = 64 * 1024;
+const MAX_WINDOW: u32 = 1024 * 1024 * 1024;
 
 // A client has to read one piece within `limits.body_timeout`, however slow it is.
 /// Maximum number of bytes of a reply that hyper holds.
@@ -152,7 +152,7 @@ impl Streams {
 
     /// Returns the configuration of HTTP/2.
     pub(super) fn builder(&self, limits: &Limits) -> http2::Builder<Self> {
-        let window = saturate(limits.window).clamp(LEAST_WINDOW, MOST_WINDOW);
+        let window = saturate(limits.window).clamp(MIN_WINDOW, MAX_WINDOW);
         let mut builder = http2::Builder::new(self.clone());
         builder
             .timer(TokioTimer::new())
@@ -163,7 +163,7 @@ impl Streams {
             .max_concurrent_streams(saturate(limits.streams).max(1))
             // The decompressed size, because HPACK can expand a small frame to a large head. The
             // limit also bounds the frames that continue a head.
-            .max_header_list_size(saturate(limits.head.max(LEAST_HEAD)))
+            .max_header_list_size(saturate(limits.head.max(MIN_HEAD)))
             // Finds connections that broke silently. Answers to these pings do not count as
             // activity of the client: `stalled` examines the streams.
             .keep_alive_interval(self.limits.idle);

@@ -13,10 +13,10 @@ use super::streams::RewindStream;
 
 /// Maximum length of a header in bytes. A header holds the addresses, and may hold further data of
 /// the proxy, such as the host name that the client asked for.
-const LONGEST: usize = 4096;
+const MAX_LEN: usize = 4096;
 
 /// Maximum length of a header of version 1 in bytes, including the line end.
-const LONGEST_LINE: usize = 107;
+const MAX_LINE_LEN: usize = 107;
 
 /// Number of bytes that are read at once. Most headers are shorter.
 const READ: usize = 512;
@@ -51,7 +51,7 @@ pub(crate) async fn read<S: AsyncRead + Unpin>(
     loop {
         match ProxyHeader::parse(&begun, FORMAT) {
             // The crate refuses a longer line only if it has not arrived as a whole.
-            Ok((_, length)) if begun.starts_with(b"P") && length > LONGEST_LINE => {
+            Ok((_, length)) if begun.starts_with(b"P") && length > MAX_LINE_LEN => {
                 return Err(ErrorKind::InvalidData.into());
             }
             Ok((header, length)) => {
@@ -59,10 +59,10 @@ pub(crate) async fn read<S: AsyncRead + Unpin>(
                 begun.drain(..length);
                 return Ok((proxied, RewindStream::after(begun, stream)));
             }
-            Err(Error::BufferTooShort) if begun.len() < LONGEST => {}
+            Err(Error::BufferTooShort) if begun.len() < MAX_LEN => {}
             Err(error) => return Err(io::Error::new(ErrorKind::InvalidData, error)),
         }
-        let most = READ.min(LONGEST - begun.len());
+        let most = READ.min(MAX_LEN - begun.len());
         let read = (&mut stream).take(most as u64).read_buf(&mut begun).await?;
         if read == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
@@ -159,7 +159,7 @@ mod tests {
         let long = [&b"PROXY TCP4 "[..], &[b'1'; 200]].concat();
         let long_line = [&b"PROXY UNKNOWN"[..], &[b' '; 93], b"\r\n"].concat();
         let mut too_long = header(V4);
-        too_long.append_tlv(Tlv::UniqueId(vec![0; LONGEST].into()));
+        too_long.append_tlv(Tlv::UniqueId(vec![0; MAX_LEN].into()));
         for bytes in [
             b"GET / HTTP/1.1\r\nHost: farm.localhost\r\n\r\n",
             &b"PROXY TCP4 192.0.2.1 198.51.100.1 4711\r\nGET / HTTP/1.1\r\n"[..],

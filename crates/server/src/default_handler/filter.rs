@@ -12,7 +12,7 @@ use windlass_discovery::settings::{IndexedField, ValueKind};
 use windlass_store::Resource;
 
 /// Maximum number of comparisons in a filter.
-const MOST: usize = 16;
+const MAX_COMPARISONS: usize = 16;
 
 /// A value of a field. Values of the same kind can be compared.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,8 +64,8 @@ pub(super) fn parse(text: &str, fields: &[IndexedField]) -> Result<Vec<Condition
     while !rest.at.is_empty() {
         rest.and()?;
         conditions.push(rest.condition(fields)?);
-        if conditions.len() > MOST {
-            return Err(format!("has more than {MOST} comparisons"));
+        if conditions.len() > MAX_COMPARISONS {
+            return Err(format!("has more than {MAX_COMPARISONS} comparisons"));
         }
     }
     Ok(conditions)

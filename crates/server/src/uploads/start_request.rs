@@ -21,7 +21,7 @@ use windlass_store::SessionId;
 use crate::audit::About;
 use crate::callers::caller;
 use crate::context::Principal;
-use crate::cors::LONGEST_ORIGIN;
+use crate::cors::MAX_ORIGIN_LEN;
 use crate::error::{BodyError, Error};
 use crate::handler::Rejection;
 use crate::host::Host;
@@ -119,10 +119,10 @@ pub(crate) type StatedConditions = Vec<(String, String)>;
 const CONDITION_PREFIX: &str = "x-goog-if-";
 
 /// Number of characters of a file's name that are kept.
-const LONGEST_FILE_NAME: usize = 255;
+const MAX_FILE_NAME_LEN: usize = 255;
 
 /// Maximum length in bytes of a media type.
-const LONGEST_TYPE: usize = 1024;
+const MAX_TYPE_LEN: usize = 1024;
 
 /// The head of a request for an upload, before its body is read.
 pub(crate) struct UploadHead<'a> {
@@ -225,7 +225,7 @@ impl UploadHead<'_> {
 fn file_name(headers: &HeaderMap) -> Option<String> {
     let stated = headers.get("x-goog-upload-file-name")?;
     let name = percent_decode(stated.as_bytes()).decode_utf8_lossy();
-    let name = name.trim().chars().take(LONGEST_FILE_NAME);
+    let name = name.trim().chars().take(MAX_FILE_NAME_LEN);
     let name: String = name
         .map(|char| {
             if char.is_control() {
@@ -337,7 +337,7 @@ impl StartRequest {
     #[must_use]
     pub(crate) fn for_origin(self, headers: &HeaderMap) -> Self {
         let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
-        let origin = origin.filter(|origin| origin.len() <= LONGEST_ORIGIN);
+        let origin = origin.filter(|origin| origin.len() <= MAX_ORIGIN_LEN);
         Self {
             origin: origin.map(str::to_owned),
             ..self
@@ -480,9 +480,9 @@ fn check_reply_parameters(method: ServedMethod<'_>, query: &Parameters) -> Resul
 /// Refuses a media type that is too long. The type is kept with the media and is part of each
 /// reply, so a long type would take memory and disk space out of proportion.
 fn check_form(content_type: &str) -> Result<(), Error> {
-    if content_type.len() > LONGEST_TYPE || content_type.contains(char::is_control) {
+    if content_type.len() > MAX_TYPE_LEN || content_type.contains(char::is_control) {
         return Err(Error::MalformedMediaType {
-            limit: LONGEST_TYPE,
+            limit: MAX_TYPE_LEN,
         });
     }
     Ok(())

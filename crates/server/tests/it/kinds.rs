@@ -31,7 +31,7 @@ max_size = "1MB"
 "#;
 
 /// The longest JSON with a letter.
-const LONGEST: usize = 2 * 1024 * 1024;
+const MAX_LEN: usize = 2 * 1024 * 1024;
 
 /// Counts letters in one row, and reads each letter from its end.
 struct PostOffice;
@@ -85,7 +85,7 @@ impl ApiHandler for PostOffice {
     }
 
     fn body_limit(&self, _: &Method) -> Option<usize> {
-        Some(LONGEST)
+        Some(MAX_LEN)
     }
 
     fn embedded(
@@ -230,7 +230,7 @@ async fn long_json_body_without_media_is_refused() {
         let reply = post_json(&world, &body).await;
         assert_eq!(reply.status, 413, "{reply:?}");
     }
-    let longer = json!({"text": "x".repeat(LONGEST)});
+    let longer = json!({"text": "x".repeat(MAX_LEN)});
     assert_eq!(post_json(&world, &longer).await.status, 413);
     assert!(letters(&ledger).await.is_empty());
 }

@@ -14,7 +14,7 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
 /// Maximum length of a media. Creating the next one is not measured.
-const LONGEST: usize = 64 * MIB;
+const MAX_LEN: usize = 64 * MIB;
 
 /// Maximum size of the pieces in which bytes arrive.
 const PIECE: usize = 64 * KIB;
@@ -59,7 +59,7 @@ impl Fixture {
         let mut taken = Duration::ZERO;
         let mut left = times;
         while left > 0 {
-            let now = left.min((LONGEST / size) as u64);
+            let now = left.min((MAX_LEN / size) as u64);
             taken += runtime.block_on(async {
                 let (id, writer) = self.create().await;
                 let start = Instant::now();

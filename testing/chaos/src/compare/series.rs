@@ -26,7 +26,7 @@ use crate::server_under_test::{Server, ServerUnderTest, Unstarted};
 const EVENTS: Range<u64> = 40..240;
 
 /// A fault comes after so long, even if less has happened.
-const LONGEST_RUN: Duration = Duration::from_secs(4);
+const MAX_RUN: Duration = Duration::from_secs(4);
 
 /// How long a reply, and progress, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -122,7 +122,7 @@ fn look(
 /// Waits until clients have seen so much, or for long enough.
 fn wait_for(heard: &AtomicU64, enough: u64) {
     let start = Instant::now();
-    while heard.load(Ordering::Relaxed) < enough && start.elapsed() < LONGEST_RUN {
+    while heard.load(Ordering::Relaxed) < enough && start.elapsed() < MAX_RUN {
         sleep(LOOK_AGAIN);
     }
 }

@@ -36,7 +36,7 @@ const HARMLESS: [&str; 3] = ["ftruncate", "mkdir", "unlink"];
 const QUIET: Duration = Duration::from_millis(700);
 
 /// How long clients continue when a lasting failure keeps them from their end.
-const LONGEST: Duration = Duration::from_secs(5);
+const MAX_TIME: Duration = Duration::from_secs(5);
 
 /// How long a server may take to end by itself: the drain, and a little.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -310,7 +310,7 @@ impl Tally {
 fn wait_until_quiet(server: &mut Server, trace: &Path) -> Option<ExitStatus> {
     let mut last = (log_len(trace), Instant::now());
     let start = Instant::now();
-    let is_busy = |last: Instant| last.elapsed() < QUIET && start.elapsed() < LONGEST;
+    let is_busy = |last: Instant| last.elapsed() < QUIET && start.elapsed() < MAX_TIME;
     while is_busy(last.1) || (start.elapsed() < ENDS_WITHIN && is_failed(server)) {
         if let Ok(status) = server.wait(Duration::from_millis(20)) {
             return Some(status);

@@ -24,7 +24,7 @@ use crate::server_under_test::ServerUnderTest;
 use crate::tool::{dies_with_us, need};
 
 /// The longest file. The ledger's own stay below it for as long as this takes.
-const LONGEST: u64 = 96 << 20;
+const MAX_FILE_LEN: u64 = 96 << 20;
 
 /// How much more is sent.
 const MORE: u64 = 4 << 20;
@@ -48,7 +48,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let scratch = Scratch::on_disk()?;
     let (data, log) = (scratch.path().join("data"), scratch.path().join("log"));
     let mut workload = Workload::new(FarmDialects, Load::default(), arguments.seed);
-    let media = Media::new(arguments.seed, LONGEST + MORE);
+    let media = Media::new(arguments.seed, MAX_FILE_LEN + MORE);
     let session = under_the_limit(arguments, (&data, &log), media, &mut workload, &mut verdict)?;
     without_it(
         arguments,
@@ -59,7 +59,10 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         &mut verdict,
     )?;
     let figures = workload.figures();
-    Ok(verdict.outcome(format!("files of at most {} MiB; {figures}", LONGEST >> 20)))
+    Ok(verdict.outcome(format!(
+        "files of at most {} MiB; {figures}",
+        MAX_FILE_LEN >> 20
+    )))
 }
 
 fn under_the_limit(
@@ -71,12 +74,12 @@ fn under_the_limit(
 ) -> anyhow::Result<Session> {
     let occasion = "under the limit";
     let mut wrapper = dies_with_us();
-    wrapper.extend(["prlimit".to_owned(), format!("--fsize={LONGEST}")]);
+    wrapper.extend(["prlimit".to_owned(), format!("--fsize={MAX_FILE_LEN}")]);
     let mut server = arguments
         .server_under_test
         .start_under(&wrapper, data, log)?;
     let session = farm::begin_declared(server.address(), media.len());
-    for from in [0, LONGEST] {
+    for from in [0, MAX_FILE_LEN] {
         let reply = send_the_rest(server.address(), &session, media, from);
         let status = reply.as_ref().ok().map(|reply| reply.status);
         verdict.expect(
@@ -88,9 +91,9 @@ fn under_the_limit(
         let told = told.ok().filter(|told| told.status == 308);
         let told = told.map(|told| told.range());
         verdict.expect(
-            told == Some(LONGEST),
+            told == Some(MAX_FILE_LEN),
             occasion,
-            format!("of {LONGEST} bytes that fit {told:?} are committed"),
+            format!("of {MAX_FILE_LEN} bytes that fit {told:?} are committed"),
         );
     }
     workload.run_while(server.address(), || {
@@ -115,7 +118,7 @@ fn without_it(
     let mut server = arguments
         .server_under_test
         .start_under(&dies_with_us(), data, log)?;
-    let finished = send_the_rest(server.address(), session, media, LONGEST)?;
+    let finished = send_the_rest(server.address(), session, media, MAX_FILE_LEN)?;
     verdict.expect(
         finished.status == 201,
         occasion,

@@ -29,7 +29,7 @@ const FACTOR: f64 = 2.0;
 
 // Connections above `limits.connections` would wait in the kernel until others end.
 /// Maximum number of uploads under way, each on a connection.
-const MOST: u32 = 8000;
+const MAX_RUNNING: u32 = 8000;
 
 /// The pause between two looks at the clock.
 const TICK: Duration = Duration::from_millis(1);
@@ -45,7 +45,7 @@ pub(super) struct Overload {
     pub(super) offered: f64,
     /// Uploads per second that were acknowledged while the load went on.
     pub(super) goodput: f64,
-    /// Number of uploads that could not begin because [`MOST`] were under way.
+    /// Number of uploads that could not begin because [`MAX_RUNNING`] were under way.
     pub(super) unsent: u64,
     /// Processor time that the load took, in seconds of each second.
     pub(super) load_cpu: f64,
@@ -159,7 +159,7 @@ async fn open_loop(server: SocketAddr, rate: f64, length: Duration) -> Overload 
     while tick < clients.end {
         let due = rate * start.elapsed().as_secs_f64();
         while float(begun + unsent) < due {
-            if clients.under_way.load(Ordering::Relaxed) >= MOST {
+            if clients.under_way.load(Ordering::Relaxed) >= MAX_RUNNING {
                 unsent += 1;
                 continue;
             }

@@ -7,7 +7,7 @@ use std::ops::Range;
 mod tests;
 
 /// The longest head that is passed on.
-const LONGEST: usize = 64 * 1024;
+const MAX_LEN: usize = 64 * 1024;
 
 const END: &[u8] = b"\r\n\r\n";
 
@@ -34,10 +34,10 @@ impl Head {
     /// # Errors
     /// `InvalidData` when it is too long.
     pub(super) fn parse(bytes: &[u8]) -> io::Result<Option<Self>> {
-        let searched = &bytes[..bytes.len().min(LONGEST)];
+        let searched = &bytes[..bytes.len().min(MAX_LEN)];
         match searched.windows(END.len()).position(|end| end == END) {
             Some(at) => Ok(Some(Self::of(&bytes[..at + 2]))),
-            None if searched.len() == LONGEST => Err(ErrorKind::InvalidData.into()),
+            None if searched.len() == MAX_LEN => Err(ErrorKind::InvalidData.into()),
             None => Ok(None),
         }
     }

@@ -120,7 +120,7 @@ fn bomb_is_refused_by_its_directory_or_while_unpacking() {
 
 #[test]
 fn directory_length_is_checked_before_reading() {
-    let many = vec![Packed::new("a", b""); usize::from(MOST_ENTRIES) + 1];
+    let many = vec![Packed::new("a", b""); usize::from(MAX_ENTRIES) + 1];
     let error = open(zip(&many)).unwrap_err();
     assert!(
         matches!(error, ArchiveError::TooManyEntries { entries: 1001 }),

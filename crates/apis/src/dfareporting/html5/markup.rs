@@ -7,7 +7,7 @@ use memchr::{memchr, memmem};
 use percent_encoding::percent_decode_str;
 
 /// Maximum number of bytes that are read of the tag of an input field.
-const LONGEST_TAG: usize = 1024;
+const MAX_TAG_LEN: usize = 1024;
 
 /// Words in lower case, and the feature that each requires.
 const WORDS: [(Feature, &[&str]); 42] = [
@@ -135,9 +135,9 @@ const INPUT_ATTRIBUTES: [(&str, Feature); 10] = [
 ];
 
 /// Longest name and the longest URL that are reported, in bytes.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_LEN: usize = 64;
 
-const LONGEST_URL: usize = 1024;
+const MAX_URL_LEN: usize = 1024;
 
 /// A feature, by its name in the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -189,7 +189,7 @@ fn find_in_fields(lower: &str, features: &mut BTreeSet<Feature>) {
 fn fields(mut text: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let tag = &text[memmem::find(text, b"<input")?..];
-        let longest = &tag[..tag.len().min(LONGEST_TAG)];
+        let longest = &tag[..tag.len().min(MAX_TAG_LEN)];
         let length = memchr(b'>', longest).unwrap_or(longest.len());
         text = &tag[length..];
         Some(&tag[..length])
@@ -264,7 +264,7 @@ fn set_at(text: &str, at: usize) -> Option<ClickTag> {
         .next()
         .filter(|quote| "\"'`".contains(*quote))?;
     let value = value[1..].split([quote, '\n']).next()?;
-    (name.len() <= LONGEST_NAME).then(|| ClickTag {
+    (name.len() <= MAX_NAME_LEN).then(|| ClickTag {
         name: name.to_owned(),
         url: is_url(value).then(|| value.to_owned()),
     })
@@ -276,11 +276,11 @@ fn is_url(value: &str) -> bool {
         .or_else(|| value.strip_prefix("http://"));
     let begins_well = |rest: &str| rest.starts_with(|first: char| first.is_alphanumeric());
     let plain = !value.contains(|letter: char| letter.is_whitespace() || letter.is_control());
-    value.len() <= LONGEST_URL && plain && rest.is_some_and(begins_well)
+    value.len() <= MAX_URL_LEN && plain && rest.is_some_and(begins_well)
 }
 
 /// Longest target that is read, in bytes.
-const LONGEST: usize = 2048;
+const MAX_LEN: usize = 2048;
 
 /// Maximum distance from the beginning of a tag to an attribute, in bytes.
 const TAG_WITHIN: usize = 1024;
@@ -362,7 +362,7 @@ fn in_parentheses(text: &str) -> Option<&str> {
 /// without an end.
 fn find_soon(text: &str, byte: u8) -> Option<usize> {
     let text = text.as_bytes();
-    memchr::memchr(byte, &text[..text.len().min(LONGEST)])
+    memchr::memchr(byte, &text[..text.len().min(MAX_LEN)])
 }
 
 /// Returns whether the tag around an attribute is `<a>` or `<area>`.
@@ -433,7 +433,7 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = String> + '_ {
         piece.to_lowercase()
     };
     text.split(ends)
-        .filter(|piece| piece.len() <= LONGEST && piece.contains('.'))
+        .filter(|piece| piece.len() <= MAX_LEN && piece.contains('.'))
         .flat_map(move |piece| {
             let whole = piece.contains(' ').then(|| spoken(piece));
             whole.into_iter().chain(piece.split(' ').map(spoken))

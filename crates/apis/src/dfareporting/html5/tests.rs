@@ -88,7 +88,7 @@ fn bounded_number_of_references_is_followed() {
         rules(&bundle(&files).unwrap()).contains(&"LINKED_FILE_NOT_FOUND")
     };
     assert!(rules_of(100));
-    assert!(!rules_of(MOST_REFERENCES));
+    assert!(!rules_of(MAX_REFERENCES));
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn an_archive_in_an_archive_is_refused_whatever_it_is_called() {
 #[test]
 fn file_is_no_orphan_if_unread_text_may_name_it() {
     let unused = ("unused.png", PNG);
-    let long = vec![b' '; usize::try_from(MOST_TEXT).unwrap()];
+    let long = vec![b' '; usize::try_from(MAX_TEXT).unwrap()];
     assert_eq!(
         rules(&good(&[unused, ("a.css", &long[1..])])),
         ["ORPHANED_ASSET"]
@@ -210,6 +210,6 @@ fn click_tags_without_end_are_cut_short() {
     );
     assert_eq!(
         Findings::of_page(page.as_bytes()).click_tags.len(),
-        MOST_CLICK_TAGS
+        MAX_CLICK_TAGS
     );
 }

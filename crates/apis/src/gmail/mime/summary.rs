@@ -21,7 +21,7 @@ const ADDRESS_FIELDS: [&str; 4] = ["from", "to", "cc", "bcc"];
 const SNIPPET_CHARS: usize = 200;
 
 /// A snippet may lose this many characters so that it does not end within a word.
-const LONGEST_CUT_WORD: usize = 40;
+const MAX_CUT_WORD_LEN: usize = 40;
 
 /// Tags that may stand within a word; all others separate words.
 const WITHIN_WORDS: [&str; 20] = [
@@ -282,7 +282,7 @@ fn cut(line: &str) -> &str {
     let (kept, lost) = line.split_at(end);
     let ends_with_word = lost.starts_with(' ');
     match kept.rsplit_once(' ') {
-        Some((words, cut)) if !ends_with_word && cut.chars().count() < LONGEST_CUT_WORD => words,
+        Some((words, cut)) if !ends_with_word && cut.chars().count() < MAX_CUT_WORD_LEN => words,
         _ => kept,
     }
 }

@@ -1,7 +1,7 @@
 //! Reads a query: its terms, and the syntax between them.
 
 use super::operators::{self, Reader};
-use super::{LONGEST, Near, QueryError, Term, Test, Text, not};
+use super::{MAX_LEN, Near, QueryError, Term, Test, Text, not};
 use crate::gmail::mime::words;
 use crate::gmail::options::Address;
 use crate::gmail::rows::words_of;
@@ -11,7 +11,7 @@ const DEEPEST: usize = 50;
 
 /// Parses a query into terms that all have to match.
 pub(super) fn parse(text: &str, now: u64, owner: &Address) -> Result<Vec<Term>, QueryError> {
-    if text.len() > LONGEST {
+    if text.len() > MAX_LEN {
         return Err(QueryError::TooLong);
     }
     let mut parser = Parser {

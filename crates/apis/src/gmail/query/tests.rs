@@ -252,7 +252,7 @@ fn query_length_and_depth_are_bounded() {
     assert_eq!(parse(&deep), Err(QueryError::TooDeep));
     let deep = format!("{}hay", "-".repeat(51));
     assert_eq!(parse(&deep), Err(QueryError::TooDeep));
-    let long = "x".repeat(LONGEST + 1);
+    let long = "x".repeat(MAX_LEN + 1);
     assert_eq!(parse(&long), Err(QueryError::TooLong));
     assert!(parse(&"(hay) ".repeat(300)).is_ok());
 }

@@ -32,7 +32,7 @@ const COLUMNS: usize = 100;
 const INDENT: &str = "    ";
 
 /// Length of the longest id that fits in its column.
-const LONGEST_ID: usize = 52;
+const MAX_ID_LEN: usize = 52;
 
 /// The headings of the columns. The path and the accepted media of a method are below its id.
 const HEADS: [&str; 4] = ["METHOD", "HTTP", "LARGEST", "UPLOAD TYPES"];
@@ -120,7 +120,7 @@ fn row(method: &Method, upload: &MediaUpload) -> [String; 4] {
 
 /// Whether an id is too long for a line with further columns.
 fn stands_alone(id: &str) -> bool {
-    id.chars().count() > LONGEST_ID
+    id.chars().count() > MAX_ID_LEN
 }
 
 /// Returns the path of simple uploads, where the server accepts all upload types.

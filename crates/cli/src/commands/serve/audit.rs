@@ -20,7 +20,7 @@ use windlass_server::{AuditAction, AuditEntry, AuditLog, AuditOutcome, Clock as 
 const MAX_PATH: usize = 512;
 
 /// Maximum number of refusals of credentials that are written in a [`SPAN`].
-const MOST_REFUSALS: u64 = 100;
+const MAX_REFUSALS: u64 = 100;
 
 /// The time in which refusals are counted. With the longest paths, the refusals of a day take about
 /// 1 GB.
@@ -50,14 +50,14 @@ impl Refusals {
     fn admit(&mut self, now: Instant) -> (bool, u64) {
         let mut omitted = 0;
         if now.duration_since(self.since) >= SPAN {
-            omitted = self.count.saturating_sub(MOST_REFUSALS);
+            omitted = self.count.saturating_sub(MAX_REFUSALS);
             *self = Self {
                 since: now,
                 count: 0,
             };
         }
         self.count += 1;
-        (self.count <= MOST_REFUSALS, omitted)
+        (self.count <= MAX_REFUSALS, omitted)
     }
 }
 
@@ -266,7 +266,7 @@ mod tests {
             since: start,
             count: 0,
         };
-        for _ in 0..MOST_REFUSALS {
+        for _ in 0..MAX_REFUSALS {
             assert_eq!(refusals.admit(start), (true, 0));
         }
         for _ in 0..7 {

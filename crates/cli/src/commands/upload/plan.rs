@@ -14,7 +14,7 @@ use super::super::{Error, with_retries, with_session_origins};
 use super::existing::{Choice, Earlier, ExistingUploads, hold};
 use super::files::{self, Found, SourceFile};
 use super::metadata::MetadataTemplate;
-use super::{LARGEST_WINDOW, STDIN, content_type, is_run, is_stdin};
+use super::{MAX_WINDOW, STDIN, content_type, is_run, is_stdin};
 use crate::args::UploadArgs;
 use crate::display::{self, Display, Event};
 use crate::exit::Code;
@@ -96,7 +96,7 @@ impl Plan {
             upload,
             metadata: metadata.filter(MetadataTemplate::has_placeholders),
             guess: args.content_type.is_none(),
-            window: args.chunk_size.map(|size| size.bytes().min(LARGEST_WINDOW)),
+            window: args.chunk_size.map(|size| size.bytes().min(MAX_WINDOW)),
             existing: journal
                 .map(|journal| ExistingUploads::new(client.clone(), journal, display.clone(), args))
                 .transpose()?,

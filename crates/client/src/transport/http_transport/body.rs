@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::transport::{MAX_SLICE, Timeouts};
 
 /// Maximum time between two checks of a request for silence.
-const LONGEST_CHECK: Duration = Duration::from_secs(3600);
+const MAX_CHECK: Duration = Duration::from_secs(3600);
 
 /// A request's body. Splits it into slices of at most [`MAX_SLICE`] bytes, without a copy, and
 /// records in [`RequestProgress`] when the connection takes one.
@@ -212,7 +212,7 @@ impl RequestProgress {
             // The awaited event may change during the sleep. Every limit is at least as long as the
             // sleep, so the new one cannot be exceeded before the next check.
             let shortest = self.timeouts.idle.min(self.timeouts.reply);
-            let until_check = shortest.min(LONGEST_CHECK);
+            let until_check = shortest.min(MAX_CHECK);
             let wake_at = match limit {
                 // The elapsed time is compared: a limit may be too long to be added to a time.
                 Some(limit) => match limit.checked_sub(now.duration_since(since)) {
