@@ -28,13 +28,14 @@ const MAX_CALLERS: usize = 10_000;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// After this time without an upload or a copy, the credit of a caller expires.
+/// After this time without an upload or a copy, the credit of a caller expires. When the table is
+/// full, an hour is enough.
 const MEMORY: Duration = Duration::from_secs(24 * 3600);
 
 /// Minimum time between two removals of unneeded accounts.
 const CLEANING: Duration = Duration::from_secs(1);
 
-/// Accounts with less uploaded than this number of bytes are evicted first when the table is full.
+/// Accounts with less credit than this number of bytes are evicted when the table is full.
 /// Such credit is small compared with an hour's copies, and cheap to earn from many addresses.
 const SMALL_CREDIT: u64 = 1 << 20;
 
@@ -84,7 +85,8 @@ struct Parts {
     excess: u64,
 }
 
-/// Returns by how many bytes new rows exceed the bytes that the call has brought.
+/// Returns by how many bytes the new rows of a call exceed what the call may create: 64 KiB, and
+/// four times the bytes that it has brought.
 pub fn bytes_beyond(brought: u64, changes: &[ResourceChange]) -> u64 {
     let rows = changes.iter().map(|change| match change {
         ResourceChange::Insert(resource) => resource.body.len() as u64,
@@ -120,7 +122,8 @@ impl CopyLimits {
         };
         let (caller, per_hour) = (caller(), shared.per_hour);
         let mut table = shared.lock();
-        // The account that late callers share must not grow by each of their uploads.
+        // The account that late callers share must not grow by each of their uploads. Callers
+        // without an address always use it.
         let has_account = caller
             .as_ref()
             .is_none_or(|caller| table.has_room(caller, per_hour));

@@ -1,20 +1,23 @@
 //! Free space on the disks of the ledger and of the vault, and admission of writes.
 //!
 //! Free space is measured once a second, and a lot can be written in between. The bytes of a write
-//! are therefore subtracted from the last measurement. They are subtracted from the moment at which
-//! the write is admitted until a measurement that began after its end.
+//! are therefore subtracted from the last measurement: those of a change of the ledger until a
+//! measurement that began after the change, those of media until a measurement that began after
+//! the write was admitted.
 //!
-//! | free space | admitted |
+//! | free space | what is admitted |
 //! |---|---|
 //! | `soft` or more, on both disks | everything |
-//! | less | uploads that have begun, and calls that change resources |
-//! | less than `hard` | on either disk: no media. On the ledger's: no change of resources, and finishes down to a half of `hard`, then some more |
-//! | nothing | cancels, deletes and expiry: the store has a reserve for them |
+//! | less than `soft` on a disk | uploads that have begun, and calls that change resources |
+//! | less than `hard` on a disk | no media |
+//! | less than `hard` on the ledger's disk | no change of resources; finishes while half of `hard` is free, and a few below that |
+//! | nothing | cancels, deletes and expiry, for which the store has a reserve |
 //!
 //! If the length of media is known before its bytes, space is [set aside](MediaSpace) until the
 //! bytes are written.
 //!
-//! [`CheckedLedger`] checks every change of the ledger, so no write avoids the check.
+//! [`CheckedLedger`] checks every change of the ledger that needs space. Leases, expiry and the
+//! removal of garbage pass without a check, because they add nothing or free space.
 
 use std::fmt;
 use std::sync::Arc;
@@ -341,7 +344,7 @@ impl Disk {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that are being written.
+    /// Counts bytes as admitted and as written at once.
     fn count_write(&self, bytes: u64) {
         self.admit(bytes);
         self.complete_write(bytes);

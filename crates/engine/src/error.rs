@@ -13,6 +13,7 @@ use crate::pool::Full;
 /// | repeat the request after [`Error::retry_after`] | all with such a time |
 /// | query the committed offset and continue there | [`Error::Superseded`] |
 /// | upload the media again | [`Error::MediaLost`] |
+/// | read the current state and decide anew | [`LedgerError::Conflict`] |
 /// | nothing, the operator has to act | the other errors of the stores |
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -32,7 +33,8 @@ pub enum Error {
         bytes: u64,
         /// Number of bytes that may be copied now.
         left: u64,
-        /// Seconds until the copy may be admitted.
+        /// Seconds after which to ask again, at most an hour. More bytes than an hour allows are
+        /// never copied.
         retry_after: u32,
     },
     /// The server is stopping.

@@ -15,8 +15,8 @@ pub enum Importance {
     Append,
     /// The final bytes of an upload, or a request that frees room: a cancel or a deletion.
     Finish,
-    /// Any request of a client that has few requests while other clients have many.
-    /// The request itself does not show this class.
+    /// Any request of a client that has few requests while other clients have many. This highest
+    /// class follows from the client's other requests.
     Modest,
 }
 

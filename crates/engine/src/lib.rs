@@ -1,4 +1,4 @@
-//! The engine of an upload server: what is below every front, and knows neither HTTP nor JSON.
+//! The engine of an upload server: what is below every front. It uses neither HTTP nor JSON.
 //!
 //! | module | duty |
 //! |---|---|

@@ -37,7 +37,8 @@ pub struct Lifecycle {
     failed: CancellationToken,
     /// The [`Phase`].
     phase: AtomicU8,
-    /// Tells running uploads to commit their received bytes and to end.
+    /// Tells running uploads to commit their received bytes and to end. [`Lifecycle::drain`] does
+    /// not cancel it: whoever stops the server cancels it later, when the time of the drain runs out.
     pub drain_now: CancellationToken,
     /// Tells the sweep that media may have become garbage.
     pub sweep_now: Notify,
@@ -165,7 +166,8 @@ impl Lifecycle {
         self.phase.load(Ordering::Relaxed) != Phase::Built as u8
     }
 
-    /// Refuses new work from now on. A server that was not started can still be started.
+    /// Refuses new work from now on, if the server has been started. Otherwise does nothing: the
+    /// server refuses all work, and can still be started.
     pub fn drain(&self) {
         let (from, to) = (Phase::Started as u8, Phase::Draining as u8);
         self.phase

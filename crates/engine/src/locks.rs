@@ -42,6 +42,12 @@ pub struct Elapsed;
 
 impl KeyedMutex {
     /// Waits for the lock of `name`, at most `timeout`. Waiters are served in order.
+    ///
+    /// # Errors
+    /// [`Elapsed`] after `timeout`.
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe. A dropped call loses only its turn.
     pub async fn take(
         self: &Arc<Self>,
         name: String,
@@ -120,6 +126,13 @@ pub enum LockError {
 
 impl SessionGuards {
     /// Asks the session's writer to stop, waits for it at most `timeout`, and locks the session.
+    ///
+    /// # Errors
+    /// [`LockError::Stuck`] after `timeout`, [`LockError::Superseded`] if a newer call has come
+    /// meanwhile.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the writer has been asked to stop all the same.
     pub async fn take_over(
         self: &Arc<Self>,
         id: SessionId,
@@ -140,8 +153,8 @@ impl SessionGuards {
         })
     }
 
-    /// Waits, at most `timeout`, until no request writes to the session or waits for it. Stops no
-    /// writer.
+    /// Waits until no request writes to the session or waits for it. Stops no writer. Returns after
+    /// `timeout` at the latest, and does not say which of both has happened.
     pub async fn wait_for_writers(&self, id: SessionId, timeout: Duration) {
         let until_left_alone = async {
             while let Some(lock) = self.lock_of(id) {

@@ -63,7 +63,8 @@ pub struct CommitRules {
     pub ledger: Arc<dyn Ledger>,
     /// Tells when a commit is made.
     pub clock: Arc<dyn Clock>,
-    /// The quota of each owner in bytes.
+    /// The quota of each owner, without a limit on sessions
+    /// ([`Quotas::of_bytes`](crate::quotas::Quotas::of_bytes)).
     pub quota: Quota,
     /// When a request commits before its end.
     pub checkpoints: Checkpoints,
@@ -156,6 +157,12 @@ impl OffsetCommitter {
 
     /// Makes a checkpoint in a task, while the request continues to read. Waits first for the
     /// running one.
+    ///
+    /// # Errors
+    /// Those of the running one.
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe: the running checkpoint continues, and no other has begun.
     pub async fn spawn_checkpoint(&mut self, unsynced: UnsyncedProgress) -> Result<(), Error> {
         // One commit at a time: the ledger accepts a commit only if it begins at the offset that
         // the previous one has committed.
@@ -192,7 +199,15 @@ impl OffsetCommitter {
         Ok(())
     }
 
-    /// Commits flushed bytes, unless they are already committed.
+    /// Commits flushed bytes, unless they are already committed. The caller has set the total length
+    /// of their progress, and no checkpoint may be running.
+    ///
+    /// # Errors
+    /// The ledger's, such as [`LedgerError::Fenced`] under a newer lease.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: after a dropped call the commit may be in the ledger, and `session` does not
+    /// show it.
     pub async fn commit(
         &mut self,
         flushed: FlushedMedia,

@@ -50,7 +50,7 @@ pub enum LimitedResource {
     Media,
 }
 
-/// The limit on a resource is reached. The reply is 503 with `Retry-After: 1`.
+/// The limit on a resource is reached. The request may be repeated after a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the server's limit on {} is reached; try again", .0.text())]
 pub struct Full(pub LimitedResource);
@@ -134,7 +134,7 @@ impl LimitedResource {
 /// The unit in which bytes are counted.
 const KIB: u64 = 1024;
 
-// The last eighth of a pool is for small permits, so that a few clients with large documents do not
+// The last eighth of a pool of bytes is for small permits, so that a few clients with large documents do not
 // lock out all other clients. Half of this eighth is for clients with few requests. A permit that
 // is not small has at most three quarters of the pool, so that a single large permit succeeds
 // although small permits exist.
@@ -257,7 +257,9 @@ impl Pool {
         has_room.then(|| self.try_take_one())?
     }
 
-    /// Waits at most `timeout` for one unit, and leaves the last units to more important requests.
+    /// Waits at most `timeout` for a unit to be released, and leaves the last units to more important
+    /// requests. Call it only after [`Pool::try_take_for`] has failed: a unit that is free already
+    /// ends no wait.
     ///
     /// # Errors
     /// [`Full`] after `timeout`.
@@ -272,7 +274,8 @@ impl Pool {
         let released = &self.0.released[importance.leaves() as usize];
         let unit = async {
             loop {
-                // `notify_one` keeps one notification, so a release before this wait is not missed.
+                // `notify_one` keeps one notification, so a release between the failed attempt and
+                // this wait is not missed. Of several, the waiters share one.
                 released.notified().await;
                 if let Some(permit) = self.try_take_for(|| importance) {
                     return permit;
@@ -308,10 +311,17 @@ impl Pool {
         permit
     }
 
-    /// Waits at most `timeout` for a permit of `amount`. Waiting callers are served in order.
+    /// Waits at most `timeout` for a permit of `amount` bytes or items. An amount above the largest
+    /// permit gets the largest permit. Waiting callers are served in order.
     ///
     /// The caller must hold no permit of this pool. Two callers that hold a permit and wait could
     /// wait for each other.
+    ///
+    /// # Errors
+    /// [`Full`] after `timeout`.
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe. A dropped call loses only its turn.
     pub async fn wait(&self, amount: u64, timeout: Duration) -> Result<Permit, Full> {
         let taken = tokio::time::timeout(timeout, self.acquire(amount));
         taken.await.map_err(|_| self.full())
@@ -420,8 +430,14 @@ impl Permit {
         }
     }
 
-    /// Like [`Permit::resize`], but waits if the permit is empty. A permit that holds units and
-    /// waits for more could deadlock with another permit.
+    /// Like [`Permit::resize`], but an empty permit waits at most `timeout`. A permit that holds units
+    /// fails at once: if it waited for more, it could deadlock with another permit.
+    ///
+    /// # Errors
+    /// [`Full`] if the units are not free, or not in time.
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe. The permit keeps its size.
     pub async fn resize_in_time(&mut self, amount: u64, timeout: Duration) -> Result<(), Full> {
         if self.units == 0 && self.resize(amount).is_err() {
             *self = self.pool.wait(amount, timeout).await?;
@@ -464,6 +480,7 @@ impl AsRef<[u8]> for BytesWithPermit {
     }
 }
 
+/// Returns the units of an amount. Half of the maximum stands for more, so that sums do not overflow.
 fn units(amount: u64, unit: u64) -> u32 {
     u32::try_from(amount.div_ceil(unit)).unwrap_or(u32::MAX / 2)
 }

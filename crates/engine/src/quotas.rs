@@ -75,11 +75,14 @@ impl Quotas {
         }
     }
 
-    /// Refuses an upload of declared length, or a new session, that would exceed the principal's
-    /// quota.
+    /// Refuses an upload of `declared` bytes, or that many new `sessions`, if they would exceed the
+    /// principal's quota. Reserves nothing.
     ///
     /// # Errors
-    /// [`LedgerError::OverQuota`] (429, with `Retry-After`), or the ledger's error.
+    /// [`LedgerError::OverQuota`], or the ledger's error.
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe.
     pub async fn admit(
         &self,
         ledger: &dyn Ledger,
@@ -198,8 +201,11 @@ impl Reservation {
     /// # Errors
     /// [`LedgerError::OverQuota`] if the bytes exceed the quota, or the ledger's error. The
     /// reservation is then unchanged.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the reservation has its old or its new size.
     pub async fn cover(&mut self, ledger: &dyn Ledger, bytes: u64) -> Result<(), Error> {
-        if self.covers(bytes) {
+        if self.try_cover(bytes) {
             return Ok(());
         }
         // Boxed to keep the future of the common case small.
@@ -207,7 +213,7 @@ impl Reservation {
     }
 
     /// Changes the reservation if that needs no question to the ledger. Returns whether it did.
-    fn covers(&mut self, bytes: u64) -> bool {
+    fn try_cover(&mut self, bytes: u64) -> bool {
         let Some((limit, principal)) = &self.limited else {
             return true;
         };
@@ -307,7 +313,7 @@ mod tests {
             .unwrap();
         second.cover(&ledger, 4 * MIB).await.unwrap();
         assert!(is_over_quota(second.cover(&ledger, u64::MAX).await));
-        assert!(second.covers(4 * MIB), "a refusal leaves it as it was");
+        assert!(second.try_cover(4 * MIB), "a refusal leaves it as it was");
         drop(first);
         second.cover(&ledger, 10 * MIB).await.unwrap();
         drop(second);

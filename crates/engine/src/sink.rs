@@ -222,7 +222,8 @@ impl MediaSink {
         })
     }
 
-    /// Returns the media that is open in the vault, if any, for the session cache.
+    /// Returns the media that is open in the vault, if any, so that the next request continues with
+    /// it. No write may be running.
     pub fn into_vault_media(self) -> Option<VaultMedia> {
         self.vault_media
     }
@@ -312,6 +313,12 @@ impl MediaSink {
     ///
     /// A [flush](MediaSink::flush_and_sync) does not return the progress of a write separately: its
     /// own covers those bytes.
+    ///
+    /// # Errors
+    /// The vault's, as [`MediaSink::await_write`].
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: a dropped call loses track of its write. The sink must be dropped then.
     pub async fn write(&mut self, wants_progress: bool) -> Result<Option<UnsyncedProgress>, Error> {
         // One write at a time: after a failed write, no other may follow.
         let earlier = self.await_write().await?;
@@ -368,7 +375,14 @@ impl MediaSink {
     }
 
     /// Writes and syncs all accepted bytes if [`Self::is_for_vault`]. Otherwise returns them for
-    /// the ledger. In both cases returns the progress that may now be committed.
+    /// the ledger, after which the sink must not be used. In both cases returns the progress that may
+    /// now be committed. Its total length is not set.
+    ///
+    /// # Errors
+    /// The vault's. After [`VaultError::NoSpace`] a second call syncs the bytes that are written.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe, as [`MediaSink::write`].
     pub async fn flush_and_sync(&mut self) -> Result<FlushedMedia, Error> {
         self.await_write().await?;
         if !self.is_for_vault() {
@@ -457,6 +471,9 @@ impl MediaSink {
     ///
     /// # Errors
     /// The vault's. [`VaultError::NoSpace`] drops all accepted bytes that are not written.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe, as [`MediaSink::write`].
     pub async fn await_write(&mut self) -> Result<Option<UnsyncedProgress>, Error> {
         let Some(running) = self.running_write.take() else {
             return Ok(None);

@@ -2,7 +2,8 @@
 //!
 //! [`STAGES`] is the whole order. A stage compares one property of the request with its limit. If
 //! the request passes, the stage may add a permit to the request's [`Ticket`]. The first stage that
-//! refuses answers the request. Clients and operators rely on the order: a reply to a page of a
+//! refuses answers the request, except a stage without room for it (503): the answer is kept in the
+//! ticket, because probes have another one. Clients and operators rely on the order: a reply to a page of a
 //! foreign origin, for example, must not reveal who has access.
 //!
 //! Stages that need the same knowledge about the request form a phase. A module runs the stages of
@@ -142,7 +143,7 @@ enum Check {
     Call(CallCheck),
     Upload(UploadCheck),
     /// Made by `uploads`: an upload continues after its client has gone, and takes its permits with
-    /// it. A session's chunks meet these stages alone.
+    /// it. Of the stages of uploads, a session's chunks meet only these.
     Media,
 }
 

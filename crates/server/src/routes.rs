@@ -124,7 +124,7 @@ async fn answer_at_once(
         _ if server.lifecycle.has_failed() => Err(EngineError::Draining.into()),
         _ if !server.lifecycle.is_started() => Err(Error::NotStarted),
         _ => {
-            ticket.demand_slot()?;
+            ticket.refuse_if_full()?;
             Ok(None)
         }
     }

@@ -56,8 +56,9 @@ impl SetAside {
 }
 
 impl Table {
-    /// Returns the bytes of the room that this caller has to leave to uploads under way.
-    fn against(&self, caller: &Caller, room: u64) -> u128 {
+    /// Returns the bytes of the room that this caller has to leave free: all that it has set aside
+    /// itself, and a part of what other callers have set aside.
+    fn bytes_to_leave(&self, caller: &Caller, room: u64) -> u128 {
         let share = u128::from(room / SHARE);
         if self.total <= share {
             return self.total;
@@ -113,11 +114,11 @@ impl MediaSpace {
         let room = self.disks.media_room(leaving);
         let mut table = self.disks.set_aside.lock();
         let before = self.left();
-        let others = table.against(&self.caller, room);
+        let claimed = table.bytes_to_leave(&self.caller, room);
         // The bytes set aside before are part of the caller's bytes, which count in full. A claim
         // of 0 bytes always fits: media that needs no room in the vault is not refused because of
         // other callers' claims.
-        if bytes > 0 && others + u128::from(bytes) > u128::from(room) + u128::from(before) {
+        if bytes > 0 && claimed + u128::from(bytes) > u128::from(room) + u128::from(before) {
             return Err(Error::NoSpace);
         }
         table.change(&self.caller, before, bytes);
@@ -135,7 +136,8 @@ impl MediaSpace {
     /// that is set aside for other uploads.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] below the hard limit.
+    /// [`Error::NoSpace`] below the hard limit, or if the write would use space that is set aside for
+    /// other uploads.
     pub fn admit_write(&self, bytes: usize) -> Result<(), Error> {
         let bytes = bytes as u64;
         // A checkpoint may have nothing left to write: it must succeed on a full disk, too.
@@ -166,11 +168,11 @@ impl MediaSpace {
         self.left.store(after, Ordering::Relaxed);
     }
 
-    /// Whether the hard limit remains in addition to the space that is set aside for other callers.
+    /// Whether the hard limit remains in addition to the space that is set aside.
     fn has_room(&self) -> bool {
         let room = self.disks.media_room(Leaving::Hard);
         let table = self.disks.set_aside.lock();
-        table.against(&self.caller, room) <= u128::from(room)
+        table.bytes_to_leave(&self.caller, room) <= u128::from(room)
     }
 
     fn left(&self) -> u64 {

@@ -41,7 +41,7 @@ impl Arrival<'_> {
     /// routed.
     ///
     /// A request without memory or a slot is to be routed too, because probes and a server that
-    /// stops have answers that come first. `routes` then calls [`Ticket::demand_slot`].
+    /// stops have answers that come first. `routes` then calls [`Ticket::refuse_if_full`].
     pub(crate) async fn admit(&mut self, ticket: &mut Ticket) -> Answered {
         for stage in &STAGES {
             let Check::Arrival(check) = stage.check else {
@@ -55,9 +55,10 @@ impl Arrival<'_> {
                 None => {}
                 // The other stages see the request all the same: its address has sent it, and the
                 // refusal needs the headers for browsers.
-                Some(Err(Error::Engine(EngineError::Full(full)))) => ticket.deny_slot(full),
-                // The first refusal counts, and an earlier one is kept in the ticket.
-                Some(answer) => return Some(answer).filter(|_| ticket.demand_slot().is_ok()),
+                Some(Err(Error::Engine(EngineError::Full(full)))) => ticket.record_full(full),
+                // `routes` sends the refusal in the ticket, which came first.
+                Some(_) if ticket.refuse_if_full().is_err() => return None,
+                Some(answer) => return Some(answer),
             }
         }
         None
@@ -87,7 +88,7 @@ impl Arrival<'_> {
 
     async fn take_slot(&mut self, ticket: &mut Ticket) -> Result<(), Error> {
         let (server, head, context) = (self.server, self.head, self.context);
-        if ticket.demand_slot().is_err() {
+        if ticket.refuse_if_full().is_err() {
             // A request without memory is refused anyway, and must not wait for a slot.
             return Ok(());
         }
@@ -100,7 +101,7 @@ impl Arrival<'_> {
         }
         // A call runs under the slot of its batch. With a slot of its own, it could wait for a slot
         // while its batch holds the last one.
-        if !self.is_call() {
+        if !self.is_in_batch() {
             let importance = || importance(server, head, context);
             ticket.add_slot(server.capacity.admit_request(importance).await?);
         }
@@ -120,7 +121,7 @@ impl Arrival<'_> {
     /// Refuses a request that names no host, several hosts, or an unknown host.
     fn check_host(&self) -> Result<(), Error> {
         // The calls of a batch have the batch's host, which was checked.
-        if self.is_call() {
+        if self.is_in_batch() {
             return Ok(());
         }
         let host = self.context.host.as_ref();
@@ -149,7 +150,7 @@ impl Arrival<'_> {
 
     fn take_address_permit(&self, ticket: &mut Ticket) -> Result<(), Error> {
         // Probes are always answered. The calls of a batch run one by one under its permit.
-        if self.is_probe() || self.is_call() {
+        if self.is_probe() || self.is_in_batch() {
             return Ok(());
         }
         let limits = &self.server.address_limits;
@@ -163,7 +164,7 @@ impl Arrival<'_> {
         health::is_probe(self.head.uri.path())
     }
 
-    fn is_call(&self) -> bool {
+    fn is_in_batch(&self) -> bool {
         batch::is_inside(self.head)
     }
 }

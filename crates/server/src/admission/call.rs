@@ -24,6 +24,7 @@ pub(crate) struct CalledMethod<'a> {
 }
 
 impl CalledMethod<'_> {
+    /// Runs the stages.
     pub(crate) async fn admit(&self, ticket: &mut Ticket) -> Result<(), AccessError> {
         for stage in &STAGES {
             let Check::Call(check) = stage.check else {

@@ -20,7 +20,7 @@ pub(super) enum PrincipalCheck {
 pub(crate) struct Credentials<'a> {
     pub(crate) server: &'a ServerState,
     pub(crate) head: &'a Parts,
-    /// The effective HTTP method.
+    /// The HTTP method, which `X-HTTP-Method-Override` may state.
     pub(crate) http_method: &'a HttpMethod,
     pub(crate) access: Access,
     /// Whether the request is a call that only reads. Its target may be public.

@@ -15,7 +15,7 @@ pub(crate) struct Ticket {
     // The first field is dropped first: other requests may be waiting for the slot.
     slot: Option<Permit>,
     address: Option<AddressPermit>,
-    /// The limit because of which the request has no slot.
+    /// The limit because of which the request has no slot, or no memory for its head.
     full: Option<Full>,
     /// The refusal of a caller that may read public resources nevertheless.
     public_only: Option<AccessError>,
@@ -31,7 +31,7 @@ impl Ticket {
     }
 
     /// Records that the server has no room for the request.
-    pub(super) fn deny_slot(&mut self, full: Full) {
+    pub(super) fn record_full(&mut self, full: Full) {
         self.full = Some(full);
     }
 
@@ -40,14 +40,14 @@ impl Ticket {
     ///
     /// # Errors
     /// The limit that is reached.
-    pub(crate) fn demand_slot(&self) -> Result<(), Full> {
+    pub(crate) fn refuse_if_full(&self) -> Result<(), Full> {
         match self.full {
             Some(full) => Err(full),
             None => Ok(()),
         }
     }
 
-    /// Admits the request to public resources alone, which `refusal` does not protect.
+    /// Admits the request to public resources alone, and keeps the refusal for all others.
     pub(super) fn limit_to_public(&mut self, refusal: AccessError) {
         self.public_only = Some(refusal);
     }
@@ -58,6 +58,7 @@ impl Ticket {
         self.public_only.as_ref()
     }
 
+    /// Lifts the limit to public resources and returns its refusal.
     pub(super) fn take_public_only(&mut self) -> Option<AccessError> {
         self.public_only.take()
     }

@@ -22,6 +22,7 @@ pub(crate) struct DeclaredUpload<'a> {
 }
 
 impl DeclaredUpload<'_> {
+    /// Runs the stages.
     pub(crate) async fn admit(&self) -> Result<(), Error> {
         for stage in &STAGES {
             let Check::Upload(check) = stage.check else {
