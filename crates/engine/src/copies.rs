@@ -2,11 +2,11 @@
 //! call creates from little input.
 //!
 //! A short request may make the server write many bytes: an object concatenated 32 times, and the
-//! result 32 times again. A caller may have each uploaded byte copied [`LEVELS`] times, and
+//! result 32 times again. A caller may have each uploaded byte copied twice (`LEVELS`), and
 //! beyond that the number of bytes given to [`CopyLimits::new`] in an hour. The excess drains over
 //! time like a leaky bucket.
 //!
-//! A caller is a principal, or otherwise an address. At most [`MAX_CALLERS`] callers are
+//! A caller is a principal, or otherwise an address. At most 10,000 callers are
 //! remembered. Callers that come when the table is full share one account.
 
 use std::collections::HashMap;

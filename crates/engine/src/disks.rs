@@ -16,7 +16,7 @@
 //! If the length of media is known before its bytes, space is [set aside](MediaSpace) until the
 //! bytes are written.
 //!
-//! [`CheckedLedger`] checks every change of the ledger that needs space. Leases, expiry and the
+//! `CheckedLedger` checks every change of the ledger that needs space. Leases, expiry and the
 //! removal of garbage pass without a check, because they add nothing or free space.
 
 use std::fmt;

@@ -1,6 +1,6 @@
 //! The path of media bytes from a request to durable storage.
 //!
-//! A [`MediaSink`] collects bytes in a [`WriteBuffer`] and computes their checksums. A task writes
+//! A [`MediaSink`] collects bytes in a `WriteBuffer` and computes their checksums. A task writes
 //! the bytes of one full buffer to the vault while the next ones are collected. The first write
 //! creates the media in the vault. Small media stays in the buffer, and its request commits it to
 //! the ledger.

@@ -232,7 +232,7 @@ struct Segment {
 }
 
 impl BufferPool {
-    /// Creates a pool of `bytes`, but of at least [`MAX_SEGMENTS`] segments. Allocates nothing yet.
+    /// Creates a pool of `bytes`, but of at least `MAX_SEGMENTS` segments. Allocates nothing yet.
     pub fn new(bytes: u64) -> Self {
         let max = usize::try_from(bytes / SEGMENT_LEN as u64).unwrap_or(usize::MAX);
         Self(Arc::new(Segments {
@@ -280,7 +280,7 @@ impl BufferPool {
     }
 
     /// Frees all memory if no segment is in use and none was acquired during the last
-    /// [`UNUSED_CALLS`] calls. Must be called once a second.
+    /// `UNUSED_CALLS` calls. Must be called once a second.
     pub fn free_if_unused(&self) {
         let mut state = self.0.state();
         state.unused_calls = state.unused_calls.saturating_add(1);

@@ -1,6 +1,7 @@
 //! The admission of requests: every stage that admits a request or refuses it, in order.
 //!
-//! [`STAGES`] is the whole order. A stage compares one property of the request with its limit. If
+//! [`STAGES`] is the whole order. `connections` and `uploads` keep to it by themselves; the other
+//! modules run their stages from the list. A stage compares one property of the request with its limit. If
 //! the request passes, the stage may add a permit to the request's [`Ticket`]. The first stage that
 //! refuses answers the request, except a stage without room for it (503): the answer is kept in the
 //! ticket, because probes have another one. Clients and operators rely on the order: a reply to a page of a
@@ -143,7 +144,8 @@ enum Check {
     Call(CallCheck),
     Upload(UploadCheck),
     /// Made by `uploads`: an upload continues after its client has gone, and takes its permits with
-    /// it. Of the stages of uploads, a session's chunks meet only these.
+    /// it. After the stages of its principal, a
+    /// session's chunk meets only these, and reserves space before quota.
     Media,
 }
 

@@ -30,9 +30,9 @@ impl Ticket {
         self.address = Some(permit);
     }
 
-    /// Records that the server has no room for the request.
+    /// Records that the server has no room for the request. The first such limit counts.
     pub(super) fn record_full(&mut self, full: Full) {
-        self.full = Some(full);
+        self.full.get_or_insert(full);
     }
 
     /// Refuses a request for which the server has no room. Called after the answers that every
