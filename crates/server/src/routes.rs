@@ -1,6 +1,7 @@
 //! The routes: finding the session or method of a request, checking the parameters against the
 //! method's description ([`parameters`]), and carrying the request out.
 
+mod destination;
 mod parameters;
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode};
 use percent_encoding::percent_decode_str;
 use windlass_discovery::{Access as ApiAccess, Found, Method, PathParameters, Target};
+use windlass_engine::{Error as EngineError, Full, Importance};
 use windlass_proto::command::{
     Command, Framing, MultipartHead, SessionHead, SimpleHead, StartHead, effective_method,
 };
@@ -20,11 +22,9 @@ use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Parameters, QueryError, UploadId};
 
 use crate::admission::{CalledMethod, Credentials, DeclaredUpload, Ticket};
-use crate::auth::{Access, AccessError};
+use crate::auth::AccessError;
 use crate::batch;
 use crate::body::RequestBody;
-use crate::capacity::Full;
-use crate::config::SessionAuth;
 use crate::context::{Principal, RequestContext};
 use crate::download_host;
 use crate::error::Error;
@@ -34,7 +34,7 @@ use crate::health;
 use crate::index_page;
 use crate::link_terms::LinkPurpose;
 use crate::metrics::{RequestRecord, UploadType};
-use crate::registry::{DiscoveryRequest, ServedMethod, VirtualHost, plain_path};
+use crate::registry::{DiscoveryRequest, ServedMethod, plain_path};
 use crate::reply::{self, Reply, json_bytes, stored_json};
 use crate::resources::{CallHead, call, check_link};
 use crate::uploads::ServerState;
@@ -44,8 +44,8 @@ use crate::uploads::sessions::{SessionReply, SessionTarget};
 use crate::uploads::single_request;
 use crate::uploads::start_request::UploadHead;
 use crate::uploads::start_request::conditions;
+use destination::{Destination, Site};
 use parameters::{check_names, check_parameters, check_repeated_method};
-use windlass_engine::{Error as EngineError, Importance};
 
 /// The route of a request.
 pub(crate) enum Routing {
@@ -170,89 +170,6 @@ async fn answer_unauthenticated(
     answered.map_err(|error| error.or_refusal(&AccessError::CredentialsMissing))
 }
 
-/// The APIs that answer a request.
-#[derive(Clone, Copy)]
-struct Site<'a> {
-    server: &'a Arc<ServerState>,
-    /// The APIs of the requested host.
-    virtual_host: &'a VirtualHost,
-    /// Whether the requested host serves nothing but downloads of media.
-    media_only: bool,
-}
-
-impl<'a> Site<'a> {
-    fn of(server: &'a Arc<ServerState>, context: &RequestContext) -> Self {
-        let host = context.host.as_ref();
-        Self {
-            server,
-            virtual_host: server.registry.on(host),
-            media_only: download_host::is_asked(&server.settings, host),
-        }
-    }
-
-    /// Returns the target of a request. Sets the dialect of an upload.
-    fn destination<'h>(
-        &self,
-        head: &'h Parts,
-        http_method: &HttpMethod,
-        dialect: &mut Arc<dyn Dialect>,
-    ) -> Destination<'h> {
-        let path = head.uri.path();
-        let destination = Destination::of(path);
-        if !self.media_only && index_page::is_asked(self.virtual_host, http_method, path) {
-            return Destination::Index;
-        }
-        match (&destination, self.server.dialects.claiming(&head.headers)) {
-            (Destination::Upload { .. }, Some(claiming)) => *dialect = claiming,
-            // Firebase's libraries upload to the path of the method itself.
-            (Destination::Call, Some(claiming))
-                if claiming.claims_plain_paths() && may_upload(&head.method) =>
-            {
-                *dialect = claiming;
-                return Destination::Upload { plain: path };
-            }
-            _ => {}
-        }
-        destination
-    }
-}
-
-/// The target of a path.
-enum Destination<'a> {
-    /// The discovery service.
-    Discovery(DiscoveryRequest<'a>),
-    /// The page for people.
-    Index,
-    /// An upload into the resource at this path.
-    Upload { plain: &'a str },
-    /// A method of an API, or an unknown path.
-    Call,
-}
-
-impl<'a> Destination<'a> {
-    fn of(path: &'a str) -> Self {
-        if let Some(request) = DiscoveryRequest::at(path) {
-            return Self::Discovery(request);
-        }
-        plain_path(path).map_or(Self::Call, |plain| Self::Upload { plain })
-    }
-
-    /// Returns the kind of the target, before it is known whether the session exists. A session URI
-    /// has an `upload_id` in its query. `query` is `None` if the query cannot be parsed.
-    fn access(&self, query: Option<&Parameters>, session_auth: SessionAuth) -> Access {
-        match self {
-            Self::Discovery(_) | Self::Index => Access::Discovery,
-            Self::Upload { .. } if query.is_some_and(|query| query.upload_id().is_some()) => {
-                match session_auth {
-                    SessionAuth::Uri => Access::Session,
-                    SessionAuth::Owner => Access::OwnedSession,
-                }
-            }
-            Self::Upload { .. } | Self::Call => Access::Call,
-        }
-    }
-}
-
 /// Returns how the body states its length.
 fn framing_of(head: &Parts, body: Option<&RequestBody>) -> Result<Framing, ProtocolError> {
     let empty = body.is_none_or(|body| body.end_flag().is_set());
@@ -269,11 +186,6 @@ fn check_path(path: &str) -> Result<(), ProtocolError> {
 /// Whether requests with this HTTP method only read.
 fn reads(method: &HttpMethod) -> bool {
     [HttpMethod::GET, HttpMethod::HEAD].contains(method)
-}
-
-/// Whether requests with this HTTP method may carry media.
-fn may_upload(method: &HttpMethod) -> bool {
-    [HttpMethod::POST, HttpMethod::PUT, HttpMethod::PATCH].contains(method)
 }
 
 /// Returns the parameters of a request on a download path, which serves only media. The first of

@@ -37,10 +37,16 @@ pub(super) fn add_events(call: &Call<'_>, answer: &mut Answer, all: Option<&Serv
     let of_collection = settings.and_then(|it| it.on_finished.as_deref());
     let of_collection = of_collection.map(|url| (topic(call.api, collection), url));
     let of_all = all.map(|url| (ALL.to_owned(), url.as_str()));
-    for (topic, url) in of_collection.into_iter().chain(of_all) {
-        let payload = json!({"url": url, "event": event(call, answer)});
-        answer.events.push(OutboxEvent::new(topic, payload));
+    let receivers: Vec<_> = of_collection.into_iter().chain(of_all).collect();
+    if receivers.is_empty() {
+        return;
     }
+    let event = event(call, answer);
+    let events = receivers.into_iter().map(|(topic, url)| {
+        let payload = json!({"url": url, "event": event});
+        OutboxEvent::new(topic, payload)
+    });
+    answer.events.extend(events);
 }
 
 fn event(call: &Call<'_>, answer: &Answer) -> Value {
@@ -59,21 +65,18 @@ fn event(call: &Call<'_>, answer: &Answer) -> Value {
 /// events of all APIs if a service receives them. Events of one topic wait for each other, and a
 /// slow service must not delay the events of another service.
 pub(super) fn deliveries(backends: &Arc<Backends>, api: &Api) -> Vec<Arc<dyn Deliver>> {
-    let webhooks = notified(api).map(|collection| -> Arc<dyn Deliver> {
+    let of_collection = |collection| (topic(api, collection), event_type(api, collection));
+    let all = backends.finished.as_ref();
+    let of_all = all.map(|_| (ALL.to_owned(), ALL.to_owned()));
+    let webhooks = notified(api).map(of_collection).chain(of_all);
+    let webhooks = webhooks.map(|(topic, event)| -> Arc<dyn Deliver> {
         Arc::new(Webhook {
-            topic: topic(api, collection),
-            event: event_type(api, collection),
+            topic,
+            event,
             backends: Arc::clone(backends),
         })
     });
-    let of_all = backends.finished.as_ref().map(|_| -> Arc<dyn Deliver> {
-        Arc::new(Webhook {
-            topic: ALL.to_owned(),
-            event: ALL.to_owned(),
-            backends: Arc::clone(backends),
-        })
-    });
-    webhooks.chain(of_all).collect()
+    webhooks.collect()
 }
 
 /// Returns the collections with a service that receives notices.
