@@ -6,7 +6,7 @@
 //! beyond that the number of bytes given to [`CopyLimits::new`] in an hour. The excess drains over
 //! time like a leaky bucket.
 //!
-//! A caller is a principal, or otherwise an address. At most 10,000 callers are
+//! A caller is a principal, or otherwise an address. At most 10,000 callers ([`MAX_CALLERS`](crate::MAX_CALLERS)) are
 //! remembered. Callers that come when the table is full share one account.
 
 use std::collections::HashMap;
@@ -17,14 +17,11 @@ use tokio::time::Instant;
 use windlass_store::ResourceChange;
 
 use crate::error::Error;
-use crate::shares::Caller;
+use crate::shares::{Caller, MAX_CALLERS};
 
 /// The number of times that each uploaded byte may be copied. Clients that upload in parts compose
 /// the parts. With more than 32 parts they then compose the composites.
 const LEVELS: u64 = 2;
-
-/// Maximum number of accounts.
-const MAX_CALLERS: usize = 10_000;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

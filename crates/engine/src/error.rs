@@ -8,13 +8,11 @@ use crate::pool::Full;
 
 /// Why work on an upload is refused or has failed. The message is meant for the client.
 ///
-/// | what the caller can do | errors |
-/// |---|---|
-/// | repeat the request after [`Error::retry_after`] | all with such a time |
-/// | query the committed offset and continue there | [`Error::Superseded`] |
-/// | upload the media again | [`Error::MediaLost`] |
-/// | read the current state and decide anew | [`LedgerError::Conflict`] |
-/// | nothing, the operator has to act | the other errors of the stores |
+/// - An error with a time of [`Error::retry_after`]: the caller repeats the request after that time.
+/// - [`Error::Superseded`]: the caller queries the committed offset and continues there.
+/// - [`Error::MediaLost`]: the caller uploads the media again.
+/// - [`LedgerError::Conflict`]: the caller reads the current state and decides anew.
+/// - Any other error of the stores: the operator has to act.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A newer request has taken the session over.

@@ -39,5 +39,5 @@ pub use identifiers::{Clock, SystemClock};
 pub use importance::Importance;
 pub use offset_committer::{Checkpoints, CommitRules, OffsetCommitter, SessionLifetime};
 pub use pool::{Full, LimitedResource, Permit, Pool, Usage};
-pub use shares::{Caller, SharePermit, Shares};
+pub use shares::{Caller, MAX_CALLERS, SharePermit, Shares};
 pub use write_buffer::BufferPool;

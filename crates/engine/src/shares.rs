@@ -27,6 +27,9 @@ pub struct Shares<K> {
     table: Mutex<HashMap<K, Share>>,
 }
 
+/// Maximum number of callers of which a table of limits remembers more than what they hold now.
+pub const MAX_CALLERS: usize = 10_000;
+
 /// The sender of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Caller {

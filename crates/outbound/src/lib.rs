@@ -41,7 +41,10 @@ const POOL_IDLE: Duration = Duration::from_secs(30);
 /// Maximum number of idle connections to a host.
 const POOL_SIZE: usize = 8;
 
-/// The addresses of `localhost`. Port 0 stands for the port of the URL.
+/// The name of this machine that is not looked up.
+const LOCALHOST: &str = "localhost";
+
+/// The addresses of [`LOCALHOST`]. Port 0 stands for the port of the URL.
 const THIS_MACHINE: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
     SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 0),
@@ -101,7 +104,7 @@ impl Clients {
         // A server of DNS could lead the name elsewhere (RFC 6761, 6.3).
         let local = builder(tls.clone())
             .no_proxy()
-            .resolve_to_addrs("localhost", &THIS_MACHINE);
+            .resolve_to_addrs(LOCALHOST, &THIS_MACHINE);
         let public = builder(tls.clone())
             .no_proxy()
             .dns_resolver(Arc::new(PublicResolver));
@@ -191,7 +194,7 @@ fn is_this_machine(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.to_canonical().is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Domain(name)) => name == LOCALHOST,
         None => false,
     }
 }

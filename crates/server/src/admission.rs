@@ -1,11 +1,11 @@
 //! The admission of requests: every stage that admits a request or refuses it, in order.
 //!
 //! [`STAGES`] is the whole order. `connections` and `uploads` keep to it by themselves; the other
-//! modules run their stages from the list. A stage compares one property of the request with its limit. If
-//! the request passes, the stage may add a permit to the request's [`Ticket`]. The first stage that
-//! refuses answers the request, except a stage without room for it (503): the answer is kept in the
-//! ticket, because probes have another one. Clients and operators rely on the order: a reply to a page of a
-//! foreign origin, for example, must not reveal who has access.
+//! modules run their stages from the list. A stage compares one property of the request with its
+//! limit. If the request passes, the stage may add a permit to the request's [`Ticket`]. The first
+//! stage that refuses answers the request, except a stage without room for it (503): the answer is
+//! kept in the ticket, because probes have another one. Clients and operators rely on the order: a
+//! reply to a page of a foreign origin, for example, must not reveal who has access.
 //!
 //! Stages that need the same knowledge about the request form a phase. A module runs the stages of
 //! its phase in the order of the list:
@@ -144,8 +144,8 @@ enum Check {
     Call(CallCheck),
     Upload(UploadCheck),
     /// Made by `uploads`: an upload continues after its client has gone, and takes its permits with
-    /// it. After the stages of its principal, a
-    /// session's chunk meets only these, and reserves space before quota.
+    /// it. After the stages of its principal, a session's chunk meets only these, and reserves space
+    /// before quota.
     Media,
 }
 

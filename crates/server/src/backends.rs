@@ -36,11 +36,11 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use windlass_discovery::short_form::ServiceUrl;
 use windlass_discovery::{Api, Method};
+use windlass_engine::{Caller, Full, LimitedResource, Permit, Pool, SharePermit, Shares};
 use windlass_store::{Resource, Timestamp};
 use zeroize::Zeroizing;
 
 use crate::callers::caller;
-use crate::capacity::{Full, LimitedResource, Permit, Pool};
 use crate::default_handler::Target;
 use crate::handler::{
     Answer, ApiHandler, Call, Deliver, Embedded, Rejection, Uploaded, with_causes,
@@ -48,7 +48,6 @@ use crate::handler::{
 use crate::outbound::{Outbound, OutboundAddresses, OutboundError, OutboundLimits};
 use call::{Reply, failed, forwarded};
 use metrics::BackendMetrics;
-use windlass_engine::{Caller, SharePermit, Shares};
 
 /// Maximum size of the reply of a backend in bytes.
 const MAX_REPLY: usize = 1 << 20;

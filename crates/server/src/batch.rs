@@ -19,14 +19,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::ext::ReasonPhrase;
-use windlass_engine::Error as EngineError;
 use windlass_engine::identifiers::random_number;
+use windlass_engine::{Error as EngineError, Permit};
 use windlass_proto::batch::{self, Call};
 use windlass_proto::command::ContentCoding;
 use windlass_proto::dialect::Google;
 
 use crate::body::RequestBody;
-use crate::capacity::{Permit, SHORT_REPLY};
+use crate::capacity::SHORT_REPLY;
 use crate::context::{RequestContext, RequestId};
 use crate::error::Error;
 use crate::host::Host;

@@ -18,9 +18,10 @@ use http_body_util::combinators::UnsyncBoxBody;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;
 use tokio_util::io::StreamReader;
+use windlass_engine::{Full, Permit};
 use windlass_proto::command::ContentCoding;
 
-use crate::capacity::{Full, Permit, json_cost};
+use crate::capacity::json_cost;
 use crate::config::Limits;
 use crate::error::{BodyError, Error};
 

@@ -28,6 +28,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use tokio::time::Instant;
+use windlass_engine::{Caller, Error as EngineError, MAX_CALLERS};
 use windlass_proto::batch::{BatchError, CallError};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::MetadataError;
@@ -40,10 +41,6 @@ use crate::error::{BodyError, Error};
 
 pub(crate) use resets::AddressResets;
 use resets::ResetLimit;
-use windlass_engine::{Caller, Error as EngineError};
-
-/// Above this number of callers, idle callers are evicted.
-pub(crate) const MAX_CALLERS: usize = 10_000;
 
 /// The number of callers is compared with [`MAX_CALLERS`] once in this number of requests.
 const CLEANING: u64 = 1024;

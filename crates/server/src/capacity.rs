@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use windlass_engine::{ByteShares, Caller, Importance, Shares};
+use windlass_engine::{
+    ByteShares, Caller, Full, Importance, LimitedResource, Permit, Pool, Shares, Usage,
+};
 
 use crate::config::Limits;
-
-pub use windlass_engine::{Full, LimitedResource, Usage};
-pub(crate) use windlass_engine::{Permit, Pool};
 
 /// Maximum number of files that are open because a handler or a digest needs to read media. Further
 /// reads of handlers wait for [`Limits::takeover_timeout`] and are then refused (503). Further

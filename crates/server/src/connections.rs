@@ -36,9 +36,9 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
+use windlass_engine::{Permit, Pool};
 
 use crate::callers::{AddressLimits, CallerLimit, CallerMetrics, ConnectionPermit};
-use crate::capacity::{Permit, Pool};
 use crate::client_certificate::ClientCertificate;
 use crate::config::Limits;
 use crate::context::{LocalAddress, PeerAddress, Scheme};

@@ -31,16 +31,15 @@ use http::{
 };
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
+use windlass_engine::{Error as EngineError, Full, Importance, Permit, Pool};
 use windlass_store::{Media, MediaLocation, MediaReader, READ_LEN, Resource, VaultError};
 
-use crate::capacity::{Full, Permit, Pool};
 use crate::error::Error;
 use crate::handler::{Rejection, slice};
 use crate::precondition::{ETag, Validators, Verdict, evaluate, range_applies};
 use crate::reply::{Reply, ReplyBody, full, nothing};
 use crate::uploads::ServerState;
 use stored_gzip::{Form, has_chunks};
-use windlass_engine::{Error as EngineError, Importance};
 
 /// Number of bytes that are read at once if there is not enough memory for [`READ_LEN`].
 const FALLBACK_READ_LEN: usize = 128 * 1024;

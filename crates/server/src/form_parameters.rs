@@ -132,8 +132,9 @@ mod tests {
     use http_body_util::Full;
 
     use super::*;
-    use crate::capacity::{Capacity, LimitedResource};
+    use crate::capacity::Capacity;
     use crate::config::Limits;
+    use windlass_engine::LimitedResource;
 
     /// Reads the form of a request. Returns the request's head and the result.
     async fn read(

@@ -27,13 +27,13 @@ use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use serde_json::{Map, Value};
 use windlass_discovery::{Api, Method, PathParameters};
+use windlass_engine::Full;
 use windlass_proto::parameters::Parameters;
 use windlass_store::{
     Expected, LedgerError, MediaId, MediaRef, Resource, ResourceChange, Timestamp, VaultError,
 };
 
 use crate::auth::AccessError;
-use crate::capacity::Full;
 use crate::config::Limits;
 use crate::context::Principal;
 use crate::namespace::Namespace;

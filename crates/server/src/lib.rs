@@ -147,7 +147,7 @@ pub use auth::{
     SessionInfo,
 };
 pub use backends::{BACKEND_CALLS, Backends, NotAServiceSecret, ServiceSecret};
-pub use capacity::{CONCATENATIONS, Full, LimitedResource, MEDIA_READS, Usage};
+pub use capacity::{CONCATENATIONS, MEDIA_READS};
 pub use client_certificate::ClientCertificate;
 pub use config::Settings;
 pub use connections::{Accept, Accepted, HttpService, Listener};
@@ -168,4 +168,4 @@ pub use reply::ReplyBody;
 pub use server::{BuildError, Ended, Server, ServerBuilder, StorageFailed, Stores};
 pub use service::UploadService;
 pub use uploads::session_cache::CAPACITY as CACHED_SESSIONS;
-pub use windlass_engine::{Clock, SharePermit, Shares, SystemClock};
+pub use windlass_engine::{Clock, Full, LimitedResource, SharePermit, Shares, SystemClock, Usage};

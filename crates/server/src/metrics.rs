@@ -40,11 +40,11 @@ use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 use tower_service::Service;
 use windlass_discovery::{Method as ApiMethod, Template};
+use windlass_engine::{LimitedResource, Pool};
 use windlass_proto::command::Command;
 use windlass_proto::dialect::Google;
 
 use crate::callers::{AddressLimits, CallerMetrics};
-use crate::capacity::{LimitedResource, Pool};
 use crate::config::Limits;
 use crate::connections::{Accept, Connections, Listener};
 use crate::error::Error;

@@ -154,10 +154,11 @@ mod tests {
     use windlass_store::memory::{MemoryLedger, MemoryVault};
 
     use super::*;
-    use crate::capacity::{Capacity, LimitedResource};
+    use crate::capacity::Capacity;
     use crate::config::Limits;
     use crate::handler::{SettledCollections, StoreHandles};
     use crate::namespace;
+    use windlass_engine::LimitedResource;
 
     const LINES: &str = "([^\n]*\n?){0,100}";
 

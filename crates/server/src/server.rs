@@ -12,7 +12,7 @@ use windlass_engine::disks::CheckedStores;
 use windlass_engine::identifiers::{Clock, SystemClock};
 use windlass_engine::lifecycle::Lifecycle;
 use windlass_engine::quotas::Quotas;
-use windlass_engine::{BufferPool, CommitRules};
+use windlass_engine::{BufferPool, CommitRules, Usage};
 use windlass_proto::dialect::Dialect;
 use windlass_store::{Ledger, Vault};
 
@@ -20,7 +20,7 @@ use crate::audit::{Audit, AuditLog};
 use crate::auth::{AllowAll, Authorize};
 use crate::background::{self, Background};
 use crate::callers::{AddressLimits, RateLimits};
-use crate::capacity::{Capacity, Usage};
+use crate::capacity::Capacity;
 use crate::config::Settings;
 use crate::connections::{Accept, Connections, HttpService, Listener};
 use crate::context::{RequestIds, mount_path};

@@ -16,8 +16,8 @@ use http_body::Body as _;
 use http_body_util::Full;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower_service::Service;
-use windlass_engine::Error as EngineError;
 use windlass_engine::identifiers::without_upload_ids;
+use windlass_engine::{Error as EngineError, Pool};
 use windlass_proto::dialect::{Dialect, Google};
 
 use crate::admission::{Arrival, Ticket};
@@ -25,7 +25,6 @@ use crate::audit::{self, AuditAction, AuditOutcome, Sender};
 use crate::batch;
 use crate::body::{EndFlag, RequestBody};
 use crate::callers::CallerLimit;
-use crate::capacity::Pool;
 use crate::context::{LocalAddress, Origin, Principal, RequestContext, RequestId};
 use crate::cross_origin::{self, Answered, Marks};
 use crate::error::Error;

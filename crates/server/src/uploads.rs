@@ -72,6 +72,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use windlass_engine::copies::CopyLimits;
+use windlass_engine::disks::{CheckedStores, DiskSpace, MediaSpace};
+use windlass_engine::identifiers::Clock;
+use windlass_engine::lifecycle::Lifecycle;
+use windlass_engine::locks::{KeyedGuard, KeyedMutex};
+use windlass_engine::quotas::Quotas;
+use windlass_engine::sink::{MAX_SMALL_MEDIA, MediaSink, SinkDeps};
+use windlass_engine::{BufferPool, CommitRules, Error as EngineError, Importance};
 
 use crate::audit::{self, Audit};
 use crate::auth::Authorize;
@@ -89,14 +97,6 @@ use crate::outbox::Outbox;
 use crate::registry::{Registry, ServedApi};
 
 use sessions::Sessions;
-use windlass_engine::copies::CopyLimits;
-use windlass_engine::disks::{CheckedStores, DiskSpace, MediaSpace};
-use windlass_engine::identifiers::Clock;
-use windlass_engine::lifecycle::Lifecycle;
-use windlass_engine::locks::{KeyedGuard, KeyedMutex};
-use windlass_engine::quotas::Quotas;
-use windlass_engine::sink::{MAX_SMALL_MEDIA, MediaSink, SinkDeps};
-use windlass_engine::{BufferPool, CommitRules, Error as EngineError, Importance};
 
 pub(crate) mod append;
 pub(crate) mod concat;

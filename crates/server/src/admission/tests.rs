@@ -1,8 +1,9 @@
 use std::mem::discriminant;
 
+use windlass_engine::LimitedResource;
+
 use super::*;
 use crate::callers::CallerLimit;
-use crate::capacity::LimitedResource;
 
 const CONFIGURATION: &str = include_str!("../../../../docs/configuration.md");
 

@@ -1,8 +1,9 @@
 //! The ticket of a request.
 
+use windlass_engine::{Full, Permit};
+
 use crate::auth::AccessError;
 use crate::callers::AddressPermit;
-use crate::capacity::{Full, Permit};
 
 /// The permits that a request holds until its reply is sent, and the terms on which it is admitted.
 /// Dropping the ticket frees the permits.

@@ -7,8 +7,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use windlass_engine::{Full, LimitedResource};
 
-use crate::capacity::{Full, LimitedResource};
 use crate::handler::Rejection;
 
 /// Upper bounds in seconds of the buckets of calls: from a service on the same machine to the

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use windlass_engine::MAX_CALLERS;
 
-use crate::callers::{Address, CallerLimit, CallerMetrics, MAX_CALLERS};
+use crate::callers::{Address, CallerLimit, CallerMetrics};
 use crate::config::Settings;
 
 /// The time over which requests are counted, and for which an address is blocked.

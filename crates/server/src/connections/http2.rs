@@ -502,10 +502,10 @@ mod tests {
 
     use super::*;
     use crate::callers::CallerMetrics;
-    use crate::capacity::{LimitedResource, Pool};
     use crate::connections::pace::Rate;
     use crate::connections::place::Places;
     use crate::reply::stored_json;
+    use windlass_engine::{LimitedResource, Pool};
 
     const STALL: Duration = Duration::from_secs(30);
 

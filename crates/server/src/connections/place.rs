@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::HeaderValue;
 use http::header::CONNECTION;
+use windlass_engine::{Permit, Pool};
 
 use crate::callers::AddressShare;
-use crate::capacity::{Permit, Pool};
 use crate::reply::Reply;
 
 /// The permits for connections of one listener.

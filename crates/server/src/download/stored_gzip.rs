@@ -20,10 +20,11 @@ use http_body::Frame;
 use http_body_util::{BodyDataStream, BodyExt as _, BodyStream, StreamBody};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio_util::io::StreamReader;
+use windlass_engine::{Full, Permit, Pool};
 
 use super::FIRST_READ_LEN;
 use crate::accept::{elements, weighted};
-use crate::capacity::{Capacity, Full, Permit, Pool};
+use crate::capacity::Capacity;
 use crate::precondition::ETag;
 use crate::reply::ReplyBody;
 

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use windlass_engine::{ByteShare, ByteShares, Caller, Importance};
+use windlass_engine::{ByteShare, ByteShares, Caller, Full, Importance, Permit, Pool};
 
 use super::Rejection;
-use crate::capacity::{Capacity, Full, Permit, Pool, SHORT_REPLY, json_cost};
+use crate::capacity::{Capacity, SHORT_REPLY, json_cost};
 
 /// Permits for the memory of a reply, from its sources until it is sent.
 #[derive(Debug)]
@@ -175,8 +175,8 @@ impl ReplyMemoryPermit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::LimitedResource;
     use crate::config::Limits;
+    use windlass_engine::LimitedResource;
 
     #[tokio::test(start_paused = true)]
     async fn reply_holds_its_memory_until_it_is_sent() {

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::runtime::Handle;
+use windlass_engine::{Permit, Pool};
 use windlass_store::{Ledger, Media, MediaLocation, MediaRef, READ_LEN, Resource, Vault};
 
 use super::{Rejection, SettledCollections};
-use crate::capacity::{Permit, Pool};
 use crate::namespace::Namespace;
 
 /// The stores, and the bounds on reading them, that handlers share.
@@ -340,9 +340,10 @@ fn to_usize(length: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::{Capacity, LimitedResource};
+    use crate::capacity::Capacity;
     use crate::config::Limits;
     use windlass_digest::{Crc32cHasher, Digests};
+    use windlass_engine::LimitedResource;
     use windlass_store::MediaId;
     use windlass_store::memory::{MemoryLedger, MemoryVault};
 

@@ -10,10 +10,9 @@ use prometheus_client::metrics::TypedMetric;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
+use windlass_engine::Usage;
 use windlass_engine::disks::Disks;
 use windlass_engine::lifecycle::Lifecycle;
-
-use crate::capacity::Usage;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResourceLabels {

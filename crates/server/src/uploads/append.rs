@@ -10,7 +10,7 @@ use windlass_engine::disks::{Leaving, MediaSpace};
 use windlass_engine::locks::SessionGuard;
 use windlass_engine::quotas::Reservation;
 use windlass_engine::sink::{FlushedMedia, MediaSink};
-use windlass_engine::{Error as EngineError, FromStore as _, Importance, OffsetCommitter};
+use windlass_engine::{Error as EngineError, FromStore as _, Importance, OffsetCommitter, Permit};
 use windlass_proto::session::{BodyFilter, Ending, Outcome, SessionError};
 use windlass_store::{
     Failpoint, LedgerError, MediaLocation, Progress, Session, SessionState, VaultError,
@@ -22,7 +22,6 @@ use super::sessions::{FailOutcome, LockedSession, SessionReply};
 use super::start_request::StartRequest;
 use super::{ServerState, count_last_write};
 use crate::body::RequestBody;
-use crate::capacity::Permit;
 use crate::context::Principal;
 use crate::error::{BodyError, Error};
 

@@ -18,7 +18,7 @@ use windlass_engine::copies::CopyCharge;
 use windlass_engine::disks::Leaving;
 use windlass_engine::identifiers::{new_media_id, new_small_media_id};
 use windlass_engine::quotas::Reservation;
-use windlass_engine::{Caller, Error as EngineError, Importance, SharePermit};
+use windlass_engine::{Caller, Error as EngineError, Importance, Permit, SharePermit};
 use windlass_store::{
     Failpoint, LedgerError, Media, MediaId, MediaLocation, MediaRef, Part, VaultError,
 };
@@ -26,7 +26,6 @@ use windlass_store::{
 use super::finish::{FinalReply, FinishedMedia, concatenation, try_finish};
 use super::start_request::{StartRequest, UploadHead};
 use super::{ServerState, run_to_completion};
-use crate::capacity::Permit;
 use crate::context::Principal;
 use crate::error::Error;
 use crate::handler::{Concatenation, Rejection, StoreReader};

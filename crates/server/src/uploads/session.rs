@@ -52,7 +52,7 @@ pub(crate) async fn start(
         id: session_id(&upload_id),
         context: Vec::new(),
         created,
-        expires: server.commit_rules.lifetime.expiry(created, created),
+        expires: server.settings.lifetime().expiry(created, created),
         total: declared,
         owner: start_request.principal.as_ref().map(Principal::to_string),
         dialect: dialect.to_owned(),
