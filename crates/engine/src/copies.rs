@@ -6,7 +6,7 @@
 //! beyond that the number of bytes given to [`CopyLimits::new`] in an hour. The excess drains over
 //! time like a leaky bucket.
 //!
-//! A caller is a principal, or otherwise an address. At most 10,000 callers ([`MAX_CALLERS`](crate::MAX_CALLERS)) are
+//! A caller is a principal, or otherwise an address. At most 10,000 callers ([`MAX_CALLERS`]) are
 //! remembered. Callers that come when the table is full share one account.
 
 use std::collections::HashMap;
