@@ -71,7 +71,7 @@ use windlass_store_local::{LocalStore, OpenError, Options};
 pub use windlass_acme as acme;
 #[cfg(feature = "acme")]
 pub use windlass_outbound::HttpOutbound;
-pub use windlass_server::{Ended, Principal};
+pub use windlass_server::{Ended, Principal, PrincipalLimits, QuotaSource};
 
 /// A server over its own data directory. Clones share the server.
 ///
@@ -252,6 +252,12 @@ impl Builder {
     /// and discovery documents; see [`RequirePrincipal`]. Default: everybody may do everything.
     pub fn require_principal(self) -> Self {
         self.configure(|server| server.authorize(Arc::new(RequirePrincipal)))
+    }
+
+    /// Sets who knows the quota of each principal; see [`ServerBuilder::quota_source`]. Default: the
+    /// quotas of the settings.
+    pub fn quota_source(self, source: impl QuotaSource) -> Self {
+        self.configure(|server| server.quota_source(Arc::new(source)))
     }
 
     /// Sets how the data directory is opened. Default: [`Options::default`].

@@ -28,8 +28,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::timeout;
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, Ledger, LedgerError, MediaId, NewSession, OffsetCommit, Quota,
-    Resource, Session, SessionId, Space, Timestamp, Usage, Vault, VaultError,
+    ChangeSet, EndSession, Epoch, Ledger, LedgerError, MediaId, NewSession, OffsetCommit,
+    OwnerQuotas, Quota, Resource, Session, SessionId, Space, Timestamp, Usage, Vault, VaultError,
 };
 
 use crate::error::Error;
@@ -472,9 +472,13 @@ impl Ledger for CheckedLedger {
         self.inner.end(id, epoch, end).await
     }
 
-    async fn apply_within(&self, changes: ChangeSet, quota: Quota) -> Result<(), LedgerError> {
+    async fn apply_within(
+        &self,
+        changes: ChangeSet,
+        quotas: OwnerQuotas,
+    ) -> Result<(), LedgerError> {
         let _reservation = self.reserve(purpose_of(&changes), changes.rows(), changes.payload())?;
-        self.inner.apply_within(changes, quota).await
+        self.inner.apply_within(changes, quotas).await
     }
 
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {

@@ -35,6 +35,10 @@ pub enum Error {
         /// never copied.
         retry_after: u32,
     },
+    /// The source of quotas has failed, or has not answered in time
+    /// ([`QuotaSource`](crate::quotas::QuotaSource)).
+    #[error("the server cannot learn the limits of the principal now; try again")]
+    QuotaUnknown,
     /// The server is stopping.
     #[error("the server is stopping; try again")]
     Draining,
@@ -62,6 +66,7 @@ impl Error {
         let seconds = match self {
             Self::Busy | Self::Full(_) => 1,
             Self::Draining => 2,
+            Self::QuotaUnknown => 5,
             Self::NoSpace => 30,
             Self::TooManyCopies { retry_after, .. } => *retry_after,
             Self::Superseded | Self::MediaLost(_) => return None,

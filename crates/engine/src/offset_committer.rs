@@ -10,12 +10,13 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use windlass_store::{
     Epoch, Extent, Failpoint, Ledger, LedgerError, MediaLocation, MediaRef, OffsetCommit, Progress,
-    Quota, Session, SessionId, SessionState, Timestamp,
+    Session, SessionId, SessionState, Timestamp,
 };
 
 use crate::checksums::RunningChecksum;
 use crate::error::Error;
 use crate::identifiers::Clock;
+use crate::quotas::Quotas;
 use crate::sink::{FlushedMedia, UnsyncedProgress};
 
 /// When bytes are made durable during a request.
@@ -63,9 +64,8 @@ pub struct CommitRules {
     pub ledger: Arc<dyn Ledger>,
     /// Tells when a commit is made.
     pub clock: Arc<dyn Clock>,
-    /// The quota of each owner, without a limit on sessions
-    /// ([`Quotas::of_bytes`](crate::quotas::Quotas::of_bytes)).
-    pub quota: Quota,
+    /// The quotas of the owners of sessions.
+    pub quotas: Quotas,
     /// When a request commits before its end.
     pub checkpoints: Checkpoints,
     /// How far a commit postpones the expiry of its session.
@@ -75,7 +75,7 @@ pub struct CommitRules {
 impl fmt::Debug for CommitRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CommitRules")
-            .field("quota", &self.quota)
+            .field("quotas", &self.quotas)
             .field("checkpoints", &self.checkpoints)
             .field("lifetime", &self.lifetime)
             .finish_non_exhaustive()
@@ -242,6 +242,7 @@ impl OffsetCommitter {
             id: self.session.id,
             epoch: self.session.epoch,
             created: self.session.created,
+            limited_owner: limited_owner(&self.session).map(str::to_owned),
             from: committed.offset,
             in_vault,
         }
@@ -259,6 +260,8 @@ struct PendingCommit {
     id: SessionId,
     epoch: Epoch,
     created: Timestamp,
+    /// The owner whose usage may grow by the commit.
+    limited_owner: Option<String>,
     /// Committed offset at which this commit begins.
     from: u64,
     /// Where the committed bytes in the vault end, and their checksum.
@@ -272,7 +275,7 @@ impl PendingCommit {
         mut progress: Progress,
         small_bytes: Option<Bytes>,
         state: SessionState,
-    ) -> Result<Committed, LedgerError> {
+    ) -> Result<Committed, Error> {
         let rules = &self.rules;
         // Without an idle limit the expiry never changes, so it is not written again. With one, it
         // is computed here and not earlier: the write and the sync may have taken long.
@@ -291,9 +294,10 @@ impl PendingCommit {
             state,
             expires,
         };
+        let quota = rules.quotas.of_bytes(self.limited_owner.as_deref()).await?;
         rules
             .ledger
-            .commit_offset_within(self.id, self.epoch, commit, rules.quota)
+            .commit_offset_within(self.id, self.epoch, commit, quota)
             .await?;
         Ok(committed)
     }
@@ -312,6 +316,13 @@ impl PendingCommit {
             crc32c: progress.crc32c.without_prefix(before, len),
         })
     }
+}
+
+/// Returns the session's owner if a commit may increase the owner's usage. An open session with a
+/// declared length already counts with that length.
+fn limited_owner(session: &Session) -> Option<&str> {
+    let is_undeclared = session.progress.total.is_none();
+    session.owner.as_deref().filter(|_| is_undeclared)
 }
 
 fn is_in_vault(media: MediaRef) -> bool {

@@ -5,13 +5,20 @@
 //! running upload yet, so these bytes are [reserved](Reservation) in memory. Otherwise many
 //! concurrent uploads could each claim the whole rest of the quota. A check before the body saves
 //! the client from sending a body that would be refused.
+//!
+//! All principals have the same limits, unless a [`QuotaSource`] knows the limits of each.
 
-use std::collections::HashMap;
+mod source;
+
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use windlass_store::{Ledger, LedgerError, Quota, Usage};
+use windlass_store::{ChangeSet, Ledger, LedgerError, OwnerQuotas, Quota, ResourceChange, Usage};
 
 use crate::error::Error;
+use source::RememberedSource;
+
+pub use source::{PrincipalLimits, QuotaSource};
 
 /// The ledger is asked again once a reservation has grown by this number of bytes, not for each
 /// piece of a body.
@@ -25,7 +32,9 @@ const FINISH_TOLERANCE: u64 = 512 * 1024;
 /// The limits of each principal, and the reservations of running uploads.
 #[derive(Debug, Clone)]
 pub struct Quotas {
+    /// The limits of each principal for which `source` names no others.
     all: Quota,
+    source: Option<Arc<RememberedSource>>,
     /// The reservations of running uploads, by the principal's id.
     reserved: Arc<Mutex<HashMap<String, Reserved>>>,
 }
@@ -44,42 +53,117 @@ impl Quotas {
     pub fn new(all: Quota) -> Self {
         Self {
             all,
+            source: None,
             reserved: Arc::default(),
         }
     }
 
-    /// Returns the quota for the start of a session.
-    pub fn of_start(&self) -> Quota {
-        self.all
-    }
-
-    /// Returns the quota for a request that starts no session. It limits bytes only.
-    pub fn of_bytes(&self) -> Quota {
-        Quota {
-            sessions: None,
-            ..self.all
+    /// Asks `source` for the limits of each principal.
+    #[must_use]
+    pub fn with_source(self, source: Arc<dyn QuotaSource>) -> Self {
+        Self {
+            source: Some(Arc::new(RememberedSource::new(source))),
+            ..self
         }
     }
 
-    /// Returns the quota for the end of a session. `fields` is the size of its start request and
-    /// reply in bytes. The media has already been counted and acknowledged, so it becomes a
-    /// resource even if the quota is used up. Data that a handler writes for other principals was
-    /// not counted before, such as copies of a message for hundreds of recipients.
-    pub fn of_finish(&self, fields: usize) -> Quota {
+    /// Returns the quota for the start of a session of this owner. Without an owner there is no
+    /// limit.
+    ///
+    /// # Errors
+    /// [`Error::QuotaUnknown`].
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe.
+    pub async fn of_start(&self, owner: Option<&str>) -> Result<Quota, Error> {
+        match owner {
+            Some(owner) => self.of(owner).await,
+            None => Ok(Quota::default()),
+        }
+    }
+
+    /// Returns the quota for a request of this owner that starts no session. It limits bytes only.
+    /// Without an owner there is no limit.
+    ///
+    /// # Errors
+    /// [`Error::QuotaUnknown`].
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe.
+    pub async fn of_bytes(&self, owner: Option<&str>) -> Result<Quota, Error> {
+        Ok(bytes_only(self.of_start(owner).await?))
+    }
+
+    /// Returns the quotas for a change set that ends no session: of each owner of a resource that
+    /// it inserts or replaces. They limit bytes only.
+    ///
+    /// # Errors
+    /// [`Error::QuotaUnknown`].
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe.
+    pub async fn of_changes(&self, changes: &ChangeSet) -> Result<OwnerQuotas, Error> {
+        self.of_owners(changes, 0).await
+    }
+
+    /// Returns the quotas for a change set that ends a session. `fields` is the size of the
+    /// session's start request and reply in bytes. The media has already been counted and
+    /// acknowledged, so it becomes a resource even if the quota is used up. Data that a handler
+    /// writes for other principals was not counted before, such as copies of a message for hundreds
+    /// of recipients.
+    ///
+    /// # Errors
+    /// [`Error::QuotaUnknown`].
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe.
+    pub async fn of_finish(
+        &self,
+        changes: &ChangeSet,
+        fields: usize,
+    ) -> Result<OwnerQuotas, Error> {
         // The resource stores the same fields again in a longer form. It may have had another owner
         // before.
         let fields = 4 * fields as u64;
-        Quota {
-            tolerance: FINISH_TOLERANCE + fields,
-            ..self.of_bytes()
+        self.of_owners(changes, FINISH_TOLERANCE + fields).await
+    }
+
+    /// Returns the quota of each owner of a resource that `changes` inserts or replaces.
+    async fn of_owners(&self, changes: &ChangeSet, tolerance: u64) -> Result<OwnerQuotas, Error> {
+        let tolerant = |quota| Quota {
+            tolerance,
+            ..bytes_only(quota)
+        };
+        let mut quotas = OwnerQuotas::from(tolerant(self.all));
+        if self.source.is_none() {
+            return Ok(quotas);
         }
+        let owners = changes.resources.iter().filter_map(ResourceChange::owner);
+        for owner in owners.collect::<BTreeSet<_>>() {
+            quotas = quotas.with(owner, tolerant(self.of(owner).await?));
+        }
+        Ok(quotas)
+    }
+
+    /// Returns the quota of a principal.
+    async fn of(&self, principal: &str) -> Result<Quota, Error> {
+        let Some(source) = &self.source else {
+            return Ok(self.all);
+        };
+        // Boxed to keep the future of a server without a source small.
+        let limits = Box::pin(source.limits(principal)).await?;
+        Ok(Quota {
+            sessions: limits.sessions.or(self.all.sessions),
+            bytes: limits.bytes.or(self.all.bytes),
+            ..self.all
+        })
     }
 
     /// Refuses an upload of `declared` bytes, or that many new `sessions`, if they would exceed the
     /// principal's quota. Reserves nothing.
     ///
     /// # Errors
-    /// [`LedgerError::OverQuota`], or the ledger's error.
+    /// [`LedgerError::OverQuota`], [`Error::QuotaUnknown`], or the ledger's error.
     ///
     /// # Cancel safety
     /// This method is cancel safe.
@@ -91,9 +175,9 @@ impl Quotas {
         declared: Option<u64>,
     ) -> Result<(), Error> {
         let quota = if sessions > 0 {
-            self.all
+            self.of_start(principal).await?
         } else {
-            self.of_bytes()
+            self.of_bytes(principal).await?
         };
         let Some(principal) = principal.filter(|_| !quota.is_unlimited()) else {
             return Ok(());
@@ -114,13 +198,11 @@ impl Quotas {
 
     /// Returns an empty reservation.
     pub fn reservation(&self, principal: Option<&str>) -> Reservation {
-        let limited = match (self.all.bytes, principal) {
-            (Some(limit), Some(principal)) => Some((limit, principal.to_owned())),
-            _ => None,
-        };
+        let may_be_limited = self.all.bytes.is_some() || self.source.is_some();
         Reservation {
             quotas: self.clone(),
-            limited,
+            principal: principal.filter(|_| may_be_limited).map(str::to_owned),
+            limit: None,
             bytes: 0,
             checked: 0,
         }
@@ -136,13 +218,13 @@ impl Quotas {
     /// Changes the size of a principal's reservation and returns whether it could. Growth is
     /// refused if all reservations and the last usage counted by the ledger together exceed the
     /// limit.
-    fn change(&self, principal: &str, from: u64, to: u64, limit: u64) -> bool {
+    fn change(&self, principal: &str, from: u64, to: u64, limit: Option<u64>) -> bool {
         let mut reserved = self.lock();
         let (before, usage) = reserved
             .get(principal)
             .map_or((0, 0), |all| (all.bytes, all.usage));
         let bytes = before - u128::from(from) + u128::from(to);
-        if to > from && bytes + u128::from(usage) > u128::from(limit) {
+        if to > from && !fits(bytes + u128::from(usage), limit) {
             return false;
         }
         if bytes == 0 {
@@ -158,13 +240,13 @@ impl Quotas {
     /// Records the usage that the ledger counts for a principal. Returns whether all reservations
     /// fit into the limit together with this usage. If they do not, the reservation is reset:
     /// `back` holds its current and its former size.
-    fn confirm(&self, principal: &str, usage: u64, limit: u64, back: (u64, u64)) -> bool {
+    fn confirm(&self, principal: &str, usage: u64, limit: Option<u64>, back: (u64, u64)) -> bool {
         let mut reserved = self.lock();
         let Some(all) = reserved.get_mut(principal) else {
             return true;
         };
         all.usage = usage;
-        if all.bytes + u128::from(usage) <= u128::from(limit) {
+        if fits(all.bytes + u128::from(usage), limit) {
             return true;
         }
         // Under the same lock as the check: concurrent uploads that do not fit together each reset
@@ -182,13 +264,28 @@ impl Quotas {
     }
 }
 
+/// Returns the quota without its limit on sessions.
+fn bytes_only(quota: Quota) -> Quota {
+    Quota {
+        sessions: None,
+        ..quota
+    }
+}
+
+/// Whether bytes are within a limit.
+fn fits(bytes: u128, limit: Option<u64>) -> bool {
+    limit.is_none_or(|limit| bytes <= u128::from(limit))
+}
+
 /// Bytes of a running upload that fit into its principal's quota and that the ledger does not count
 /// yet. Dropping the reservation frees the bytes.
 #[derive(Debug)]
 pub struct Reservation {
     quotas: Quotas,
-    /// The limit in bytes and the id of the principal. `None` if there is no limit.
-    limited: Option<(u64, String)>,
+    /// Id of the principal. `None` if there cannot be a limit.
+    principal: Option<String>,
+    /// The principal's limit in bytes when the ledger was last asked.
+    limit: Option<u64>,
     /// At most the bytes that have arrived or are declared, because other uploads cannot use them.
     bytes: u64,
     /// Up to this number of bytes the ledger need not be asked again.
@@ -199,8 +296,8 @@ impl Reservation {
     /// Sets the reservation to exactly this number of bytes.
     ///
     /// # Errors
-    /// [`LedgerError::OverQuota`] if the bytes exceed the quota, or the ledger's error. The
-    /// reservation is then unchanged.
+    /// [`LedgerError::OverQuota`] if the bytes exceed the quota, [`Error::QuotaUnknown`], or the
+    /// ledger's error. The reservation is then unchanged.
     ///
     /// # Cancel safety
     /// If the future is dropped, the reservation has its old or its new size.
@@ -214,11 +311,12 @@ impl Reservation {
 
     /// Changes the reservation if that needs no question to the ledger. Returns whether it did.
     fn try_cover(&mut self, bytes: u64) -> bool {
-        let Some((limit, principal)) = &self.limited else {
+        let Some(principal) = &self.principal else {
             return true;
         };
-        let needs_no_check = bytes <= self.bytes.max(self.checked);
-        let is_changed = needs_no_check && self.quotas.change(principal, self.bytes, bytes, *limit);
+        let (limit, before) = (self.limit, self.bytes);
+        let needs_no_check = bytes <= before.max(self.checked);
+        let is_changed = needs_no_check && self.quotas.change(principal, before, bytes, limit);
         if is_changed {
             self.bytes = bytes;
         }
@@ -227,10 +325,19 @@ impl Reservation {
 
     /// Like [`Reservation::cover`], but always asks the ledger.
     async fn grow(&mut self, ledger: &dyn Ledger, bytes: u64) -> Result<(), Error> {
-        let Some((limit, principal)) = self.limited.clone() else {
+        let Some(principal) = self.principal.clone() else {
             return Ok(());
         };
+        let limit = self.quotas.of(&principal).await?.bytes;
+        self.limit = limit;
         let before = self.bytes;
+        if limit.is_none() {
+            // Reserved all the same: the source may set a limit while the upload runs.
+            self.quotas.change(&principal, before, bytes, None);
+            self.bytes = bytes;
+            self.checked = bytes.saturating_add(STEP);
+            return Ok(());
+        }
         // The last count of the ledger may be too high by now. A refusal therefore needs a new
         // count.
         for _ in 0..2 {
@@ -263,8 +370,8 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if let Some((limit, principal)) = &self.limited {
-            self.quotas.change(principal, self.bytes, 0, *limit);
+        if let Some(principal) = &self.principal {
+            self.quotas.change(principal, self.bytes, 0, self.limit);
         }
     }
 }

@@ -196,7 +196,7 @@ async fn finish_unless_postponed(
         return Ok(());
     }
     let finished = finish_interrupted_upload(server, session).await;
-    if finished.as_ref().is_err_and(Error::is_over_quota) {
+    if finished.as_ref().is_err_and(Error::waits_for_quota) {
         postponed.put_off(id, owner, Instant::now());
     }
     finished

@@ -311,6 +311,12 @@ impl Error {
         matches!(self, Self::Engine(error) if error.is_over_quota())
     }
 
+    /// Whether the work must wait for the quota of a principal: the quota has no room, or its source
+    /// does not answer.
+    pub(crate) fn waits_for_quota(&self) -> bool {
+        self.is_over_quota() || matches!(self, Self::Engine(EngineError::QuotaUnknown))
+    }
+
     /// Returns the problem with the request's body, if this error is about the body.
     pub(crate) fn of_body(&self) -> Option<&BodyError> {
         match self {
@@ -456,9 +462,11 @@ fn engine(dialect: &dyn Dialect, error: &EngineError) -> ErrorReply {
         EngineError::Superseded => dialect.condition(Condition::Superseded),
         EngineError::MediaLost(_) => dialect.condition(Condition::MediaLost),
         EngineError::TooManyCopies { retry_after, .. } => other(ErrorReply::too_many(*retry_after)),
-        EngineError::Busy | EngineError::Full(_) | EngineError::Draining | EngineError::NoSpace => {
-            unavailable(dialect, seconds(error.retry_after()))
-        }
+        EngineError::Busy
+        | EngineError::Full(_)
+        | EngineError::QuotaUnknown
+        | EngineError::Draining
+        | EngineError::NoSpace => unavailable(dialect, seconds(error.retry_after())),
         EngineError::Ledger(error) => other(ledger(error)),
         EngineError::Vault(error) => other(vault(error)),
     }

@@ -168,4 +168,5 @@ pub use reply::ReplyBody;
 pub use server::{BuildError, Ended, Server, ServerBuilder, StorageFailed, Stores};
 pub use service::UploadService;
 pub use uploads::session_cache::CAPACITY as CACHED_SESSIONS;
+pub use windlass_engine::quotas::{PrincipalLimits, QuotaSource};
 pub use windlass_engine::{Clock, Full, LimitedResource, SharePermit, Shares, SystemClock, Usage};

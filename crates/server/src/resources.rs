@@ -272,8 +272,8 @@ async fn run(
             resources: resources.clone(),
             ..ChangeSet::default()
         };
-        let quota = server.quotas.of_bytes();
-        match server.stores.ledger.apply_within(changes, quota).await {
+        let quotas = server.quotas.of_changes(&changes).await?;
+        match server.stores.ledger.apply_within(changes, quotas).await {
             Ok(()) => {
                 copy.keep();
                 write_change(server, &head, &resources);

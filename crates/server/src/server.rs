@@ -11,7 +11,7 @@ use windlass_engine::copies::CopyLimits;
 use windlass_engine::disks::CheckedStores;
 use windlass_engine::identifiers::{Clock, SystemClock};
 use windlass_engine::lifecycle::Lifecycle;
-use windlass_engine::quotas::Quotas;
+use windlass_engine::quotas::{QuotaSource, Quotas};
 use windlass_engine::{BufferPool, CommitRules, Usage};
 use windlass_proto::dialect::Dialect;
 use windlass_store::{Ledger, Vault};
@@ -59,6 +59,7 @@ pub struct ServerBuilder {
     clock: Arc<dyn Clock>,
     mount: String,
     authorize: Arc<dyn Authorize>,
+    quota_source: Option<Arc<dyn QuotaSource>>,
     audit: Option<Arc<dyn AuditLog>>,
     dialects: Vec<Arc<dyn Dialect>>,
     metrics: ServerMetrics,
@@ -117,6 +118,16 @@ impl ServerBuilder {
         Self { authorize, ..self }
     }
 
+    /// Sets who knows the quota of each principal. Default: the quotas of all principals are
+    /// [`sessions_per_principal`](crate::config::Limits::sessions_per_principal) and
+    /// [`bytes_per_principal`](crate::config::Limits::bytes_per_principal) of the settings.
+    pub fn quota_source(self, source: Arc<dyn QuotaSource>) -> Self {
+        Self {
+            quota_source: Some(source),
+            ..self
+        }
+    }
+
     /// Sets the receiver of the audit log's entries. Default: none.
     pub fn audit(self, log: Arc<dyn AuditLog>) -> Self {
         Self {
@@ -169,7 +180,7 @@ impl ServerBuilder {
         let sources = sources(pools, &stores, &lifecycle);
         let metrics = Arc::new(self.metrics.recorder(&registry, sources));
         let audit = Audit::new(self.audit, &self.clock);
-        let quotas = Quotas::new(settings.limits.quota());
+        let quotas = quotas(&settings, self.quota_source);
         let commit_rules = commit_rules(&settings, &stores, &self.clock, &quotas);
         let state = ServerState {
             store_handles: store_handles(&stores, &capacity, &registry),
@@ -217,6 +228,15 @@ impl ServerBuilder {
     }
 }
 
+/// Returns the quotas, from the source if there is one.
+fn quotas(settings: &Settings, source: Option<Arc<dyn QuotaSource>>) -> Quotas {
+    let quotas = Quotas::new(settings.limits.quota());
+    match source {
+        Some(source) => quotas.with_source(source),
+        None => quotas,
+    }
+}
+
 /// Returns what the commits of all appending requests have in common.
 fn commit_rules(
     settings: &Settings,
@@ -227,7 +247,7 @@ fn commit_rules(
     Arc::new(CommitRules {
         ledger: Arc::clone(&stores.ledger),
         clock: Arc::clone(clock),
-        quota: quotas.of_bytes(),
+        quotas: quotas.clone(),
         checkpoints: settings.checkpoints.clone(),
         lifetime: settings.lifetime(),
     })
@@ -309,6 +329,7 @@ impl Server {
             clock: Arc::new(SystemClock),
             mount: String::new(),
             authorize: Arc::new(AllowAll),
+            quota_source: None,
             audit: None,
             dialects: Vec::new(),
             metrics: ServerMetrics::default(),

@@ -89,7 +89,7 @@ use rusqlite::{Connection, params};
 use tokio::sync::Semaphore;
 use windlass_store::{
     ChangeSet, EndSession, Epoch, Failpoint, Ledger, LedgerError, MediaId, NewSession,
-    OffsetCommit, Quota, Resource, Session, SessionId, Space, Timestamp, Usage,
+    OffsetCommit, OwnerQuotas, Quota, Resource, Session, SessionId, Space, Timestamp, Usage,
 };
 
 use crate::directory::{DirectoryLock, Identity, StoreShared};
@@ -328,8 +328,12 @@ impl Ledger for LocalLedger {
         self.change(Change::End { id, epoch, end }).await
     }
 
-    async fn apply_within(&self, changes: ChangeSet, quota: Quota) -> Result<(), LedgerError> {
-        self.change(Change::Apply { changes, quota }).await
+    async fn apply_within(
+        &self,
+        changes: ChangeSet,
+        quotas: OwnerQuotas,
+    ) -> Result<(), LedgerError> {
+        self.change(Change::Apply { changes, quotas }).await
     }
 
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {

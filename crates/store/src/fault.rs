@@ -33,7 +33,8 @@ use bytes::Bytes;
 use crate::Cause;
 use crate::ledger::{ChangeSet, EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{
-    Epoch, Extent, MediaId, NewSession, Quota, Resource, Session, SessionId, Timestamp, Usage,
+    Epoch, Extent, MediaId, NewSession, OwnerQuotas, Quota, Resource, Session, SessionId,
+    Timestamp, Usage,
 };
 use crate::vault::{Listing, MediaReader, MediaWriter, Part, Space, Vault, VaultError};
 
@@ -266,8 +267,12 @@ impl Ledger for FaultyLedger {
         self.change("end", self.inner.end(id, epoch, end)).await
     }
 
-    async fn apply_within(&self, changes: ChangeSet, quota: Quota) -> Result<(), LedgerError> {
-        self.change("apply", self.inner.apply_within(changes, quota))
+    async fn apply_within(
+        &self,
+        changes: ChangeSet,
+        quotas: OwnerQuotas,
+    ) -> Result<(), LedgerError> {
+        self.change("apply", self.inner.apply_within(changes, quotas))
             .await
     }
 

@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use crate::Cause;
 use crate::records::{
-    Epoch, MediaId, MediaLocation, MediaRef, NewSession, Progress, Quota, Resource, Session,
-    SessionId, SessionState, Timestamp, Usage,
+    Epoch, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas, Progress, Quota, Resource,
+    Session, SessionId, SessionState, Timestamp, Usage,
 };
 use crate::vault::Space;
 
@@ -153,15 +153,19 @@ pub trait Ledger: Send + Sync + 'static {
     ///   is not empty; or if a resource would reference media that neither comes with the change
     ///   set nor is referenced by a row, since such media may be deleted already.
     async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError> {
-        self.apply_within(changes, Quota::default()).await
+        self.apply_within(changes, OwnerQuotas::default()).await
     }
 
     /// As [`Ledger::apply`], if each owner of a resource that is inserted or replaced then occupies
-    /// no more bytes than the quota, or no more than before.
+    /// no more bytes than its quota in `quotas`, or no more than before.
     ///
     /// # Errors
     /// In addition [`LedgerError::OverQuota`].
-    async fn apply_within(&self, changes: ChangeSet, quota: Quota) -> Result<(), LedgerError>;
+    async fn apply_within(
+        &self,
+        changes: ChangeSet,
+        quotas: OwnerQuotas,
+    ) -> Result<(), LedgerError>;
 
     /// Returns a resource, or `None` if it does not exist.
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError>;

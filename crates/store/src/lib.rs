@@ -101,8 +101,8 @@ pub use ledger::{
     ResourceChange,
 };
 pub use records::{
-    Epoch, Extent, Media, MediaId, MediaLocation, MediaRef, NewSession, Progress, Quota, Resource,
-    Session, SessionId, SessionState, Timestamp, Usage,
+    Epoch, Extent, Media, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas, Progress,
+    Quota, Resource, Session, SessionId, SessionState, Timestamp, Usage,
 };
 pub use sweep::{Sweep, SweepError, SweepOptions, Swept};
 pub use vault::{

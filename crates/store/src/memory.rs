@@ -22,8 +22,8 @@ use crate::ledger::{
     ResourceChange,
 };
 use crate::records::{
-    Epoch, MediaId, MediaLocation, MediaRef, NewSession, Progress, Quota, Resource, Session,
-    SessionId, SessionState, Timestamp, Usage, counted,
+    Epoch, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas, Progress, Quota, Resource,
+    Session, SessionId, SessionState, Timestamp, Usage, counted,
 };
 use crate::vault::Space;
 
@@ -92,9 +92,13 @@ impl Ledger for MemoryLedger {
         self.tables().end(id, epoch, end)
     }
 
-    async fn apply_within(&self, changes: ChangeSet, quota: Quota) -> Result<(), LedgerError> {
+    async fn apply_within(
+        &self,
+        changes: ChangeSet,
+        quotas: OwnerQuotas,
+    ) -> Result<(), LedgerError> {
         let mut tables = self.tables();
-        if quota.is_unlimited() {
+        if quotas.is_unlimited() {
             return tables.apply(changes);
         }
         let owners = changes.resources.iter().filter_map(ResourceChange::owner);
@@ -102,7 +106,11 @@ impl Ledger for MemoryLedger {
         // The change set is first made on a copy, because its usage is known only after it is made.
         let mut after = tables.clone();
         after.apply(changes)?;
-        let fits = |owner: &String| quota.admits(tables.usage(owner), after.usage(owner));
+        let fits = |owner: &String| {
+            quotas
+                .of(owner)
+                .admits(tables.usage(owner), after.usage(owner))
+        };
         if !owners.iter().all(fits) {
             return Err(LedgerError::OverQuota);
         }

@@ -1,5 +1,6 @@
 //! The records of the ledger: sessions, resources and media.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
@@ -260,6 +261,44 @@ impl Quota {
         let tolerated = before.bytes.saturating_add(self.tolerance);
         fits(self.sessions, before.sessions, after.sessions)
             && fits(self.bytes, tolerated, after.bytes)
+    }
+}
+
+/// The quota of each owner of the resources in a [`ChangeSet`](crate::ChangeSet). The default is no
+/// limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnerQuotas {
+    /// The quota of each owner without an entry in `by_owner`.
+    rest: Quota,
+    by_owner: BTreeMap<String, Quota>,
+}
+
+impl OwnerQuotas {
+    /// Sets the quota of one owner.
+    #[must_use]
+    pub fn with(mut self, owner: impl Into<String>, quota: Quota) -> Self {
+        self.by_owner.insert(owner.into(), quota);
+        self
+    }
+
+    /// Returns the quota of an owner.
+    pub fn of(&self, owner: &str) -> Quota {
+        self.by_owner.get(owner).copied().unwrap_or(self.rest)
+    }
+
+    /// Whether no owner has a limit.
+    pub fn is_unlimited(&self) -> bool {
+        self.rest.is_unlimited() && self.by_owner.values().all(Quota::is_unlimited)
+    }
+}
+
+/// The same quota for each owner.
+impl From<Quota> for OwnerQuotas {
+    fn from(rest: Quota) -> Self {
+        Self {
+            rest,
+            by_owner: BTreeMap::new(),
+        }
     }
 }
 

@@ -210,14 +210,13 @@ pub(super) async fn try_finish(
     let change_set = change_set(answer, finished, session_ref, &reply);
     // One transaction for the resource, its events, the reply and the end of the session, so
     // that a crash leaves all of them or none.
-    let quota = match session_ref {
-        None => server.quotas.of_bytes(),
-        Some(_) => server
-            .quotas
-            .of_finish(start_request.memory() + reply.body.len()),
+    let fields = start_request.memory() + reply.body.len();
+    let quotas = match session_ref {
+        None => server.quotas.of_changes(&change_set).await?,
+        Some(_) => server.quotas.of_finish(&change_set, fields).await?,
     };
     let ledger = &server.stores.ledger;
-    ledger.apply_within(change_set, quota).await?;
+    ledger.apply_within(change_set, quotas).await?;
     copy.keep();
     let uploaded = finished.uploaded;
     server.copies.uploaded(|| start_request.caller(), uploaded);

@@ -64,7 +64,7 @@ pub(crate) async fn start(
         ..session.clone()
     };
     // Committed before the reply: a client that has the `Location` relies on the session.
-    let quota = server.quotas.of_start();
+    let quota = server.quotas.of_start(row.owner.as_deref()).await?;
     server.stores.ledger.start_within(row, quota).await?;
     server.metrics.sessions.started.inc();
     let principal = start_request.principal.as_ref();

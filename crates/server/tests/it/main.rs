@@ -28,6 +28,7 @@ mod owners;
 mod panics;
 mod pauses;
 mod power;
+mod quota_source;
 mod quotas;
 mod relations;
 mod rotten;

@@ -13,7 +13,8 @@ use tokio::time::sleep;
 use windlass_discovery::Api;
 use windlass_server::config::{ChunkRule, Limits};
 use windlass_server::{
-    Clock, Ended, Listener, Registry, ServedApi, Server, Settings, Stores, UploadService,
+    Clock, Ended, Listener, QuotaSource, Registry, ServedApi, Server, ServerBuilder, Settings,
+    Stores, UploadService,
 };
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{Ledger, Timestamp};
@@ -216,6 +217,25 @@ impl World {
         clock: Arc<ManualClock>,
         set: impl FnOnce(&mut Settings),
     ) -> Self {
+        Self::of_builder(Server::builder(registry, stores), clock, set)
+    }
+
+    /// A server of this API whose quotas come from a source.
+    pub(crate) fn with_quota_source(
+        api: ServedApi,
+        stores: Stores,
+        source: Arc<dyn QuotaSource>,
+    ) -> Self {
+        let registry = Registry::new([api]).expect("there is one API");
+        let builder = Server::builder(registry, stores).quota_source(source);
+        Self::of_builder(builder, Arc::default(), |_| {})
+    }
+
+    fn of_builder(
+        builder: ServerBuilder,
+        clock: Arc<ManualClock>,
+        set: impl FnOnce(&mut Settings),
+    ) -> Self {
         let mut settings = Settings::default();
         settings.public_url = Some(Self::ORIGIN.to_owned());
         settings.chunks = ChunkRule::Lenient;
@@ -228,7 +248,7 @@ impl World {
         settings.checkpoints.bytes = 1 << 20;
         set(&mut settings);
         let ticking = Arc::clone(&clock) as Arc<dyn Clock>;
-        let server = Server::builder(registry, stores)
+        let server = builder
             .settings(settings)
             .clock(ticking)
             .build()

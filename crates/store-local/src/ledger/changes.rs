@@ -7,8 +7,8 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_store::{
     ChangeSet, EndSession, Epoch, Expected, FinishSession, LedgerError, Media, MediaId,
-    MediaLocation, MediaRef, NewSession, OffsetCommit, Progress, Quota, Resource, ResourceChange,
-    SessionId, SessionState, Timestamp,
+    MediaLocation, MediaRef, NewSession, OffsetCommit, OwnerQuotas, Progress, Quota, Resource,
+    ResourceChange, SessionId, SessionState, Timestamp,
 };
 
 use super::rows::{self, UnwrittenEpochs};
@@ -31,7 +31,7 @@ pub(super) enum Change {
     },
     Apply {
         changes: ChangeSet,
-        quota: Quota,
+        quotas: OwnerQuotas,
     },
     Expire {
         now: Timestamp,
@@ -105,7 +105,7 @@ impl Change {
         match self {
             Self::Start(session, quota) => {
                 let owners = session.owner.as_deref();
-                tables.within(owners, *quota, || tables.start(session))?;
+                tables.within(owners, &(*quota).into(), || tables.start(session))?;
             }
             Self::OffsetCommit {
                 id,
@@ -115,12 +115,12 @@ impl Change {
             } => {
                 let owner = tables.owner_to_limit(*id, *quota)?;
                 let change = || tables.commit_offset(*id, *epoch, commit);
-                tables.within(owner.as_deref(), *quota, change)?;
+                tables.within(owner.as_deref(), &(*quota).into(), change)?;
             }
             Self::End { id, epoch, end } => tables.end(*id, *epoch, *end)?,
-            Self::Apply { changes, quota } => {
+            Self::Apply { changes, quotas } => {
                 let owners = changes.resources.iter().filter_map(ResourceChange::owner);
-                tables.within(owners, *quota, || tables.apply(changes))?;
+                tables.within(owners, quotas, || tables.apply(changes))?;
             }
             Self::Expire { now, limit } => return tables.expire(*now, *limit),
             Self::ForgetGarbage(ids) => tables.forget_garbage(ids)?,

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use rusqlite::{Connection, OptionalExtension};
-use windlass_store::{Quota, SessionId, Usage};
+use windlass_store::{OwnerQuotas, Quota, SessionId, Usage};
 
 use super::changes::{ChangeError, ChangeResult, Refusal, Tables};
 
@@ -26,14 +26,14 @@ pub(super) fn of_owner(connection: &Connection, owner: &str) -> rusqlite::Result
 }
 
 impl Tables<'_> {
-    /// Makes a change, and refuses it if one of these owners then occupies more than the quota.
+    /// Makes a change, and refuses it if one of these owners then occupies more than its quota.
     pub(super) fn within<'a>(
         &self,
         owners: impl IntoIterator<Item = &'a str>,
-        quota: Quota,
+        quotas: &OwnerQuotas,
         change: impl FnOnce() -> ChangeResult,
     ) -> ChangeResult {
-        if quota.is_unlimited() {
+        if quotas.is_unlimited() {
             return change();
         }
         let owners: BTreeSet<_> = owners.into_iter().collect();
@@ -41,7 +41,10 @@ impl Tables<'_> {
         let before: Vec<_> = owners.iter().map(usage).collect::<rusqlite::Result<_>>()?;
         change()?;
         for (owner, before) in before {
-            if !quota.admits(before, of_owner(self.connection, owner)?) {
+            if !quotas
+                .of(owner)
+                .admits(before, of_owner(self.connection, owner)?)
+            {
                 return Err(Refusal::OverQuota.into());
             }
         }

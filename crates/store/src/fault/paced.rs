@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::ledger::{ChangeSet, EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{
-    Epoch, MediaId, NewSession, Quota, Resource, Session, SessionId, Timestamp, Usage,
+    Epoch, MediaId, NewSession, OwnerQuotas, Quota, Resource, Session, SessionId, Timestamp, Usage,
 };
 use crate::vault::Space;
 
@@ -172,8 +172,12 @@ impl Ledger for PacedLedger {
         self.inner.end(id, epoch, end).await
     }
 
-    async fn apply_within(&self, changes: ChangeSet, quota: Quota) -> Result<(), LedgerError> {
-        self.inner.apply_within(changes, quota).await
+    async fn apply_within(
+        &self,
+        changes: ChangeSet,
+        quotas: OwnerQuotas,
+    ) -> Result<(), LedgerError> {
+        self.inner.apply_within(changes, quotas).await
     }
 
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {

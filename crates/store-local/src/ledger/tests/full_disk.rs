@@ -1,7 +1,7 @@
 //! Behaviour on a full disk: the use of the reserve, and the available space.
 
 use rusqlite::ffi::{Error, SQLITE_FULL};
-use windlass_store::FinishSession;
+use windlass_store::{FinishSession, OwnerQuotas};
 
 use super::*;
 
@@ -123,7 +123,7 @@ fn purpose_of_each_change() {
     };
     let apply = |changes| Change::Apply {
         changes,
-        quota: Quota::default(),
+        quotas: OwnerQuotas::default(),
     };
     let change = |resources| {
         apply(ChangeSet {

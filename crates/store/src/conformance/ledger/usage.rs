@@ -4,8 +4,10 @@ use bytes::Bytes;
 
 use super::super::{Names, finish, insert_with_new, next_version, one, progress, step};
 use super::{finishing, found, lease, session, start};
-use crate::ledger::{EndSession, FinishSession, Ledger, LedgerError, OffsetCommit, ResourceChange};
-use crate::records::{NewSession, Progress, Quota, Resource, Timestamp, Usage};
+use crate::ledger::{
+    ChangeSet, EndSession, FinishSession, Ledger, LedgerError, OffsetCommit, ResourceChange,
+};
+use crate::records::{NewSession, OwnerQuotas, Progress, Quota, Resource, Timestamp, Usage};
 
 use ResourceChange::{Delete, Insert, Replace};
 
@@ -20,6 +22,7 @@ pub(super) async fn check_usage(ledger: &dyn Ledger) {
     session_beyond_a_quota_is_not_started(ledger).await;
     commit_and_change_set_beyond_a_quota_change_nothing(ledger).await;
     each_change_may_exceed_a_quota_by_its_tolerance(ledger).await;
+    each_owner_of_a_change_set_has_its_own_quota(ledger).await;
 }
 
 /// A session of this owner, with 24 bytes of context.
@@ -212,7 +215,7 @@ async fn each_change_may_exceed_a_quota_by_its_tolerance(ledger: &dyn Ledger) {
     };
     let insert = async |id: &str, body| {
         let changes = insert_with_new(owned(names, id, Some(owner), body));
-        ledger.apply_within(changes, quota).await
+        ledger.apply_within(changes, quota.into()).await
     };
     insert("a", 9_900).await.unwrap();
     over_quota(insert("b", 2_100).await);
@@ -220,6 +223,38 @@ async fn each_change_may_exceed_a_quota_by_its_tolerance(ledger: &dyn Ledger) {
     insert("c", 2_000).await.unwrap();
     over_quota(insert("d", 2_100).await);
     occupies(ledger, owner, 0, 14).await;
+}
+
+async fn each_owner_of_a_change_set_has_its_own_quota(ledger: &dyn Ledger) {
+    let names = Names::of("each_owner_of_a_change_set_has_its_own_quota");
+    let of_bytes = |bytes| Quota {
+        bytes: Some(bytes),
+        ..Quota::default()
+    };
+    let (small, large, other) = ("lena of usage", "mona of usage", "nils of usage");
+    let quotas = OwnerQuotas::from(of_bytes(4 * KIB))
+        .with(small, of_bytes(2 * KIB))
+        .with(large, of_bytes(8 * KIB));
+    let insert = async |bodies: [(&str, &str, usize); 2]| {
+        let resources = bodies.map(|(id, owner, body)| {
+            let resource = owned(names, id, Some(owner), body);
+            Resource {
+                media: None,
+                ..resource
+            }
+        });
+        let changes = ChangeSet {
+            resources: resources.map(Insert).into(),
+            ..ChangeSet::default()
+        };
+        ledger.apply_within(changes, quotas.clone()).await
+    };
+    over_quota(insert([("a", large, 7_000), ("b", small, 3_000)]).await);
+    over_quota(insert([("a", other, 5_000), ("b", large, 1)]).await);
+    assert!(found(ledger, &names, "b").await.is_none());
+    insert([("a", large, 7_000), ("b", other, 3_000)])
+        .await
+        .unwrap();
 }
 
 async fn commit_and_change_set_beyond_a_quota_change_nothing(ledger: &dyn Ledger) {
@@ -247,7 +282,7 @@ async fn commit_and_change_set_beyond_a_quota_change_nothing(ledger: &dyn Ledger
     assert_eq!(session(ledger, id).await.progress.offset, 9_000);
 
     let insert = |id: &str, body| insert_with_new(owned(names, id, Some(owner), body));
-    let apply = async |changes| ledger.apply_within(changes, quota).await;
+    let apply = async |changes| ledger.apply_within(changes, quota.into()).await;
     apply(insert("b", 900)).await.unwrap();
     over_quota(apply(insert("c", 900)).await);
     assert!(found(ledger, &names, "c").await.is_none());
