@@ -11,7 +11,8 @@
 //! several APIs finds the method that a request calls. [`lint`](lint::lint) reports all errors and
 //! warnings of a document instead of the first error only.
 //!
-//! For tools that read no discovery documents, [`openapi`] describes an API as OpenAPI 3.1.
+//! For tools that read no discovery documents, `openapi` describes an API as OpenAPI 3.1. It needs
+//! the feature `openapi`, which is on by default.
 //!
 //! The crate does no I/O and uses no clock: its results depend on the arguments only.
 //!
@@ -56,6 +57,7 @@ pub mod media_range;
 pub mod method;
 pub mod method_table;
 mod mistake;
+#[cfg(feature = "openapi")]
 pub mod openapi;
 pub mod parameter;
 pub mod pattern;

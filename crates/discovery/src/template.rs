@@ -74,6 +74,7 @@ pub(crate) struct Paths<'a> {
 }
 
 /// A part of a path, for forms of description that know no variables of several segments.
+#[cfg(feature = "openapi")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathPart<'a> {
     /// This segment.
@@ -298,6 +299,7 @@ impl Template {
     }
 
     /// The parts of the path in order, without the custom verb.
+    #[cfg(feature = "openapi")]
     pub(crate) fn parts(&self) -> impl Iterator<Item = PathPart<'_>> {
         self.elements.iter().enumerate().map(|(at, element)| {
             let mut variables = self.variables.iter();
@@ -317,6 +319,7 @@ impl Template {
     }
 
     /// The custom verb after a variable at the end, without its colon.
+    #[cfg(feature = "openapi")]
     pub(crate) fn custom_verb(&self) -> Option<&str> {
         self.verb.as_deref()
     }

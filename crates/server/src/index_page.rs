@@ -118,7 +118,8 @@ struct Entry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'a str>,
     discovery_rest_url: String,
-    openapi_url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    openapi_url: Option<String>,
     uploads: Vec<Upload<'a>>,
     /// A command line that uploads something; `None` for an API without uploads.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -220,13 +221,12 @@ fn add_section(page: &mut String, api: &Entry<'_>) {
         Some(example) => add_uploads(page, &api.uploads, example),
         None => page.push_str("<p>No method takes media.</p>\n"),
     }
-    let (rest, openapi) = (&api.discovery_rest_url, &api.openapi_url);
-    let _ = writeln!(
-        page,
-        "<p><a href=\"{}\">Discovery document</a>, <a href=\"{}\">OpenAPI</a></p>",
-        escaped(rest),
-        escaped(openapi)
-    );
+    let rest = escaped(&api.discovery_rest_url);
+    let _ = write!(page, "<p><a href=\"{rest}\">Discovery document</a>");
+    if let Some(openapi) = &api.openapi_url {
+        let _ = write!(page, ", <a href=\"{}\">OpenAPI</a>", escaped(openapi));
+    }
+    page.push_str("</p>\n");
 }
 
 fn add_uploads(page: &mut String, uploads: &[Upload<'_>], example: &str) {
@@ -255,7 +255,9 @@ fn text(apis: &[Entry<'_>]) -> String {
             let _ = writeln!(page, "  {example}");
         }
         let _ = writeln!(page, "  {}", api.discovery_rest_url);
-        let _ = writeln!(page, "  {}", api.openapi_url);
+        if let Some(openapi) = &api.openapi_url {
+            let _ = writeln!(page, "  {openapi}");
+        }
     }
     let _ = writeln!(page, "\n{HINT}");
     page

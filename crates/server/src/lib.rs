@@ -85,6 +85,12 @@
 //! - It drains when it stops, and stops when storage fails.
 //! - It counts its work in the registry that the application gives to [`ServerBuilder::metrics`].
 //!
+//! # Features
+//!
+//! `openapi`, on by default, serves an OpenAPI document for each API. The crate turns on the feature
+//! `preserve_order` of `serde_json`, also for the rest of the application: replies and documents
+//! keep the order of their fields.
+//!
 //! # What is absent
 //!
 //! The crate opens no store, file or socket, reads no configuration, and contains no particular API

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use http::{HeaderName, Method as HttpMethod};
 use serde_json::{Value, json};
 use windlass_digest::Wanted;
-use windlass_discovery::{Api, Digest, Found, Method, MethodTable, openapi};
+#[cfg(feature = "openapi")]
+use windlass_discovery::openapi;
+use windlass_discovery::{Api, Digest, Found, Method, MethodTable};
 use windlass_proto::parameters::Parameters;
 
 use crate::backends::{self, Backends, WithBackends};
@@ -541,6 +543,7 @@ pub(crate) enum DiscoveryRequest<'a> {
     /// `/discovery/v1/apis/{api}/{version}/rest`
     ByName { api: &'a str, version: &'a str },
     /// `/discovery/v1/apis/{api}/{version}/openapi.json`
+    #[cfg(feature = "openapi")]
     OpenApi { api: &'a str, version: &'a str },
 }
 
@@ -556,6 +559,7 @@ impl<'a> DiscoveryRequest<'a> {
         let (api, rest) = below.split_once('/')?;
         match rest.split_once('/')? {
             (version, "rest") => Some(Self::ByName { api, version }),
+            #[cfg(feature = "openapi")]
             (version, "openapi.json") => Some(Self::OpenApi { api, version }),
             _ => None,
         }
@@ -572,6 +576,7 @@ impl<'a> DiscoveryRequest<'a> {
             return Some(directory(virtual_host, query, base_url));
         }
         let api = &self.served(virtual_host, query)?.api;
+        #[cfg(feature = "openapi")]
         if matches!(self, Self::OpenApi { .. }) {
             return Some(openapi::document(api, base_url));
         }
@@ -589,9 +594,9 @@ impl<'a> DiscoveryRequest<'a> {
         match *self {
             Self::Directory => None,
             Self::ByVersion => by_version(virtual_host, query),
-            Self::ByName { api, version } | Self::OpenApi { api, version } => {
-                virtual_host.api(api, version)
-            }
+            Self::ByName { api, version } => virtual_host.api(api, version),
+            #[cfg(feature = "openapi")]
+            Self::OpenApi { api, version } => virtual_host.api(api, version),
         }
     }
 }
@@ -639,10 +644,11 @@ pub(crate) fn document_url(api: &Api, base_url: &str) -> String {
     format!("{base_url}/discovery/v1/apis/{name}/{version}/rest")
 }
 
-/// Returns the URL of an API's description in OpenAPI.
-pub(crate) fn openapi_url(api: &Api, base_url: &str) -> String {
+/// Returns the URL of an API's description in OpenAPI. `None` without the feature `openapi`.
+pub(crate) fn openapi_url(api: &Api, base_url: &str) -> Option<String> {
     let (name, version) = (api.name(), api.version());
-    format!("{base_url}/discovery/v1/apis/{name}/{version}/openapi.json")
+    let url = || format!("{base_url}/discovery/v1/apis/{name}/{version}/openapi.json");
+    cfg!(feature = "openapi").then(url)
 }
 
 /// The path of the resource that an upload path belongs to.
