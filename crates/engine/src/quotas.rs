@@ -483,6 +483,37 @@ mod tests {
         }
     }
 
+    /// Limits alice to a MiB.
+    struct OfAlice;
+
+    #[async_trait::async_trait]
+    impl QuotaSource for OfAlice {
+        async fn limits(
+            &self,
+            principal: &str,
+        ) -> Result<PrincipalLimits, Box<dyn std::error::Error + Send + Sync>> {
+            let limits = PrincipalLimits::default();
+            Ok(match principal {
+                "alice" => limits.with_bytes(MIB),
+                _ => limits,
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn reservation_has_the_limit_of_the_source() {
+        let ledger = MemoryLedger::new();
+        let quotas = Quotas::new(Quota::default()).with_source(Arc::new(OfAlice));
+        let mut of_alice = quotas.reservation(Some("alice"));
+        of_alice.cover(&ledger, MIB).await.unwrap();
+        assert!(is_over_quota(of_alice.cover(&ledger, MIB + 1).await));
+        let mut of_bob = quotas.reservation(Some("bob"));
+        of_bob.cover(&ledger, u64::MAX).await.unwrap();
+        assert_eq!(quotas.reserved("bob"), u64::MAX);
+        drop((of_alice, of_bob));
+        assert!(quotas.reserved.lock().unwrap().is_empty());
+    }
+
     #[tokio::test]
     async fn ledger_is_asked_again_before_a_refusal() {
         let ledger = MemoryLedger::new();
