@@ -87,8 +87,9 @@ def sized(head, framed):
 
 # As many that the last one is refused.
 TOO_MANY = 60
-# The limit of the server, and its burst.
-PER_SECOND, BURST = 10, 20
+# The limit of the guarded server, and its burst of two seconds.
+PER_SECOND = 10
+BURST = 2 * PER_SECOND
 # When the requests of a thread's front were made.
 MADE = threading.local()
 

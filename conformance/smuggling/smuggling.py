@@ -37,7 +37,7 @@ def front(name, binary, certificates, guarded):
             token, path = TOKEN, os.path.join(place, "token")
             with open(path, "w", encoding="utf-8", opener=lambda *given: os.open(*given, mode=0o600)) as file:
                 file.write(TOKEN)
-            settings |= {"auth_token_file": path, "limits_requests_per_address": "10"}
+            settings |= {"auth_token_file": path, "limits_requests_per_address": str(refusals.PER_SECOND)}
         options = [] if name == "server" else arguments(url_of(port))
         server = stack.enter_context(Server(binary, *options, **settings))
         calls = Calls(server.port, token)
