@@ -1,13 +1,12 @@
 //! Quotas that an application keeps: the trait [`QuotaSource`], and a memory of its answers.
 
-use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::fmt;
-use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hashlink::LruCache;
 use tokio::time::Instant;
 
 use crate::error::Error;
@@ -108,6 +107,9 @@ impl PrincipalLimits {
     }
 }
 
+/// The most recently used answers, by the principal's id, with the time of each.
+type Answers = LruCache<String, (PrincipalLimits, Instant)>;
+
 /// A source whose answers are remembered.
 pub(super) struct RememberedSource {
     source: Arc<dyn QuotaSource>,
@@ -120,7 +122,7 @@ impl RememberedSource {
     pub(super) fn new(source: Arc<dyn QuotaSource>) -> Self {
         Self {
             source,
-            answers: Mutex::new(Answers::new(Instant::now())),
+            answers: Mutex::new(LruCache::new(MAX_CALLERS)),
             turns: Shares::new(1),
         }
     }
@@ -153,7 +155,8 @@ impl RememberedSource {
         }
         match self.source.limits(principal).await {
             Ok(limits) => {
-                self.lock().insert(principal, limits, Instant::now());
+                let answer = (limits, Instant::now());
+                self.lock().insert(principal.to_owned(), answer);
                 Ok(limits)
             }
             Err(error) => {
@@ -165,7 +168,8 @@ impl RememberedSource {
     }
 
     fn remembered(&self, principal: &str) -> Option<PrincipalLimits> {
-        self.lock().get(principal, Instant::now())
+        let (limits, at) = *self.lock().get(principal)?;
+        (at.elapsed() < MEMORY).then_some(limits)
     }
 
     fn lock(&self) -> MutexGuard<'_, Answers> {
@@ -177,46 +181,6 @@ impl RememberedSource {
 impl fmt::Debug for RememberedSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RememberedSource").finish_non_exhaustive()
-    }
-}
-
-/// The remembered answers in two generations. A full or old generation replaces the one before it,
-/// so that no search for the oldest answer is needed.
-struct Answers {
-    current: HashMap<String, Answer>,
-    previous: HashMap<String, Answer>,
-    /// When the current generation began.
-    begun: Instant,
-}
-
-struct Answer {
-    limits: PrincipalLimits,
-    at: Instant,
-}
-
-impl Answers {
-    fn new(now: Instant) -> Self {
-        Self {
-            current: HashMap::new(),
-            previous: HashMap::new(),
-            begun: now,
-        }
-    }
-
-    fn get(&self, principal: &str, now: Instant) -> Option<PrincipalLimits> {
-        let found = self.current.get(principal);
-        let found = found.or_else(|| self.previous.get(principal))?;
-        (now - found.at < MEMORY).then_some(found.limits)
-    }
-
-    fn insert(&mut self, principal: &str, limits: PrincipalLimits, now: Instant) {
-        let is_full = self.current.len() >= MAX_CALLERS / 2;
-        if is_full || now - self.begun >= MEMORY {
-            self.previous = mem::take(&mut self.current);
-            self.begun = now;
-        }
-        let answer = Answer { limits, at: now };
-        self.current.insert(principal.to_owned(), answer);
     }
 }
 
@@ -308,14 +272,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn number_of_remembered_answers_is_bounded() {
-        let mut answers = Answers::new(Instant::now());
-        let limits = PrincipalLimits::default();
+        let (source, remembered) = remembered();
         for n in 0..3 * MAX_CALLERS {
-            answers.insert(&n.to_string(), limits, Instant::now());
-            assert!(answers.current.len() + answers.previous.len() <= MAX_CALLERS);
+            let answer = (PrincipalLimits::default(), Instant::now());
+            remembered.lock().insert(n.to_string(), answer);
+            assert!(remembered.lock().len() <= MAX_CALLERS);
         }
         let last = (3 * MAX_CALLERS - 1).to_string();
-        assert_eq!(answers.get(&last, Instant::now()), Some(limits));
-        assert_eq!(answers.get("0", Instant::now()), None);
+        assert_eq!(
+            remembered.limits(&last).await.unwrap(),
+            PrincipalLimits::default()
+        );
+        assert_eq!(source.asked.load(Ordering::Relaxed), 0);
+        remembered.limits("0").await.unwrap();
+        assert_eq!(source.asked.load(Ordering::Relaxed), 1);
     }
 }
