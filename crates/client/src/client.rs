@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::header::{AUTHORIZATION, CONTENT_RANGE};
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
-use windlass_proto::content_range::ContentRange;
+use windlass_proto::content_range::{self, ContentRange};
 use windlass_proto::parameters::Parameters;
 use windlass_proto::transfer::{self, ErrorReply, Failure, SessionStatus};
 use windlass_proto::upload_type::UploadType;
@@ -157,7 +157,7 @@ impl Client {
     pub async fn status(&self, session: &SessionUri) -> Result<Status, Error> {
         let query = ContentRange::Query { total: None };
         let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_RANGE, query.into());
+        headers.insert(CONTENT_RANGE, content_range::header_value(query));
         let reply = self.send_to_session(Method::PUT, session, headers).await?;
         Status::of(&reply)
     }

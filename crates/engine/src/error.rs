@@ -1,7 +1,10 @@
 //! Why the engine refuses or cannot complete work on an upload.
 
+use std::any::Any;
 use std::time::Duration;
 
+use windlass_digest::{DigestMismatch, ExpectedDigestsError};
+use windlass_session::SessionError;
 use windlass_store::{LedgerError, MediaId, VaultError};
 
 use crate::pool::Full;
@@ -51,6 +54,40 @@ pub enum Error {
     /// The media of a session or a resource does not exist any more.
     #[error("media {0} is lost; upload it again")]
     MediaLost(MediaId),
+    /// The session is unknown or has expired.
+    #[error("the upload session does not exist or has expired; start a new upload")]
+    NotFound,
+    /// The session was started in another dialect.
+    #[error("the upload session was started by another upload protocol; continue it by that one")]
+    OtherDialect,
+    /// All bytes are committed, and the resource is not made yet.
+    #[error("the upload is complete and its resource is being created; query it again")]
+    FinishPending,
+    /// A finished upload cannot be cancelled.
+    #[error("the upload is finished and cannot be cancelled; delete its resource instead")]
+    AlreadyFinished,
+    /// The session has been cancelled before.
+    #[error("the upload has been cancelled before")]
+    AlreadyCancelled,
+    /// The rules of the session refuse the request.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The media has other digests than the client states.
+    #[error(transparent)]
+    DigestMismatch(#[from] DigestMismatch),
+    /// The client states digests that contradict each other.
+    #[error(transparent)]
+    ExpectedDigests(#[from] ExpectedDigestsError),
+    /// The stream of a request to a session broke. The received bytes are kept.
+    #[error("the request was interrupted: {0}; query the committed range and continue from there")]
+    Interrupted(Box<Self>),
+    /// Too many requests change the same resource.
+    #[error("too many calls change the same resource at once; try again")]
+    Crowded,
+    /// What the engine is used by refuses the request: a [`Completion`](crate::Completion), or a
+    /// [`MediaStream`](crate::MediaStream).
+    #[error("{0}")]
+    Refused(Box<dyn Refusal>),
     /// The ledger failed, or refused a change.
     #[error("{}", ledger_problem(.0))]
     Ledger(#[from] LedgerError),
@@ -64,16 +101,46 @@ impl Error {
     /// help.
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = match self {
-            Self::Busy | Self::Full(_) => 1,
+            Self::Busy | Self::Full(_) | Self::Crowded => 1,
             Self::Draining => 2,
             Self::QuotaUnknown => 5,
             Self::NoSpace => 30,
             Self::TooManyCopies { retry_after, .. } => *retry_after,
-            Self::Superseded | Self::MediaLost(_) => return None,
+            Self::Superseded
+            | Self::MediaLost(_)
+            | Self::NotFound
+            | Self::OtherDialect
+            | Self::FinishPending
+            | Self::AlreadyFinished
+            | Self::AlreadyCancelled
+            | Self::Session(_)
+            | Self::DigestMismatch(_)
+            | Self::ExpectedDigests(_)
+            | Self::Interrupted(_) => return None,
+            Self::Refused(refusal) => return refusal.retry_after(),
             Self::Ledger(error) => return StoreError::Ledger(error).retry_after(),
             Self::Vault(error) => return StoreError::Vault(error).retry_after(),
         };
         Some(Duration::from_secs(seconds.into()))
+    }
+
+    /// Whether the upload itself causes the error, so that a second attempt would fail as well.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Session(_) | Self::DigestMismatch(_) | Self::ExpectedDigests(_) => true,
+            Self::Refused(refusal) => refusal.is_permanent(),
+            _ => false,
+        }
+    }
+
+    /// Whether the disk was full and nothing else went wrong.
+    pub(crate) fn is_full_disk(&self) -> bool {
+        matches!(
+            self,
+            Self::NoSpace
+                | Self::Vault(VaultError::NoSpace { .. })
+                | Self::Ledger(LedgerError::NoSpace)
+        )
     }
 
     /// Whether the owner has reached its quota, or the caller its limit on copies.
@@ -143,7 +210,38 @@ impl FromStore for Error {
         match self {
             Self::Ledger(error) => Some(StoreError::Ledger(error)),
             Self::Vault(error) => Some(StoreError::Vault(error)),
+            Self::Refused(refusal) => refusal.store_error(),
             _ => None,
+        }
+    }
+}
+
+/// Why a [`Completion`](crate::Completion) or a [`MediaStream`](crate::MediaStream) refuses a
+/// request, in its own words.
+pub trait Refusal: std::error::Error + FromStore + Any + Send + Sync {
+    /// Whether a second attempt to finish the upload would be refused as well.
+    fn is_permanent(&self) -> bool;
+
+    /// Returns the time after which the same request may succeed. `None` if a repetition does not
+    /// help, or if that is not known.
+    fn retry_after(&self) -> Option<Duration> {
+        None
+    }
+}
+
+impl Error {
+    /// Returns the refusal of type `R`, or the error unchanged.
+    ///
+    /// # Errors
+    /// The error, if it is no refusal of this type.
+    pub fn into_refusal<R: Refusal>(self) -> Result<R, Self> {
+        match self {
+            Self::Refused(refusal) if (&*refusal as &dyn Any).is::<R>() => {
+                let refusal: Box<dyn Any> = refusal;
+                let refusal = refusal.downcast().expect("its type has just been compared");
+                Ok(*refusal)
+            }
+            other => Err(other),
         }
     }
 }

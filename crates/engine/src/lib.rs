@@ -16,28 +16,48 @@
 //! The engine is used through a front, such as
 //! [windlass-server](https://docs.rs/windlass-server).
 
+mod append;
 mod byte_shares;
 mod checksums;
+mod completion;
+mod concat;
+mod concatenation;
 pub mod copies;
 pub mod disks;
+mod engine;
 mod error;
+mod finish;
 pub mod identifiers;
 mod importance;
 pub mod lifecycle;
 pub mod locks;
+mod media_stream;
 mod offset_committer;
 mod pool;
 pub mod quotas;
+mod requests;
+mod session_cache;
+mod sessions;
 mod shares;
+mod single_request;
 pub mod sink;
 mod write_buffer;
 
 pub use byte_shares::{ByteShare, ByteShares};
 pub use checksums::RunningChecksum;
-pub use error::{Error, FromStore, StoreError};
+pub use completion::{Completed, Completion, FinishedMedia, Terms, UploadContext, UploadEvent};
+pub use concatenation::Concatenation;
+pub use engine::{Engine, EngineParts};
+pub use error::{Error, FromStore, Refusal, StoreError};
+pub use finish::MAX_ATTEMPTS;
 pub use identifiers::{Clock, SystemClock};
 pub use importance::Importance;
+pub use media_stream::MediaStream;
 pub use offset_committer::{Checkpoints, CommitRules, OffsetCommitter, SessionLifetime};
 pub use pool::{Full, LimitedResource, Permit, Pool, Usage};
+pub use requests::SessionHead;
+pub use session_cache::CACHED_SESSIONS;
+pub use sessions::SessionReply;
 pub use shares::{Caller, MAX_CALLERS, SharePermit, Shares};
+pub use single_request::{MediaLength, WholeMedia};
 pub use write_buffer::BufferPool;

@@ -43,7 +43,9 @@ pub mod metadata;
 pub mod parameters;
 pub mod related;
 pub mod reply;
-pub mod session;
 pub mod transfer;
 pub mod upload_command;
 pub mod upload_type;
+
+/// The state machine of an upload session.
+pub use windlass_session as session;

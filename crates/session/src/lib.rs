@@ -1,17 +1,20 @@
-//! The state machine of an upload session (docs/protocol.md, 2.8, 2.9, 2.12 and 4.1 to 4.21).
+//! The state machine of an upload session: which bytes of a request are stored, and when the upload
+//! ends (docs/protocol.md, 2.8, 2.9, 2.12 and 4.1 to 4.21).
 //!
 //! [`step`] decides from the request's head how the session handles the request. For a request with
 //! data it returns a [`BodyFilter`], which selects the bytes of the body to store. All offsets
-//! count decoded bytes of the media.
-
-use crate::content_range::{ContentRange, ContentRangeError, end_of};
+//! count decoded bytes of the media. No function waits, reads a clock or opens a file, and none
+//! panics because of received data.
 
 mod body_filter;
+mod content_range;
 #[cfg(test)]
 mod tests;
 
-pub use crate::content_range::CHUNK_GRANULARITY;
 pub use body_filter::{BodyFilter, Ending, Outcome};
+pub use content_range::{CHUNK_GRANULARITY, ContentRange, ContentRangeError};
+
+use content_range::end_of;
 
 /// A request to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +67,7 @@ impl SessionRequest {
 
 /// The action that a request asks of a session.
 ///
-/// [Dialects](crate::dialect) differ in how an upload ends. With [`Ranged`](Self::Ranged) it ends
+/// Dialects differ in how an upload ends. With [`Ranged`](Self::Ranged) it ends
 /// at the byte that completes a stated size. With all further actions it ends when the client says
 /// so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,37 +1,34 @@
 //! The bytes of one request to a session: from the body to a commit.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use windlass_digest::{ExpectedDigests, Wanted};
-use windlass_engine::disks::{Leaving, MediaSpace};
-use windlass_engine::locks::SessionGuard;
-use windlass_engine::quotas::Reservation;
-use windlass_engine::sink::{FlushedMedia, MediaSink};
-use windlass_engine::{Error as EngineError, FromStore as _, Importance, OffsetCommitter, Permit};
-use windlass_proto::session::{BodyFilter, Ending, Outcome, SessionError};
-use windlass_store::{
-    Failpoint, LedgerError, MediaLocation, Progress, Session, SessionState, VaultError,
-};
+use windlass_session::{BodyFilter, Ending, Outcome, SessionError};
+use windlass_store::{Failpoint, MediaLocation, Progress, Session, SessionState, VaultError};
 
-use super::finish::{FinalReply, FinishedMedia, SessionRef, finish, is_permanent, media_of};
-use super::session_cache::CachedSession;
-use super::sessions::{FailOutcome, LockedSession, SessionReply};
-use super::start_request::StartRequest;
-use super::{ServerState, count_last_write};
-use crate::body::RequestBody;
-use crate::context::Principal;
-use crate::error::{BodyError, Error};
+use crate::completion::{Completion, FinishedMedia, UploadContext};
+use crate::disks::{Leaving, MediaSpace};
+use crate::engine::{Engine, count_last_write};
+use crate::error::{Error, FromStore as _};
+use crate::finish::{SessionRef, finish, media_of};
+use crate::importance::Importance;
+use crate::locks::SessionGuard;
+use crate::media_stream::MediaStream;
+use crate::offset_committer::OffsetCommitter;
+use crate::pool::Permit;
+use crate::quotas::Reservation;
+use crate::session_cache::CachedSession;
+use crate::sessions::{FailOutcome, LockedSession, SessionReply, interrupted};
+use crate::sink::{FlushedMedia, MediaSink};
 
 /// One request that appends to a session.
 ///
 /// Always boxed, so that a future that owns it holds a pointer: a thousand may wait at once.
-struct Append {
-    server: Arc<ServerState>,
-    /// The request that started the session.
-    start_request: StartRequest,
+struct Append<C: Completion> {
+    engine: Engine<C>,
+    /// What the upload is for.
+    context: C::Context,
     sink: MediaSink,
     /// Digests to compute in addition to CRC32C.
     wanted: Wanted,
@@ -59,7 +56,7 @@ enum Stop {
     /// The body was read to its end.
     Complete,
     /// The body cannot be read: the connection broke or stalled, or the body is malformed.
-    Broken(BodyError),
+    Broken(Error),
     /// The body violates the rules of the session.
     Refused(SessionError),
     /// A newer request wants the session.
@@ -79,100 +76,99 @@ enum Stop {
 /// If the request ends early, the received bytes are still committed, unless the session or the
 /// storage fails. The bytes of a gzip body are committed only after the checksum at its end has
 /// been verified.
-pub(super) fn append(
-    server: Arc<ServerState>,
-    locked: Box<LockedSession>,
+pub(crate) fn append<C: Completion>(
+    engine: Engine<C>,
+    locked: Box<LockedSession<C::Context>>,
     mut body_filter: BodyFilter,
     expected_digests: ExpectedDigests,
-    mut body: RequestBody,
-) -> BoxFuture<'static, Result<SessionReply, Error>> {
+    mut stream: impl MediaStream,
+) -> BoxFuture<'static, Result<SessionReply<C::Reply>, Error>> {
     // Not an `async fn`: its future would hold each argument twice, as received and as used.
     async move {
-        server.stores.admit_media()?;
+        engine.parts().stores.admit_media()?;
         let expected_digests = all_expected(&locked, expected_digests)?;
-        let open = Append::open(&server, locked, body_filter.total(), expected_digests);
+        let open = Append::open(&engine, locked, body_filter.total(), expected_digests);
         // Boxed, so that its memory is free again while the body is awaited.
         let mut append = Box::pin(open).await?;
         append.reserve_declared(&body_filter).await?;
-        append.is_gzip = body.is_gzip();
+        append.is_gzip = stream.is_verified_at_end();
         append.announce_rest(&body_filter);
-        let stop = append.receive(&mut body_filter, &mut body).await;
+        let stop = append.receive(&mut body_filter, &mut stream).await;
         // Boxed, so that its memory is allocated only now, after the body: a slow upload takes
         // hours.
-        Box::pin(append.end(stop, body_filter, expected_digests, body)).await
+        Box::pin(append.end(stop, body_filter, expected_digests, stream)).await
     }
     .boxed()
 }
 
 /// Finishes an active session with media that is committed completely.
-pub(super) async fn finish_active(
-    server: Arc<ServerState>,
-    locked: Box<LockedSession>,
+pub(crate) async fn finish_active<C: Completion>(
+    engine: Engine<C>,
+    locked: Box<LockedSession<C::Context>>,
     total: u64,
     expected_digests: ExpectedDigests,
-) -> Result<FinalReply, Error> {
+) -> Result<C::Reply, Error> {
     let expected_digests = all_expected(&locked, expected_digests)?;
-    let mut append = Append::open(&server, locked, Some(total), expected_digests).await?;
+    let mut append = Append::open(&engine, locked, Some(total), expected_digests).await?;
     let flushed = append.flush_committed().await?;
     Box::pin(append.finish(flushed, expected_digests)).await
 }
 
 /// Finishes a session in the state *finishing*.
-pub(super) async fn resume_finish(
-    server: Arc<ServerState>,
-    locked: Box<LockedSession>,
-) -> Result<FinalReply, Error> {
+pub(crate) async fn resume_finish<C: Completion>(
+    engine: Engine<C>,
+    locked: Box<LockedSession<C::Context>>,
+) -> Result<C::Reply, Error> {
     let total = locked.session.progress.total;
     // No expected digests: they were checked before the session became *finishing*.
-    let mut append = Append::open(&server, locked, total, ExpectedDigests::default()).await?;
+    let mut append = Append::open(&engine, locked, total, ExpectedDigests::default()).await?;
     let flushed = append.flush_committed().await?;
     Box::pin(append.finish(flushed, ExpectedDigests::default())).await
 }
 
 /// Returns the digests that the start request and this request state.
-fn all_expected(
-    locked: &LockedSession,
+fn all_expected<X: UploadContext>(
+    locked: &LockedSession<X>,
     stated_now: ExpectedDigests,
 ) -> Result<ExpectedDigests, Error> {
-    Ok(locked.start_request.expected_digests.merge(stated_now)?)
+    Ok(locked.context.expected_digests().merge(stated_now)?)
 }
 
-impl Append {
+impl<C: Completion> Append<C> {
     async fn open(
-        server: &Arc<ServerState>,
-        locked: Box<LockedSession>,
+        engine: &Engine<C>,
+        locked: Box<LockedSession<C::Context>>,
         total: Option<u64>,
         expected_digests: ExpectedDigests,
     ) -> Result<Box<Self>, Error> {
         let LockedSession {
             session,
-            start_request,
+            context,
             media,
             space,
             guard,
         } = *locked;
         // Before the media is opened: the limit on uploads also bounds the number of open files.
-        let importance = || server.importance_to(start_request.client, Importance::Append);
-        let permit = server.capacity.uploads.take_for(importance)?;
-        let method = start_request.method(&server.registry)?;
+        let permit = engine.take_upload(&context, Importance::Append)?;
         // A digest that only this request states was not computed while earlier requests appended
         // their bytes. It is computed from the stored media at the end.
-        let wanted = start_request.wanted_digests(method);
-        let wanted = wanted.union(expected_digests.wanted());
-        let sink = MediaSink::resume(server.sink_deps(), wanted, &session.progress, media).await;
+        let terms = engine
+            .completion()
+            .terms(&context, Some(&session.dialect))?;
+        let wanted = terms.wanted.union(expected_digests.wanted());
+        let sink = MediaSink::resume(engine.sink_deps(), wanted, &session.progress, media).await;
         let mut sink = match sink {
             Ok(sink) => sink,
-            Err(error) => return Err(fail_if_media_lost(server, &session, error.into()).await),
+            Err(error) => return Err(fail_if_media_lost(engine, &session, error.into()).await),
         };
         sink.announce_length(total);
-        let principal = start_request.principal.as_ref();
         Ok(Box::new(Self {
-            reservation: server.quotas.reservation(principal.map(Principal::id)),
+            reservation: engine.parts().quotas.reservation(context.owner()),
             declared_end: 0,
-            space: space.unwrap_or_else(|| server.stores.media_space(start_request.caller())),
-            offset_committer: OffsetCommitter::new(&server.commit_rules, session, total),
-            server: Arc::clone(server),
-            start_request,
+            space: space.unwrap_or_else(|| engine.media_space(&context)),
+            offset_committer: OffsetCommitter::new(&engine.parts().commit_rules, session, total),
+            engine: engine.clone(),
+            context,
             sink,
             wanted,
             total,
@@ -204,7 +200,7 @@ impl Append {
         let rest = body_filter
             .total()
             .map(|total| total.saturating_sub(offset));
-        let in_vault = |rest: &u64| offset + rest > self.server.small_media_limit() as u64;
+        let in_vault = |rest: &u64| offset + rest > self.engine.small_media_limit() as u64;
         let declared = rest.or(request).filter(in_vault).unwrap_or(0);
         match self.space.set_aside(declared, Leaving::Hard) {
             // There is not enough room for the whole rest. Without this request's bytes the
@@ -226,12 +222,16 @@ impl Append {
         }
         // The declared bytes stay reserved until they have arrived.
         let uncounted = up_to.max(self.declared_end).saturating_sub(offset);
-        let ledger = &*self.server.stores.ledger;
+        let ledger = &*self.engine.parts().stores.ledger;
         Ok(self.reservation.cover(ledger, uncounted).await?)
     }
 
     /// Reads the body until it ends or something stops it.
-    async fn receive(&mut self, body_filter: &mut BodyFilter, body: &mut RequestBody) -> Stop {
+    async fn receive(
+        &mut self,
+        body_filter: &mut BodyFilter,
+        stream: &mut impl MediaStream,
+    ) -> Stop {
         loop {
             let next = tokio::select! {
                 // In order of urgency: a client whose bytes are always ready must not delay a
@@ -239,8 +239,8 @@ impl Append {
                 // are always ready, `make_room` starts the checkpoints.
                 biased;
                 () = self.guard.superseded() => return Stop::Superseded,
-                () = self.server.lifecycle.drain_now.cancelled() => return Stop::Draining,
-                next = body.next() => next,
+                () = self.engine.parts().lifecycle.drain_now.cancelled() => return Stop::Draining,
+                next = stream.next() => next,
                 // The client pauses. Its bytes must not stay in memory until it continues.
                 () = tokio::time::sleep_until(self.offset_committer.next_due()), if self.needs_checkpoint() => {
                     match Box::pin(self.checkpoint()).await {
@@ -264,7 +264,7 @@ impl Append {
             };
             match body_filter.accept(data) {
                 Ok(kept) => {
-                    if let Err(error) = self.store(kept, body.is_at_end()).await {
+                    if let Err(error) = self.store(kept, stream.is_at_end()).await {
                         return Stop::Storage(error);
                     }
                 }
@@ -283,13 +283,13 @@ impl Append {
         stop: Stop,
         body_filter: BodyFilter,
         expected_digests: ExpectedDigests,
-        body: RequestBody,
-    ) -> Result<SessionReply, Error> {
+        stream: impl MediaStream,
+    ) -> Result<SessionReply<C::Reply>, Error> {
         // Before the flush: bytes of a session that fails need not be durable.
         if let Stop::Refused(error) = &stop
             && error.ends_session()
         {
-            let error = self.start_request.name_link_limit(*error);
+            let error = self.engine.completion().explain(&self.context, *error);
             return Err(self.fail(error).await);
         }
         let stop = match stop {
@@ -298,15 +298,15 @@ impl Append {
             // the checkpoint that is running already may end: its bytes were written without an
             // error before it began. A full disk is no such fault: the vault states how many bytes
             // it has written. Neither is a quota.
-            Stop::Storage(error) if !is_full(&error) && !error.is_over_quota() => {
+            Stop::Storage(error) if !error.is_full_disk() && !error.is_over_quota() => {
                 let running = self.offset_committer.join().await;
                 // A fault has to stop the server. `run_to_completion` examines only the returned
                 // error. If the checkpoint has failed as well, the returned error is the
                 // checkpoint's, so the error of `stop` is examined here.
-                self.server.lifecycle.examine(&error);
+                self.engine.parts().lifecycle.examine(&error);
                 let reported = running.err().map_or(error, Error::from);
                 return Err(fail_if_media_lost(
-                    &self.server,
+                    &self.engine,
                     &self.offset_committer.session,
                     reported,
                 )
@@ -324,7 +324,7 @@ impl Append {
             Ok(flushed) => flushed,
             Err(error) => {
                 return Err(fail_if_media_lost(
-                    &self.server,
+                    &self.engine,
                     &self.offset_committer.session,
                     error,
                 )
@@ -335,17 +335,17 @@ impl Append {
             // The disk filled up. The stored bytes are committed, but the request gets an error:
             // some clients ignore the `Range` of the reply, which states the committed bytes, and
             // would take the whole chunk as stored.
-            _ if was_full => Err(self.commit_and(flushed, EngineError::NoSpace.into()).await),
+            _ if was_full => Err(self.commit_and(flushed, Error::NoSpace.into()).await),
             Stop::Complete => self.complete(body_filter, flushed, expected_digests).await,
             Stop::Refused(error) => Err(self.commit_and(flushed, error.into()).await),
-            Stop::Broken(error) => Err(self.commit_and(flushed, Error::Interrupted(error)).await),
-            Stop::Draining => Err(self.commit_and(flushed, EngineError::Draining.into()).await),
+            Stop::Broken(error) => Err(self.commit_and(flushed, interrupted(error)).await),
+            Stop::Draining => Err(self.commit_and(flushed, Error::Draining.into()).await),
             Stop::Storage(error) => Err(self.commit_and(flushed, error).await),
             // The newer request is waiting for the guard, so this one commits before it reads the
             // rest of its body.
             Stop::Superseded => {
                 let position = body_filter.position();
-                self.yield_to_newer(flushed, position, body).await
+                self.yield_to_newer(flushed, position, stream).await
             }
         }
     }
@@ -418,7 +418,7 @@ impl Append {
             // If a write has met the full disk, the sink has dropped the bytes that were not
             // written, and the second flush only syncs. If the media could not be created, the
             // second flush tries everything again.
-            Err(EngineError::Vault(VaultError::NoSpace { .. })) => {
+            Err(Error::Vault(VaultError::NoSpace { .. })) => {
                 (self.sink.flush_and_sync().await, true)
             }
             flushed => (flushed, false),
@@ -430,7 +430,7 @@ impl Append {
         // As in `end`: if the checkpoint has failed as well, its error is returned, and a fault of
         // the flush has to stop the server nevertheless.
         if let Err(error) = &flushed {
-            self.server.lifecycle.examine(error);
+            self.engine.parts().lifecycle.examine(error);
         }
         running?;
         let mut flushed = flushed?;
@@ -444,7 +444,7 @@ impl Append {
             (flushed, false) => Ok(flushed),
             // The disk was full, so there were bytes to write: small media that moves from the
             // ledger to the vault, because the limit was lowered in the meantime.
-            (_, true) => Err(EngineError::NoSpace.into()),
+            (_, true) => Err(Error::NoSpace.into()),
         }
     }
 
@@ -470,7 +470,7 @@ impl Append {
         body_filter: BodyFilter,
         flushed: FlushedMedia,
         expected_digests: ExpectedDigests,
-    ) -> Result<SessionReply, Error> {
+    ) -> Result<SessionReply<C::Reply>, Error> {
         match body_filter.end(Ending::Complete) {
             Ok(Outcome::Finished { .. }) => Box::pin(self.finish(flushed, expected_digests))
                 .await
@@ -489,8 +489,8 @@ impl Append {
     /// Leaves the session in the cache for its next request. Returns the committed offset.
     fn keep_cached(self: Box<Self>) -> u64 {
         let Self {
-            server,
-            start_request,
+            engine,
+            context,
             sink,
             offset_committer,
             space,
@@ -500,14 +500,14 @@ impl Append {
         } = *self;
         let session = offset_committer.session;
         let offset = session.progress.offset;
-        server.sessions.cache.put(CachedSession {
+        engine.cache().put(CachedSession {
             session,
-            start_request,
+            context,
             media: sink.into_vault_media(),
             // The next chunk needs the space that is set aside. Another upload could take it in
             // between.
             space: Some(space).filter(MediaSpace::holds_bytes),
-            since: server.clock.now(),
+            since: engine.parts().clock.now(),
         });
         drop(permit);
         drop(guard);
@@ -534,17 +534,17 @@ impl Append {
         mut self: Box<Self>,
         flushed: FlushedMedia,
         position: u64,
-        body: RequestBody,
-    ) -> Result<SessionReply, Error> {
+        stream: impl MediaStream,
+    ) -> Result<SessionReply<C::Reply>, Error> {
         self.offset_committer
             .commit(flushed, SessionState::Active)
             .await?;
-        let server = Arc::clone(&self.server);
+        let engine = self.engine.clone();
         let id = self.offset_committer.session.id;
         // Releases the media, the permit and the guard. The newer request needs them, and the rest
         // of this body may take hours.
         drop(self);
-        let reply = server.sessions.yield_to_newer(id, position, body);
+        let reply = engine.yield_to_newer(id, position, stream);
         reply.await.map(SessionReply::Final)
     }
 
@@ -559,7 +559,7 @@ impl Append {
         mut self: Box<Self>,
         mut flushed: FlushedMedia,
         expected_digests: ExpectedDigests,
-    ) -> Result<FinalReply, Error> {
+    ) -> Result<C::Reply, Error> {
         flushed.progress.total = Some(flushed.progress.offset);
         let digests = self.sink.digests(self.wanted, &flushed).await?;
         // Checked before the session becomes *finishing*, because a session in that state must be
@@ -567,14 +567,13 @@ impl Append {
         if let Err(mismatch) = expected_digests.check(&digests) {
             return Err(self.fail(mismatch.into()).await);
         }
-        if self.start_request.are_details_dropped() {
-            self.start_request = self
-                .server
-                .sessions
-                .read_start_request(self.offset_committer.session.id)
+        if self.context.are_details_dropped() {
+            self.context = self
+                .engine
+                .context(self.offset_committer.session.id)
                 .await?;
         }
-        let media = media_of(&self.start_request, &flushed.progress, digests);
+        let media = media_of(self.context.content_type(), &flushed.progress, digests);
         let finished = FinishedMedia::uploaded(media, flushed.small_bytes.clone());
         let session_ref = SessionRef {
             id: self.offset_committer.session.id,
@@ -591,15 +590,10 @@ impl Append {
                 .await?;
             Failpoint::Finishing.reach();
         }
-        let finish = finish(
-            &self.server,
-            &self.start_request,
-            &finished,
-            Some(&session_ref),
-        );
+        let finish = finish(&self.engine, &self.context, &finished, Some(&session_ref));
         match finish.await {
             Ok(reply) => Ok(reply),
-            Err(error) if is_permanent(&error) => Err(self.fail(error).await),
+            Err(error) if error.is_permanent() => Err(self.fail(error).await),
             // The upload did not cause the error. The session is left *finishing*, and the server
             // tries again later.
             Err(error) => {
@@ -621,7 +615,7 @@ impl Append {
         // A checkpoint that is still running could otherwise name the media that is deleted below.
         let running = self.offset_committer.join().await;
         let session = &self.offset_committer.session;
-        let failed = self.server.sessions.fail(session.id, session.epoch).await;
+        let failed = self.engine.fail(session.id, session.epoch).await;
         if matches!(failed, FailOutcome::Recorded) && !self.offset_committer.has_media_in_vault() {
             // The session has failed, and its row did not name media in the vault. No row therefore
             // names the bytes that this request has written there. The sweep would delete them only
@@ -634,32 +628,21 @@ impl Append {
     }
 }
 
-/// Whether the disk was full and nothing else went wrong.
-fn is_full(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Engine(
-            EngineError::NoSpace
-                | EngineError::Vault(VaultError::NoSpace { .. })
-                | EngineError::Ledger(LedgerError::NoSpace)
-        )
-    )
-}
-
 /// Returns the error for the reply when a session's media cannot be opened or written. If committed
 /// bytes are lost, ends the session as failed.
 ///
 /// Bytes that cannot be found need not be lost. A request with a newer lease, perhaps of another
 /// process, may have moved them from the ledger to the vault, or may have finished the session. The
 /// ledger tells the two cases apart: it accepts the end of a session only under the newest lease.
-async fn fail_if_media_lost(server: &ServerState, session: &Session, error: Error) -> Error {
+async fn fail_if_media_lost<C: Completion>(
+    engine: &Engine<C>,
+    session: &Session,
+    error: Error,
+) -> Error {
     match error {
         // An upload never continues without acknowledged bytes (docs/durability.md).
-        Error::Engine(
-            EngineError::MediaLost(_)
-            | EngineError::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }),
-        ) => {
-            let failed = server.sessions.fail(session.id, session.epoch).await;
+        Error::MediaLost(_) | Error::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }) => {
+            let failed = engine.fail(session.id, session.epoch).await;
             let id = session.id;
             match failed {
                 FailOutcome::Recorded => {

@@ -9,55 +9,57 @@
 //! resource has changed by then, and the handler is asked again. Concatenated media is reused if
 //! the resources still have the same media.
 
-use std::sync::Arc;
-
 use bytes::{Bytes, BytesMut};
-use serde_json::{Map, Value};
-use windlass_digest::{Digests, ExpectedDigests};
-use windlass_engine::copies::CopyCharge;
-use windlass_engine::disks::Leaving;
-use windlass_engine::identifiers::{new_media_id, new_small_media_id};
-use windlass_engine::quotas::Reservation;
-use windlass_engine::{Caller, Error as EngineError, Importance, Permit, SharePermit};
+use windlass_digest::Digests;
 use windlass_store::{
-    Failpoint, LedgerError, Media, MediaId, MediaLocation, MediaRef, Part, VaultError,
+    Failpoint, LedgerError, Media, MediaId, MediaLocation, MediaRef, Part, READ_LEN, VaultError,
 };
 
-use super::finish::{FinalReply, FinishedMedia, concatenation, try_finish};
-use super::start_request::{StartRequest, UploadHead};
-use super::{ServerState, run_to_completion};
-use crate::context::Principal;
-use crate::error::Error;
-use crate::handler::{Concatenation, Rejection, StoreReader};
-use crate::namespace;
+use crate::completion::{Completion, FinishedMedia, UploadContext as _};
+use crate::concatenation::Concatenation;
+use crate::copies::CopyCharge;
+use crate::disks::Leaving;
+use crate::engine::Engine;
+use crate::error::{Error, FromStore as _, StoreError};
+use crate::finish::try_finish;
+use crate::identifiers::{new_media_id, new_small_media_id};
+use crate::importance::Importance;
+use crate::pool::Permit;
+use crate::quotas::Reservation;
+use crate::shares::{Caller, SharePermit};
 
 /// Maximum number of concatenations for one call, if other calls keep replacing its sources. Each
 /// concatenation may copy everything.
 const ATTEMPTS: usize = 3;
 
-/// Carries out a call for which the handler has asked for `wanted`.
-pub(crate) async fn concatenate(
-    server: &Arc<ServerState>,
-    head: &UploadHead<'_>,
-    metadata: &Map<String, Value>,
-    wanted: Concatenation,
-) -> Result<FinalReply, Error> {
-    let start_request = head.with_body(metadata, None, ExpectedDigests::default())?;
-    let shared = Arc::clone(server);
-    run_to_completion(
-        &server.lifecycle,
-        Box::pin(async move {
-            let concat = Concat::begin(&shared, start_request).await?;
+impl<C: Completion> Engine<C> {
+    /// Finishes a call with media that is concatenated from existing media, and returns the final
+    /// reply. `wanted` is what the completion has asked for.
+    ///
+    /// # Errors
+    /// If the call is refused or fails. Nothing is kept then, except that the outcome is unknown
+    /// after a fault of the ledger.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, a task completes the call.
+    pub async fn concatenate(
+        &self,
+        context: C::Context,
+        wanted: Concatenation,
+    ) -> Result<C::Reply, Error> {
+        let engine = self.clone();
+        self.run_to_completion(Box::pin(async move {
+            let concat = Concat::begin(&engine, context).await?;
             Box::pin(concat.run(wanted)).await
-        }),
-    )
-    .await
+        }))
+        .await
+    }
 }
 
 /// A call during the concatenation of its media.
-struct Concat<'a> {
-    server: &'a ServerState,
-    start_request: StartRequest,
+struct Concat<'a, C: Completion> {
+    engine: &'a Engine<C>,
+    context: C::Context,
     /// Counts against the limit on concatenations. Their copies share few threads, so more of them
     /// would only hold upload permits and memory while they wait for a thread.
     _turn: Permit,
@@ -65,7 +67,7 @@ struct Concat<'a> {
     _share: Option<SharePermit<'a, Caller>>,
     /// Counts against the limit on running uploads.
     _permit: Permit,
-    /// Memory of the start request, which outlives its client.
+    /// Memory of the context, which outlives its client.
     _memory: Permit,
 }
 
@@ -88,30 +90,27 @@ impl Made {
     }
 }
 
-impl<'a> Concat<'a> {
-    async fn begin(server: &'a ServerState, start_request: StartRequest) -> Result<Self, Error> {
-        server.admit_upload()?;
-        let capacity = &server.capacity;
+impl<'a, C: Completion> Concat<'a, C> {
+    async fn begin(engine: &'a Engine<C>, context: C::Context) -> Result<Self, Error> {
+        engine.admit_upload()?;
+        let parts = engine.parts();
         // The caller's own limit comes first, so that a caller at its limit leaves permits to other
         // callers.
         let turns = async {
-            let share = match start_request.caller() {
-                Some(caller) => Some(capacity.concatenation_shares.acquire(caller).await),
+            let share = match context.caller() {
+                Some(caller) => Some(parts.concatenation_shares.acquire(caller).await),
                 None => None,
             };
-            (share, capacity.concatenations.acquire(1).await)
+            (share, parts.concatenations.acquire(1).await)
         };
-        let turns = tokio::time::timeout(capacity.timeout, turns).await;
-        let (share, turn) = turns.map_err(|_| capacity.concatenations.full())?;
-        let permit = server
-            .capacity
-            .uploads
-            .take_for(|| server.importance_to(start_request.client, Importance::Start))?;
-        let mut memory = server.capacity.metadata.permit();
-        memory.resize(start_request.memory() as u64)?;
+        let turns = tokio::time::timeout(parts.takeover_timeout, turns).await;
+        let (share, turn) = turns.map_err(|_| parts.concatenations.full())?;
+        let permit = engine.take_upload(&context, Importance::Start)?;
+        let mut memory = parts.metadata.permit();
+        memory.resize(context.memory() as u64)?;
         Ok(Self {
-            server,
-            start_request,
+            engine,
+            context,
             _turn: turn,
             _share: share,
             _permit: permit,
@@ -121,7 +120,7 @@ impl<'a> Concat<'a> {
 
     /// Concatenates the media and finishes the call with it. Starts again if another call changes a
     /// source or the resource that this call writes.
-    async fn run(self, mut wanted: Concatenation) -> Result<FinalReply, Error> {
+    async fn run(self, mut wanted: Concatenation) -> Result<C::Reply, Error> {
         let mut made = None;
         let mut attempt = 0;
         let error = loop {
@@ -135,18 +134,18 @@ impl<'a> Concat<'a> {
                         made.copy.keep();
                     }
                     // The call may have replaced or deleted resources.
-                    self.server.lifecycle.sweep_now.notify_one();
+                    self.engine.parts().lifecycle.sweep_now.notify_one();
                     return Ok(reply);
                 }
                 Err(error) if is_outdated(&error) && attempt < ATTEMPTS => {
                     is_media_lost(&error).then_some(error)
                 }
-                Err(Error::Engine(EngineError::Ledger(LedgerError::Conflict))) => {
+                Err(Error::Ledger(LedgerError::Conflict)) => {
                     break Error::Crowded;
                 }
                 Err(error) => break error,
             };
-            wanted = match concatenation(self.server, &self.start_request).await {
+            wanted = match self.asked_again().await {
                 Ok(wanted) => wanted,
                 Err(error) => break error,
             };
@@ -160,10 +159,7 @@ impl<'a> Concat<'a> {
         };
         // After a fault of the ledger it is unknown whether a row names the media. If no row does,
         // the sweep deletes it a day later.
-        if !matches!(
-            error,
-            Error::Engine(EngineError::Ledger(LedgerError::Fault(_)))
-        ) {
+        if !matches!(error, Error::Ledger(LedgerError::Fault(_))) {
             self.discard(made).await;
         }
         Err(error)
@@ -174,7 +170,7 @@ impl<'a> Concat<'a> {
         &self,
         made: &mut Option<Made>,
         wanted: Concatenation,
-    ) -> Result<FinalReply, Error> {
+    ) -> Result<C::Reply, Error> {
         // Only the references to the media are compared. A source may have another version, or its
         // media another type, but the bytes are still the same.
         let sources = wanted.media();
@@ -189,7 +185,7 @@ impl<'a> Concat<'a> {
             media: Media {
                 at: made.at,
                 length: wanted.length(),
-                content_type: self.start_request.content_type.clone(),
+                content_type: self.context.content_type().to_owned(),
                 // The CRC32C of the whole can be computed from the sources' checksums. MD5 and
                 // SHA-256 cannot.
                 digests: Digests {
@@ -203,28 +199,28 @@ impl<'a> Concat<'a> {
             uploaded: 0,
             expect: wanted.expect,
         };
-        try_finish(self.server, &self.start_request, &finished, None).await
+        try_finish(self.engine, &self.context, &finished, None).await
     }
 
     /// Makes the media durable, unless it is small.
     async fn make(&self, wanted: &Concatenation, sources: Vec<MediaRef>) -> Result<Made, Error> {
-        let small_media_limit = self.server.small_media_limit() as u64;
-        let principal = self.start_request.principal.as_ref();
-        let mut reservation = self.server.quotas.reservation(principal.map(Principal::id));
-        let ledger = &*self.server.stores.ledger;
+        let small_media_limit = self.engine.small_media_limit() as u64;
+        let parts = self.engine.parts();
+        let mut reservation = parts.quotas.reservation(self.context.owner());
+        let ledger = &*parts.stores.ledger;
         reservation.cover(ledger, wanted.length()).await?;
         let length = match &wanted.sources[..] {
             // The new resource has the same media.
             [_] => 0,
             _ => wanted.length(),
         };
-        let caller = || self.start_request.caller();
-        let copy = self.server.copies.charge(caller, length)?;
+        let caller = || self.context.caller();
+        let copy = parts.copies.charge(caller, length)?;
         let (at, small_bytes) = match &wanted.sources[..] {
             [only] => (only.at, None),
             all if wanted.length() <= small_media_limit => {
                 let at = MediaRef {
-                    id: new_small_media_id(self.server.clock.now()),
+                    id: new_small_media_id(parts.clock.now()),
                     location: MediaLocation::Ledger,
                 };
                 (at, Some(self.read(all).await?))
@@ -251,41 +247,80 @@ impl<'a> Concat<'a> {
         })
     }
 
+    /// Asks the completion again for the media that the call needs, after an attempt has failed. The
+    /// sources may have changed since.
+    ///
+    /// # Errors
+    /// The completion's error, for example if a source does not exist any more. [`Error::Crowded`]
+    /// if the call needs no media any more, because other calls have changed its effect. The client
+    /// then repeats the call, and the repetition is answered without media.
+    async fn asked_again(&self) -> Result<Concatenation, Error> {
+        let wanted = self
+            .engine
+            .completion()
+            .concatenation(&self.context)
+            .await?;
+        wanted.ok_or(Error::Crowded)
+    }
+
     /// Reads and joins the bytes of all sources. Together they are small media.
     async fn read(&self, sources: &[Media]) -> Result<Bytes, Error> {
-        let lookup = StoreReader::new(&self.server.store_handles, &namespace::ROOT);
+        let parts = self.engine.parts();
+        let length = sources.iter().map(|source| source.length).sum();
+        let _memory = parts.reading.wait(length, parts.takeover_timeout).await?;
         let mut all = BytesMut::new();
         for source in sources {
-            let bytes = lookup.media(source).read(0..source.length).await?;
-            all.extend_from_slice(&bytes);
+            let MediaRef { id, location } = source.at;
+            match location {
+                MediaLocation::Ledger => all.extend_from_slice(&self.small_media(id).await?),
+                MediaLocation::Vault => self.read_vault(id, source.length, &mut all).await?,
+            }
         }
         Ok(all.freeze())
     }
 
+    /// Appends media of the vault to `all`.
+    async fn read_vault(&self, id: MediaId, length: u64, all: &mut BytesMut) -> Result<(), Error> {
+        let parts = self.engine.parts();
+        let _open = parts.media_reads.wait(1, parts.takeover_timeout).await?;
+        let mut reader = parts.stores.vault.read(id, 0..length).await?;
+        loop {
+            let piece = reader.next(READ_LEN).await?;
+            if piece.is_empty() {
+                return Ok(());
+            }
+            all.extend_from_slice(&piece);
+        }
+    }
+
+    async fn small_media(&self, id: MediaId) -> Result<Bytes, Error> {
+        let bytes = self.engine.parts().stores.ledger.small_media(id).await?;
+        bytes.ok_or(Error::MediaLost(id))
+    }
+
     /// Copies the sources into a new media in the vault. When the server tells running uploads to
-    /// end, the copy is cancelled with [`EngineError::Draining`].
+    /// end, the copy is cancelled with [`Error::Draining`].
     async fn copy(&self, id: MediaId, sources: &[Media], length: u64) -> Result<(), Error> {
-        let server = self.server;
-        let space = server.stores.media_space(self.start_request.caller());
+        let parts = self.engine.parts();
+        let space = self.engine.media_space(&self.context);
         space.set_aside(length, Leaving::Soft)?;
         let is_small = |source: &&Media| source.at.location == MediaLocation::Ledger;
         let small_bytes = sources.iter().filter(is_small).map(|source| source.length);
         // Memory for the small sources. One permit covers all of them, because a call that holds a
         // permit must not wait for the next.
-        let memory = server
-            .capacity
+        let memory = parts
             .reading
-            .wait(small_bytes.sum(), server.capacity.timeout);
+            .wait(small_bytes.sum(), parts.takeover_timeout);
         let _memory = memory.await?;
-        let mut parts = Vec::with_capacity(sources.len());
+        let mut pieces = Vec::with_capacity(sources.len());
         for source in sources {
-            parts.push(self.part(source).await?);
+            pieces.push(self.part(source).await?);
         }
         let copied = |bytes| space.count_write(bytes);
         tokio::select! {
             biased;
-            () = server.lifecycle.drain_now.cancelled() => Err(EngineError::Draining.into()),
-            done = server.stores.vault.concat(id, parts, &copied) => Ok(done?),
+            () = parts.lifecycle.drain_now.cancelled() => Err(Error::Draining),
+            done = parts.stores.vault.concat(id, pieces, &copied) => Ok(done?),
         }
     }
 
@@ -296,12 +331,7 @@ impl<'a> Concat<'a> {
                 id,
                 length: source.length,
             }),
-            MediaLocation::Ledger => {
-                let bytes = self.server.stores.ledger.small_media(id).await?;
-                bytes
-                    .map(Part::Bytes)
-                    .ok_or(EngineError::MediaLost(id).into())
-            }
+            MediaLocation::Ledger => Ok(Part::Bytes(self.small_media(id).await?)),
         }
     }
 
@@ -316,29 +346,29 @@ impl<'a> Concat<'a> {
     }
 
     async fn delete(&self, id: MediaId) {
-        if let Err(error) = self.server.stores.vault.delete(id).await {
+        if let Err(error) = self.engine.parts().stores.vault.delete(id).await {
             tracing::warn!(media = %id, %error, "left for the sweep to delete");
         }
     }
 }
 
-/// Whether the call may succeed if the handler is asked again: a source or the resource that the
+/// Whether the call may succeed if the completion is asked again: a source or the resource that the
 /// call writes has changed, or other calls kept the ledger or the resource busy.
 fn is_outdated(error: &Error) -> bool {
     let is_busy = matches!(
         error,
-        Error::Engine(EngineError::Ledger(
-            LedgerError::Conflict | LedgerError::Busy
-        )) | Error::Crowded
+        Error::Ledger(LedgerError::Conflict | LedgerError::Busy) | Error::Crowded
     );
     is_busy || is_media_lost(error)
 }
 
 /// Whether the media of a source is not in the stores any more.
 fn is_media_lost(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Engine(EngineError::MediaLost(_) | EngineError::Vault(VaultError::Missing(_)))
-            | Error::Rejection(Rejection::MediaLost(_) | Rejection::Vault(VaultError::Missing(_)))
-    )
+    match error {
+        Error::MediaLost(_) => true,
+        _ => matches!(
+            error.store_error(),
+            Some(StoreError::Vault(VaultError::Missing(_)))
+        ),
+    }
 }

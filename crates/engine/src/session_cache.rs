@@ -1,8 +1,8 @@
 //! A cache of sessions that expect their next request soon.
 //!
 //! A client that has started a session or sent a chunk usually sends its next request at once. An
-//! entry holds the state that this request needs: the committed row with its lease, the start
-//! request, and the open media. The next request then begins without reading the row from the
+//! entry holds the state that this request needs: the committed row with its lease, the
+//! context, and the open media. The next request then begins without reading the row from the
 //! ledger and without a new lease, and the last extent need not be read back and verified.
 //!
 //! A session is put into the cache when it is started, and later by the holder of its guard, after
@@ -17,36 +17,36 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hashlink::LruCache;
-use windlass_engine::disks::MediaSpace;
-use windlass_engine::sink::VaultMedia;
 use windlass_store::{Session, SessionId, Timestamp};
 
-use super::start_request::StartRequest;
+use crate::completion::UploadContext;
+use crate::disks::MediaSpace;
+use crate::sink::VaultMedia;
 
 /// Maximum number of cached sessions. Each may keep one file open, so the server needs this many
 /// additional file descriptors.
-pub const CAPACITY: usize = 256;
+pub const CACHED_SESSIONS: usize = 256;
 
 /// Maximum time that a session stays in the cache.
 // A client usually sends its next chunk within a round trip. The time is bounded because the disk
 // space of deleted media is freed only when its file is closed.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
-/// Maximum size of a cached start request in bytes of memory.
-// 256 entries of this size take 1 MiB. A session with a larger start request is not cached.
-const MAX_START_REQUEST: usize = 4 * 1024;
+/// Maximum size of a cached context in bytes of memory.
+// 256 entries of this size take 1 MiB. A session with a larger context is not cached.
+const MAX_CONTEXT: usize = 4 * 1024;
 
 /// The most recently used sessions.
 #[derive(Debug)]
-pub(crate) struct SessionCache(Mutex<LruCache<SessionId, CachedSession>>);
+pub(crate) struct SessionCache<X>(Mutex<LruCache<SessionId, CachedSession<X>>>);
 
 /// A session as its last request left it: active, with all written bytes committed.
 #[derive(Debug)]
-pub(crate) struct CachedSession {
-    /// Row of the session, with its lease and an empty `context`; see `start_request`.
+pub(crate) struct CachedSession<X> {
+    /// Row of the session, with its lease and an empty context.
     pub(crate) session: Session,
-    /// The start request of the session.
-    pub(crate) start_request: StartRequest,
+    /// The context of the session, as it was parsed.
+    pub(crate) context: X,
     /// The open media, if it is in the vault.
     pub(crate) media: Option<VaultMedia>,
     /// The disk space that is set aside for the rest of the media.
@@ -55,16 +55,16 @@ pub(crate) struct CachedSession {
     pub(crate) since: Timestamp,
 }
 
-impl SessionCache {
+impl<X: UploadContext> SessionCache<X> {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(LruCache::new(CAPACITY)))
+        Self(Mutex::new(LruCache::new(CACHED_SESSIONS)))
     }
 
     /// Caches a session. The caller has just started it or holds its guard.
-    pub(crate) fn put(&self, cached: CachedSession) {
-        if cached.start_request.memory() <= MAX_START_REQUEST {
+    pub(crate) fn put(&self, cached: CachedSession<X>) {
+        if cached.context.memory() <= MAX_CONTEXT {
             let mut map = self.map();
-            let oldest = (map.len() == CAPACITY).then(|| map.remove_lru());
+            let oldest = (map.len() == CACHED_SESSIONS).then(|| map.remove_lru());
             let before = map.insert(cached.session.id, cached);
             // Dropped after the lock is released: dropping an entry may close a file, which can
             // block.
@@ -74,13 +74,13 @@ impl SessionCache {
     }
 
     /// Whether the cache holds the session and `fits` accepts it.
-    pub(crate) fn any(&self, id: SessionId, fits: impl FnOnce(&CachedSession) -> bool) -> bool {
+    pub(crate) fn any(&self, id: SessionId, fits: impl FnOnce(&CachedSession<X>) -> bool) -> bool {
         // `peek` does not change the order of the entries: `forget_old` needs the order of `since`.
         self.map().peek(&id).is_some_and(fits)
     }
 
     /// Removes and returns a session. The caller holds the session's guard.
-    pub(crate) fn take(&self, id: SessionId) -> Option<CachedSession> {
+    pub(crate) fn take(&self, id: SessionId) -> Option<CachedSession<X>> {
         self.map().remove(&id)
     }
 
@@ -88,7 +88,7 @@ impl SessionCache {
     pub(crate) fn forget_old(&self, now: Timestamp) {
         // If the clock was set back, `since` may be in the future, and the entry would stay for
         // long.
-        let is_old = |cached: &CachedSession| {
+        let is_old = |cached: &CachedSession<X>| {
             cached.since > now || cached.since.saturating_add(MAX_AGE) <= now
         };
         loop {
@@ -104,7 +104,7 @@ impl SessionCache {
         }
     }
 
-    fn map(&self) -> MutexGuard<'_, LruCache<SessionId, CachedSession>> {
+    fn map(&self) -> MutexGuard<'_, LruCache<SessionId, CachedSession<X>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn full_cache_evicts_the_oldest_session() {
         let sessions = SessionCache::new();
-        let newest = u16::try_from(CAPACITY).unwrap();
+        let newest = u16::try_from(CACHED_SESSIONS).unwrap();
         for n in 0..newest {
             sessions.put(cached(n, 0));
         }

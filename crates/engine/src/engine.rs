@@ -1,0 +1,190 @@
+//! What all uploads share: the stores, the limits and the sessions.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use windlass_store::Timestamp;
+
+use crate::completion::{Completion, UploadContext as _};
+use crate::copies::CopyLimits;
+use crate::disks::{CheckedStores, DiskSpace, MediaSpace};
+use crate::error::Error;
+use crate::identifiers::Clock;
+use crate::importance::Importance;
+use crate::lifecycle::Lifecycle;
+use crate::locks::SessionGuards;
+use crate::offset_committer::CommitRules;
+use crate::pool::{Permit, Pool};
+use crate::quotas::Quotas;
+use crate::session_cache::SessionCache;
+use crate::shares::{Caller, Shares};
+use crate::sink::{MAX_SMALL_MEDIA, MediaSink, SinkDeps};
+use crate::write_buffer::BufferPool;
+
+/// What an engine works with.
+pub struct EngineParts {
+    /// The ledger and the vault, with the free space on their disks.
+    pub stores: CheckedStores,
+    /// Tells the time of each change.
+    pub clock: Arc<dyn Clock>,
+    /// Fail-stop, drain, and work that outlives its request.
+    pub lifecycle: Arc<Lifecycle>,
+    /// The uploads that may run at a time. It also bounds the number of open files.
+    pub uploads: Pool,
+    /// The media that may be read at a time, to compute digests.
+    pub media_reads: Pool,
+    /// The calls that may concatenate media at a time.
+    pub concatenations: Pool,
+    /// The calls of one caller that may concatenate media at a time.
+    pub concatenation_shares: Arc<Shares<Caller>>,
+    /// The memory of the contexts of calls that concatenate media.
+    pub metadata: Pool,
+    /// The memory of media that is read as a whole.
+    pub reading: Pool,
+    /// The memory of write buffers.
+    pub buffer_pool: BufferPool,
+    /// Quotas of each principal in the stores.
+    pub quotas: Quotas,
+    /// Limits on copies for each caller.
+    pub copies: CopyLimits,
+    /// What the commits of all appending requests have in common.
+    pub commit_rules: Arc<CommitRules>,
+    /// Media of at most this many bytes is kept in the ledger. At most
+    /// [`MAX_SMALL_MEDIA`].
+    pub small_media: u64,
+    /// Maximum time that a request waits for an older request to the same session, or for memory.
+    pub takeover_timeout: Duration,
+}
+
+/// An engine for uploads whose meaning is `C`.
+///
+/// Clones share everything.
+pub struct Engine<C: Completion>(Arc<Inner<C>>);
+
+/// What the clones of an engine share.
+struct Inner<C: Completion> {
+    parts: EngineParts,
+    completion: C,
+    /// The guards of sessions.
+    guards: Arc<SessionGuards>,
+    /// Sessions that expect their next request soon.
+    cache: SessionCache<C::Context>,
+}
+
+impl<C: Completion> Clone for Engine<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<C: Completion> fmt::Debug for Engine<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+impl<C: Completion> Engine<C> {
+    /// Returns an engine that begins no work by itself.
+    pub fn new(parts: EngineParts, completion: C) -> Self {
+        Self(Arc::new(Inner {
+            parts,
+            completion,
+            guards: Arc::default(),
+            cache: SessionCache::new(),
+        }))
+    }
+
+    /// Returns what the engine works with.
+    pub fn parts(&self) -> &EngineParts {
+        &self.0.parts
+    }
+
+    /// Returns what uploads mean.
+    pub fn completion(&self) -> &C {
+        &self.0.completion
+    }
+
+    pub(crate) fn guards(&self) -> &Arc<SessionGuards> {
+        &self.0.guards
+    }
+
+    pub(crate) fn cache(&self) -> &SessionCache<C::Context> {
+        &self.0.cache
+    }
+
+    /// Closes the media of sessions whose next request has not come soon.
+    pub fn close_idle_sessions(&self, now: Timestamp) {
+        self.cache().forget_old(now);
+    }
+
+    /// Refuses a new upload while the server drains, or while a disk has less free space than
+    /// the soft limit.
+    ///
+    /// # Errors
+    /// [`Error::Draining`], [`Error::NoSpace`].
+    pub fn admit_upload(&self) -> Result<(), Error> {
+        match self.parts().stores.disks.space() {
+            // Draining comes first: its reply makes the client try another server at once.
+            _ if self.parts().lifecycle.is_draining() => Err(Error::Draining),
+            DiskSpace::Plenty => Ok(()),
+            DiskSpace::Low | DiskSpace::Full => Err(Error::NoSpace),
+        }
+    }
+
+    /// Returns the length in bytes up to which media is kept in the ledger.
+    pub fn small_media_limit(&self) -> usize {
+        let limit = self.parts().small_media.min(MAX_SMALL_MEDIA as u64);
+        usize::try_from(limit).unwrap_or(MAX_SMALL_MEDIA)
+    }
+
+    /// Returns the parts of the engine that a new sink needs.
+    pub(crate) fn sink_deps(&self) -> SinkDeps {
+        let parts = self.parts();
+        SinkDeps {
+            ledger: Arc::clone(&parts.stores.ledger),
+            vault: Arc::clone(&parts.stores.vault),
+            buffer_pool: parts.buffer_pool.clone(),
+            media_reads: parts.media_reads.clone(),
+            small_media_limit: self.small_media_limit(),
+            now: parts.clock.now(),
+        }
+    }
+
+    /// Takes one of the uploads that may run at a time.
+    pub(crate) fn take_upload(
+        &self,
+        context: &C::Context,
+        importance: Importance,
+    ) -> Result<Permit, Error> {
+        let importance = || self.completion().importance(context, importance);
+        Ok(self.parts().uploads.take_for(importance)?)
+    }
+
+    /// Returns the disk space of one upload; it has set nothing aside.
+    pub(crate) fn media_space(&self, context: &C::Context) -> MediaSpace {
+        self.parts().stores.media_space(context.caller())
+    }
+
+    /// Runs storage work to its end even if the caller is dropped, as
+    /// [`Lifecycle::run_to_completion`].
+    pub(crate) async fn run_to_completion<T: Send + 'static>(
+        &self,
+        work: BoxFuture<'static, Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let work = self.completion().in_request(work);
+        self.parts().lifecycle.run_to_completion(work).await
+    }
+}
+
+/// Subtracts the bytes in the sink's write buffer from the estimate of the free space. Must be
+/// called before a flush, which writes them.
+pub(crate) fn count_last_write(space: &MediaSpace, sink: &MediaSink) {
+    // Unlike `MediaSpace::admit_write`, this never refuses the write. The bytes have been received,
+    // and they fit into one write buffer. Small media is not counted here, because the ledger
+    // counts it when it stores it.
+    if sink.is_for_vault() {
+        space.count_write(sink.buffered_len() as u64);
+    }
+}

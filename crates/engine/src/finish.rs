@@ -1,0 +1,149 @@
+//! From complete media to the commit of what it becomes.
+
+use windlass_digest::Digests;
+use windlass_store::{
+    ChangeSet, Epoch, Failpoint, FinishSession, LedgerError, Media, MediaLocation, Progress,
+    SessionId,
+};
+
+use crate::completion::{Completed, Completion, FinishedMedia, UploadContext as _, UploadEvent};
+use crate::copies;
+use crate::engine::Engine;
+use crate::error::Error;
+
+/// Maximum number of times that the completion is asked for one upload, if other requests keep
+/// changing the same resource. The upload then gets [`Error::Crowded`].
+// Requests with the same lock are serialised in this process, so conflicts are rare.
+pub const MAX_ATTEMPTS: usize = 8;
+
+/// The session that ends when its upload finishes.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionRef {
+    pub(crate) id: SessionId,
+    /// Epoch of the request's lease.
+    pub(crate) epoch: Epoch,
+    /// Progress of the complete upload.
+    pub(crate) progress: Progress,
+}
+
+impl SessionRef {
+    fn finish(&self, reply: Vec<u8>) -> FinishSession {
+        FinishSession {
+            id: self.id,
+            epoch: self.epoch,
+            progress: self.progress.clone(),
+            reply,
+        }
+    }
+}
+
+/// Asks the completion what the media becomes, and commits it together with the end of the session,
+/// if there is one.
+///
+/// Asks again if another request has changed the same resource. After an error nothing has changed,
+/// except that the outcome of a commit is unknown after a fault of the ledger. If the error
+/// [is permanent](Error::is_permanent), the caller must end the session as failed.
+pub(crate) async fn finish<C: Completion>(
+    engine: &Engine<C>,
+    context: &C::Context,
+    finished: &FinishedMedia,
+    session_ref: Option<&SessionRef>,
+) -> Result<C::Reply, Error> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match try_finish(engine, context, finished, session_ref).await {
+            Err(Error::Ledger(LedgerError::Conflict)) if attempt < MAX_ATTEMPTS => {}
+            Err(Error::Ledger(LedgerError::Conflict)) => return Err(Error::Crowded),
+            ended => return ended,
+        }
+    }
+}
+
+/// As [`finish`], but asks the completion once.
+///
+/// # Errors
+/// [`LedgerError::Conflict`] if another request has changed the same resource.
+pub(crate) async fn try_finish<C: Completion>(
+    engine: &Engine<C>,
+    context: &C::Context,
+    finished: &FinishedMedia,
+    session_ref: Option<&SessionRef>,
+) -> Result<C::Reply, Error> {
+    let (completion, parts) = (engine.completion(), engine.parts());
+    let session = session_ref.map(|session_ref| session_ref.id);
+    let completed = completion.complete(context, finished, session).await?;
+    Failpoint::HandlerAnswered.reach();
+    let changes = completed.changes.clone();
+    let brought = finished.uploaded + context.memory() as u64;
+    let copy = parts
+        .copies
+        .charge(|| context.caller(), copies::bytes_beyond(brought, &changes))?;
+    let quota = match session_ref {
+        None => parts.quotas.of_bytes(),
+        Some(_) => parts
+            .quotas
+            .of_finish(context.memory() + completed.stored_reply.len()),
+    };
+    let Completed {
+        reply,
+        resource,
+        replaces,
+        mut expect,
+        expect_empty,
+        changes: resources,
+        stored_reply,
+        // Held until the commit, so that the next request with the same lock sees this change.
+        guard: _guard,
+    } = completed;
+    expect.extend_from_slice(&finished.expect);
+    let at = finished.media.at;
+    let small_bytes = finished.small_bytes.clone();
+    let change_set = ChangeSet {
+        // The state on which the completion and the media depend: rows that were read, and
+        // collections that must be empty afterwards. If this state has changed, the ledger reports
+        // a conflict, and the completion is asked again.
+        expect,
+        expect_empty,
+        resources,
+        small_media: small_bytes.map(|bytes| (at.id, bytes)),
+        // Declared here, because the ledger refuses a resource with unknown media.
+        new_media: (at.location == MediaLocation::Vault && !finished.is_referenced)
+            .then_some(at.id),
+        finish: session_ref.map(|session_ref| session_ref.finish(stored_reply)),
+    };
+    // One transaction for the resource, its events, the reply and the end of the session, so
+    // that a crash leaves all of them or none.
+    parts.stores.ledger.apply_within(change_set, quota).await?;
+    copy.keep();
+    parts
+        .copies
+        .uploaded(|| context.caller(), finished.uploaded);
+    completion.observe(UploadEvent::Finished {
+        session,
+        context,
+        resource: resource.as_deref(),
+        changes: &changes,
+    });
+    Failpoint::FinishApplied.reach();
+    let is_used = changes.iter().any(|change| change.references(at));
+    if !is_used || replaces {
+        // If the completion has not used the new media, that media is now garbage. If the request
+        // has changed a resource, the resource's older media may be garbage.
+        parts.lifecycle.sweep_now.notify_one();
+    }
+    Ok(reply)
+}
+
+/// Returns the media that `progress` describes, with its digests.
+///
+/// # Panics
+/// If `progress` names no media. The progress of a flushed sink always names it.
+pub(crate) fn media_of(content_type: &str, progress: &Progress, digests: Digests) -> Media {
+    Media {
+        at: progress.media.expect("a flushed sink names its media"),
+        length: progress.offset,
+        content_type: content_type.to_owned(),
+        digests,
+    }
+}
