@@ -58,6 +58,16 @@ pub struct EngineParts {
     pub takeover_timeout: Duration,
 }
 
+impl fmt::Debug for EngineParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineParts")
+            .field("stores", &self.stores)
+            .field("uploads", &self.uploads)
+            .field("commit_rules", &self.commit_rules)
+            .finish_non_exhaustive()
+    }
+}
+
 /// An engine for uploads whose meaning is `C`.
 ///
 /// Clones share everything.

@@ -79,12 +79,7 @@ pub(crate) async fn try_finish<C: Completion>(
     let copy = parts
         .copies
         .charge(|| context.caller(), copies::bytes_beyond(brought, &changes))?;
-    let quota = match session_ref {
-        None => parts.quotas.of_bytes(),
-        Some(_) => parts
-            .quotas
-            .of_finish(context.memory() + completed.stored_reply.len()),
-    };
+    let fields = context.memory() + completed.stored_reply.len();
     let Completed {
         reply,
         resource,
@@ -112,9 +107,13 @@ pub(crate) async fn try_finish<C: Completion>(
             .then_some(at.id),
         finish: session_ref.map(|session_ref| session_ref.finish(stored_reply)),
     };
+    let quotas = match session_ref {
+        None => parts.quotas.of_changes(&change_set).await?,
+        Some(_) => parts.quotas.of_finish(&change_set, fields).await?,
+    };
     // One transaction for the resource, its events, the reply and the end of the session, so
     // that a crash leaves all of them or none.
-    parts.stores.ledger.apply_within(change_set, quota).await?;
+    parts.stores.ledger.apply_within(change_set, quotas).await?;
     copy.keep();
     parts
         .copies

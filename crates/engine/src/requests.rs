@@ -89,7 +89,7 @@ impl<C: Completion> Engine<C> {
             ..session.clone()
         };
         // Committed before the reply: a client that has the `upload_id` relies on the session.
-        let quota = parts.quotas.of_start();
+        let quota = parts.quotas.of_start(row.owner.as_deref()).await?;
         parts.stores.ledger.start_within(row, quota).await?;
         completion.observe(UploadEvent::Started {
             session: session.id,

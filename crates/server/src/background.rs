@@ -23,8 +23,7 @@ use windlass_store::sweep::{Sweep, SweepError, SweepOptions, Swept};
 use crate::error::Error;
 use crate::link_uses;
 use crate::outbox::Worker;
-use crate::uploads::ServerState;
-use crate::uploads::session::finish_interrupted_upload;
+use crate::state::ServerState;
 
 use postponed::Postponed;
 
@@ -74,7 +73,11 @@ impl Background {
             let state = Arc::downgrade(server);
             let worker = Arc::new(Worker::new(
                 Arc::clone(topic),
-                move || state.upgrade().map(|server| server.store_handles.clone()),
+                move || {
+                    state
+                        .upgrade()
+                        .map(|server| server.calls().store_handles.clone())
+                },
                 Arc::clone(&server.clock),
                 Arc::clone(&server.lifecycle),
             ));
@@ -142,8 +145,8 @@ async fn evict_idle_sessions(server: Weak<ServerState>) {
             return;
         };
         let cool = async {
-            server.sessions.cache.forget_old(server.clock.now());
-            server.buffer_pool.free_if_unused();
+            server.engine.close_idle_sessions(server.clock.now());
+            server.engine.parts().buffer_pool.free_if_unused();
         };
         catch_panic("idle sessions", cool).await;
     }
@@ -195,7 +198,8 @@ async fn finish_unless_postponed(
     if postponed.is_waiting(id, owner.as_deref(), Instant::now()) {
         return Ok(());
     }
-    let finished = finish_interrupted_upload(server, session).await;
+    let finished = server.engine.finish_interrupted(session).await;
+    let finished = finished.map_err(Error::from);
     if finished.as_ref().is_err_and(Error::waits_for_quota) {
         postponed.put_off(id, owner, Instant::now());
     }

@@ -31,7 +31,7 @@ use crate::context::{RequestContext, RequestId};
 use crate::error::Error;
 use crate::host::Host;
 use crate::reply::{self, Reply};
-use crate::uploads::ServerState;
+use crate::state::ServerState;
 
 /// Approximate memory of a header field of a call in bytes, besides its text.
 const FIELD_MEMORY: usize = 128;

@@ -18,7 +18,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;
 use tokio_util::io::StreamReader;
-use windlass_engine::{Full, Permit};
+use windlass_engine::{Error as EngineError, Full, MediaStream, Permit, WholeMedia};
 use windlass_proto::command::ContentCoding;
 
 use crate::capacity::json_cost;
@@ -467,6 +467,26 @@ impl RequestBody {
         Ok(length)
     }
 }
+
+impl MediaStream for RequestBody {
+    async fn next(&mut self) -> Result<Option<Bytes>, EngineError> {
+        Ok(self.next().await.map_err(Error::from)?)
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.is_at_end()
+    }
+
+    fn is_verified_at_end(&self) -> bool {
+        self.is_gzip()
+    }
+
+    async fn finish_if_short(&mut self) {
+        self.finish_if_short().await;
+    }
+}
+
+impl WholeMedia for RequestBody {}
 
 async fn next_data(body: &mut UnsyncBoxBody<Bytes, BoxError>) -> Result<Option<Bytes>, BodyError> {
     while let Some(frame) = body.frame().await {

@@ -28,7 +28,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use tokio::time::Instant;
-use windlass_engine::{Caller, Error as EngineError, MAX_CALLERS};
+use windlass_engine::{Caller, Error as EngineError, Importance, MAX_CALLERS};
 use windlass_proto::batch::{BatchError, CallError};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::MetadataError;
@@ -272,6 +272,19 @@ impl AddressLimits {
             return false;
         };
         requests.is_modest(client.into())
+    }
+
+    /// Returns the importance of a request of this client.
+    pub(crate) fn importance_to(
+        &self,
+        client: Option<IpAddr>,
+        importance: Importance,
+    ) -> Importance {
+        if self.is_modest(client) {
+            Importance::Modest
+        } else {
+            importance
+        }
     }
 
     /// Admits a request of a client. A request without a known client is not limited.

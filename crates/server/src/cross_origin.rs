@@ -23,6 +23,7 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode, Uri};
 use windlass_discovery::Method;
+use windlass_engine::identifiers::session_id;
 use windlass_proto::command::effective_method;
 use windlass_proto::parameters::Parameters;
 
@@ -36,7 +37,8 @@ use crate::health;
 use crate::host::Host;
 use crate::registry::{DiscoveryRequest, VirtualHost, plain_path};
 use crate::reply::{Reply, empty};
-use crate::uploads::ServerState;
+use crate::state::ServerState;
+use crate::uploads::start_request::StartRequest;
 
 /// The longest `Access-Control-Request-Headers` that is answered, in bytes. The reply repeats it.
 const MAX_REQUESTED_LEN: usize = 2048;
@@ -225,8 +227,12 @@ async fn allowed_by_session(server: &ServerState, head: &Parts) -> Option<Header
     plain_path(head.uri.path())?;
     let query = Parameters::parse(head.uri.query()).ok()?;
     let upload_id = query.upload_id()?;
-    let sessions = &server.sessions;
-    let is_allowed = sessions.is_for_origin(upload_id.as_str(), origin).await;
+    let is_for_origin = |start_request: &StartRequest| {
+        let bound = start_request.origin.as_ref();
+        bound.is_some_and(|bound| bound.as_bytes() == origin.as_bytes())
+    };
+    let id = session_id(upload_id.as_str());
+    let is_allowed = server.engine.context_is(id, is_for_origin).await;
     is_allowed.then(|| copied(origin))?
 }
 

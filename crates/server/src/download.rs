@@ -38,7 +38,7 @@ use crate::error::Error;
 use crate::handler::{Rejection, slice};
 use crate::precondition::{ETag, Validators, Verdict, evaluate, range_applies};
 use crate::reply::{Reply, ReplyBody, full, nothing};
-use crate::uploads::ServerState;
+use crate::state::ServerState;
 use stored_gzip::{Form, has_chunks};
 
 /// Number of bytes that are read at once if there is not enough memory for [`READ_LEN`].

@@ -169,12 +169,6 @@ pub(crate) enum Error {
         "the upload session belongs to pages of another origin, where it was started; start a new upload"
     )]
     OtherOrigin,
-    /// The session is unknown or has expired.
-    #[error("the upload session does not exist or has expired; start a new upload")]
-    SessionNotFound,
-    /// The session was started in another dialect.
-    #[error("the upload session was started by another upload protocol; continue it by that one")]
-    OtherDialect,
     /// The method does not accept the type of the media.
     #[error("media type {content_type} is not accepted; the method accepts {accepted}")]
     MediaType {
@@ -215,18 +209,6 @@ pub(crate) enum Error {
     /// The body of a request to a session did not arrive completely. The received bytes are kept.
     #[error("the request was interrupted: {0}; query the committed range and continue from there")]
     Interrupted(BodyError),
-    /// Too many calls change the same resource.
-    #[error("too many calls change the same resource at once; try again")]
-    Crowded,
-    /// All bytes are committed, and the resource is not created yet.
-    #[error("the upload is complete and its resource is being created; query it again")]
-    FinishPending,
-    /// A finished upload cannot be cancelled.
-    #[error("the upload is finished and cannot be cancelled; delete its resource instead")]
-    AlreadyFinished,
-    /// The session has already been cancelled.
-    #[error("the upload has been cancelled before")]
-    AlreadyCancelled,
     /// The address or the principal has sent too many requests.
     #[error("too many requests; try again in {retry_after} s")]
     TooManyRequests {
@@ -238,7 +220,7 @@ pub(crate) enum Error {
     NotStarted,
     /// The engine refuses the request or has failed.
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Engine(EngineError),
 }
 
 /// Why a body could not be read completely.
@@ -393,6 +375,62 @@ impl FromStore for Error {
     }
 }
 
+impl windlass_engine::Refusal for Error {
+    fn is_permanent(&self) -> bool {
+        match self {
+            Self::Protocol(_)
+            | Self::MediaType { .. }
+            | Self::MalformedMediaType { .. }
+            | Self::FieldMask(_)
+            | Self::LinkMediaType { .. }
+            | Self::LinkMediaSize { .. }
+            | Self::LinkUsed => true,
+            Self::Rejection(rejection) => !matches!(
+                rejection,
+                Rejection::Ledger(_)
+                    | Rejection::Vault(_)
+                    | Rejection::Busy
+                    | Rejection::Full(_)
+                    // Not caused by the uploaded media: a later attempt succeeds once the handler
+                    // accepts the principal.
+                    | Rejection::Access(
+                        AccessError::CredentialsMissing
+                            | AccessError::CredentialsInvalid
+                            | AccessError::CredentialsExpired
+                            | AccessError::ForeignPage
+                            | AccessError::Unverifiable
+                    )
+            ),
+            _ => false,
+        }
+    }
+}
+
+impl From<EngineError> for Error {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Session(error) => error.into(),
+            EngineError::DigestMismatch(error) => error.into(),
+            EngineError::ExpectedDigests(error) => error.into(),
+            EngineError::Interrupted(error) => match Self::from(*error) {
+                Self::Body(error) => Self::Interrupted(error),
+                error => error,
+            },
+            error => error.into_refusal().unwrap_or_else(Self::Engine),
+        }
+    }
+}
+
+/// What the server refuses on behalf of the engine: as a completion, or as a stream of media.
+impl From<Error> for EngineError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Engine(error) => error,
+            error => Self::Refused(Box::new(error)),
+        }
+    }
+}
+
 /// Returns the reply to `error` in a dialect.
 pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
     let other = |reply| dialect.other_error(reply);
@@ -442,14 +480,8 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
         Error::RequestedHeaders { .. } => {
             other(bad("badRequest").header("Access-Control-Request-Headers"))
         }
-        Error::OtherDialect => dialect.condition(Condition::OtherDialect),
-        Error::SessionNotFound => dialect.condition(Condition::SessionNotFound),
         Error::Interrupted(error) => interrupted(dialect, error),
-        Error::FinishPending => dialect.condition(Condition::FinishPending),
-        Error::AlreadyCancelled => dialect.condition(Condition::AlreadyCancelled),
-        Error::AlreadyFinished => dialect.condition(Condition::AlreadyFinished),
         Error::TooManyRequests { retry_after } => other(ErrorReply::too_many(*retry_after)),
-        Error::Crowded => unavailable(dialect, 1),
         Error::NotStarted => unavailable(dialect, 2),
         Error::Engine(error) => engine(dialect, error),
     }
@@ -461,8 +493,23 @@ fn engine(dialect: &dyn Dialect, error: &EngineError) -> ErrorReply {
     match error {
         EngineError::Superseded => dialect.condition(Condition::Superseded),
         EngineError::MediaLost(_) => dialect.condition(Condition::MediaLost),
+        EngineError::NotFound => dialect.condition(Condition::SessionNotFound),
+        EngineError::OtherDialect => dialect.condition(Condition::OtherDialect),
+        EngineError::FinishPending => dialect.condition(Condition::FinishPending),
+        EngineError::AlreadyCancelled => dialect.condition(Condition::AlreadyCancelled),
+        EngineError::AlreadyFinished => dialect.condition(Condition::AlreadyFinished),
+        EngineError::Session(error) => dialect.protocol_error(&(*error).into()),
+        EngineError::DigestMismatch(error) => dialect.protocol_error(&(*error).into()),
+        EngineError::ExpectedDigests(error) => dialect.protocol_error(&(*error).into()),
+        EngineError::Interrupted(error) => engine(dialect, error),
+        // The server's own refusals have become errors of the server again.
+        EngineError::Refused(_) => other(ErrorReply::json(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "backendError",
+        )),
         EngineError::TooManyCopies { retry_after, .. } => other(ErrorReply::too_many(*retry_after)),
         EngineError::Busy
+        | EngineError::Crowded
         | EngineError::Full(_)
         | EngineError::QuotaUnknown
         | EngineError::Draining

@@ -9,7 +9,6 @@
 //! Effects outside of the ledger, such as a message to a relay, are events. The server's outbox
 //! passes an event to the [`Deliver`] of its topic once the event is durable.
 
-mod concatenation;
 mod delivery;
 mod input;
 mod refusal;
@@ -39,7 +38,6 @@ use crate::context::Principal;
 use crate::namespace::Namespace;
 use crate::precondition::{ETag, Validators, Verdict, evaluate};
 
-pub use concatenation::Concatenation;
 pub use delivery::{
     Conclusion, Deliver, Delivery, DeliveryPolicy, Failure, MAX_EVENT_LEN, MAX_EVENTS, OutboxEvent,
     Outcome, with_causes,
@@ -53,6 +51,7 @@ pub(crate) use stores::StoreHandles;
 pub use stores::StoreReader;
 pub(crate) use stores::slice;
 pub use stores::{BlockingMedia, MediaBytes, MediaSource, Uploaded};
+pub use windlass_engine::Concatenation;
 pub use windlass_engine::identifiers::{first_version, new_secret};
 
 /// The behaviour of one family of resources.

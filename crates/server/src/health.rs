@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use crate::error::Error;
 use crate::reply::{self, Reply};
-use crate::uploads::ServerState;
+use crate::state::ServerState;
 
 /// How long the readiness check waits for the ledger.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -29,7 +29,7 @@ pub(crate) fn liveness(server: &ServerState) -> Reply {
 /// Readiness check: succeeds while new uploads are accepted.
 pub(crate) async fn readiness(server: &ServerState) -> Reply {
     let check = tokio::time::timeout(READY_TIMEOUT, server.stores.ledger.check());
-    let unready = match server.admit_upload() {
+    let unready = match server.engine.admit_upload() {
         _ if !server.lifecycle.is_started() => Some(Error::NotStarted.to_string()),
         Err(error) => Some(
             server

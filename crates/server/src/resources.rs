@@ -6,9 +6,10 @@ use std::sync::Arc;
 use http::header::{CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri, Version};
 use serde_json::{Map, Value};
+use windlass_digest::ExpectedDigests;
 use windlass_discovery::{Method, PathParameters, ResponseFields};
 use windlass_engine::identifiers::new_resource_id;
-use windlass_engine::{Permit, copies};
+use windlass_engine::{Error as EngineError, MAX_ATTEMPTS, Permit, copies};
 use windlass_proto::command::ContentCoding;
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Alt, Parameters, StandardParameters};
@@ -34,10 +35,9 @@ use crate::outbox::{Source, with_events};
 use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
 use crate::reply::{self, Reply, empty, json_bytes, stored_json};
-use crate::uploads::ServerState;
-use crate::uploads::finish::ATTEMPTS;
+use crate::state::ServerState;
+use crate::uploads::single_request;
 use crate::uploads::start_request::UploadHead;
-use crate::uploads::{concat, single_request};
 
 /// The text, its parsed values and the decoded media are in memory at the same time.
 const COPIES: u64 = 3;
@@ -108,7 +108,7 @@ impl<'h> CallHead<'h> {
             principal: self.principal,
             refusal: self.refusal,
             separate_owner: *separate_owner,
-            lookup: StoreReader::new(&server.store_handles, namespace),
+            lookup: StoreReader::new(&server.calls().store_handles, namespace),
             conditions: Conditions::of(self.http_method, self.headers),
             file_name: None,
             reply_memory,
@@ -232,13 +232,13 @@ async fn run(
     brought: u64,
     shape: &Shape,
 ) -> Result<Reply, Error> {
-    let ownership = server.ownership(head.method.served, head.principal);
+    let ownership = server.calls().ownership(head.method.served, head.principal);
     let mut attempt = 0;
     // The same for all attempts, because services identify a call by it.
     let fresh_id = new_resource_id(server.clock.now());
     loop {
         attempt += 1;
-        let mut reply_memory = server.reply_memory(head.principal, head.client);
+        let mut reply_memory = server.calls().reply_memory(head.principal, head.client);
         if head.in_batch {
             reply_memory = reply_memory.without_waiting();
         }
@@ -249,7 +249,7 @@ async fn run(
         } else {
             handler.retry_lock_key(&call)
         };
-        let guard = server.lock(key, &call).await?;
+        let guard = server.calls().lock(key, &call).await?;
         let mut answer = handler::run(handler, &call, None).await?;
         if let Some(wanted) = answer.concatenation.take() {
             // Other calls need not wait for the copy, nor for the memory of the rows that were
@@ -260,7 +260,7 @@ async fn run(
         let resources = with_events(answer.changes, answer.events, &Source::of(&call))?;
         let copied = copies::bytes_beyond(brought, &resources);
         let caller = || caller(head.principal, head.client);
-        let copy = server.copies.charge(caller, copied)?;
+        let copy = server.engine.parts().copies.charge(caller, copied)?;
         // Before the commit: afterwards the reply cannot be refused for lack of memory.
         let reply = shape.reply(answer.body, reply_memory)?;
         if resources.is_empty() {
@@ -272,7 +272,7 @@ async fn run(
             resources: resources.clone(),
             ..ChangeSet::default()
         };
-        let quotas = server.quotas.of_changes(&changes).await?;
+        let quotas = server.engine.parts().quotas.of_changes(&changes).await?;
         match server.stores.ledger.apply_within(changes, quotas).await {
             Ok(()) => {
                 copy.keep();
@@ -281,8 +281,8 @@ async fn run(
                 server.lifecycle.sweep_now.notify_one();
                 return Ok(reply);
             }
-            Err(LedgerError::Conflict) if attempt < ATTEMPTS => {}
-            Err(LedgerError::Conflict) => return Err(Error::Crowded),
+            Err(LedgerError::Conflict) if attempt < MAX_ATTEMPTS => {}
+            Err(LedgerError::Conflict) => return Err(EngineError::Crowded.into()),
             Err(error) => return Err(error.into()),
         }
     }
@@ -339,8 +339,8 @@ async fn media_or_redirection(
         });
     }
     let metadata = Map::new();
-    let reply_memory = server.reply_memory(head.principal, head.client);
-    let ownership = server.ownership(head.method.served, head.principal);
+    let reply_memory = server.calls().reply_memory(head.principal, head.client);
+    let ownership = server.calls().ownership(head.method.served, head.principal);
     let call = head.call(server, &metadata, "", &reply_memory, &ownership);
     // The conditions of a download are about the media, not about the resource.
     let call = Call {
@@ -384,7 +384,7 @@ async fn media_or_redirection(
         };
         link_uses::check_unused(&*server.stores.ledger, link).await?;
         match download::media(server, &resource, request, own).await {
-            Err(error) if download::is_gone(&error) && attempt < ATTEMPTS => {}
+            Err(error) if download::is_gone(&error) && attempt < MAX_ATTEMPTS => {}
             // A reply without the media, such as the reply to HEAD, does not use up the link.
             Ok(reply) if has_media(head.http_method, &reply) => {
                 link_uses::commit(&*server.stores.ledger, link, call.now).await?;
@@ -420,7 +420,9 @@ async fn concatenate(
     metadata: &Map<String, Value>,
     wanted: Concatenation,
 ) -> Result<Reply, Error> {
-    let reply = concat::concatenate(server, &head.as_upload(), metadata, wanted).await?;
+    let upload = head.as_upload();
+    let start_request = upload.with_body(metadata, None, ExpectedDigests::default())?;
+    let reply = server.engine.concatenate(start_request, wanted).await?;
     Ok(reply::reply(reply.status, reply.content_type, reply.body))
 }
 

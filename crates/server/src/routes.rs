@@ -12,7 +12,8 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode};
 use percent_encoding::percent_decode_str;
 use windlass_discovery::{Access as ApiAccess, Found, Method, PathParameters, Target};
-use windlass_engine::{Error as EngineError, Full, Importance};
+use windlass_engine::identifiers::session_id;
+use windlass_engine::{Error as EngineError, Full, Importance, SessionReply};
 use windlass_proto::command::{
     Command, Framing, MultipartHead, SessionHead, SimpleHead, StartHead, effective_method,
 };
@@ -37,13 +38,11 @@ use crate::metrics::{RequestRecord, UploadType};
 use crate::registry::{DiscoveryRequest, ServedMethod, plain_path};
 use crate::reply::{self, Reply, json_bytes, stored_json};
 use crate::resources::{CallHead, call, check_link};
-use crate::uploads::ServerState;
-use crate::uploads::finish::FinalReply;
-use crate::uploads::session;
-use crate::uploads::sessions::{SessionReply, SessionTarget};
+use crate::state::ServerState;
+use crate::uploads::access::SessionTarget;
+use crate::uploads::final_reply::FinalReply;
 use crate::uploads::single_request;
-use crate::uploads::start_request::UploadHead;
-use crate::uploads::start_request::conditions;
+use crate::uploads::start_request::{StartRequest, UploadHead, conditions};
 use destination::{Destination, Site};
 use parameters::{check_names, check_parameters, check_repeated_method};
 
@@ -270,13 +269,16 @@ impl Routed<'_> {
         let call = |call| {
             let target = SessionTarget {
                 path: plain.to_owned(),
-                dialect: dialect.name(),
                 principal: self.principal.cloned(),
                 origin: headers.get(ORIGIN).cloned(),
                 client: self.context.client,
                 conditions: conditions(headers),
             };
-            Ok(Routing::Session(SessionCall { target, call }))
+            Ok(Routing::Session(SessionCall {
+                target,
+                dialect: dialect.name(),
+                call,
+            }))
         };
         let command = dialect.command(&upload_head)?;
         self.record.upload_type(UploadType::of(&command));
@@ -289,7 +291,7 @@ impl Routed<'_> {
         };
         // A request with an `upload_id` was authenticated as a request to a session, and must not
         // be handled as anything else.
-        let method = method.ok_or(Error::SessionNotFound)?;
+        let method = method.ok_or(EngineError::NotFound)?;
         let reply = self.upload(&**dialect, method, plain, upload, body);
         reply.await.map(Routing::Answered)
     }
@@ -593,7 +595,10 @@ impl Routed<'_> {
         let metadata = parse_metadata(&metadata, self.site.server.settings.limits.json())?;
         let request = upload.with_body(&metadata, start.content_type, start.expected)?;
         let request = request.for_origin(upload.headers);
-        let upload_id = session::start(self.site.server, request, declared, dialect.name()).await?;
+        let upload_id = {
+            let engine = &self.site.server.engine;
+            engine.start(request, declared, dialect.name()).await?
+        };
         let path = self.head.uri.path();
         // A session has an upload URI, even if it was started at the plain path.
         let prefix = plain_path(path).map_or("/upload", |_| "");
@@ -635,6 +640,8 @@ impl Upload {
 /// A request that is routed to a session.
 pub(crate) struct SessionCall {
     target: SessionTarget,
+    /// Name of the request's dialect.
+    dialect: &'static str,
     call: Call,
 }
 
@@ -651,27 +658,43 @@ impl SessionCall {
         body: &mut Option<RequestBody>,
         record: &RequestRecord,
     ) -> Result<Reply, Error> {
-        let Self { target, call } = self;
-        let (upload_id, no_308, result) = match call {
+        let found = |start_request: &StartRequest| record.method(start_request.method_id());
+        let Self {
+            target: request,
+            dialect: dialect_name,
+            call,
+        } = self;
+        let outcome = match call {
             Call::Continue(head) => {
-                let (upload_id, no_308) = (head.upload_id.clone(), head.no_308);
-                let result = session::continue_session(server, head, target, body, record).await;
-                (upload_id, no_308, result)
+                let (upload_id, no_308) = (head.upload_id, head.no_308);
+                let head = Box::new(windlass_engine::SessionHead {
+                    session: session_id(upload_id.as_str()),
+                    dialect: dialect_name,
+                    action: head.request,
+                    expected_digests: head.expected,
+                    request,
+                });
+                let reply = server.engine.continue_session(head, body, found).await?;
+                let offset = match reply {
+                    SessionReply::Committed(offset) => offset,
+                    SessionReply::Final(reply) => {
+                        return Ok(final_reply(dialect, reply, Some(&upload_id)));
+                    }
+                };
+                let outcome = Outcome::Committed {
+                    offset,
+                    upload_id: &upload_id,
+                    no_308,
+                };
+                return Ok(reply::of_dialect(dialect.reply(outcome), reply::nothing()));
             }
             Call::Cancel(upload_id) => {
+                let id = session_id(upload_id.as_str());
+                let cancel = server.engine.cancel(id, dialect_name, request, found);
                 // Boxed to keep the future of a request small: most requests continue a session.
-                let result = Box::pin(session::cancel(server, &upload_id, target, record)).await;
-                (upload_id, false, result)
+                Box::pin(cancel).await?;
+                Outcome::Cancelled
             }
-        };
-        let outcome = match result? {
-            SessionReply::Committed(offset) => Outcome::Committed {
-                offset,
-                upload_id: &upload_id,
-                no_308,
-            },
-            SessionReply::Cancelled => Outcome::Cancelled,
-            SessionReply::Final(reply) => return Ok(final_reply(dialect, reply, Some(&upload_id))),
         };
         Ok(reply::of_dialect(dialect.reply(outcome), reply::nothing()))
     }

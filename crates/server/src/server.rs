@@ -12,7 +12,7 @@ use windlass_engine::disks::CheckedStores;
 use windlass_engine::identifiers::{Clock, SystemClock};
 use windlass_engine::lifecycle::Lifecycle;
 use windlass_engine::quotas::{QuotaSource, Quotas};
-use windlass_engine::{BufferPool, CommitRules, Usage};
+use windlass_engine::{BufferPool, CommitRules, Engine, EngineParts, Usage};
 use windlass_proto::dialect::Dialect;
 use windlass_store::{Ledger, Vault};
 
@@ -20,6 +20,7 @@ use crate::audit::{Audit, AuditLog};
 use crate::auth::{AllowAll, Authorize};
 use crate::background::{self, Background};
 use crate::callers::{AddressLimits, RateLimits};
+use crate::calls::Calls;
 use crate::capacity::Capacity;
 use crate::config::Settings;
 use crate::connections::{Accept, Connections, HttpService, Listener};
@@ -31,9 +32,7 @@ use crate::metrics::{ServerMetrics, Sources};
 use crate::outbox::{Outbox, TopicCounts};
 use crate::registry::Registry;
 use crate::service::UploadService;
-use crate::uploads::ServerState;
-use crate::uploads::session_cache::SessionCache;
-use crate::uploads::sessions::Sessions;
+use crate::state::ServerState;
 
 /// The stores of a server.
 #[derive(Clone)]
@@ -181,34 +180,48 @@ impl ServerBuilder {
         let metrics = Arc::new(self.metrics.recorder(&registry, sources));
         let audit = Audit::new(self.audit, &self.clock);
         let quotas = quotas(&settings, self.quota_source);
-        let commit_rules = commit_rules(&settings, &stores, &self.clock, &quotas);
-        let state = ServerState {
-            store_handles: store_handles(&stores, &capacity, &registry),
-            sessions: Sessions {
-                settings: Arc::clone(&settings),
-                clock: Arc::clone(&self.clock),
-                capacity: capacity.clone(),
-                lifecycle: Arc::clone(&lifecycle),
-                metrics: Arc::clone(&metrics),
-                ledger: Arc::clone(&stores.ledger),
-                registry: Arc::clone(&registry),
-                dialects: Arc::clone(&dialects),
-                authorize: Arc::clone(&self.authorize),
-                guards: Arc::default(),
-                cache: SessionCache::new(),
-            },
-            keyed_mutex: Arc::default(),
+        let parts = EngineParts {
+            stores: stores.clone(),
+            clock: Arc::clone(&self.clock),
+            lifecycle: Arc::clone(&lifecycle),
+            uploads: capacity.uploads.clone(),
+            media_reads: capacity.media_reads.clone(),
+            concatenations: capacity.concatenations.clone(),
+            concatenation_shares: Arc::clone(&capacity.concatenation_shares),
+            metadata: capacity.metadata.clone(),
+            reading: capacity.reading.clone(),
             buffer_pool,
-            outbox: Outbox::new(registry.deliveries()),
+            commit_rules: commit_rules(&settings, &stores, &self.clock, &quotas),
+            quotas,
+            copies: CopyLimits::new(settings.limits.copies_per_hour),
+            small_media: settings.limits.small_media,
+            takeover_timeout: settings.limits.takeover_timeout,
+        };
+        let address_limits = AddressLimits::of(&settings, &metrics.callers);
+        let outbox = Arc::new(Outbox::new(registry.deliveries()));
+        let calls = Calls {
+            settings: Arc::clone(&settings),
+            registry: Arc::clone(&registry),
+            dialects: Arc::clone(&dialects),
+            authorize: Arc::clone(&self.authorize),
+            clock: Arc::clone(&self.clock),
+            audit: audit.clone(),
+            metrics: Arc::clone(&metrics),
+            capacity: capacity.clone(),
+            address_limits: address_limits.clone(),
+            outbox: Arc::clone(&outbox),
+            store_handles: store_handles(&stores, &capacity, &registry),
+            keyed_mutex: Arc::default(),
+        };
+        let state = ServerState {
+            engine: Engine::new(parts, calls),
+            outbox,
             authorize: self.authorize,
             audit,
             clock: self.clock,
             request_ids: RequestIds::new(),
-            quotas,
-            commit_rules,
-            copies: CopyLimits::new(settings.limits.copies_per_hour),
             rates: RateLimits::new(&settings.limits, metrics.callers.clone()),
-            address_limits: AddressLimits::of(&settings, &metrics.callers),
+            address_limits,
             known_hosts: KnownHosts::of(&settings, &registry),
             settings,
             mount,
@@ -403,7 +416,7 @@ impl Server {
     /// Returns how much of each limited resource is in use.
     pub fn usage(&self) -> Vec<Usage> {
         let state = &self.inner.state;
-        usage(&state.capacity, &state.buffer_pool)
+        usage(&state.capacity, &state.engine.parts().buffer_pool)
     }
 
     /// Drains the server: it refuses new uploads, lets running requests end or commit their durable

@@ -32,7 +32,7 @@ use crate::metrics::RequestRecord;
 use crate::reply;
 use crate::reply::{ClientGone, Reply, ReplyBody};
 use crate::routes::{Routing, route};
-use crate::uploads::ServerState;
+use crate::state::ServerState;
 
 /// Answers the requests of a [`Server`](crate::Server). Clones answer for the same server.
 ///

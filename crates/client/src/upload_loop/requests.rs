@@ -81,7 +81,10 @@ impl UploadDriver<'_> {
             headers.insert(AUTHORIZATION, token);
         }
         if let Some(range) = request.content_range() {
-            headers.insert(CONTENT_RANGE, windlass_proto::content_range::header_value(range));
+            headers.insert(
+                CONTENT_RANGE,
+                windlass_proto::content_range::header_value(range),
+            );
         }
         let (method, body) = match request {
             transfer::Request::SingleRequest => {

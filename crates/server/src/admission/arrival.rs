@@ -12,7 +12,7 @@ use crate::cross_origin::{self, Answered, Marks};
 use crate::error::Error;
 use crate::health;
 use crate::reply::Reply;
-use crate::uploads::ServerState;
+use crate::state::ServerState;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ArrivalCheck {

@@ -5,7 +5,7 @@ use windlass_discovery::Method;
 use super::{Check, STAGES, Ticket};
 use crate::auth::AccessError;
 use crate::context::Principal;
-use crate::uploads::ServerState;
+use crate::state::ServerState;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum CallCheck {

@@ -8,7 +8,7 @@ use crate::auth::{Access, AccessError, AccessRequest};
 use crate::callers::network;
 use crate::context::RequestContext;
 use crate::error::Error;
-use crate::uploads::ServerState;
+use crate::state::ServerState;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum PrincipalCheck {

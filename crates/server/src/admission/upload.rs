@@ -3,7 +3,7 @@
 use super::{Check, STAGES};
 use crate::context::Principal;
 use crate::error::Error;
-use crate::uploads::ServerState;
+use crate::state::ServerState;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum UploadCheck {
@@ -47,6 +47,11 @@ impl DeclaredUpload<'_> {
         } = *self;
         let ledger = &*server.stores.ledger;
         let owner = principal.map(Principal::id);
-        Ok(server.quotas.admit(ledger, owner, sessions, len).await?)
+        Ok(server
+            .engine
+            .parts()
+            .quotas
+            .admit(ledger, owner, sessions, len)
+            .await?)
     }
 }

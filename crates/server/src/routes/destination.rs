@@ -13,7 +13,7 @@ use crate::context::RequestContext;
 use crate::download_host;
 use crate::index_page;
 use crate::registry::{DiscoveryRequest, VirtualHost, plain_path};
-use crate::uploads::ServerState;
+use crate::state::ServerState;
 
 /// The APIs that answer a request.
 #[derive(Clone, Copy)]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use windlass_digest::{ExpectedDigests, Wanted};
 use windlass_discovery::{PathParameters, ResponseFields};
-use windlass_engine::Caller;
+use windlass_engine::{Caller, UploadContext};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::expected_digests;
 use windlass_proto::metadata::{MetadataLimits, parse_metadata};
@@ -83,10 +83,10 @@ pub(crate) struct StartRequest {
     /// upload takes days.
     metadata: String,
     /// Type of the media.
-    pub(crate) content_type: String,
+    content_type: String,
     /// Digests of the media that the client states.
     #[serde(rename = "expected")]
-    pub(crate) expected_digests: ExpectedDigests,
+    expected_digests: ExpectedDigests,
     /// Conditional headers, such as `If-Match`, by name.
     conditions: StatedConditions,
     /// Name of the file, if the request states one.
@@ -107,7 +107,7 @@ pub(crate) struct StartRequest {
     /// The address of the client that sent the current request, if it is known.
     #[serde(skip)]
     pub(crate) client: Option<IpAddr>,
-    /// Whether [`StartRequest::drop_details`] has dropped something.
+    /// Whether [`UploadContext::drop_details`] has dropped something.
     #[serde(skip)]
     are_details_dropped: bool,
 }
@@ -239,11 +239,6 @@ fn file_name(headers: &HeaderMap) -> Option<String> {
 }
 
 impl StartRequest {
-    /// Returns the sender of the current request, if it is known.
-    pub(crate) fn caller(&self) -> Option<Caller> {
-        caller(self.principal.as_ref(), self.client)
-    }
-
     /// Reads the form written by [`StartRequest::to_bytes`]; `None` if the bytes cannot be parsed.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
@@ -292,12 +287,12 @@ impl StartRequest {
     }
 
     /// Returns the parameters of the query, without credentials. Must not be called if
-    /// [`StartRequest::are_details_dropped`].
+    /// [`UploadContext::are_details_dropped`].
     pub(crate) fn parameters(&self) -> Parameters {
         Parameters::parse(Some(&self.query)).unwrap_or_default()
     }
 
-    /// Parses the metadata. Must not be called if [`StartRequest::are_details_dropped`].
+    /// Parses the metadata. Must not be called if [`UploadContext::are_details_dropped`].
     pub(crate) fn metadata(&self) -> Result<Map<String, Value>, Error> {
         let limits = MetadataLimits::ACCEPTED_BEFORE;
         Ok(parse_metadata(self.metadata.as_bytes(), limits)?)
@@ -305,7 +300,7 @@ impl StartRequest {
 
     /// Returns the HTTP method and the conditional headers. The conditions are checked when the
     /// upload starts and again when it finishes. Must not be called if
-    /// [`StartRequest::are_details_dropped`].
+    /// [`UploadContext::are_details_dropped`].
     pub(crate) fn conditions(&self) -> (HttpMethod, HeaderMap) {
         let headers = self.conditions.iter();
         let headers = headers.filter_map(|(name, value)| {
@@ -353,36 +348,11 @@ impl StartRequest {
         Ok(())
     }
 
-    /// Drops the metadata, the query and the conditions, if they are longer than [`SMALL_DETAILS`],
-    /// while the media of a session is being uploaded. They can be read again from the session's
-    /// row.
-    pub(crate) fn drop_details(&mut self) {
-        if self.details() > SMALL_DETAILS {
-            self.metadata = String::new();
-            self.query = String::new();
-            self.conditions = Vec::new();
-            self.are_details_dropped = true;
-        }
-    }
-
-    /// Whether [`StartRequest::drop_details`] has dropped something.
-    pub(crate) fn are_details_dropped(&self) -> bool {
-        self.are_details_dropped
-    }
-
     /// Length in bytes of the parts that can be dropped.
     fn details(&self) -> usize {
         let conditions = self.conditions.iter();
         let conditions = conditions.map(|(name, value)| name.len() + value.len());
         self.metadata.len() + self.query.len() + conditions.sum::<usize>()
-    }
-
-    /// Approximate number of bytes in memory.
-    pub(crate) fn memory(&self) -> usize {
-        let origin = self.origin.as_ref().map_or(0, String::len);
-        let origin = origin + self.file_name.as_ref().map_or(0, String::len);
-        let texts = [&self.path, &self.base_url, &self.content_type];
-        self.details() + origin + texts.map(String::len).iter().sum::<usize>()
     }
 
     /// Returns the maximum size in bytes that the signed link allows; `None` without such a limit.
@@ -413,6 +383,45 @@ impl StartRequest {
     pub(crate) fn wanted_digests(&self, method: ServedMethod<'_>) -> Wanted {
         let expected = self.expected_digests.wanted();
         method.wanted_digests().union(expected)
+    }
+}
+
+impl UploadContext for StartRequest {
+    fn caller(&self) -> Option<Caller> {
+        caller(self.principal.as_ref(), self.client)
+    }
+
+    fn owner(&self) -> Option<&str> {
+        self.principal.as_ref().map(Principal::id)
+    }
+
+    fn content_type(&self) -> &str {
+        &self.content_type
+    }
+
+    fn expected_digests(&self) -> ExpectedDigests {
+        self.expected_digests
+    }
+
+    fn memory(&self) -> usize {
+        let origin = self.origin.as_ref().map_or(0, String::len);
+        let origin = origin + self.file_name.as_ref().map_or(0, String::len);
+        let texts = [&self.path, &self.base_url, &self.content_type];
+        self.details() + origin + texts.map(String::len).iter().sum::<usize>()
+    }
+
+    /// Drops the metadata, the query and the conditions, if they are longer than [`SMALL_DETAILS`].
+    fn drop_details(&mut self) {
+        if self.details() > SMALL_DETAILS {
+            self.metadata = String::new();
+            self.query = String::new();
+            self.conditions = Vec::new();
+            self.are_details_dropped = true;
+        }
+    }
+
+    fn are_details_dropped(&self) -> bool {
+        self.are_details_dropped
     }
 }
 

@@ -61,7 +61,10 @@ fn put(request: Request, body: Range<u64>, session: Option<&str>, options: Optio
         .expect("requests to a session have one");
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_LENGTH, (body.end - body.start).into());
-    headers.insert(CONTENT_RANGE, windlass_proto::content_range::header_value(range));
+    headers.insert(
+        CONTENT_RANGE,
+        windlass_proto::content_range::header_value(range),
+    );
     if options.no_308 {
         headers.insert(X_GUPLOADER_NO_308, HeaderValue::from_static("yes"));
     }

@@ -1,0 +1,100 @@
+//! What calls of the APIs share: the APIs, their stores, and the limits on their replies.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use windlass_engine::identifiers::Clock;
+use windlass_engine::locks::{KeyedGuard, KeyedMutex};
+use windlass_engine::{Error as EngineError, Importance};
+
+use crate::audit::Audit;
+use crate::auth::Authorize;
+use crate::callers::{AddressLimits, caller};
+use crate::capacity::Capacity;
+use crate::config::Settings;
+use crate::context::Principal;
+use crate::dialects::Dialects;
+use crate::error::Error;
+use crate::handler::{ApiHandler, Call, ReplyMemoryPermit, StoreHandles};
+use crate::metrics::Recorder;
+use crate::namespace::{Namespace, separate_owner};
+use crate::outbox::Outbox;
+use crate::registry::{Registry, ServedApi};
+
+/// What calls of the APIs share. It gives uploads their meaning.
+pub(crate) struct Calls {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) dialects: Arc<Dialects>,
+    pub(crate) authorize: Arc<dyn Authorize>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) audit: Audit,
+    /// Counts the server's work.
+    pub(crate) metrics: Arc<Recorder>,
+    /// Limits on the resources that clients can make the server hold.
+    pub(crate) capacity: Capacity,
+    /// Limits on the connections of each address.
+    pub(crate) address_limits: AddressLimits,
+    /// The topics of the events that handlers commit for later delivery.
+    pub(crate) outbox: Arc<Outbox>,
+    /// The stores as handlers see them.
+    pub(crate) store_handles: StoreHandles,
+    /// Serialises calls of one [lock key](ApiHandler::lock_key).
+    pub(crate) keyed_mutex: Arc<KeyedMutex>,
+}
+
+impl Calls {
+    /// Returns a permit for the memory of one reply to this client. It counts no bytes yet.
+    pub(crate) fn reply_memory(
+        &self,
+        principal: Option<&Principal>,
+        client: Option<IpAddr>,
+    ) -> ReplyMemoryPermit {
+        let importance = || self.address_limits.importance_to(client, Importance::Query);
+        ReplyMemoryPermit::new(&self.capacity, caller(principal, client), importance)
+    }
+
+    /// Returns the owner to whose resources a call of the API is limited, and the namespace of the
+    /// call. The owner is `None` if the call sees all resources. If the handler limits its calls
+    /// itself, they are in the root namespace.
+    pub(crate) fn ownership<'a>(
+        &self,
+        served_api: &ServedApi,
+        principal: Option<&'a Principal>,
+    ) -> (Option<&'a Principal>, Namespace) {
+        let access = served_api.api.settings().access;
+        let owner = separate_owner(access, &self.settings, principal);
+        let in_namespace = owner.filter(|_| !served_api.handler.separates_owners());
+        (owner, Namespace::of(in_namespace.map(Principal::id)))
+    }
+
+    /// Waits for the lock of the call's [lock key](ApiHandler::lock_key); `None` if the handler
+    /// names no key.
+    ///
+    /// # Errors
+    /// [`EngineError::Crowded`] after
+    /// [`Limits::takeover_timeout`](crate::config::Limits::takeover_timeout).
+    pub(crate) async fn lock_for(
+        &self,
+        handler: &dyn ApiHandler,
+        call: &Call<'_>,
+    ) -> Result<Option<KeyedGuard>, Error> {
+        self.lock(handler.lock_key(call), call).await
+    }
+
+    /// As [`Calls::lock_for`], with a key that the handler has given for the call.
+    pub(crate) async fn lock(
+        &self,
+        key: Option<String>,
+        call: &Call<'_>,
+    ) -> Result<Option<KeyedGuard>, Error> {
+        let Some(key) = key else {
+            return Ok(None);
+        };
+        // This lock is unrelated to takeovers of sessions. Only the limit on the wait is the same.
+        let timeout = self.settings.limits.takeover_timeout;
+        let key = call.lookup.namespace().qualified(&key).into_owned();
+        let guard = self.keyed_mutex.take(key, timeout).await;
+        Ok(Some(guard.map_err(|_| EngineError::Crowded)?))
+    }
+}
