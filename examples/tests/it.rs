@@ -1,7 +1,7 @@
 //! Every example is run as its documentation says, and does what it promises.
 
-use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -76,6 +76,41 @@ impl Drop for Program {
         self.child.kill().ok();
         self.child.wait().ok();
     }
+}
+
+/// Sends the bytes of one connection to the example over an engine, and returns its line.
+fn line(program: &Program, sent: &[u8]) -> String {
+    let mut stream = TcpStream::connect(program.address).expect("the example listens");
+    stream.write_all(sent).expect("it reads");
+    stream.shutdown(Shutdown::Write).ok();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("it answers");
+    reply
+}
+
+#[test]
+fn upload_over_a_protocol_of_ones_own_goes_on_after_a_kill() {
+    let data = directory();
+    let start = || Program::with_data(env!("CARGO_BIN_EXE_engine"), data.path());
+    let program = start();
+    // More than what stays in the ledger, so that the vault is resumed as well.
+    let (first, second) = (vec![b'a'; 300_000], vec![b'b'; 200_000]);
+    let started = line(&program, b"start 500000 hello.txt\n");
+    let id = started.trim().strip_prefix("upload ").expect(&started);
+    let append = |program: &Program, at: usize, bytes: &[u8]| {
+        let head = format!("append {id} {at} {}\n", bytes.len());
+        line(program, &[head.as_bytes(), bytes].concat())
+    };
+    assert_eq!(append(&program, 0, &first), "committed 300000\n");
+    // Dropped, it is killed.
+    drop(program);
+    let program = start();
+    let query = format!("query {id}\n");
+    assert_eq!(line(&program, query.as_bytes()), "committed 300000\n");
+    let reply = append(&program, 400_000, &second);
+    assert!(reply.contains("exceeds already uploaded size"), "{reply}");
+    assert_eq!(append(&program, 300_000, &second), "stored hello.txt\n");
+    assert_eq!(line(&program, query.as_bytes()), "stored hello.txt\n");
 }
 
 fn directory() -> TempDir {

@@ -6,7 +6,7 @@ use std::future::Future;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use windlass_digest::{ExpectedDigests, Wanted};
-use windlass_session::{Rules, SessionError};
+use windlass_session::{ChunkRule, Rules, SessionError};
 use windlass_store::{Expected, Media, ResourceChange, Session, SessionId};
 
 use crate::concatenation::Concatenation;
@@ -19,26 +19,36 @@ use crate::shares::Caller;
 /// look into it, except by these methods.
 pub trait UploadContext: Debug + Send + Sync + 'static {
     /// Returns the sender of the current request, if it is known. Limits of one caller apply to it.
-    fn caller(&self) -> Option<Caller>;
+    fn caller(&self) -> Option<Caller> {
+        None
+    }
 
     /// Returns the id of the principal to whose quota the media counts, if there is one.
-    fn owner(&self) -> Option<&str>;
+    fn owner(&self) -> Option<&str> {
+        None
+    }
 
-    /// Returns the type of the media.
-    fn content_type(&self) -> &str;
+    /// Returns the type of the media. Default: `application/octet-stream`.
+    fn content_type(&self) -> &str {
+        "application/octet-stream"
+    }
 
-    /// Returns the digests that the media must have.
-    fn expected_digests(&self) -> ExpectedDigests;
+    /// Returns the digests that the media must have. Default: none.
+    fn expected_digests(&self) -> ExpectedDigests {
+        ExpectedDigests::default()
+    }
 
     /// Returns the approximate number of bytes in memory.
     fn memory(&self) -> usize;
 
     /// Drops what only the end of the upload needs, if it is large. The engine reads the context
-    /// again from the session's row before the end.
-    fn drop_details(&mut self);
+    /// again from the session's row before the end. Default: drops nothing.
+    fn drop_details(&mut self) {}
 
     /// Whether [`UploadContext::drop_details`] has dropped something.
-    fn are_details_dropped(&self) -> bool;
+    fn are_details_dropped(&self) -> bool {
+        false
+    }
 }
 
 /// The terms of one upload.
@@ -48,6 +58,16 @@ pub struct Terms {
     pub rules: Rules,
     /// The digests to compute in addition to CRC32C.
     pub wanted: Wanted,
+}
+
+/// No maximum size, chunks of any size, and no digest but CRC32C.
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            rules: Rules::default().with_chunks(ChunkRule::Lenient),
+            wanted: Wanted::default(),
+        }
+    }
 }
 
 /// Complete media of which no resource has been made yet.
@@ -100,6 +120,22 @@ pub struct Completed<R> {
     pub replaces: bool,
     /// The lock under which the completion has decided. Held until the commit.
     pub guard: Option<KeyedGuard>,
+}
+
+impl<R> Completed<R> {
+    /// Returns what makes these changes and depends on no other resource.
+    pub fn new(changes: Vec<ResourceChange>, reply: R, stored_reply: Vec<u8>) -> Self {
+        Self {
+            expect: Vec::new(),
+            expect_empty: Vec::new(),
+            changes,
+            reply,
+            stored_reply,
+            resource: None,
+            replaces: false,
+            guard: None,
+        }
+    }
 }
 
 /// What has happened to an upload, after its commit.
@@ -186,11 +222,14 @@ pub trait Completion: Send + Sync + Sized + 'static {
     }
 
     /// Returns the terms of an upload. `dialect` is that of its session; `None` for an upload of
-    /// one request.
+    /// one request. Default: [`Terms::default`].
     ///
     /// # Errors
     /// If the upload can have no meaning any more.
-    fn terms(&self, context: &Self::Context, dialect: Option<&str>) -> Result<Terms, Error>;
+    fn terms(&self, context: &Self::Context, dialect: Option<&str>) -> Result<Terms, Error> {
+        let _ = (context, dialect);
+        Ok(Terms::default())
+    }
 
     /// Returns the error for a request that the rules of its upload refuse, for example to say who
     /// has set a limit.

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use windlass_store::Timestamp;
+use windlass_store::{Ledger, Quota, Timestamp, Vault};
 
 use crate::completion::{Completion, UploadContext as _};
 use crate::copies::CopyLimits;
-use crate::disks::{CheckedStores, DiskSpace, MediaSpace};
+use crate::disks::{CheckedStores, DiskSpace, FreeSpace, MediaSpace};
 use crate::error::Error;
-use crate::identifiers::Clock;
+use crate::identifiers::{Clock, SystemClock};
 use crate::importance::Importance;
 use crate::lifecycle::Lifecycle;
 use crate::locks::SessionGuards;
-use crate::offset_committer::CommitRules;
-use crate::pool::{Permit, Pool};
+use crate::offset_committer::{Checkpoints, CommitRules, SessionLifetime};
+use crate::pool::{LimitedResource, Permit, Pool};
 use crate::quotas::Quotas;
 use crate::session_cache::SessionCache;
 use crate::shares::{Caller, Shares};
@@ -56,6 +56,53 @@ pub struct EngineParts {
     pub small_media: u64,
     /// Maximum time that a request waits for an older request to the same session, or for memory.
     pub takeover_timeout: Duration,
+}
+
+/// Number of uploads that run at a time by default.
+const UPLOADS: usize = 1024;
+
+/// Number of media that are read at a time by default, and of concatenations.
+const READS: usize = 16;
+
+/// Bytes of memory for write buffers, and for media that is read as a whole, by default.
+const MEMORY: u64 = 64 << 20;
+
+impl EngineParts {
+    /// Returns parts over these stores, with the system's clock, without quotas, and with limits
+    /// for one small server: 1,024 uploads at a time, 64 MiB of write buffers. Media of up to
+    /// 64 KiB is kept in the ledger. A session expires after seven days.
+    pub fn new(ledger: Arc<dyn Ledger>, vault: Arc<dyn Vault>) -> Self {
+        let stores = CheckedStores::new(ledger, vault, FreeSpace::default());
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let quotas = Quotas::new(Quota::default());
+        let commit_rules = CommitRules {
+            ledger: Arc::clone(&stores.ledger),
+            clock: Arc::clone(&clock),
+            quotas: quotas.clone(),
+            checkpoints: Checkpoints::default(),
+            lifetime: SessionLifetime {
+                total: Duration::from_secs(7 * 24 * 60 * 60),
+                idle: None,
+            },
+        };
+        Self {
+            stores,
+            clock,
+            lifecycle: Arc::default(),
+            uploads: Pool::of_count(LimitedResource::Uploads, UPLOADS),
+            media_reads: Pool::of_count(LimitedResource::MediaReads, READS),
+            concatenations: Pool::of_count(LimitedResource::Concatenations, READS),
+            concatenation_shares: Arc::new(Shares::new(READS / 2)),
+            metadata: Pool::of_bytes(LimitedResource::Metadata, MEMORY),
+            reading: Pool::for_large(LimitedResource::Reading, MEMORY),
+            buffer_pool: BufferPool::new(MEMORY),
+            quotas,
+            copies: CopyLimits::new(0),
+            commit_rules: Arc::new(commit_rules),
+            small_media: 64 << 10,
+            takeover_timeout: Duration::from_secs(10),
+        }
+    }
 }
 
 impl fmt::Debug for EngineParts {

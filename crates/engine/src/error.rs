@@ -81,6 +81,9 @@ pub enum Error {
     /// The stream of a request to a session broke. The received bytes are kept.
     #[error("the request was interrupted: {0}; query the committed range and continue from there")]
     Interrupted(Box<Self>),
+    /// A stream of media cannot be read.
+    #[error("the media cannot be read: {0}")]
+    Stream(#[from] std::io::Error),
     /// Too many requests change the same resource.
     #[error("too many calls change the same resource at once; try again")]
     Crowded,
@@ -116,7 +119,8 @@ impl Error {
             | Self::Session(_)
             | Self::DigestMismatch(_)
             | Self::ExpectedDigests(_)
-            | Self::Interrupted(_) => return None,
+            | Self::Interrupted(_)
+            | Self::Stream(_) => return None,
             Self::Refused(refusal) => return refusal.retry_after(),
             Self::Ledger(error) => return StoreError::Ledger(error).retry_after(),
             Self::Vault(error) => return StoreError::Vault(error).retry_after(),

@@ -115,7 +115,17 @@ mod tests {
 
     use super::*;
 
-    fn cached(n: u16, since: u64) -> CachedSession {
+    /// The context of an upload that means nothing.
+    #[derive(Debug)]
+    struct Empty;
+
+    impl UploadContext for Empty {
+        fn memory(&self) -> usize {
+            0
+        }
+    }
+
+    fn cached(n: u16, since: u64) -> CachedSession<Empty> {
         CachedSession {
             session: Session {
                 id: id(n),
@@ -129,7 +139,7 @@ mod tests {
                 owner: None,
                 dialect: "google".to_owned(),
             },
-            start_request: StartRequest::example(),
+            context: Empty,
             media: None,
             space: None,
             since: Timestamp::from_millis(since),
@@ -142,7 +152,7 @@ mod tests {
         SessionId::from_bytes(bytes)
     }
 
-    fn is_there(sessions: &SessionCache, n: u16) -> bool {
+    fn is_there(sessions: &SessionCache<Empty>, n: u16) -> bool {
         sessions.any(id(n), |_| true)
     }
 

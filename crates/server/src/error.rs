@@ -502,6 +502,7 @@ fn engine(dialect: &dyn Dialect, error: &EngineError) -> ErrorReply {
         EngineError::DigestMismatch(error) => dialect.protocol_error(&(*error).into()),
         EngineError::ExpectedDigests(error) => dialect.protocol_error(&(*error).into()),
         EngineError::Interrupted(error) => engine(dialect, error),
+        EngineError::Stream(_) => dialect.condition(Condition::Interrupted),
         // The server's own refusals have become errors of the server again.
         EngineError::Refused(_) => other(ErrorReply::json(
             StatusCode::INTERNAL_SERVER_ERROR,

@@ -13,9 +13,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode}
 use percent_encoding::percent_decode_str;
 use windlass_discovery::{Access as ApiAccess, Found, Method, PathParameters, Target};
 use windlass_engine::identifiers::session_id;
-use windlass_engine::{Error as EngineError, Full, Importance, SessionReply};
+use windlass_engine::{Error as EngineError, Full, Importance, SessionHead, SessionReply};
 use windlass_proto::command::{
-    Command, Framing, MultipartHead, SessionHead, SimpleHead, StartHead, effective_method,
+    self as proto, Command, Framing, MultipartHead, SimpleHead, StartHead, effective_method,
 };
 use windlass_proto::dialect::{Dialect, Outcome, RequestHead};
 use windlass_proto::error::ProtocolError;
@@ -646,7 +646,7 @@ pub(crate) struct SessionCall {
 }
 
 enum Call {
-    Continue(Box<SessionHead>),
+    Continue(Box<proto::SessionHead>),
     Cancel(UploadId),
 }
 
@@ -664,39 +664,40 @@ impl SessionCall {
             dialect: dialect_name,
             call,
         } = self;
-        let outcome = match call {
+        let without_body = |outcome| reply::of_dialect(dialect.reply(outcome), reply::nothing());
+        let (upload_id, no_308, head) = match call {
             Call::Continue(head) => {
-                let (upload_id, no_308) = (head.upload_id, head.no_308);
-                let head = Box::new(windlass_engine::SessionHead {
+                let proto::SessionHead {
+                    upload_id,
+                    request: action,
+                    no_308,
+                    expected,
+                } = *head;
+                let head = SessionHead {
                     session: session_id(upload_id.as_str()),
                     dialect: dialect_name,
-                    action: head.request,
-                    expected_digests: head.expected,
+                    action,
+                    expected_digests: expected,
                     request,
-                });
-                let reply = server.engine.continue_session(head, body, found).await?;
-                let offset = match reply {
-                    SessionReply::Committed(offset) => offset,
-                    SessionReply::Final(reply) => {
-                        return Ok(final_reply(dialect, reply, Some(&upload_id)));
-                    }
                 };
-                let outcome = Outcome::Committed {
-                    offset,
-                    upload_id: &upload_id,
-                    no_308,
-                };
-                return Ok(reply::of_dialect(dialect.reply(outcome), reply::nothing()));
+                (upload_id, no_308, Box::new(head))
             }
             Call::Cancel(upload_id) => {
                 let id = session_id(upload_id.as_str());
                 let cancel = server.engine.cancel(id, dialect_name, request, found);
                 // Boxed to keep the future of a request small: most requests continue a session.
                 Box::pin(cancel).await?;
-                Outcome::Cancelled
+                return Ok(without_body(Outcome::Cancelled));
             }
         };
-        Ok(reply::of_dialect(dialect.reply(outcome), reply::nothing()))
+        match server.engine.continue_session(head, body, found).await? {
+            SessionReply::Committed(offset) => Ok(without_body(Outcome::Committed {
+                offset,
+                upload_id: &upload_id,
+                no_308,
+            })),
+            SessionReply::Final(reply) => Ok(final_reply(dialect, reply, Some(&upload_id))),
+        }
     }
 }
 
