@@ -29,7 +29,8 @@ use bytes::Bytes;
 use tokio::time::timeout;
 use windlass_store::{
     ChangeSet, EndSession, Epoch, Ledger, LedgerError, MediaId, NewSession, OffsetCommit,
-    OwnerQuotas, Quota, Resource, Session, SessionId, Space, Timestamp, Usage, Vault, VaultError,
+    OwnerQuotas, Quota, Resource, Session, SessionId, SessionPage, SessionQuery, Space, Timestamp,
+    Usage, Vault, VaultError,
 };
 
 use crate::error::Error;
@@ -445,6 +446,10 @@ impl Ledger for CheckedLedger {
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
         self.inner.session(id).await
+    }
+
+    async fn sessions(&self, query: &SessionQuery) -> Result<SessionPage, LedgerError> {
+        self.inner.sessions(query).await
     }
 
     async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {

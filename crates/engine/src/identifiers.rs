@@ -157,6 +157,7 @@ mod tests {
     fn sessions_and_small_media_sort_by_time() {
         let id = |now| session_id(&new_upload_id(now));
         assert!(id(NOW) < id(LATER));
+        assert!(SessionId::least_at(NOW) < id(NOW) && id(NOW) < SessionId::least_at(LATER));
         assert!(new_small_media_id(NOW) < new_small_media_id(LATER));
     }
 

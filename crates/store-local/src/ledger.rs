@@ -89,7 +89,8 @@ use rusqlite::{Connection, params};
 use tokio::sync::Semaphore;
 use windlass_store::{
     ChangeSet, EndSession, Epoch, Failpoint, Ledger, LedgerError, MediaId, NewSession,
-    OffsetCommit, OwnerQuotas, Quota, Resource, Session, SessionId, Space, Timestamp, Usage,
+    OffsetCommit, OwnerQuotas, Quota, Resource, Session, SessionId, SessionPage, SessionQuery,
+    Space, Timestamp, Usage,
 };
 
 use crate::directory::{DirectoryLock, Identity, StoreShared};
@@ -302,6 +303,13 @@ impl Ledger for LocalLedger {
             epoch: unwritten.map_or(session.epoch, |epoch| epoch.max(session.epoch)),
             ..session
         }))
+    }
+
+    async fn sessions(&self, query: &SessionQuery) -> Result<SessionPage, LedgerError> {
+        let query = query.clone();
+        self.readers
+            .read(move |connection| rows::sessions(connection, &query))
+            .await
     }
 
     async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {

@@ -36,6 +36,7 @@ use crate::records::{
     Epoch, Extent, MediaId, NewSession, OwnerQuotas, Quota, Resource, Session, SessionId,
     Timestamp, Usage,
 };
+use crate::session_list::{SessionPage, SessionQuery};
 use crate::vault::{Listing, MediaReader, MediaWriter, Part, Space, Vault, VaultError};
 
 pub use paced::{PacedLedger, Stopped};
@@ -243,6 +244,10 @@ impl Ledger for FaultyLedger {
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
         self.read("session", self.inner.session(id)).await
+    }
+
+    async fn sessions(&self, query: &SessionQuery) -> Result<SessionPage, LedgerError> {
+        self.read("sessions", self.inner.sessions(query)).await
     }
 
     async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {

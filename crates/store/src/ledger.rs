@@ -10,6 +10,7 @@ use crate::records::{
     Epoch, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas, Progress, Quota, Resource,
     Session, SessionId, SessionState, Timestamp, Usage,
 };
+use crate::session_list::{SessionPage, SessionQuery};
 use crate::vault::Space;
 
 /// The database: sessions, resources, small media, and the list of media to be deleted.
@@ -72,6 +73,20 @@ pub trait Ledger: Send + Sync + 'static {
     /// An expired session is returned until [`Ledger::expire`] deletes it. The returned epoch is
     /// the epoch of the newest lease.
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError>;
+
+    /// Returns one page of the list of sessions, without the sessions' requests and replies.
+    ///
+    /// The list has the sessions that the query selects, whatever their state, in the order of
+    /// their ids. An expired session is listed until [`Ledger::expire`] deletes it. A session with
+    /// a damaged row is left out.
+    ///
+    /// The ledger may read at most
+    /// [`MAX_SESSIONS_READ_PER_PAGE`](crate::session_list::MAX_SESSIONS_READ_PER_PAGE) sessions for
+    /// a page. A page with a next position may therefore be short, or have no session at all.
+    ///
+    /// Each page sees one state of the ledger. A walk over all pages returns no session twice, and
+    /// it returns each session that exists and is selected during the whole walk.
+    async fn sessions(&self, query: &SessionQuery) -> Result<SessionPage, LedgerError>;
 
     /// Gives out a new lease of a session, which is the right to commit offsets of it, and to
     /// finish or end it.

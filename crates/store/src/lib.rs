@@ -90,6 +90,7 @@ pub mod ledger;
 pub mod memory;
 pub mod recorder;
 pub mod records;
+pub mod session_list;
 pub mod sweep;
 pub mod vault;
 
@@ -104,6 +105,7 @@ pub use records::{
     Epoch, Extent, Media, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas, Progress,
     Quota, Resource, Session, SessionId, SessionState, Timestamp, Usage,
 };
+pub use session_list::{SessionOrder, SessionPage, SessionQuery, SessionSummary};
 pub use sweep::{Sweep, SweepError, SweepOptions, Swept};
 pub use vault::{
     Listing, MediaReader, MediaWriter, Part, READ_LEN, Space, StoredMedia, Superseded, Vault,

@@ -25,6 +25,9 @@ use crate::records::{
     Epoch, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas, Progress, Quota, Resource,
     Session, SessionId, SessionState, Timestamp, Usage, counted,
 };
+use crate::session_list::{
+    MAX_SESSIONS_READ_PER_PAGE, SessionOrder, SessionPage, SessionQuery, SessionSummary,
+};
 use crate::vault::Space;
 
 pub use vault::{MemoryVault, UnsyncedWrite};
@@ -72,6 +75,10 @@ impl Ledger for MemoryLedger {
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
         Ok(self.tables().session(id))
+    }
+
+    async fn sessions(&self, query: &SessionQuery) -> Result<SessionPage, LedgerError> {
+        Ok(self.tables().session_page(query))
     }
 
     async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
@@ -252,6 +259,28 @@ impl Tables {
             session.epoch = *epoch;
         }
         Some(session)
+    }
+
+    fn session_page(&self, query: &SessionQuery) -> SessionPage {
+        let after = query.after.map_or(Bound::Unbounded, Bound::Excluded);
+        let sessions: Box<dyn Iterator<Item = _>> = match query.order {
+            SessionOrder::OldestFirst => Box::new(self.sessions.range((after, Bound::Unbounded))),
+            SessionOrder::NewestFirst => {
+                Box::new(self.sessions.range((Bound::Unbounded, after)).rev())
+            }
+        };
+        let mut page = SessionPage::default();
+        for (read, (id, session)) in (1..).zip(sessions) {
+            let summary = SessionSummary::from(session);
+            if query.selects(&summary) {
+                page.sessions.push(summary);
+            }
+            if page.sessions.len() == query.page_len() || read == MAX_SESSIONS_READ_PER_PAGE {
+                page.next = Some(*id);
+                break;
+            }
+        }
+        page
     }
 
     fn lease(&mut self, id: SessionId) -> Option<Session> {

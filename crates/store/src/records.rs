@@ -61,6 +61,15 @@ impl SessionId {
         Self(bytes)
     }
 
+    /// Returns the least id of a session that is started at `time`. As the position of a list, it
+    /// separates the earlier sessions from the later ones.
+    pub fn least_at(time: Timestamp) -> Self {
+        let mut id = [0; 32];
+        let time = time.to_sortable_bytes();
+        id[..time.len()].copy_from_slice(&time);
+        Self(id)
+    }
+
     /// Returns the 32 bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0

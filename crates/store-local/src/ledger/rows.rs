@@ -13,9 +13,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Error, OptionalExtension, Row, params};
 use windlass_digest::{Crc32c, Digests, Md5, Sha256};
+use windlass_store::session_list::MAX_SESSIONS_READ_PER_PAGE;
 use windlass_store::{
     Epoch, Extent, Media, MediaId, MediaLocation, MediaRef, Progress, Resource, Session, SessionId,
-    SessionState, Timestamp,
+    SessionOrder, SessionPage, SessionQuery, SessionState, SessionSummary, Timestamp,
 };
 
 /// Returns one session.
@@ -49,6 +50,74 @@ fn read_session(id: SessionId, row: &Row<'_>) -> rusqlite::Result<Session> {
         progress,
         reply: row.get("reply")?,
         owner: row.get("owner")?,
+        dialect: row.get("dialect")?,
+    })
+}
+
+/// Returns one page of the list of sessions.
+///
+/// No index has the owners, and only the index of finishing sessions has a state. So the page is
+/// found in the index of all ids, or of the ids of finishing sessions. Each row that it reads costs
+/// about the same, whether it is selected or not.
+pub(super) fn sessions(
+    connection: &Connection,
+    query: &SessionQuery,
+) -> rusqlite::Result<SessionPage> {
+    let mut statement = connection.prepare_cached(&session_list_sql(query))?;
+    let after = match (query.after, query.order) {
+        (Some(id), _) => id.as_bytes().to_vec(),
+        // Every id is greater than the empty blob, and less than the longer blob.
+        (None, SessionOrder::OldestFirst) => Vec::new(),
+        (None, SessionOrder::NewestFirst) => vec![u8::MAX; 33],
+    };
+    let mut found = statement.query(params![after, sql_limit(MAX_SESSIONS_READ_PER_PAGE)])?;
+    let mut page = SessionPage::default();
+    let mut read = 0;
+    while let Some(row) = found.next()? {
+        read += 1;
+        let id = SessionId::from_bytes(row.get("id")?);
+        match read_summary(id, row) {
+            Ok(session) if query.selects(&session) => page.sessions.push(session),
+            Ok(_) => {}
+            // The row is left out, so that it does not hide all further rows.
+            Err(error) if is_conversion_error(&error) => {}
+            Err(error) => return Err(error),
+        }
+        if page.sessions.len() == query.page_len() || read == MAX_SESSIONS_READ_PER_PAGE {
+            page.next = Some(id);
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// Returns the statement of [`sessions`]. Its parameters are the position after which it begins,
+/// and the maximum number of rows.
+pub(super) fn session_list_sql(query: &SessionQuery) -> String {
+    // As in `finishing`, the literal lets SQLite use the partial index.
+    let of_index = match query.state {
+        Some(SessionState::Finishing) => "state = 1 AND",
+        _ => "",
+    };
+    let (comparison, direction) = match query.order {
+        SessionOrder::OldestFirst => (">", "ASC"),
+        SessionOrder::NewestFirst => ("<", "DESC"),
+    };
+    format!(
+        "SELECT id, owner, state, created, expires, offset, total, dialect FROM sessions
+         WHERE {of_index} id {comparison} ?1 AND length(id) = 32 ORDER BY id {direction} LIMIT ?2"
+    )
+}
+
+fn read_summary(id: SessionId, row: &Row<'_>) -> rusqlite::Result<SessionSummary> {
+    Ok(SessionSummary {
+        id,
+        owner: row.get("owner")?,
+        state: state(row)?,
+        created: Timestamp::from_millis(unsigned(row, "created")?),
+        expires: Timestamp::from_millis(unsigned(row, "expires")?),
+        offset: unsigned(row, "offset")?,
+        total: total(row)?,
         dialect: row.get("dialect")?,
     })
 }

@@ -3,6 +3,7 @@
 mod faults;
 mod full_disk;
 mod rows;
+mod session_list;
 mod wal;
 
 use std::path::PathBuf;

@@ -2,6 +2,7 @@
 
 mod clearing;
 mod resources;
+mod sessions;
 mod usage;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use ResourceChange::Insert;
 pub async fn ledger(ledger: &dyn Ledger) {
     check_sessions(ledger).await;
     check_endings(ledger).await;
+    sessions::check_session_lists(ledger).await;
     resources::check_resources(ledger).await;
     clearing::check_clearing(ledger).await;
     usage::check_usage(ledger).await;

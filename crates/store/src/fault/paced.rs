@@ -10,6 +10,7 @@ use crate::ledger::{ChangeSet, EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{
     Epoch, MediaId, NewSession, OwnerQuotas, Quota, Resource, Session, SessionId, Timestamp, Usage,
 };
+use crate::session_list::{SessionPage, SessionQuery};
 use crate::vault::Space;
 
 /// How long a test waits for a call before it fails.
@@ -148,6 +149,10 @@ impl Ledger for PacedLedger {
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
         self.inner.session(id).await
+    }
+
+    async fn sessions(&self, query: &SessionQuery) -> Result<SessionPage, LedgerError> {
+        self.inner.sessions(query).await
     }
 
     async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {

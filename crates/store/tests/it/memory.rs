@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use windlass_store::conformance;
 use windlass_store::memory::{MemoryLedger, MemoryVault, UnsyncedWrite};
-use windlass_store::{Ledger, LedgerError, READ_LEN, Vault, VaultError};
+use windlass_store::session_list::MAX_SESSIONS_READ_PER_PAGE;
+use windlass_store::{
+    Ledger, LedgerError, NewSession, READ_LEN, SessionId, SessionQuery, Vault, VaultError,
+};
 
-use crate::samples::{create, data, media_id, session_id, start, step};
+use crate::samples::{create, data, media_id, new_session, session_id, start, step};
 
 #[tokio::test]
 async fn the_memory_ledger_keeps_the_contract() {
@@ -97,4 +100,33 @@ async fn writer_from_before_a_crash_is_refused() {
     vault.crash();
     assert!(writer.write(0, data()).await.is_err());
     assert!(writer.sync().await.is_err());
+}
+
+#[tokio::test]
+async fn a_page_of_sessions_reads_a_bounded_number_of_rows() {
+    let ledger = MemoryLedger::new();
+    for n in 0..MAX_SESSIONS_READ_PER_PAGE {
+        let mut id = [0; 32];
+        id[24..].copy_from_slice(&(n as u64).to_be_bytes());
+        let session = NewSession {
+            id: SessionId::from_bytes(id),
+            ..new_session(0, 100)
+        };
+        ledger.start(session).await.unwrap();
+    }
+    let last = NewSession {
+        owner: Some("few".to_owned()),
+        ..new_session(u8::MAX, 100)
+    };
+    ledger.start(last).await.unwrap();
+    let mut query = SessionQuery {
+        owner: Some("few".to_owned()),
+        ..SessionQuery::default()
+    };
+    let empty = ledger.sessions(&query).await.unwrap();
+    assert_eq!(empty.sessions, []);
+    assert!(empty.next.is_some());
+    query.after = empty.next;
+    let rest = ledger.sessions(&query).await.unwrap();
+    assert_eq!((rest.sessions.len(), rest.next), (1, None));
 }
