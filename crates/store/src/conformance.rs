@@ -27,7 +27,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use windlass_digest::{Crc32c, Crc32cHasher, Digests, Md5, Sha256};
 
-use crate::ledger::{ChangeSet, FinishSession, OffsetCommit, ResourceChange};
+use crate::change_set::{ChangeSet, FinishSession, ResourceChange};
+use crate::ledger::OffsetCommit;
 use crate::records::{
     Epoch, Extent, Media, MediaId, MediaLocation, MediaRef, NewSession, Progress, Resource,
     SessionId, SessionState, Timestamp,

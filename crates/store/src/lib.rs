@@ -78,6 +78,7 @@
 //! opaque bytes ([`NewSession::context`], [`FinishSession::reply`]). There is no clock either:
 //! callers pass the time.
 
+pub mod change_set;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(feature = "failpoints")]
@@ -94,13 +95,11 @@ pub mod session_list;
 pub mod sweep;
 pub mod vault;
 
+pub use change_set::{ChangeSet, Expected, FinishSession, ResourceChange};
 /// Not a part of the contracts. Without the feature `failpoints` it compiles to nothing.
 #[doc(hidden)]
 pub use failpoint::Failpoint;
-pub use ledger::{
-    ChangeSet, EndSession, Expected, FinishSession, Ledger, LedgerError, OffsetCommit,
-    ResourceChange,
-};
+pub use ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
 pub use records::{
     Epoch, Extent, Media, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas, Progress,
     Quota, Resource, Session, SessionId, SessionState, Timestamp, Usage,

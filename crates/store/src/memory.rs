@@ -17,10 +17,8 @@ use std::sync::{Mutex, MutexGuard};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::ledger::{
-    ChangeSet, EndSession, Expected, FinishSession, Ledger, LedgerError, OffsetCommit,
-    ResourceChange,
-};
+use crate::change_set::{ChangeSet, Expected, FinishSession, ResourceChange};
+use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{
     Epoch, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas, Progress, Quota, Resource,
     Session, SessionId, SessionState, Timestamp, Usage, counted,

@@ -421,7 +421,7 @@ pub struct Resource {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::FinishSession;
+    use crate::change_set::FinishSession;
 
     #[test]
     fn debug_of_a_session_hides_its_request_and_its_reply() {

@@ -10,9 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{FAR, Names, finish, one, progress, small_step, step};
-use crate::ledger::{
-    ChangeSet, EndSession, FinishSession, Ledger, LedgerError, OffsetCommit, ResourceChange,
-};
+use crate::change_set::{ChangeSet, FinishSession, ResourceChange};
+use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{
     Epoch, MediaId, NewSession, Progress, Resource, Session, SessionId, SessionState, Timestamp,
 };

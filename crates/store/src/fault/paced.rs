@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use crate::ledger::{ChangeSet, EndSession, Ledger, LedgerError, OffsetCommit};
+use crate::change_set::ChangeSet;
+use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{
     Epoch, MediaId, NewSession, OwnerQuotas, Quota, Resource, Session, SessionId, Timestamp, Usage,
 };

@@ -2,7 +2,8 @@
 
 use super::super::{FAR, Names, finish, insert_with_new, small_step, step};
 use super::{fenced, finishing, found, is_garbage, lease, session, small, start};
-use crate::ledger::{EndSession, Ledger, OffsetCommit, ResourceChange};
+use crate::change_set::ResourceChange;
+use crate::ledger::{EndSession, Ledger, OffsetCommit};
 use crate::records::{MediaId, NewSession, SessionState, Timestamp};
 
 use ResourceChange::Insert;

@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use super::super::{Names, finish, insert_with_new, next_version, one};
 use super::{conflicts, found, is_garbage, lease, session, small, start};
-use crate::ledger::{ChangeSet, Expected, Ledger, ResourceChange};
+use crate::change_set::{ChangeSet, Expected, ResourceChange};
+use crate::ledger::Ledger;
 use crate::records::Resource;
 
 use ResourceChange::{Delete, Insert, Replace};

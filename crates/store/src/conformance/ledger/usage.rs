@@ -4,9 +4,8 @@ use bytes::Bytes;
 
 use super::super::{Names, finish, insert_with_new, next_version, one, progress, step};
 use super::{finishing, found, lease, session, start};
-use crate::ledger::{
-    ChangeSet, EndSession, FinishSession, Ledger, LedgerError, OffsetCommit, ResourceChange,
-};
+use crate::change_set::{ChangeSet, FinishSession, ResourceChange};
+use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{NewSession, OwnerQuotas, Progress, Quota, Resource, Timestamp, Usage};
 
 use ResourceChange::{Delete, Insert, Replace};

@@ -1,0 +1,205 @@
+//! Changes of the ledger that are made in one transaction.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::records::{Epoch, MediaId, MediaLocation, MediaRef, Progress, Resource, SessionId};
+
+/// A session to be finished by a change set, together with the resource that it yields.
+#[derive(Clone)]
+pub struct FinishSession {
+    /// Session to finish.
+    pub id: SessionId,
+    /// Epoch of the lease under which it is finished.
+    pub epoch: Epoch,
+    /// Final progress.
+    pub progress: Progress,
+    /// Reply to be repeated from now on. Opaque to the ledger.
+    pub reply: Vec<u8>,
+}
+
+/// Hides the reply, which may hold a secret, such as an upload token.
+impl fmt::Debug for FinishSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FinishSession")
+            .field("id", &self.id)
+            .field("epoch", &self.epoch)
+            .field("progress", &self.progress)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Changes that are made in one transaction.
+#[derive(Debug, Clone, Default)]
+pub struct ChangeSet {
+    /// Resources that the caller has only read, as it has read them. They are compared before the
+    /// first change.
+    pub expect: Vec<Expected>,
+    /// Collections that must have no resource after the last change. For example, a caller that
+    /// deletes a bucket names the collection of its objects here, so that no object survives that
+    /// was created meanwhile. [`ChangeSet::expect`] cannot express this: it names single resources.
+    pub expect_empty: Vec<String>,
+    /// Changes of resources, in order.
+    pub resources: Vec<ResourceChange>,
+    /// Id and bytes of media to be stored in the ledger. If a session stores media there under the
+    /// same id, its bytes are replaced.
+    pub small_media: Option<(MediaId, Bytes)>,
+    /// Media in the vault that was uploaded with the call. No row needs to reference it yet.
+    pub new_media: Option<MediaId>,
+    /// Session that the change set finishes.
+    pub finish: Option<FinishSession>,
+}
+
+/// Maximum number of bytes per deleted resource that a change set may write and still count as
+/// making space: see [`ChangeSet::makes_space`]. Deleting a message, for example, also rewrites the
+/// row of its thread.
+const WRITTEN_PER_DELETE: usize = 64 << 10;
+
+impl ChangeSet {
+    /// Returns the media that comes with the change set, and that no row needs to reference before:
+    /// [`ChangeSet::small_media`], [`ChangeSet::new_media`], and the media of the session that it
+    /// finishes.
+    pub fn incoming_media(&self) -> impl Iterator<Item = MediaRef> {
+        let in_ledger = self.small_media.as_ref().map(|(id, _)| MediaRef {
+            id: *id,
+            location: MediaLocation::Ledger,
+        });
+        let in_vault = self.new_media.map(|id| MediaRef {
+            id,
+            location: MediaLocation::Vault,
+        });
+        let of_session = self.finish.as_ref().and_then(|it| it.progress.media);
+        [in_ledger, in_vault, of_session].into_iter().flatten()
+    }
+
+    /// Returns whether the change set counts as making space. Such change sets must be possible on
+    /// a full disk.
+    ///
+    /// It must delete more resources than it inserts, or as many if it replaces none. It must bring
+    /// no small media, and write at most 64 KiB for each deleted resource. This is a rule of thumb:
+    /// the sizes of the deleted rows are not known here.
+    pub fn makes_space(&self) -> bool {
+        let (mut inserts, mut replaces, mut deletes, mut bytes) = (0, 0, 0, 0);
+        for change in &self.resources {
+            match change {
+                ResourceChange::Insert(_) => inserts += 1,
+                ResourceChange::Replace { .. } => replaces += 1,
+                ResourceChange::Delete { .. } => deletes += 1,
+            }
+            bytes += change.payload();
+        }
+        let has_more_deletes = deletes > inserts || (deletes == inserts && replaces == 0);
+        deletes > 0
+            && has_more_deletes
+            && self.small_media.is_none()
+            && bytes <= deletes * WRITTEN_PER_DELETE
+    }
+
+    /// Returns the number of rows that it writes.
+    pub fn rows(&self) -> usize {
+        self.resources.len()
+            + usize::from(self.small_media.is_some())
+            + usize::from(self.finish.is_some())
+    }
+
+    /// Returns the number of bytes that it writes, apart from the overhead of rows.
+    pub fn payload(&self) -> usize {
+        let resources: usize = self.resources.iter().map(ResourceChange::payload).sum();
+        let media = self
+            .small_media
+            .as_ref()
+            .map_or(0, |(_, bytes)| bytes.len());
+        let reply = self.finish.as_ref().map_or(0, |finish| finish.reply.len());
+        resources + media + reply
+    }
+}
+
+/// A resource as the caller of [`Ledger::apply`](crate::Ledger::apply) has read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expected {
+    /// Collection of the resource.
+    pub collection: String,
+    /// Id in the collection.
+    pub id: String,
+    /// Number of its version; `None` if it does not exist.
+    pub version: Option<u64>,
+}
+
+impl Expected {
+    /// Expects that a resource which was read has not changed.
+    pub fn unchanged(resource: &Resource) -> Self {
+        Self {
+            collection: resource.collection.clone(),
+            id: resource.id.clone(),
+            version: Some(resource.version),
+        }
+    }
+
+    /// Expects that there is no resource with this id.
+    pub fn absent(collection: impl Into<String>, id: impl Into<String>) -> Self {
+        Self {
+            collection: collection.into(),
+            id: id.into(),
+            version: None,
+        }
+    }
+}
+
+/// A change of one resource.
+#[derive(Debug, Clone)]
+pub enum ResourceChange {
+    /// Inserts a new resource.
+    Insert(Resource),
+    /// Replaces a resource by its next version.
+    Replace {
+        /// The next version. Its `version` is `expected + 1`.
+        resource: Resource,
+        /// Number of the version that is replaced.
+        expected: u64,
+    },
+    /// Deletes a resource.
+    Delete {
+        /// Collection of the resource.
+        collection: String,
+        /// Id in the collection.
+        id: String,
+        /// Number of the version that is deleted.
+        expected: u64,
+    },
+}
+
+impl ResourceChange {
+    /// Returns the owner of the resource after the change.
+    pub fn owner(&self) -> Option<&str> {
+        match self {
+            Self::Insert(resource) | Self::Replace { resource, .. } => resource.owner.as_deref(),
+            Self::Delete { .. } => None,
+        }
+    }
+
+    /// Returns the media that the resource references after the change.
+    pub fn media(&self) -> Option<MediaRef> {
+        match self {
+            Self::Insert(resource) | Self::Replace { resource, .. } => {
+                resource.media.as_ref().map(|media| media.at)
+            }
+            Self::Delete { .. } => None,
+        }
+    }
+
+    /// Returns the number of bytes that it writes, apart from the overhead of the row.
+    fn payload(&self) -> usize {
+        match self {
+            Self::Insert(resource) | Self::Replace { resource, .. } => {
+                resource.collection.len() + resource.id.len() + resource.body.len()
+            }
+            Self::Delete { .. } => 0,
+        }
+    }
+
+    /// Returns whether the resource references `media` after the change.
+    pub fn references(&self, media: MediaRef) -> bool {
+        self.media() == Some(media)
+    }
+}
