@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use windlass_digest::{ExpectedDigests, Wanted};
 use windlass_session::{ChunkRule, Rules, SessionError};
-use windlass_store::{Expected, Media, ResourceChange, Session, SessionId};
+use windlass_store::{AddedMedia, Expected, Media, ResourceChange, Session, SessionId};
 
 use crate::concatenation::Concatenation;
 use crate::error::Error;
@@ -110,6 +110,8 @@ pub struct Completed<R> {
     pub expect_empty: Vec<String>,
     /// Changes of resources, in order. Events to deliver later are resources as well.
     pub changes: Vec<ResourceChange>,
+    /// Media that the completion has made, such as a thumbnail, in addition to the upload's.
+    pub added_media: Vec<AddedMedia>,
     /// The reply for the client.
     pub reply: R,
     /// The reply as it is stored with the session, for [`Completion::replay`].
@@ -128,6 +130,7 @@ impl<R> Completed<R> {
         Self {
             expect: Vec::new(),
             expect_empty: Vec::new(),
+            added_media: Vec::new(),
             changes,
             reply,
             stored_reply,

@@ -185,7 +185,9 @@ impl StoreError<'_> {
             | Self::Vault(VaultError::Fault(_) | VaultError::Unreadable { .. }) => 5,
             Self::Ledger(LedgerError::NoSpace) | Self::Vault(VaultError::NoSpace { .. }) => 30,
             Self::Ledger(LedgerError::OverQuota) => 60,
-            Self::Ledger(LedgerError::Conflict | LedgerError::Unreadable)
+            Self::Ledger(
+                LedgerError::Conflict | LedgerError::TooMuchMedia | LedgerError::Unreadable,
+            )
             | Self::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }) => return None,
         };
         Some(Duration::from_secs(seconds))

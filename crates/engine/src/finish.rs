@@ -86,6 +86,7 @@ pub(crate) async fn try_finish<C: Completion>(
         replaces,
         mut expect,
         expect_empty,
+        added_media,
         changes: resources,
         stored_reply,
         // Held until the commit, so that the next request with the same lock sees this change.
@@ -105,6 +106,7 @@ pub(crate) async fn try_finish<C: Completion>(
         // Declared here, because the ledger refuses a resource with unknown media.
         new_media: (at.location == MediaLocation::Vault && !finished.is_referenced)
             .then_some(at.id),
+        added_media,
         finish: session_ref.map(|session_ref| session_ref.finish(stored_reply)),
     };
     let quotas = match session_ref {

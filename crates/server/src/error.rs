@@ -683,7 +683,7 @@ fn ledger(error: &LedgerError) -> ErrorReply {
         LedgerError::Fenced | LedgerError::NoSpace | LedgerError::Busy | LedgerError::Fault(_) => {
             ErrorReply::unavailable(retry_after)
         }
-        LedgerError::Unreadable => {
+        LedgerError::TooMuchMedia | LedgerError::Unreadable => {
             ErrorReply::json(StatusCode::INTERNAL_SERVER_ERROR, "backendError")
         }
     }

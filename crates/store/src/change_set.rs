@@ -47,8 +47,43 @@ pub struct ChangeSet {
     pub small_media: Option<(MediaId, Bytes)>,
     /// Media in the vault that was uploaded with the call. No row needs to reference it yet.
     pub new_media: Option<MediaId>,
+    /// Media that comes in addition to [`ChangeSet::small_media`] and [`ChangeSet::new_media`],
+    /// such as a thumbnail of an uploaded picture. At most [`MAX_ADDED_MEDIA`].
+    ///
+    /// A list of its own, so that a change set with the upload's media alone allocates nothing for
+    /// media.
+    pub added_media: Vec<AddedMedia>,
     /// Session that the change set finishes.
     pub finish: Option<FinishSession>,
+}
+
+/// Maximum number of [`ChangeSet::added_media`]. The ledger refuses a change set with more.
+pub const MAX_ADDED_MEDIA: usize = 16;
+
+/// Media that a change set brings in addition to the upload's media.
+#[derive(Debug, Clone)]
+pub enum AddedMedia {
+    /// Media to be stored in the ledger. If the ledger has media with this id, its bytes are
+    /// replaced.
+    Small {
+        /// Id of the media.
+        id: MediaId,
+        /// All bytes of the media.
+        bytes: Bytes,
+    },
+    /// Media that was made durable in the vault. No row needs to reference it yet.
+    Vault(MediaId),
+}
+
+impl AddedMedia {
+    /// Returns the id of the media, and where its bytes are stored.
+    pub fn media(&self) -> MediaRef {
+        let (id, location) = match self {
+            Self::Small { id, .. } => (*id, MediaLocation::Ledger),
+            Self::Vault(id) => (*id, MediaLocation::Vault),
+        };
+        MediaRef { id, location }
+    }
 }
 
 /// Maximum number of bytes per deleted resource that a change set may write and still count as
@@ -58,8 +93,8 @@ const WRITTEN_PER_DELETE: usize = 64 << 10;
 
 impl ChangeSet {
     /// Returns the media that comes with the change set, and that no row needs to reference before:
-    /// [`ChangeSet::small_media`], [`ChangeSet::new_media`], and the media of the session that it
-    /// finishes.
+    /// [`ChangeSet::small_media`], [`ChangeSet::new_media`], [`ChangeSet::added_media`], and the
+    /// media of the session that it finishes.
     pub fn incoming_media(&self) -> impl Iterator<Item = MediaRef> {
         let in_ledger = self.small_media.as_ref().map(|(id, _)| MediaRef {
             id: *id,
@@ -70,7 +105,23 @@ impl ChangeSet {
             location: MediaLocation::Vault,
         });
         let of_session = self.finish.as_ref().and_then(|it| it.progress.media);
-        [in_ledger, in_vault, of_session].into_iter().flatten()
+        let own = [in_ledger, in_vault, of_session].into_iter().flatten();
+        own.chain(self.added_media.iter().map(AddedMedia::media))
+    }
+
+    /// Returns the ids and the bytes of all media to be stored in the ledger.
+    pub fn incoming_small_media(&self) -> impl Iterator<Item = (MediaId, &Bytes)> {
+        let own = self.small_media.iter().map(|(id, bytes)| (*id, bytes));
+        let added = self.added_media.iter().filter_map(|media| match media {
+            AddedMedia::Small { id, bytes } => Some((*id, bytes)),
+            AddedMedia::Vault(_) => None,
+        });
+        own.chain(added)
+    }
+
+    /// Returns whether it has more than [`MAX_ADDED_MEDIA`].
+    pub fn has_too_much_media(&self) -> bool {
+        self.added_media.len() > MAX_ADDED_MEDIA
     }
 
     /// Returns whether the change set counts as making space. Such change sets must be possible on
@@ -92,24 +143,22 @@ impl ChangeSet {
         let has_more_deletes = deletes > inserts || (deletes == inserts && replaces == 0);
         deletes > 0
             && has_more_deletes
-            && self.small_media.is_none()
+            && self.incoming_small_media().next().is_none()
             && bytes <= deletes * WRITTEN_PER_DELETE
     }
 
     /// Returns the number of rows that it writes.
     pub fn rows(&self) -> usize {
         self.resources.len()
-            + usize::from(self.small_media.is_some())
+            + self.incoming_small_media().count()
             + usize::from(self.finish.is_some())
     }
 
     /// Returns the number of bytes that it writes, apart from the overhead of rows.
     pub fn payload(&self) -> usize {
         let resources: usize = self.resources.iter().map(ResourceChange::payload).sum();
-        let media = self
-            .small_media
-            .as_ref()
-            .map_or(0, |(_, bytes)| bytes.len());
+        let media = self.incoming_small_media();
+        let media: usize = media.map(|(_, bytes)| bytes.len()).sum();
         let reply = self.finish.as_ref().map_or(0, |finish| finish.reply.len());
         resources + media + reply
     }

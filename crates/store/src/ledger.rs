@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::Cause;
-use crate::change_set::ChangeSet;
+use crate::change_set::{ChangeSet, MAX_ADDED_MEDIA};
 use crate::records::{
     Epoch, MediaId, NewSession, OwnerQuotas, Progress, Quota, Resource, Session, SessionId,
     SessionState, Timestamp, Usage,
@@ -158,6 +158,8 @@ pub trait Ledger: Send + Sync + 'static {
     /// names them in the change set.
     ///
     /// # Errors
+    /// * [`LedgerError::TooMuchMedia`] if it brings more than
+    ///   [`MAX_ADDED_MEDIA`] in [`ChangeSet::added_media`].
     /// * [`LedgerError::Fenced`] if the session to be finished does not exist or is not open, its
     ///   epoch is not the one of the change set, or its committed offset is greater than the offset
     ///   in [`FinishSession::progress`](crate::FinishSession::progress).
@@ -283,6 +285,10 @@ pub enum LedgerError {
     /// may have been deleted. Nothing has changed.
     #[error("the session or resource exists already, or was changed by another request")]
     Conflict,
+    /// A change set brings more media than [`MAX_ADDED_MEDIA`]. Nothing has changed. Its caller has
+    /// to bring less.
+    #[error("the changes bring more than {MAX_ADDED_MEDIA} additional media")]
+    TooMuchMedia,
     /// The owner would occupy more than its quota. Nothing has changed.
     #[error("the principal would occupy more than its quota")]
     OverQuota,

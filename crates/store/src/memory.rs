@@ -351,6 +351,9 @@ impl Tables {
     }
 
     fn apply(&mut self, changes: ChangeSet) -> Result<(), LedgerError> {
+        if changes.has_too_much_media() {
+            return Err(LedgerError::TooMuchMedia);
+        }
         let leased = match &changes.finish {
             Some(finish) => Some(self.leased_to_finish(finish)?),
             None => None,
@@ -361,8 +364,8 @@ impl Tables {
         self.check_media(&changes)?;
 
         let mut loose: Vec<_> = changes.incoming_media().map(Some).collect();
-        if let Some((id, bytes)) = changes.small_media {
-            self.small_media.insert(id, bytes);
+        for (id, bytes) in changes.incoming_small_media() {
+            self.small_media.insert(id, bytes.clone());
         }
         for change in changes.resources {
             loose.push(self.change_resource(change));

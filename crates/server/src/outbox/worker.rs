@@ -684,7 +684,10 @@ fn concerns_all(error: &LedgerError) -> bool {
         | LedgerError::Busy
         | LedgerError::NoSpace
         | LedgerError::OverQuota => true,
-        LedgerError::Fenced | LedgerError::Conflict | LedgerError::Unreadable => false,
+        LedgerError::Fenced
+        | LedgerError::Conflict
+        | LedgerError::TooMuchMedia
+        | LedgerError::Unreadable => false,
     }
 }
 

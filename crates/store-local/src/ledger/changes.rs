@@ -63,6 +63,8 @@ pub(super) enum Refusal {
     /// An id exists already, a resource has another version, a collection is not empty, or media
     /// may have been deleted.
     Conflict,
+    /// A change set brings too much media.
+    TooMuchMedia,
     /// A principal would occupy more than its quota.
     OverQuota,
     /// The disk is full.
@@ -78,6 +80,7 @@ impl From<Refusal> for LedgerError {
         match refusal {
             Refusal::Fenced => Self::Fenced,
             Refusal::Conflict => Self::Conflict,
+            Refusal::TooMuchMedia => Self::TooMuchMedia,
             Refusal::OverQuota => Self::OverQuota,
             Refusal::NoSpace => Self::NoSpace,
             Refusal::Busy => Self::Busy,
@@ -262,6 +265,9 @@ impl Tables<'_> {
     }
 
     pub(super) fn apply(&self, changes: &ChangeSet) -> ChangeResult {
+        if changes.has_too_much_media() {
+            return Err(Refusal::TooMuchMedia.into());
+        }
         let session = match &changes.finish {
             Some(finish) => Some(self.leased_row_to_finish(finish)?),
             None => None,
@@ -273,8 +279,8 @@ impl Tables<'_> {
         // then, because media that moves from one resource to another within the set must survive.
         // At first this is the media that comes with the set.
         let mut candidates: Vec<_> = changes.incoming_media().collect();
-        if let Some((id, bytes)) = &changes.small_media {
-            self.put_small_media(*id, bytes)?;
+        for (id, bytes) in changes.incoming_small_media() {
+            self.put_small_media(id, bytes)?;
         }
         for change in &changes.resources {
             if let Some(media) = change.media() {

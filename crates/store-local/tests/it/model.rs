@@ -13,8 +13,8 @@ use tokio::runtime::Runtime;
 use windlass_digest::{Crc32c, Digests};
 use windlass_store::memory::MemoryLedger;
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, Expected, FinishSession, Ledger, LedgerError, Media, MediaId,
-    MediaRef, NewSession, OffsetCommit, Progress, Resource, ResourceChange, SessionId,
+    AddedMedia, ChangeSet, EndSession, Epoch, Expected, FinishSession, Ledger, LedgerError, Media,
+    MediaId, MediaRef, NewSession, OffsetCommit, Progress, Resource, ResourceChange, SessionId,
     SessionState, Timestamp,
 };
 use windlass_store_local::LocalLedger;
@@ -104,6 +104,7 @@ impl ReferenceStateMachine for Reference {
         let finish = proptest::option::of((holder(), media()));
         let small = proptest::option::of(0..MEDIA);
         let new = proptest::option::of(0..MEDIA);
+        let added = proptest::collection::vec(named(), 0..3);
         let changes = proptest::collection::vec(change(), 0..4);
         let version = proptest::option::of(1..3_u64);
         let expect = proptest::collection::vec((0..RESOURCES, version), 0..2);
@@ -118,9 +119,9 @@ impl ReferenceStateMachine for Reference {
                 }
             ),
             1 => (holder(), ended).prop_map(|(holder, state)| Step::End { holder, state }),
-            6 => (finish, small, new, changes, expect, expect_empty).prop_map(
-                |(finish, small, new, changes, expect, expect_empty)| {
-                    Step::Apply { finish, small, new, changes, expect, expect_empty }
+            6 => (finish, small, new, added, changes, expect, expect_empty).prop_map(
+                |(finish, small, new, added, changes, expect, expect_empty)| {
+                    Step::Apply { finish, small, new, added, changes, expect, expect_empty }
                 }
             ),
             1 => (0..100_u64).prop_map(|now| Step::Expire { now }),
@@ -146,8 +147,11 @@ fn holder() -> impl Strategy<Value = Holder> {
 }
 
 fn media() -> impl Strategy<Value = Option<Named>> {
-    let named = (0..MEDIA, any::<bool>());
-    proptest::option::of(named.prop_map(|(media, is_small)| Named { media, is_small }))
+    proptest::option::of(named())
+}
+
+fn named() -> impl Strategy<Value = Named> {
+    (0..MEDIA, any::<bool>()).prop_map(|(media, is_small)| Named { media, is_small })
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -205,6 +209,16 @@ impl<S: Subject> StateMachineTest for Comparison<S> {
     }
 }
 
+fn added_media(named: Named) -> AddedMedia {
+    let id = media_id(named.media);
+    if named.is_small {
+        let bytes = Reference::small_bytes(0).into();
+        AddedMedia::Small { id, bytes }
+    } else {
+        AddedMedia::Vault(id)
+    }
+}
+
 /// Takes a step with a ledger in the same state as `model`.
 #[expect(
     clippy::too_many_lines,
@@ -258,6 +272,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
             finish,
             small,
             new,
+            added,
             changes,
             expect,
             expect_empty,
@@ -281,6 +296,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
                     resources,
                     small_media,
                     new_media: new.map(media_id),
+                    added_media: added.into_iter().map(added_media).collect(),
                     finish,
                 })
                 .await

@@ -1,6 +1,7 @@
 //! The rules of [`Ledger`].
 
 mod clearing;
+mod media;
 mod resources;
 mod sessions;
 mod usage;
@@ -9,8 +10,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{FAR, Names, finish, one, progress, small_step, step};
-use crate::change_set::{ChangeSet, FinishSession, ResourceChange};
+use super::{FAR, Names, finish, progress, small_step, step};
+use crate::change_set::{AddedMedia, ChangeSet, FinishSession, ResourceChange};
 use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{
     Epoch, MediaId, NewSession, Progress, Resource, Session, SessionId, SessionState, Timestamp,
@@ -27,6 +28,7 @@ pub async fn ledger(ledger: &dyn Ledger) {
     check_endings(ledger).await;
     sessions::check_session_lists(ledger).await;
     resources::check_resources(ledger).await;
+    media::check_added_media(ledger).await;
     clearing::check_clearing(ledger).await;
     usage::check_usage(ledger).await;
     assert!(ledger.check().await.is_ok(), "a sound ledger says so");
@@ -56,13 +58,13 @@ pub async fn ledger_restart(open: impl AsyncFn() -> Arc<dyn Ledger>) {
         leased.push(lease.await.unwrap().expect("it was started").epoch);
     }
     let ids = [0, 1, 2, 3].map(|n| names.session(n));
-    let (large, small) = (names.large(0), names.small(1));
+    let large = names.large(0);
     ledger
         .commit_offset(ids[0], leased[0], step(0, 10, Some(large)))
         .await
         .unwrap();
     ledger
-        .commit_offset(ids[1], leased[1], small_step(0, small, b"wind"))
+        .commit_offset(ids[1], leased[1], small_step(0, names.small(1), b"wind"))
         .await
         .unwrap();
     ledger
@@ -74,11 +76,8 @@ pub async fn ledger_restart(open: impl AsyncFn() -> Arc<dyn Ledger>) {
         .await
         .unwrap();
     let resource = names.resource("llama", Some(names.small(3)));
-    let changes = ChangeSet {
-        small_media: Some((names.media(3), Bytes::from_static(b"lass"))),
-        finish: Some(finish(ids[3], leased[3], Some(names.small(3)))),
-        ..one(ResourceChange::Insert(resource.clone()))
-    };
+    let last = finish(ids[3], leased[3], Some(names.small(3)));
+    let changes = with_three_media(names, resource.clone(), last);
     ledger.apply(changes).await.unwrap();
     let mut before = Vec::new();
     for id in ids {
@@ -94,10 +93,12 @@ pub async fn ledger_restart(open: impl AsyncFn() -> Arc<dyn Ledger>) {
     }
     let kept = ledger.resource(&names.collection(), "llama").await.unwrap();
     assert_eq!(kept, Some(resource));
-    let bytes = ledger.small_media(names.media(3)).await.unwrap();
-    assert_eq!(bytes.as_deref(), Some(&b"lass"[..]));
-    let bytes = ledger.small_media(small.id).await.unwrap();
-    assert_eq!(bytes.as_deref(), Some(&b"wind"[..]));
+    for (n, expected) in [(1, "wind"), (3, "lass"), (5, "mill")] {
+        let bytes = small(&*ledger, names.media(n)).await;
+        assert_eq!(bytes.as_deref(), Some(expected.as_bytes()));
+    }
+    let preview = [names.media(6)];
+    assert_eq!(ledger.unknown_media(&preview).await.unwrap(), []);
     assert_eq!(ledger.garbage(None, 10).await.unwrap(), [names.media(2)]);
 
     let again = ledger.lease(ids[0]).await.unwrap().expect("it is there");
@@ -113,6 +114,28 @@ pub async fn ledger_restart(open: impl AsyncFn() -> Arc<dyn Ledger>) {
         .commit_offset(ids[0], again.epoch, step(10, 20, Some(large)))
         .await
         .unwrap();
+}
+
+/// Returns a change set that finishes a session with this resource, which has the media 3. It adds
+/// the media 5 in the ledger and the media 6 in the vault, with a resource each.
+fn with_three_media(names: Names, resource: Resource, last: FinishSession) -> ChangeSet {
+    ChangeSet {
+        resources: vec![
+            Insert(resource),
+            Insert(names.resource("thumbnail", Some(names.small(5)))),
+            Insert(names.resource("preview", Some(names.large(6)))),
+        ],
+        small_media: Some((names.media(3), Bytes::from_static(b"lass"))),
+        added_media: vec![
+            AddedMedia::Small {
+                id: names.media(5),
+                bytes: Bytes::from_static(b"mill"),
+            },
+            AddedMedia::Vault(names.media(6)),
+        ],
+        finish: Some(last),
+        ..ChangeSet::default()
+    }
 }
 
 /// Checks starts, leases and commits of sessions.

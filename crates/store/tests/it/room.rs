@@ -1,7 +1,7 @@
 //! Which changes make space.
 
 use bytes::Bytes;
-use windlass_store::{ChangeSet, MediaId, Resource, ResourceChange, Timestamp};
+use windlass_store::{AddedMedia, ChangeSet, MediaId, Resource, ResourceChange, Timestamp};
 
 fn resource(id: &str, version: u64, len: usize) -> Resource {
     Resource {
@@ -55,7 +55,34 @@ fn change_set_makes_space_when_it_deletes_more_than_it_inserts() {
             ..ChangeSet::default()
         };
         assert_eq!(changes.makes_space(), expected, "case {number}");
-        changes.small_media = Some((MediaId::from_bytes([1; 16]), Bytes::new()));
+        let id = MediaId::from_bytes([1; 16]);
+        changes.added_media = vec![AddedMedia::Vault(id)];
+        assert_eq!(changes.makes_space(), expected, "case {number}, in vault");
+        let bytes = Bytes::new();
+        changes.added_media = vec![AddedMedia::Small { id, bytes }];
+        assert!(!changes.makes_space(), "case {number}, with added media");
+        changes.added_media.clear();
+        changes.small_media = Some((id, Bytes::new()));
         assert!(!changes.makes_space(), "case {number}, with media");
     }
+}
+
+#[test]
+fn all_small_media_of_a_change_set_counts() {
+    let id = |n| MediaId::from_bytes([n; 16]);
+    let small = |n, bytes: &'static [u8]| AddedMedia::Small {
+        id: id(n),
+        bytes: Bytes::from_static(bytes),
+    };
+    let changes = ChangeSet {
+        small_media: Some((id(1), Bytes::from_static(b"wind"))),
+        new_media: Some(id(2)),
+        added_media: vec![
+            small(3, b"lass"),
+            AddedMedia::Vault(id(4)),
+            small(5, b"mill"),
+        ],
+        ..ChangeSet::default()
+    };
+    assert_eq!((changes.rows(), changes.payload()), (3, 12));
 }

@@ -34,6 +34,8 @@ pub(super) enum Step {
         finish: Option<(Holder, Option<Named>)>,
         small: Option<u8>,
         new: Option<u8>,
+        /// Further media that comes with the changes.
+        added: Vec<Named>,
         changes: Vec<Change>,
         /// Resources with the versions that are expected before the changes.
         expect: Vec<(u8, Option<u64>)>,
@@ -207,6 +209,7 @@ impl Reference {
                 finish,
                 small,
                 new,
+                added,
                 changes,
                 expect,
                 expect_empty,
@@ -230,6 +233,12 @@ impl Reference {
                     media,
                     is_small: false,
                 }));
+                for media in added {
+                    if media.is_small {
+                        self.small_media.insert(media.media, 0);
+                    }
+                    brought.insert(*media);
+                }
                 let version = |id: u8| before.get(&id).map(|(version, _)| *version);
                 if expect
                     .iter()
