@@ -159,7 +159,7 @@ impl<C: Completion> Append<C> {
         let sink = MediaSink::resume(engine.sink_deps(), wanted, &session.progress, media).await;
         let mut sink = match sink {
             Ok(sink) => sink,
-            Err(error) => return Err(fail_if_media_lost(engine, &session, error.into()).await),
+            Err(error) => return Err(fail_if_media_lost(engine, &session, error).await),
         };
         sink.announce_length(total);
         Ok(Box::new(Self {
@@ -223,7 +223,7 @@ impl<C: Completion> Append<C> {
         // The declared bytes stay reserved until they have arrived.
         let uncounted = up_to.max(self.declared_end).saturating_sub(offset);
         let ledger = &*self.engine.parts().stores.ledger;
-        Ok(self.reservation.cover(ledger, uncounted).await?)
+        self.reservation.cover(ledger, uncounted).await
     }
 
     /// Reads the body until it ends or something stops it.
@@ -254,7 +254,7 @@ impl<C: Completion> Append<C> {
                 // win.
                 joined = self.offset_committer.join(), if self.offset_committer.is_running() => match joined {
                     Ok(()) => continue,
-                    Err(error) => return Stop::Storage(error.into()),
+                    Err(error) => return Stop::Storage(error),
                 },
             };
             let data = match next {
@@ -335,11 +335,11 @@ impl<C: Completion> Append<C> {
             // The disk filled up. The stored bytes are committed, but the request gets an error:
             // some clients ignore the `Range` of the reply, which states the committed bytes, and
             // would take the whole chunk as stored.
-            _ if was_full => Err(self.commit_and(flushed, Error::NoSpace.into()).await),
+            _ if was_full => Err(self.commit_and(flushed, Error::NoSpace).await),
             Stop::Complete => self.complete(body_filter, flushed, expected_digests).await,
             Stop::Refused(error) => Err(self.commit_and(flushed, error.into()).await),
             Stop::Broken(error) => Err(self.commit_and(flushed, interrupted(error)).await),
-            Stop::Draining => Err(self.commit_and(flushed, Error::Draining.into()).await),
+            Stop::Draining => Err(self.commit_and(flushed, Error::Draining).await),
             Stop::Storage(error) => Err(self.commit_and(flushed, error).await),
             // The newer request is waiting for the guard, so this one commits before it reads the
             // rest of its body.
@@ -444,7 +444,7 @@ impl<C: Completion> Append<C> {
             (flushed, false) => Ok(flushed),
             // The disk was full, so there were bytes to write: small media that moves from the
             // ledger to the vault, because the limit was lowered in the meantime.
-            (_, true) => Err(Error::NoSpace.into()),
+            (_, true) => Err(Error::NoSpace),
         }
     }
 
@@ -523,7 +523,7 @@ impl<C: Completion> Append<C> {
             .await
         {
             Ok(()) => error,
-            Err(commit_error) => commit_error.into(),
+            Err(commit_error) => commit_error,
         }
     }
 

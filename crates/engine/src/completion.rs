@@ -29,7 +29,7 @@ pub trait UploadContext: Debug + Send + Sync + 'static {
     }
 
     /// Returns the type of the media. Default: `application/octet-stream`.
-    fn content_type(&self) -> &str {
+    fn content_type(&self) -> &'static str {
         "application/octet-stream"
     }
 
