@@ -372,10 +372,10 @@ impl<C: Completion> Append<C> {
         let earlier = self.sink.await_write().await?;
         let mut latest = None;
         if !self.sink.find_room() {
-            self.space.admit_write(self.sink.buffered_len())?;
+            let counted = self.space.admit_write(self.sink.buffered_len())?;
             // A gzip body is not verified yet, so its bytes are written without a commit.
             let due = self.offset_committer.schedule_if_due(self.sink.offset()) && !self.is_gzip;
-            latest = self.sink.write(due).await?;
+            latest = self.sink.write(due, counted).await?;
         }
         // In the order of their offsets: each commit begins where the previous one ended.
         for unsynced in earlier.into_iter().chain(latest) {
@@ -398,11 +398,11 @@ impl<C: Completion> Append<C> {
     /// Writes and commits the bytes that a slow client has sent so far. Bytes of a gzip body are
     /// only written, so that they do not stay in memory.
     async fn checkpoint(&mut self) -> Result<(), Error> {
-        self.space.admit_write(self.sink.buffered_len())?;
+        let counted = self.space.admit_write(self.sink.buffered_len())?;
         self.offset_committer.record_scheduled(self.sink.offset());
         // `write` may return only the progress of the previous write. This write is awaited as
         // well, because no further bytes may come for a long time.
-        let earlier = self.sink.write(!self.is_gzip).await?;
+        let earlier = self.sink.write(!self.is_gzip, counted).await?;
         let latest = self.sink.await_write().await?;
         for unsynced in earlier.into_iter().chain(latest) {
             self.offset_committer.spawn_checkpoint(unsynced).await?;
@@ -413,7 +413,7 @@ impl<C: Completion> Append<C> {
     /// Makes the accepted bytes durable. The flag is true if the disk was full; bytes that were not
     /// written are then dropped.
     async fn flush_and_sync(&mut self) -> Result<(FlushedMedia, bool), Error> {
-        count_last_write(&self.space, &self.sink);
+        let _counted = count_last_write(&self.space, &self.sink);
         let (flushed, was_full) = match self.sink.flush_and_sync().await {
             // If a write has met the full disk, the sink has dropped the bytes that were not
             // written, and the second flush only syncs. If the media could not be created, the
@@ -487,7 +487,7 @@ impl<C: Completion> Append<C> {
     }
 
     /// Leaves the session in the cache for its next request. Returns the committed offset.
-    fn keep_cached(self: Box<Self>) -> u64 {
+    fn keep_cached(self) -> u64 {
         let Self {
             engine,
             context,
@@ -497,7 +497,7 @@ impl<C: Completion> Append<C> {
             permit,
             guard,
             ..
-        } = *self;
+        } = self;
         let session = offset_committer.session;
         let offset = session.progress.offset;
         engine.cache().put(CachedSession {

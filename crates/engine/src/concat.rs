@@ -316,7 +316,7 @@ impl<'a, C: Completion> Concat<'a, C> {
         for source in sources {
             pieces.push(self.part(source).await?);
         }
-        let copied = |bytes| space.count_write(bytes);
+        let copied = |bytes| drop(space.count_write(bytes));
         tokio::select! {
             biased;
             () = parts.lifecycle.drain_now.cancelled() => Err(Error::Draining),

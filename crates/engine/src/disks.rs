@@ -1,9 +1,8 @@
 //! Free space on the disks of the ledger and of the vault, and admission of writes.
 //!
 //! Free space is measured once a second, and a lot can be written in between. The bytes of a write
-//! are therefore subtracted from the last measurement: those of a change of the ledger until a
-//! measurement that began after the change, those of media until a measurement that began after
-//! the write was admitted.
+//! are therefore subtracted from the last measurement, until a measurement that began after the
+//! write ended.
 //!
 //! | free space | what is admitted |
 //! |---|---|
@@ -39,7 +38,7 @@ use crate::shares::Caller;
 mod set_aside;
 
 use set_aside::SetAside;
-pub use set_aside::{Leaving, MediaSpace};
+pub use set_aside::{CountedWrite, Leaving, MediaSpace};
 
 /// The ledger and the vault of a server, with the free space on their disks.
 ///
@@ -253,14 +252,6 @@ impl Disks {
         ))
     }
 
-    /// Counts media that is about to be written.
-    fn count_media(&self, bytes: u64) {
-        self.vault.count_write(bytes);
-        if self.is_shared.load(Ordering::Relaxed) {
-            self.ledger.count_write(bytes);
-        }
-    }
-
     /// Reserves space on the ledger's disk; `None` if there is not enough for this purpose.
     pub(super) fn reserve(&self, purpose: Purpose, bytes: u64) -> Option<Reservation<'_>> {
         let left = self.ledger.available().saturating_sub(bytes);
@@ -343,12 +334,6 @@ impl Disk {
 
     fn complete_write(&self, bytes: u64) {
         self.written.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Counts bytes as admitted and as written at once.
-    fn count_write(&self, bytes: u64) {
-        self.admit(bytes);
-        self.complete_write(bytes);
     }
 
     /// Records a measurement that began when this many bytes had been written.

@@ -9,7 +9,7 @@ use windlass_store::{Ledger, Quota, Timestamp, Vault};
 
 use crate::completion::{Completion, UploadContext as _};
 use crate::copies::CopyLimits;
-use crate::disks::{CheckedStores, DiskSpace, FreeSpace, MediaSpace};
+use crate::disks::{CheckedStores, CountedWrite, DiskSpace, FreeSpace, MediaSpace};
 use crate::error::Error;
 use crate::identifiers::{Clock, SystemClock};
 use crate::importance::Importance;
@@ -235,13 +235,16 @@ impl<C: Completion> Engine<C> {
     }
 }
 
-/// Subtracts the bytes in the sink's write buffer from the estimate of the free space. Must be
-/// called before a flush, which writes them.
-pub(crate) fn count_last_write(space: &MediaSpace, sink: &MediaSink) {
+/// Counts the bytes in the sink's write buffer, which a flush writes. The result is dropped after
+/// the flush.
+pub(crate) fn count_last_write(space: &MediaSpace, sink: &MediaSink) -> CountedWrite {
     // Unlike `MediaSpace::admit_write`, this never refuses the write. The bytes have been received,
     // and they fit into one write buffer. Small media is not counted here, because the ledger
     // counts it when it stores it.
-    if sink.is_for_vault() {
-        space.count_write(sink.buffered_len() as u64);
-    }
+    let is_counted = sink.is_for_vault();
+    space.count_write(if is_counted {
+        sink.buffered_len() as u64
+    } else {
+        0
+    })
 }

@@ -198,8 +198,8 @@ impl<C: Completion> SingleRequestUpload<C> {
 
     /// Lets the sink write its buffer. Pooled bytes may still be in flight when this returns.
     async fn write(&mut self) -> Result<(), Error> {
-        self.space.admit_write(self.sink.buffered_len())?;
-        self.sink.write(false).await?;
+        let counted = self.space.admit_write(self.sink.buffered_len())?;
+        self.sink.write(false, counted).await?;
         self.last_write = Instant::now();
         Ok(())
     }
@@ -218,8 +218,9 @@ impl<C: Completion> SingleRequestUpload<C> {
 
     /// Flushes the media, checks its digests and creates the resource.
     async fn finish(&mut self) -> Result<C::Reply, Error> {
-        count_last_write(&self.space, &self.sink);
+        let counted = count_last_write(&self.space, &self.sink);
         let flushed = self.sink.flush_and_sync().await?;
+        drop(counted);
         Failpoint::SingleRequestSynced.reach();
         let digests = self.sink.digests(self.wanted, &flushed).await?;
         self.expected_digests.check(&digests)?;

@@ -301,7 +301,7 @@ impl MediaSink {
     }
 
     /// Waits for the running write, then writes the buffer: pooled bytes in a task, others before
-    /// it returns.
+    /// it returns. `until_written` is dropped when the write has ended.
     ///
     /// With `wants_progress`, the progress after this write is returned
     ///
@@ -319,7 +319,11 @@ impl MediaSink {
     ///
     /// # Cancel safety
     /// Not cancel safe: a dropped call loses track of its write. The sink must be dropped then.
-    pub async fn write(&mut self, wants_progress: bool) -> Result<Option<UnsyncedProgress>, Error> {
+    pub async fn write(
+        &mut self,
+        wants_progress: bool,
+        until_written: impl Send + 'static,
+    ) -> Result<Option<UnsyncedProgress>, Error> {
         // One write at a time: after a failed write, no other may follow.
         let earlier = self.await_write().await?;
         if self.write_buffer.len() == 0 {
@@ -331,7 +335,7 @@ impl MediaSink {
             });
         }
         let is_pooled = self.write_buffer.is_pooled();
-        self.start_write(wants_progress).await?;
+        self.start_write(wants_progress, until_written).await?;
         if is_pooled {
             return Ok(earlier);
         }
@@ -342,7 +346,11 @@ impl MediaSink {
     }
 
     /// Starts to write the buffer. No other write may be running.
-    async fn start_write(&mut self, wants_progress: bool) -> Result<(), Error> {
+    async fn start_write(
+        &mut self,
+        wants_progress: bool,
+        until_written: impl Send + 'static,
+    ) -> Result<(), Error> {
         let media = self.vault_media().await?;
         let is_large_write = self.buffered_len() > self.unpooled_limit();
         let (from, slices) = self.drain_buffer().await;
@@ -351,7 +359,10 @@ impl MediaSink {
         // before its next write, flush or delete. A checkpoint may sync meanwhile. If the sink is
         // dropped first, `Vault::reopen` waits for the late write, so that it cannot overwrite the
         // bytes of the next writer.
-        let write = async move { write_out(&*media.media_writer, offset, slices).await };
+        let write = async move {
+            let _until_written = until_written;
+            write_out(&*media.media_writer, offset, slices).await
+        };
         self.running_write = Some(Box::new(RunningWrite {
             task: tokio::spawn(write),
             from,

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{DiskSpace, Disks};
+use super::{Disk, DiskSpace, Disks};
 use crate::error::Error;
 use crate::shares::Caller;
 
@@ -138,34 +138,33 @@ impl MediaSpace {
     /// # Errors
     /// [`Error::NoSpace`] below the hard limit, or if the write would use space that is set aside for
     /// other uploads.
-    pub fn admit_write(&self, bytes: usize) -> Result<(), Error> {
+    pub fn admit_write(&self, bytes: usize) -> Result<CountedWrite, Error> {
         let bytes = bytes as u64;
         // A checkpoint may have nothing left to write: it must succeed on a full disk, too.
-        if bytes == 0 {
-            return Ok(());
+        if bytes > 0 {
+            let is_full = self.disks.space() == DiskSpace::Full;
+            if is_full || (bytes > self.left() && !self.has_room()) {
+                return Err(Error::NoSpace);
+            }
         }
-        let is_full = self.disks.space() == DiskSpace::Full;
-        if is_full || (bytes > self.left() && !self.has_room()) {
-            return Err(Error::NoSpace);
-        }
-        self.count_write(bytes);
-        Ok(())
+        Ok(self.count_write(bytes))
     }
 
-    /// Counts bytes that are being written, or have been.
-    pub fn count_write(&self, bytes: u64) {
-        // Counted as written before they are no longer set aside: others see too little space in
-        // between, never too much. Counted at once, since the free space is measured only once a
-        // second.
-        self.disks.count_media(bytes);
-        if !self.holds_bytes() {
-            return;
+    /// Counts a write that cannot be refused. The caller drops the result when the write has
+    /// ended.
+    pub fn count_write(&self, bytes: u64) -> CountedWrite {
+        // Counted before the bytes are no longer set aside: others see too little space in between,
+        // never too much.
+        let counted = CountedWrite::new(Arc::clone(&self.disks), bytes);
+        if bytes == 0 || !self.holds_bytes() {
+            return counted;
         }
         let mut table = self.disks.set_aside.lock();
         let before = self.left();
         let after = before.saturating_sub(bytes);
         table.change(&self.caller, before, after);
         self.left.store(after, Ordering::Relaxed);
+        counted
     }
 
     /// Whether the hard limit remains in addition to the space that is set aside.
@@ -187,6 +186,41 @@ impl Drop for MediaSpace {
             let mut table = self.disks.set_aside.lock();
             table.change(&self.caller, left, 0);
         }
+    }
+}
+
+/// A write of media that counts against the measured free space. Dropped when the write has ended:
+/// the next measurement then shows its bytes.
+#[derive(Debug)]
+#[must_use]
+pub struct CountedWrite {
+    disks: Arc<Disks>,
+    bytes: u64,
+    is_shared: bool,
+}
+
+impl CountedWrite {
+    fn new(disks: Arc<Disks>, bytes: u64) -> Self {
+        let is_shared = disks.is_shared.load(Ordering::Relaxed);
+        let counted = Self {
+            disks,
+            bytes,
+            is_shared,
+        };
+        counted.disks().for_each(|disk| disk.admit(bytes));
+        counted
+    }
+
+    fn disks(&self) -> impl Iterator<Item = &Disk> {
+        let ledger = self.is_shared.then_some(&self.disks.ledger);
+        [&self.disks.vault].into_iter().chain(ledger)
+    }
+}
+
+impl Drop for CountedWrite {
+    fn drop(&mut self) {
+        self.disks()
+            .for_each(|disk| disk.complete_write(self.bytes));
     }
 }
 

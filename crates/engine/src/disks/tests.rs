@@ -101,8 +101,9 @@ fn of_the_last_room_finishes_get_a_part_until_there_is_more() {
 #[test]
 fn what_is_written_counts_on_its_own_disk_only() {
     for is_shared in [false, true] {
-        let disks = disks(300 * MB, 300 * MB, is_shared);
-        disks.count_media(10 * MB);
+        let disks = Arc::new(disks(300 * MB, 300 * MB, is_shared));
+        let media = MediaSpace::new(Arc::clone(&disks), None);
+        drop(media.count_write(10 * MB));
         let other = if is_shared { 290 } else { 300 };
         assert_eq!(disks.vault.available(), 290 * MB);
         assert_eq!(disks.ledger.available(), other * MB);
@@ -142,6 +143,25 @@ async fn a_look_replaces_what_was_written_before_it_and_nothing_else() {
     assert_eq!(disks.ledger.available(), free - MB);
     disks.refresh(&ledger, &vault).await;
     assert_eq!(disks.ledger.available(), free);
+}
+
+#[tokio::test]
+async fn media_counts_until_a_look_after_its_write() {
+    let (ledger, vault) = (MemoryLedger::new(), MemoryVault::new());
+    let disks = Arc::new(disks(300 * MB, 300 * MB, true));
+    let media = MediaSpace::new(Arc::clone(&disks), None);
+    let under_way = media.admit_write(1 << 20).unwrap();
+    let free = vault.space().await.unwrap().available;
+    disks.refresh(&ledger, &vault).await;
+    assert_eq!(
+        disks.vault.available(),
+        free - MB,
+        "it may not be written yet"
+    );
+    drop(under_way);
+    assert_eq!(disks.vault.available(), free - MB);
+    disks.refresh(&ledger, &vault).await;
+    assert_eq!(disks.vault.available(), free);
 }
 
 struct Checked {

@@ -23,7 +23,7 @@ fn full_sink(buffer_pool: &BufferPool) -> MediaSink {
 async fn pooled_bytes_are_written_while_more_is_read() {
     let mut sink = full_sink(&BufferPool::new(0));
     assert!(sink.find_room());
-    assert!(sink.write(true).await.unwrap().is_none());
+    assert!(sink.write(true, ()).await.unwrap().is_none());
     assert!(sink.owes_progress());
 }
 
@@ -33,7 +33,7 @@ async fn unpooled_bytes_are_written_before_more_is_read() {
     let acquired: Vec<_> = std::iter::from_fn(|| buffer_pool.acquire(Priority::High)).collect();
     let mut sink = full_sink(&buffer_pool);
     assert!(!sink.find_room());
-    let unsynced = sink.write(true).await.unwrap().unwrap();
+    let unsynced = sink.write(true, ()).await.unwrap().unwrap();
     assert_eq!(unsynced.progress.offset, UNPOOLED_LARGE as u64);
     assert!(!sink.owes_progress());
     drop(acquired);
@@ -45,8 +45,8 @@ async fn bytes_that_a_write_has_left_uncommitted_can_be_committed_during_a_pause
     let acquired: Vec<_> = std::iter::from_fn(|| buffer_pool.acquire(Priority::High)).collect();
     let mut sink = full_sink(&buffer_pool);
     assert!(!sink.find_room());
-    assert!(sink.write(false).await.unwrap().is_none());
-    let unsynced = sink.write(true).await.unwrap().unwrap();
+    assert!(sink.write(false, ()).await.unwrap().is_none());
+    let unsynced = sink.write(true, ()).await.unwrap().unwrap();
     assert_eq!(unsynced.progress.offset, UNPOOLED_LARGE as u64);
     drop(acquired);
 }

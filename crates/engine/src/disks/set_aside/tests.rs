@@ -29,7 +29,8 @@ fn only_the_uploads_that_fit_together_are_admitted() {
         assert_eq!(admitted.len(), 10);
         assert_eq!(disks.set_aside(), 600 * MB);
         for space in &admitted {
-            space.admit_write(60 << 20).expect("it is set aside");
+            let written = space.admit_write(60 << 20);
+            drop(written.expect("it is set aside"));
         }
         assert_eq!(disks.set_aside(), 0, "all is written");
         assert_eq!(disks.vault.available(), (256 + 28) * MB);
@@ -42,10 +43,10 @@ fn space_is_set_aside_until_it_is_written_or_given_up() {
     let copy = begin(&disks, "alice", 200 * MB).unwrap();
     assert!(begin(&disks, "alice", 301 * MB).is_none());
     assert!(begin(&disks, "alice", u64::MAX).is_none());
-    copy.count_write(150 * MB);
+    drop(copy.count_write(150 * MB));
     assert_eq!(disks.set_aside(), 50 * MB);
     assert_eq!(disks.ledger.available(), (256 + 350) * MB);
-    copy.count_write(60 * MB);
+    drop(copy.count_write(60 * MB));
     assert!(!copy.holds_bytes(), "it was longer than declared");
     drop(copy);
     let copy = begin(&disks, "alice", 100 * MB).unwrap();
@@ -117,9 +118,8 @@ fn claims_of_many_callers_leave_half_of_the_room() {
         "its own count in full"
     );
     let chunked = begin(&disks, "chunked", 0).expect("it begins");
-    chunked
-        .admit_write(1 << 20)
-        .expect("half of the room is left");
+    let written = chunked.admit_write(1 << 20);
+    drop(written.expect("half of the room is left"));
     drop((claims, other, chunked));
     assert_eq!(disks.set_aside(), 0);
 }
@@ -135,7 +135,7 @@ fn media_of_unknown_length_leaves_what_is_set_aside() {
         .count();
     assert_eq!(written, 193, "the last write begins above the limit");
     for _ in 0..99 {
-        declared.admit_write(1 << 20).expect("it is set aside");
+        drop(declared.admit_write(1 << 20).expect("it is set aside"));
     }
     assert!(chunked.admit_write(1).is_err());
     assert!(chunked.admit_write(0).is_ok(), "there is nothing to write");
