@@ -20,6 +20,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Take};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
+use windlass_digest::ExpectedDigests;
 use windlass_engine::identifiers::session_id;
 use windlass_engine::identifiers::{Clock as _, SystemClock, first_version, new_resource_id};
 use windlass_engine::{
@@ -134,7 +135,7 @@ async fn answer(engine: &Engine<Files>, line: &str, read: BufReader<OwnedReadHal
             action,
             body: BodyLength::Exact(count),
         },
-        expected_digests: Default::default(),
+        expected_digests: ExpectedDigests::default(),
         request: (),
     };
     let mut rest = Some(Rest(read.take(count)));

@@ -15,6 +15,9 @@ use crate::importance::Importance;
 use crate::locks::KeyedGuard;
 use crate::shares::Caller;
 
+/// The type of media about which nothing is known.
+const UNKNOWN_TYPE: &str = "application/octet-stream";
+
 /// What an upload is for. The engine keeps it from the start of the upload to its end and does not
 /// look into it, except by these methods.
 pub trait UploadContext: Debug + Send + Sync + 'static {
@@ -29,8 +32,8 @@ pub trait UploadContext: Debug + Send + Sync + 'static {
     }
 
     /// Returns the type of the media. Default: `application/octet-stream`.
-    fn content_type(&self) -> &'static str {
-        "application/octet-stream"
+    fn content_type(&self) -> &str {
+        UNKNOWN_TYPE
     }
 
     /// Returns the digests that the media must have. Default: none.

@@ -173,30 +173,13 @@ impl ServerBuilder {
         let limits = settings.free_space.clone();
         let stores = CheckedStores::new(self.stores.ledger, self.stores.vault, limits);
         let capacity = Capacity::new(&settings.limits);
-        let lifecycle = Arc::<Lifecycle>::default();
-        let buffer_pool = BufferPool::new(settings.limits.media_memory);
-        let pools = (capacity.clone(), buffer_pool.clone());
+        let quotas = quotas(&settings, self.quota_source);
+        let parts = engine_parts(&settings, &stores, &capacity, &self.clock, quotas);
+        let lifecycle = Arc::clone(&parts.lifecycle);
+        let pools = (capacity.clone(), parts.buffer_pool.clone());
         let sources = sources(pools, &stores, &lifecycle);
         let metrics = Arc::new(self.metrics.recorder(&registry, sources));
         let audit = Audit::new(self.audit, &self.clock);
-        let quotas = quotas(&settings, self.quota_source);
-        let parts = EngineParts {
-            stores: stores.clone(),
-            clock: Arc::clone(&self.clock),
-            lifecycle: Arc::clone(&lifecycle),
-            uploads: capacity.uploads.clone(),
-            media_reads: capacity.media_reads.clone(),
-            concatenations: capacity.concatenations.clone(),
-            concatenation_shares: Arc::clone(&capacity.concatenation_shares),
-            metadata: capacity.metadata.clone(),
-            reading: capacity.reading.clone(),
-            buffer_pool,
-            commit_rules: commit_rules(&settings, &stores, &self.clock, &quotas),
-            quotas,
-            copies: CopyLimits::new(settings.limits.copies_per_hour),
-            small_media: settings.limits.small_media,
-            takeover_timeout: settings.limits.takeover_timeout,
-        };
         let address_limits = AddressLimits::of(&settings, &metrics.callers);
         let outbox = Arc::new(Outbox::new(registry.deliveries()));
         let calls = Calls {
@@ -247,6 +230,33 @@ fn quotas(settings: &Settings, source: Option<Arc<dyn QuotaSource>>) -> Quotas {
     match source {
         Some(source) => quotas.with_source(source),
         None => quotas,
+    }
+}
+
+/// Returns what the engine works with. Its pools are those of `capacity`.
+fn engine_parts(
+    settings: &Settings,
+    stores: &CheckedStores,
+    capacity: &Capacity,
+    clock: &Arc<dyn Clock>,
+    quotas: Quotas,
+) -> EngineParts {
+    EngineParts {
+        stores: stores.clone(),
+        clock: Arc::clone(clock),
+        lifecycle: Arc::default(),
+        uploads: capacity.uploads.clone(),
+        media_reads: capacity.media_reads.clone(),
+        concatenations: capacity.concatenations.clone(),
+        concatenation_shares: Arc::clone(&capacity.concatenation_shares),
+        metadata: capacity.metadata.clone(),
+        reading: capacity.reading.clone(),
+        buffer_pool: BufferPool::new(settings.limits.media_memory),
+        commit_rules: commit_rules(settings, stores, clock, &quotas),
+        quotas,
+        copies: CopyLimits::new(settings.limits.copies_per_hour),
+        small_media: settings.limits.small_media,
+        takeover_timeout: settings.limits.takeover_timeout,
     }
 }
 
