@@ -14,10 +14,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use windlass_discovery::Api;
-use windlass_server::handler::{
+use windlass_rest::handler::{
     Answer, ApiHandler, BlockingMedia, Call, MediaSource, Rejection, Uploaded, first_version,
 };
-use windlass_server::{DefaultHandler, ServedApi};
+use windlass_rest::{DefaultHandler, ServedApi};
 use windlass_store::{Media, Resource, ResourceChange};
 
 use crate::inspect::{self, ImageHeader, ImageHeaderError, invalid, refusal};

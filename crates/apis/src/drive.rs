@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use windlass_discovery::settings::Digest;
 use windlass_discovery::{Api, ByteSize};
-use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
-use windlass_server::{DefaultHandler, ServedApi};
+use windlass_rest::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
+use windlass_rest::{DefaultHandler, ServedApi};
 use windlass_store::Resource;
 
 use crate::record::{Fields, fields_of};

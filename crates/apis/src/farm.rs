@@ -3,7 +3,7 @@
 //! It is the default API of `windlass serve` and an example of the short form. The default handler
 //! serves it.
 
-use windlass_server::ServedApi;
+use windlass_rest::ServedApi;
 
 use crate::{ApiProvider, description};
 

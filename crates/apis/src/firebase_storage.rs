@@ -10,10 +10,8 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use windlass_discovery::{Api, Method};
-use windlass_server::handler::{
-    Answer, ApiHandler, Call, Refusal, RefusalKind, Rejection, Uploaded,
-};
-use windlass_server::{AccessError, ServedApi, patched_fields};
+use windlass_rest::handler::{Answer, ApiHandler, Call, Refusal, RefusalKind, Rejection, Uploaded};
+use windlass_rest::{AccessError, ServedApi, patched_fields};
 use windlass_store::{Resource, ResourceChange};
 
 use crate::listing::{Cursor, NameFilter, Rows};

@@ -9,10 +9,10 @@ use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 use windlass_discovery::Api;
-use windlass_server::handler::{
+use windlass_rest::handler::{
     Answer, ApiHandler, Call, MediaSource, Rejection, Uploaded, first_version,
 };
-use windlass_server::{DefaultHandler, ServedApi};
+use windlass_rest::{DefaultHandler, ServedApi};
 use windlass_store::{Media, Resource, ResourceChange};
 
 use crate::inspect::{Format, ImageHeader, ImageHeaderError, inspect, invalid, refusal};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 use windlass_discovery::Api;
-use windlass_server::ServedApi;
-use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
+use windlass_rest::ServedApi;
+use windlass_rest::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
 use crate::record::{self, Fields, etag, fields_of, removing, rfc3339, text};

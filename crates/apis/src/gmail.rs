@@ -26,8 +26,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use windlass_discovery::{Api, Method};
-use windlass_server::ServedApi;
-use windlass_server::handler::{Answer, ApiHandler, Call, Deliver, Embedded, Rejection, Uploaded};
+use windlass_rest::ServedApi;
+use windlass_rest::handler::{Answer, ApiHandler, Call, Deliver, Embedded, Rejection, Uploaded};
 use windlass_store::Resource;
 
 use crate::ApiProvider;

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use windlass_discovery::Method;
-use windlass_server::{Input, RefusedAs, RefusedInput, ServedApi};
+use windlass_rest::{Input, RefusedAs, RefusedInput, ServedApi};
 
 /// The inputs of all APIs.
 const COMMON: &str = include_str!("inputs/common.toml");

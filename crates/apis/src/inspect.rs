@@ -11,7 +11,7 @@ use thiserror::Error;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use windlass_server::handler::{BlockingMedia, MediaSource, Rejection};
+use windlass_rest::handler::{BlockingMedia, MediaSource, Rejection};
 
 /// Permits for concurrent inspections, which bound their total memory.
 static INSPECTIONS: Semaphore = Semaphore::const_new(8);

@@ -1,7 +1,7 @@
 //! The APIs that come with Windlass, ready to be served.
 //!
 //! Each API is a folder with its description in the short TOML form. If the resources of the API
-//! have special rules, the folder also has an [`ApiHandler`](windlass_server::handler::ApiHandler).
+//! have special rules, the folder also has an [`ApiHandler`](windlass_rest::handler::ApiHandler).
 //! The rules of the upload protocol and storage are in other crates.
 //!
 //! Each API but Farm is a feature of this crate, on by default. Farm is always included: it has no
@@ -38,7 +38,7 @@
 
 use windlass_discovery::Api;
 use windlass_discovery::document::{Collection, Document, MethodDescription};
-use windlass_server::ServedApi;
+use windlass_rest::ServedApi;
 
 #[cfg(feature = "dfareporting")]
 mod dfareporting;

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use windlass_server::handler::{Call, Rejection, ReplyMemoryPermit, StoreReader};
+use windlass_rest::handler::{Call, Rejection, ReplyMemoryPermit, StoreReader};
 use windlass_store::Resource;
 
 /// A page ends when its items have this many bytes together in the ledger.

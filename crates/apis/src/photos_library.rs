@@ -14,8 +14,8 @@ use http::HeaderValue;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use windlass_discovery::Api;
-use windlass_server::ServedApi;
-use windlass_server::handler::{
+use windlass_rest::ServedApi;
+use windlass_rest::handler::{
     Answer, ApiHandler, Call, Conclusion, Content, Deliver, Delivery, OutboxEvent, Outcome,
     Rejection, Uploaded, new_secret,
 };

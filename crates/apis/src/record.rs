@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
-use windlass_server::handler::{Call, Rejection, first_version};
+use windlass_rest::handler::{Call, Rejection, first_version};
 use windlass_store::{Media, Resource, ResourceChange, Timestamp};
 
 use crate::page_token;

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use http::HeaderMap;
 use windlass_discovery::{Api, Method};
-use windlass_server::ServedApi;
-use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
+use windlass_rest::ServedApi;
+use windlass_rest::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_store::Resource;
 
 use crate::not_served::NotServed;

@@ -15,8 +15,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 use windlass_discovery::Api;
-use windlass_server::ServedApi;
-use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
+use windlass_rest::ServedApi;
+use windlass_rest::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
 use crate::record::{self, Fields, fields_of, found, replacing, text};

@@ -1,5 +1,5 @@
 //! The requests that a server sends itself, over TCP and TLS: the implementation of
-//! [`windlass_server::outbound`].
+//! [`windlass_rest::outbound`].
 //!
 //! Redirects are not followed and nothing is repeated. Proxies are taken from the environment,
 //! except for requests that may go to public addresses alone, because a proxy would resolve the
@@ -10,7 +10,7 @@
 //! use std::sync::Arc;
 //!
 //! use windlass_outbound::HttpOutbound;
-//! use windlass_server::outbound::Outbound;
+//! use windlass_rest::outbound::Outbound;
 //!
 //! let outbound: Arc<dyn Outbound> = Arc::new(HttpOutbound::default());
 //! ```
@@ -31,7 +31,7 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::time::timeout;
 use url::{Host, Url};
-use windlass_server::outbound::{
+use windlass_rest::outbound::{
     Outbound, OutboundAddresses, OutboundError, OutboundLimits, is_public,
 };
 

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::task_local;
 use windlass_engine::identifiers::Clock;
+use windlass_rest::principal::Principal;
 use windlass_store::{SessionId, Timestamp};
 
-use crate::context::{Principal, RequestContext, RequestId};
+use crate::context::{RequestContext, RequestId};
 
 /// Takes the entries of the audit log.
 pub trait AuditLog: Send + Sync + 'static {

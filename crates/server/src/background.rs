@@ -22,7 +22,6 @@ use windlass_store::sweep::{Sweep, SweepError, SweepOptions, Swept};
 
 use crate::error::Error;
 use crate::link_uses;
-use crate::outbox::Worker;
 use crate::state::ServerState;
 
 use postponed::Postponed;
@@ -69,18 +68,16 @@ impl Background {
         tasks.spawn(finish_interrupted(Arc::downgrade(server)));
         tasks.spawn(sweep(Arc::downgrade(server)));
         tasks.spawn(forget_link_uses(Arc::downgrade(server)));
-        for topic in server.outbox.topics() {
-            let state = Arc::downgrade(server);
-            let worker = Arc::new(Worker::new(
-                Arc::clone(topic),
-                move || {
-                    state
-                        .upgrade()
-                        .map(|server| server.calls().store_handles.clone())
-                },
-                Arc::clone(&server.clock),
-                Arc::clone(&server.lifecycle),
-            ));
+        let state = Arc::downgrade(server);
+        let stores = move || {
+            let server = state.upgrade()?;
+            Some(server.calls().store_handles.clone())
+        };
+        let workers = server
+            .outbox
+            .workers(stores, &server.clock, &server.lifecycle);
+        for worker in workers {
+            let worker = Arc::new(worker);
             self.workers.spawn(restart_after_panics(move || {
                 let worker = Arc::clone(&worker);
                 async move { worker.run().await }

@@ -24,12 +24,12 @@ use windlass_engine::{Error as EngineError, Permit};
 use windlass_proto::batch::{self, Call};
 use windlass_proto::command::ContentCoding;
 use windlass_proto::dialect::Google;
+use windlass_rest::host::Host;
+use windlass_rest::reply_pools::SHORT_REPLY;
 
 use crate::body::RequestBody;
-use crate::capacity::SHORT_REPLY;
 use crate::context::{RequestContext, RequestId};
 use crate::error::Error;
-use crate::host::Host;
 use crate::reply::{self, Reply};
 use crate::state::ServerState;
 

@@ -20,8 +20,8 @@ use tokio::time::Instant;
 use tokio_util::io::StreamReader;
 use windlass_engine::{Error as EngineError, Full, MediaStream, Permit, WholeMedia};
 use windlass_proto::command::ContentCoding;
+use windlass_rest::reply_pools::json_cost;
 
-use crate::capacity::json_cost;
 use crate::config::Limits;
 use crate::error::{BodyError, Error};
 

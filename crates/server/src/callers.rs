@@ -28,15 +28,15 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use tokio::time::Instant;
-use windlass_engine::{Caller, Error as EngineError, Importance, MAX_CALLERS};
+use windlass_engine::{Error as EngineError, Importance, MAX_CALLERS};
 use windlass_proto::batch::{BatchError, CallError};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::MetadataError;
 use windlass_proto::related::RelatedError;
+use windlass_rest::principal::{Principal, network};
 use windlass_store::LedgerError;
 
 use crate::config::{Limits, Settings};
-use crate::context::Principal;
 use crate::error::{BodyError, Error};
 
 pub(crate) use resets::AddressResets;
@@ -85,23 +85,6 @@ impl Address {
         });
         networks.into_iter().flatten()
     }
-}
-
-/// Returns the /64 network of an IPv6 address. An IPv4 address is returned unchanged.
-pub(crate) fn network(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(ip) => {
-            let [a, b, c, d, ..] = ip.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-        ip @ IpAddr::V4(_) => ip,
-    }
-}
-
-/// Returns the principal if it is known, otherwise the address if it is known.
-pub(crate) fn caller(principal: Option<&Principal>, client: Option<IpAddr>) -> Option<Caller> {
-    let principal = principal.map(|principal| Caller::Principal(principal.to_string()));
-    principal.or_else(|| client.map(network).map(Caller::Address))
 }
 
 /// The limits of callers, as their metric names them.

@@ -6,20 +6,20 @@ use std::sync::Arc;
 use windlass_engine::identifiers::Clock;
 use windlass_engine::locks::{KeyedGuard, KeyedMutex};
 use windlass_engine::{Error as EngineError, Importance};
+use windlass_rest::handler::{ApiHandler, Call, ReplyMemoryPermit, StoreHandles};
+use windlass_rest::namespace::{Namespace, separate_owner};
+use windlass_rest::outbox::Outbox;
+use windlass_rest::principal::{Principal, caller};
+use windlass_rest::registry::{Registry, ServedApi};
 
 use crate::audit::Audit;
 use crate::auth::Authorize;
-use crate::callers::{AddressLimits, caller};
+use crate::callers::AddressLimits;
 use crate::capacity::Capacity;
 use crate::config::Settings;
-use crate::context::Principal;
 use crate::dialects::Dialects;
 use crate::error::Error;
-use crate::handler::{ApiHandler, Call, ReplyMemoryPermit, StoreHandles};
 use crate::metrics::Recorder;
-use crate::namespace::{Namespace, separate_owner};
-use crate::outbox::Outbox;
-use crate::registry::{Registry, ServedApi};
 
 /// What calls of the APIs share. It gives uploads their meaning.
 pub(crate) struct Calls {
@@ -51,7 +51,11 @@ impl Calls {
         client: Option<IpAddr>,
     ) -> ReplyMemoryPermit {
         let importance = || self.address_limits.importance_to(client, Importance::Query);
-        ReplyMemoryPermit::new(&self.capacity, caller(principal, client), importance)
+        ReplyMemoryPermit::new(
+            &self.capacity.replies,
+            caller(principal, client),
+            importance,
+        )
     }
 
     /// Returns the owner to whose resources a call of the API is limited, and the namespace of the
@@ -63,7 +67,11 @@ impl Calls {
         principal: Option<&'a Principal>,
     ) -> (Option<&'a Principal>, Namespace) {
         let access = served_api.api.settings().access;
-        let owner = separate_owner(access, &self.settings, principal);
+        let owner = separate_owner(
+            access,
+            self.settings.unowned_principal.as_deref(),
+            principal,
+        );
         let in_namespace = owner.filter(|_| !served_api.handler.separates_owners());
         (owner, Namespace::of(in_namespace.map(Principal::id)))
     }

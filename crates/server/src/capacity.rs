@@ -7,10 +7,8 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use windlass_engine::{
-    ByteShares, Caller, Full, Importance, LimitedResource, Permit, Pool, Shares, Usage,
-};
+use windlass_engine::{Caller, Full, Importance, LimitedResource, Permit, Pool, Shares, Usage};
+use windlass_rest::reply_pools::ReplyPools;
 
 use crate::config::Limits;
 
@@ -26,11 +24,6 @@ pub const CONCATENATIONS: usize = 16;
 /// Maximum number of concurrent concatenations of one caller.
 const CONCATENATIONS_OF_A_CALLER: usize = CONCATENATIONS / 4;
 
-// The limit on requests bounds all short replies together. An upload must not fail at its end
-// because other clients do not read their replies.
-/// Replies up to this length in bytes are not counted.
-pub(crate) const SHORT_REPLY: usize = 4 * 1024;
-
 /// The pools of all limited resources. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Capacity {
@@ -45,11 +38,7 @@ pub(crate) struct Capacity {
     pub(crate) pattern_checks: Pool,
     pub(crate) metadata: Pool,
     pub(crate) large_bodies: Pool,
-    pub(crate) replies: Pool,
-    pub(crate) large_replies: Pool,
-    /// Limits each caller to half of the bytes of large replies, so that a caller that reads its
-    /// replies slowly does not keep all other callers from such replies.
-    pub(crate) large_reply_shares: Arc<ByteShares<Caller>>,
+    pub(crate) replies: ReplyPools,
     /// Memory of media that is read as a whole.
     pub(crate) reading: Pool,
     /// Maximum time for which a request waits for a pool.
@@ -74,9 +63,11 @@ impl Capacity {
             pattern_checks: Pool::of_count(LimitedResource::PatternChecks, pattern_checks()),
             metadata: Pool::of_bytes(LimitedResource::Metadata, limits.metadata_memory),
             large_bodies: Pool::for_large(LimitedResource::LargeBodies, limits.reading_memory),
-            replies: Pool::of_bytes(LimitedResource::Replies, limits.reply_memory),
-            large_replies: Pool::for_large(LimitedResource::LargeReplies, limits.reading_memory),
-            large_reply_shares: Arc::new(ByteShares::new(limits.reading_memory / 2)),
+            replies: ReplyPools::new(
+                limits.reply_memory,
+                limits.reading_memory,
+                limits.takeover_timeout,
+            ),
             reading: Pool::for_large(LimitedResource::Reading, limits.reading_memory),
             timeout: limits.takeover_timeout,
         }
@@ -116,25 +107,11 @@ impl Capacity {
             &self.pattern_checks,
             &self.metadata,
             &self.large_bodies,
-            &self.replies,
-            &self.large_replies,
+            &self.replies.replies,
+            &self.replies.large_replies,
             &self.reading,
         ];
         pools.map(Pool::usage).into()
-    }
-
-    /// Counts the text of a reply until its last reference is dropped. A short text is not counted.
-    pub(crate) fn reply(
-        &self,
-        text: Bytes,
-        importance: impl FnOnce() -> Importance,
-    ) -> Result<Bytes, Full> {
-        if text.len() <= SHORT_REPLY {
-            return Ok(text);
-        }
-        let mut permit = self.replies.permit_for(importance);
-        permit.resize(text.len() as u64)?;
-        Ok(permit.with(text))
     }
 }
 
@@ -142,43 +119,6 @@ impl Capacity {
 fn pattern_checks() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     processors.div_ceil(2)
-}
-
-/// Returns an upper bound in bytes of the memory of the values parsed from a JSON text, without the
-/// text. An array's element of two bytes becomes a value of 32 bytes, in a vector that may be half
-/// empty, and an object has a table.
-pub(crate) fn json_cost(text: &[u8]) -> u64 {
-    const STRING: u64 = 32;
-    const ELEMENT: u64 = 64;
-    const ENTRY: u64 = 112;
-    const ARRAY: u64 = 160;
-    const OBJECT: u64 = 352;
-    let mut cost = text.len() as u64;
-    let mut bytes = text.iter();
-    while let Some(byte) = bytes.next() {
-        cost += match byte {
-            b'"' => {
-                skip_string(&mut bytes);
-                STRING
-            }
-            b',' => ELEMENT,
-            b':' => ENTRY,
-            b'[' => ARRAY,
-            b'{' => OBJECT,
-            _ => 0,
-        };
-    }
-    cost
-}
-
-fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' => return,
-            b'\\' => drop(bytes.next()),
-            _ => {}
-        }
-    }
 }
 
 #[cfg(test)]

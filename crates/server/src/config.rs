@@ -17,10 +17,10 @@ use std::time::Duration;
 use windlass_discovery::MediaRange;
 use windlass_engine::SessionLifetime;
 use windlass_proto::metadata::MetadataLimits;
+use windlass_rest::cors::CorsPolicy;
+use windlass_rest::handler::JsonLimits;
+use windlass_rest::host::{AllowedHost, Host};
 use windlass_store::Quota;
-
-use crate::cors::CorsPolicy;
-use crate::host::{AllowedHost, Host};
 
 pub use windlass_engine::Checkpoints;
 pub use windlass_engine::disks::FreeSpace;
@@ -336,6 +336,14 @@ impl Limits {
             sessions: limit(self.sessions_per_principal as u64),
             bytes: limit(self.bytes_per_principal),
             tolerance: 0,
+        }
+    }
+
+    /// Returns the limits on the JSON of a resource.
+    pub(crate) fn resource_json(&self) -> JsonLimits {
+        JsonLimits {
+            length: self.metadata,
+            values: self.json_values,
         }
     }
 

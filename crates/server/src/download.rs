@@ -10,7 +10,7 @@
 //! | none, another unit, several ranges, malformed | 200 and the whole media |
 //!
 //! `Range` is defined for GET alone, and `If-Range` may switch it off: see
-//! [`range_applies`](crate::precondition::range_applies). It does not apply to media that is
+//! [`range_applies`](windlass_rest::precondition::range_applies). It does not apply to media that is
 //! unpacked for the client: see [`stored_gzip`].
 
 mod protection;
@@ -32,11 +32,11 @@ use http::{
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use windlass_engine::{Error as EngineError, Full, Importance, Permit, Pool};
+use windlass_rest::handler::{Rejection, slice};
+use windlass_rest::precondition::{ETag, Validators, Verdict, evaluate, range_applies};
 use windlass_store::{Media, MediaLocation, MediaReader, READ_LEN, Resource, VaultError};
 
 use crate::error::Error;
-use crate::handler::{Rejection, slice};
-use crate::precondition::{ETag, Validators, Verdict, evaluate, range_applies};
 use crate::reply::{Reply, ReplyBody, full, nothing};
 use crate::state::ServerState;
 use stored_gzip::{Form, has_chunks};
@@ -282,14 +282,17 @@ async fn bytes_of(
         MediaLocation::Ledger => {
             let bytes = small_media(server, media).await?;
             let importance = || server.importance_to(client, Importance::Query);
-            let bytes = server.capacity.reply(slice(&bytes, range), importance)?;
+            let bytes = server
+                .capacity
+                .replies
+                .reply(slice(&bytes, range), importance)?;
             Ok(full(bytes))
         }
         MediaLocation::Vault => {
             let download = Download {
                 _permit: admit(server, client)?,
                 is_taken: false,
-                memory: server.capacity.replies.clone(),
+                memory: server.capacity.replies.replies.clone(),
                 reader: server.stores.vault.read(media.at.id, range).await?,
             };
             let pieces = try_unfold(download, async |mut download| {

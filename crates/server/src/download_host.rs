@@ -8,11 +8,11 @@
 
 use http::header::{LOCATION, VARY};
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri};
+use windlass_rest::host::Host;
 
 use crate::config::Settings;
 use crate::context::at_site;
 use crate::error::Error;
-use crate::host::Host;
 use crate::reply::{Reply, empty};
 
 /// The header in which browsers state how a reply will be used.

@@ -17,12 +17,11 @@ use windlass_proto::related::RelatedError;
 use windlass_proto::reply::ErrorReply;
 use windlass_proto::session::SessionError;
 use windlass_proto::upload_type::UnknownUploadType;
+use windlass_rest::access::AccessError;
+use windlass_rest::handler::{Input, Refusal, RefusalKind, RefusedAs, Rejection};
+use windlass_rest::host::Host;
+use windlass_rest::partial_response::{FieldMaskError, NoSuchField};
 use windlass_store::{LedgerError, VaultError};
-
-use crate::auth::AccessError;
-use crate::handler::{Input, Refusal, RefusalKind, RefusedAs, Rejection};
-use crate::host::Host;
-use crate::partial_response::{FieldMaskError, NoSuchField};
 
 /// The error of a failed request. Its message is sent to the client.
 #[derive(Debug, thiserror::Error)]
@@ -368,8 +367,7 @@ impl FromStore for Error {
     fn store_error(&self) -> Option<StoreError<'_>> {
         match self {
             Self::Engine(error) => error.store_error(),
-            Self::Rejection(Rejection::Ledger(error)) => Some(StoreError::Ledger(error)),
-            Self::Rejection(Rejection::Vault(error)) => Some(StoreError::Vault(error)),
+            Self::Rejection(rejection) => rejection.store_error(),
             _ => None,
         }
     }

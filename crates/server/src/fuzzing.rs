@@ -18,7 +18,7 @@ use crate::config::Limits;
 use crate::connections::proxy_protocol;
 use crate::{download, reply};
 
-pub use crate::default_handler::ListQuery;
+pub use windlass_rest::default_handler::ListQuery;
 
 /// Number of decoded bytes below which the limit on the ratio does not apply.
 pub const GZIP_GRACE: u64 = body::GZIP_GRACE;

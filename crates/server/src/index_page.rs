@@ -15,9 +15,9 @@ use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use serde::Serialize;
 use serde_json::json;
 use windlass_discovery::{Api, Method, curl};
+use windlass_rest::registry::{VirtualHost, document_url, openapi_url};
 
 use crate::accept::{elements, weighted};
-use crate::registry::{VirtualHost, document_url, openapi_url};
 use crate::reply::{self, Reply};
 
 const PATH: &str = "/";

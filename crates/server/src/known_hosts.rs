@@ -11,12 +11,12 @@ use http::header::HOST;
 use http::request::Parts;
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Method, Version};
+use windlass_rest::host::{AllowedHost, Host};
+use windlass_rest::registry::Registry;
 
 use crate::config::Settings;
 use crate::context::LocalAddress;
 use crate::error::Error;
-use crate::host::{AllowedHost, Host};
-use crate::registry::Registry;
 
 /// The hosts that requests may name.
 #[derive(Debug)]

@@ -102,7 +102,6 @@ mod admission;
 mod ambient_authority;
 mod audit;
 mod auth;
-mod backends;
 mod background;
 mod batch;
 mod body;
@@ -113,9 +112,7 @@ mod client_certificate;
 pub mod config;
 mod connections;
 mod context;
-mod cors;
 mod cross_origin;
-mod default_handler;
 mod dialects;
 mod download;
 mod download_host;
@@ -123,23 +120,11 @@ mod error;
 mod form_parameters;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-pub mod handler;
 mod health;
-mod host;
 mod index_page;
 mod known_hosts;
-mod link_terms;
 mod link_uses;
 mod metrics;
-mod namespace;
-mod on_uploaded;
-pub mod outbound;
-mod outbox;
-mod partial_response;
-mod pattern_checks;
-mod precondition;
-mod refused_inputs;
-mod registry;
 mod reply;
 mod resources;
 mod routes;
@@ -151,30 +136,24 @@ mod uploads;
 pub use ambient_authority::AmbientAuthority;
 pub use audit::{AuditAction, AuditEntry, AuditLog, AuditOutcome};
 pub use auth::{
-    Access, AccessError, AccessRequest, AllowAll, Authorize, BearerToken, RequirePrincipal,
-    SessionInfo,
+    Access, AccessRequest, AllowAll, Authorize, BearerToken, RequirePrincipal, SessionInfo,
 };
-pub use backends::{BACKEND_CALLS, Backends, NotAServiceSecret, ServiceSecret};
 pub use capacity::{CONCATENATIONS, MEDIA_READS};
 pub use client_certificate::ClientCertificate;
 pub use config::Settings;
 pub use connections::{Accept, Accepted, HttpService, Listener};
-pub use context::{LocalAddress, PeerAddress, Principal, RequestId, Scheme};
-pub use cors::{AllowedOrigin, CorsPolicy, CredentialsForAll, NotAnOrigin};
-pub use default_handler::{
-    DefaultHandler, Fit, StoredResources, patched_fields, unanswered_methods,
-};
-pub use handler::{Input, RefusedAs};
-pub use host::{AllowedHost, Host, NotAHost};
-pub use link_terms::{LinkPurpose, LinkTerms};
+pub use context::{LocalAddress, PeerAddress, RequestId, Scheme};
 pub use metrics::{METRICS_CONNECTIONS, MetricsService, StoreMetrics, serve_metrics};
-pub use on_uploaded::{UploadCallback, UploadedResource};
-pub use outbox::TopicCounts;
-pub use refused_inputs::{RefusedInput, RefusedInputs};
-pub use registry::{Conflict, Registry, ServedApi};
 pub use reply::ReplyBody;
 pub use server::{BuildError, Ended, Server, ServerBuilder, StorageFailed, Stores};
 pub use service::UploadService;
 pub use windlass_engine::CACHED_SESSIONS;
 pub use windlass_engine::quotas::{PrincipalLimits, QuotaSource};
 pub use windlass_engine::{Clock, Full, LimitedResource, SharePermit, Shares, SystemClock, Usage};
+pub use windlass_rest::{
+    AccessError, AllowedHost, AllowedOrigin, BACKEND_CALLS, Backends, Conflict, CorsPolicy,
+    CredentialsForAll, DefaultHandler, Fit, Host, Input, LinkPurpose, LinkTerms, NotAHost,
+    NotAServiceSecret, NotAnOrigin, Principal, RefusedAs, RefusedInput, RefusedInputs, Registry,
+    ServedApi, ServiceSecret, StoredResources, TopicCounts, UploadCallback, UploadedResource,
+    handler, outbound, patched_fields, unanswered_methods,
+};

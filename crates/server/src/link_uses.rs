@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use windlass_engine::identifiers::first_version;
+use windlass_rest::link_terms::{LinkTerms, SingleUse};
 use windlass_store::{ChangeSet, Ledger, LedgerError, Resource, ResourceChange, Timestamp};
 
 use crate::error::Error;
-use crate::link_terms::{LinkTerms, SingleUse};
 
 /// The collection of the rows. No API has a name that begins with a dot, so no request reaches it.
 const COLLECTION: &str = ".links";
@@ -131,7 +131,7 @@ mod tests {
     use windlass_store::memory::MemoryLedger;
 
     use super::*;
-    use crate::link_terms::LinkPurpose;
+    use windlass_rest::link_terms::LinkPurpose;
 
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -43,12 +43,12 @@ use windlass_discovery::{Method as ApiMethod, Template};
 use windlass_engine::{LimitedResource, Pool};
 use windlass_proto::command::Command;
 use windlass_proto::dialect::Google;
+use windlass_rest::registry::Registry as ApiRegistry;
 
 use crate::callers::{AddressLimits, CallerMetrics};
 use crate::config::Limits;
 use crate::connections::{Accept, Connections, Listener};
 use crate::error::Error;
-use crate::registry::Registry as ApiRegistry;
 use crate::reply::{self, Reply, ReplyBody};
 
 use live::Live;

@@ -19,10 +19,10 @@ use serde_json::{Map, Value, json};
 use windlass_proto::dialect::Dialect;
 use windlass_proto::error::ProtocolError;
 use windlass_proto::reply::{ErrorReply, Form, Location, ReplyHead};
+use windlass_rest::handler::Rejection;
+use windlass_rest::host::Host;
 
 use crate::error::{Error, error_reply};
-use crate::handler::Rejection;
-use crate::host::Host;
 
 /// The body of a reply.
 pub type ReplyBody = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -39,7 +39,7 @@ pub(crate) struct ClientGone;
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 
 // An error document contains the message twice, and the message may contain text of the client. The
-// document must stay short (`capacity::SHORT_REPLY`), because its memory is not counted.
+// document must stay short (`SHORT_REPLY`), because its memory is not counted.
 /// Maximum length in bytes of the message of an error, as it is written in JSON.
 const MAX_MESSAGE_LEN: usize = 1024;
 
@@ -334,7 +334,7 @@ mod tests {
     use windlass_proto::dialect::Google;
 
     use super::*;
-    use crate::capacity::SHORT_REPLY;
+    use windlass_rest::reply_pools::SHORT_REPLY;
 
     #[test]
     fn unsatisfied_range_names_the_length() {

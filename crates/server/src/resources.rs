@@ -13,27 +13,26 @@ use windlass_engine::{Error as EngineError, MAX_ATTEMPTS, Permit, copies};
 use windlass_proto::command::ContentCoding;
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Alt, Parameters, StandardParameters};
+use windlass_rest::access::AccessError;
+use windlass_rest::default_handler::is_index;
+use windlass_rest::handler::{
+    self, Call, Concatenation, Conditions, Content, Embedded, ReplyMemoryPermit, StoreReader,
+};
+use windlass_rest::link_terms::{LinkPurpose, LinkTerms};
+use windlass_rest::namespace::Namespace;
+use windlass_rest::outbox::{Source, with_events};
+use windlass_rest::partial_response::FieldMask;
+use windlass_rest::principal::{Principal, caller};
+use windlass_rest::registry::ServedMethod;
+use windlass_rest::reply_pools::json_cost;
 use windlass_store::{ChangeSet, LedgerError, ResourceChange};
 
 use crate::audit::{About, AuditAction, AuditOutcome};
-use crate::auth::AccessError;
 use crate::body::RequestBody;
-use crate::callers::caller;
-use crate::capacity::json_cost;
-use crate::context::Principal;
-use crate::default_handler::is_index;
 use crate::download::{self, Caching};
 use crate::download_host;
 use crate::error::{BodyError, Error};
-use crate::handler::{
-    self, Call, Concatenation, Conditions, Content, Embedded, ReplyMemoryPermit, StoreReader,
-};
-use crate::link_terms::{LinkPurpose, LinkTerms};
 use crate::link_uses;
-use crate::namespace::Namespace;
-use crate::outbox::{Source, with_events};
-use crate::partial_response::FieldMask;
-use crate::registry::ServedMethod;
 use crate::reply::{self, Reply, empty, json_bytes, stored_json};
 use crate::state::ServerState;
 use crate::uploads::single_request;
@@ -112,7 +111,7 @@ impl<'h> CallHead<'h> {
             conditions: Conditions::of(self.http_method, self.headers),
             file_name: None,
             reply_memory,
-            limits: &server.settings.limits,
+            limits: server.settings.limits.resource_json(),
             client: self.client,
         }
     }

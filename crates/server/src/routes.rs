@@ -21,21 +21,22 @@ use windlass_proto::dialect::{Dialect, Outcome, RequestHead};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Parameters, QueryError, UploadId};
+use windlass_rest::access::AccessError;
+use windlass_rest::handler::Rejection;
+use windlass_rest::link_terms::LinkPurpose;
+use windlass_rest::principal::Principal;
+use windlass_rest::registry::{DiscoveryRequest, ServedMethod, plain_path};
 
 use crate::admission::{CalledMethod, Credentials, DeclaredUpload, Ticket};
-use crate::auth::AccessError;
 use crate::batch;
 use crate::body::RequestBody;
-use crate::context::{Principal, RequestContext};
+use crate::context::RequestContext;
 use crate::download_host;
 use crate::error::Error;
 use crate::form_parameters::append_to_query;
-use crate::handler::Rejection;
 use crate::health;
 use crate::index_page;
-use crate::link_terms::LinkPurpose;
 use crate::metrics::{RequestRecord, UploadType};
-use crate::registry::{DiscoveryRequest, ServedMethod, plain_path};
 use crate::reply::{self, Reply, json_bytes, stored_json};
 use crate::resources::{CallHead, call, check_link};
 use crate::state::ServerState;
@@ -349,7 +350,7 @@ impl Routed<'_> {
                 .server
                 .importance_to(self.context.client, Importance::Query)
         };
-        self.site.server.capacity.reply(text, importance)
+        self.site.server.capacity.replies.reply(text, importance)
     }
 
     /// Whether the request is a batch.

@@ -14,6 +14,9 @@ use windlass_engine::lifecycle::Lifecycle;
 use windlass_engine::quotas::{QuotaSource, Quotas};
 use windlass_engine::{BufferPool, CommitRules, Engine, EngineParts, Usage};
 use windlass_proto::dialect::Dialect;
+use windlass_rest::handler::{SettledCollections, StoreHandles};
+use windlass_rest::outbox::{Outbox, TopicCounts};
+use windlass_rest::registry::Registry;
 use windlass_store::{Ledger, Vault};
 
 use crate::audit::{Audit, AuditLog};
@@ -26,11 +29,8 @@ use crate::config::Settings;
 use crate::connections::{Accept, Connections, HttpService, Listener};
 use crate::context::{RequestIds, mount_path};
 use crate::dialects::Dialects;
-use crate::handler::{SettledCollections, StoreHandles};
 use crate::known_hosts::KnownHosts;
 use crate::metrics::{ServerMetrics, Sources};
-use crate::outbox::{Outbox, TopicCounts};
-use crate::registry::Registry;
 use crate::service::UploadService;
 use crate::state::ServerState;
 

@@ -19,13 +19,14 @@ use tower_service::Service;
 use windlass_engine::identifiers::without_upload_ids;
 use windlass_engine::{Error as EngineError, Pool};
 use windlass_proto::dialect::{Dialect, Google};
+use windlass_rest::principal::Principal;
 
 use crate::admission::{Arrival, Ticket};
 use crate::audit::{self, AuditAction, AuditOutcome, Sender};
 use crate::batch;
 use crate::body::{EndFlag, RequestBody};
 use crate::callers::CallerLimit;
-use crate::context::{LocalAddress, Origin, Principal, RequestContext, RequestId};
+use crate::context::{LocalAddress, Origin, RequestContext, RequestId};
 use crate::cross_origin::{self, Answered, Marks};
 use crate::error::Error;
 use crate::metrics::RequestRecord;

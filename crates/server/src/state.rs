@@ -7,6 +7,8 @@ use windlass_engine::disks::CheckedStores;
 use windlass_engine::identifiers::Clock;
 use windlass_engine::lifecycle::Lifecycle;
 use windlass_engine::{Engine, Importance};
+use windlass_rest::outbox::Outbox;
+use windlass_rest::registry::Registry;
 
 use crate::audit::Audit;
 use crate::auth::Authorize;
@@ -18,8 +20,6 @@ use crate::context::RequestIds;
 use crate::dialects::Dialects;
 use crate::known_hosts::KnownHosts;
 use crate::metrics::Recorder;
-use crate::outbox::Outbox;
-use crate::registry::Registry;
 
 /// The state that all requests of a server share.
 pub(crate) struct ServerState {

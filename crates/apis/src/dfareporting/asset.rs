@@ -4,7 +4,7 @@ use std::fmt;
 
 use memchr::memmem;
 use serde_json::{Map, Value, json};
-use windlass_server::handler::Rejection;
+use windlass_rest::handler::Rejection;
 
 use crate::inspect::Format;
 

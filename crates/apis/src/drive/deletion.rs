@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use windlass_server::handler::{Answer, Call, Rejection};
+use windlass_rest::handler::{Answer, Call, Rejection};
 use windlass_store::ResourceChange;
 
 use super::file::{flag, is_folder, parent};

@@ -1,7 +1,7 @@
 //! The fields of a file: the fields that clients set, and the JSON of replies.
 
 use serde_json::{Value, json};
-use windlass_server::handler::{Call, Rejection};
+use windlass_rest::handler::{Call, Rejection};
 use windlass_store::{Media, Resource};
 
 use super::refusals;

@@ -1,6 +1,6 @@
 //! Methods that create, change and copy files.
 
-use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
+use windlass_rest::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Media, Resource, ResourceChange};
 
 use super::file::{

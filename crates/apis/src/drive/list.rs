@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use thiserror::Error;
-use windlass_server::handler::{Answer, Call, Rejection, SearchedRows};
+use windlass_rest::handler::{Answer, Call, Rejection, SearchedRows};
 use windlass_store::Resource;
 
 use super::file::{flag, is_folder, show};

@@ -1,6 +1,6 @@
 //! Refusals as the service words them. docs/apis/drive.md has the table.
 
-use windlass_server::handler::{Refusal, RefusalKind, Rejection};
+use windlass_rest::handler::{Refusal, RefusalKind, Rejection};
 
 /// Refuses the value of a parameter.
 pub(super) fn invalid_value(parameter: &'static str, problem: impl Into<String>) -> Rejection {

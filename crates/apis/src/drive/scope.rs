@@ -3,7 +3,7 @@
 //! The service has shared drives, a folder of each app and the files of a domain as well. A call
 //! that asks for one of them is refused, so that it never finds files of the user's Drive instead.
 
-use windlass_server::handler::{Call, Refusal, RefusalKind, Rejection};
+use windlass_rest::handler::{Call, Refusal, RefusalKind, Rejection};
 
 use super::refusals::{invalid_value, no_app_folders, not_implemented};
 

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use windlass_server::handler::{Call, Rejection};
+use windlass_rest::handler::{Call, Rejection};
 use windlass_store::{Expected, Resource, ResourceChange, Timestamp};
 
 use super::file::{FOLDER, ROOT, flag, is_folder, parent};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use windlass_server::handler::{Answer, OutboxEvent, Rejection, Uploaded};
+use windlass_rest::handler::{Answer, OutboxEvent, Rejection, Uploaded};
 
 use super::filing::{MAX_NAMED, NewMessage};
 use super::mailbox::Mailbox;

@@ -1,7 +1,7 @@
 //! `users.history.list`: the events of a mailbox after an event that the client knows.
 
 use serde_json::{Map, Value, json};
-use windlass_server::handler::{Answer, Rejection};
+use windlass_rest::handler::{Answer, Rejection};
 
 use super::mailbox::{Mailbox, event_row_id};
 use super::request::{Request, body_of};

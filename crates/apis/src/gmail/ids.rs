@@ -3,7 +3,7 @@
 //! The service answers 400 for a malformed id and 404 for the id of a deleted message. Programs
 //! take 400 for their own error and 404 for a deletion.
 
-use windlass_server::handler::Rejection;
+use windlass_rest::handler::Rejection;
 
 use super::{invalid, not_found};
 

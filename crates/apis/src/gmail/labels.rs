@@ -1,7 +1,7 @@
 //! Methods on labels: system labels, which always exist, and user labels.
 
 use serde_json::{Map, Value, json};
-use windlass_server::handler::{Answer, Rejection};
+use windlass_rest::handler::{Answer, Rejection};
 
 use super::mailbox::{
     Mailbox, SYSTEM_LABELS, folded_label_name, is_system_label, label_row, label_row_or_default,

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
-use windlass_server::handler::{Answer, Rejection, ReplyMemoryPermit, SearchedRows};
+use windlass_rest::handler::{Answer, Rejection, ReplyMemoryPermit, SearchedRows};
 
 use super::invalid_parameter;
 use super::mailbox::{self, Mailbox};

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_server::handler::Rejection;
+use windlass_rest::handler::Rejection;
 
 use super::options::Address;
 use super::rows::{

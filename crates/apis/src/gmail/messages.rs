@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
-use windlass_server::handler::{Answer, Rejection};
+use windlass_rest::handler::{Answer, Rejection};
 use windlass_store::Media;
 
 use super::mailbox::Mailbox;

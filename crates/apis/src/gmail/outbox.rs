@@ -18,7 +18,7 @@ use lettre::{AsyncSmtpTransport, AsyncTransport as _, Tokio1Executor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use windlass_server::handler::{
+use windlass_rest::handler::{
     Conclusion, Deliver, Delivery, DeliveryPolicy, Failure, OutboxEvent, Outcome, Rejection,
     with_causes,
 };

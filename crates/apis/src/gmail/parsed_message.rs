@@ -13,7 +13,7 @@ use base64::{Engine as _, alphabet};
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
-use windlass_server::handler::{Embedded, Rejection, StoreReader, Uploaded};
+use windlass_rest::handler::{Embedded, Rejection, StoreReader, Uploaded};
 use windlass_store::Media;
 
 use super::invalid;
@@ -139,7 +139,7 @@ fn header(raw: &[u8]) -> &[u8] {
 }
 
 /// Takes the message from the JSON of a method; see
-/// `windlass_server::handler::ApiHandler::embedded`.
+/// `windlass_rest::handler::ApiHandler::embedded`.
 pub(super) fn embedded(fields: &mut Map<String, Value>) -> Result<Option<Embedded>, Rejection> {
     let raw = match fields.shift_remove("raw") {
         None | Some(Value::Null) => return Ok(None),

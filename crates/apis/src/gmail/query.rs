@@ -8,7 +8,7 @@
 //! other messages. A text before a colon that is not an operator is read as words, as in the
 //! service. A missing parenthesis is assumed.
 
-use windlass_server::handler::Rejection;
+use windlass_rest::handler::Rejection;
 
 use super::mailbox::{self, Mailbox};
 use super::options::Address;

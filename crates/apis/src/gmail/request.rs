@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 use windlass_discovery::Access;
-use windlass_server::handler::{Answer, Call, Rejection};
+use windlass_rest::handler::{Answer, Call, Rejection};
 
 use super::mailbox::{self, Mailbox};
 use super::options::{Address, Options};

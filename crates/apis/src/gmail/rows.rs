@@ -23,7 +23,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use windlass_server::handler::{Rejection, StoreReader, first_version};
+use windlass_rest::handler::{Rejection, StoreReader, first_version};
 use windlass_store::{Media, Resource, ResourceChange, Timestamp};
 
 use super::mime::{Structure, words};

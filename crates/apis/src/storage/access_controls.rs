@@ -2,7 +2,7 @@
 //! come without one.
 
 use serde_json::{Map, Value};
-use windlass_server::handler::{Answer, Call, Rejection};
+use windlass_rest::handler::{Answer, Call, Rejection};
 
 use super::acl::{Acl, Entry, Kind, Role};
 use super::bucket::{Bucket, Lists};

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use windlass_server::handler::Rejection;
+use windlass_rest::handler::Rejection;
 
 /// Maximum number of entries of a list, as in the service.
 const MAX_ENTRIES: usize = 100;

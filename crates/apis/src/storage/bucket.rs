@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use windlass_server::handler::{Call, Rejection, first_version};
+use windlass_rest::handler::{Call, Rejection, first_version};
 use windlass_store::{Expected, Resource, ResourceChange};
 
 use super::Versions;

@@ -1,8 +1,8 @@
 //! The methods of buckets.
 
 use serde_json::{Map, Value, json};
-use windlass_server::handler::{Answer, Call, Rejection};
-use windlass_server::patched_fields;
+use windlass_rest::handler::{Answer, Call, Rejection};
+use windlass_rest::patched_fields;
 
 use super::acl::{Acl, Kind};
 use super::bucket::{Bucket, BucketName, COLLECTION, Lists};

@@ -11,7 +11,7 @@
 
 use serde_json::{Map, Value};
 use windlass_discovery::ByteSize;
-use windlass_server::handler::{Answer, Call, Concatenation, Rejection, Uploaded};
+use windlass_rest::handler::{Answer, Call, Concatenation, Rejection, Uploaded};
 use windlass_store::ResourceChange;
 
 use super::bucket::Bucket;

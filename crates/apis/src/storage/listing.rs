@@ -1,7 +1,7 @@
 //! `objects.list`: objects in the order of names, in pages, with prefixes instead of folders.
 
 use serde_json::{Map, Value};
-use windlass_server::handler::{Answer, Call, Rejection};
+use windlass_rest::handler::{Answer, Call, Rejection};
 
 use super::bucket::Bucket;
 use super::object::{Object, collection};

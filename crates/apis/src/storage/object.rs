@@ -7,8 +7,8 @@ use http::header::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use windlass_server::handler::{Call, Rejection, first_version};
-use windlass_server::patched_fields;
+use windlass_rest::handler::{Call, Rejection, first_version};
+use windlass_rest::patched_fields;
 use windlass_store::{Expected, Media, Resource, ResourceChange};
 
 use super::Versions;

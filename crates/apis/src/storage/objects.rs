@@ -5,8 +5,8 @@
 //! refuses the copy, and it is tried again.
 
 use serde_json::{Map, Value};
-use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
-use windlass_server::{AccessError, Principal};
+use windlass_rest::handler::{Answer, Call, Rejection, Uploaded};
+use windlass_rest::{AccessError, Principal};
 
 use super::acl::{Acl, Kind};
 use super::bucket::{self, Bucket, no_lists};

@@ -1,7 +1,7 @@
 //! Buckets and objects as replies show them: with their access control lists, or without.
 
 use serde_json::{Map, Value, json};
-use windlass_server::handler::{Call, Rejection};
+use windlass_rest::handler::{Call, Rejection};
 
 use super::Versions;
 use super::acl::{Acl, Entry};

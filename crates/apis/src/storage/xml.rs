@@ -8,7 +8,7 @@ use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use windlass_discovery::Api;
-use windlass_server::handler::{Call, Rejection};
+use windlass_rest::handler::{Call, Rejection};
 
 use super::bucket::fault_of_form;
 use super::object::{MAX_HEADER_LEN, Object};

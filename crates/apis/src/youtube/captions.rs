@@ -1,7 +1,7 @@
 //! Captions: tracks of text that belong to videos.
 
 use serde_json::Value;
-use windlass_server::handler::{Answer, Call, RefusalKind, Rejection, Uploaded};
+use windlass_rest::handler::{Answer, Call, RefusalKind, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
 use super::refusals::{self, Place};

@@ -1,7 +1,7 @@
 //! Images: thumbnails of videos, the banner and the watermark of a channel, images of playlists.
 
 use serde_json::{Value, json};
-use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
+use windlass_rest::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Media, Resource, ResourceChange};
 
 use super::refusals::{self, Place};

@@ -1,6 +1,6 @@
 //! Refusals as the service words them. docs/apis/youtube.md has the table.
 
-use windlass_server::handler::{Refusal, RefusalKind, Rejection};
+use windlass_rest::handler::{Refusal, RefusalKind, Rejection};
 
 /// Refuses a field of a video.
 pub(super) fn video_field(

@@ -1,7 +1,7 @@
 //! Methods on videos: their media, and the parts that clients write.
 
 use serde_json::{Value, json};
-use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
+use windlass_rest::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
 use super::refusals::{self, Place};

@@ -1,10 +1,10 @@
 //! The stage of a request with a known method.
 
 use windlass_discovery::Method;
+use windlass_rest::access::AccessError;
+use windlass_rest::principal::Principal;
 
 use super::{Check, STAGES, Ticket};
-use crate::auth::AccessError;
-use crate::context::Principal;
 use crate::state::ServerState;
 
 #[derive(Debug, Clone, Copy)]

@@ -2,10 +2,11 @@
 
 use http::Method as HttpMethod;
 use http::request::Parts;
+use windlass_rest::access::AccessError;
+use windlass_rest::principal::network;
 
 use super::{Check, STAGES, Ticket};
-use crate::auth::{Access, AccessError, AccessRequest};
-use crate::callers::network;
+use crate::auth::{Access, AccessRequest};
 use crate::context::RequestContext;
 use crate::error::Error;
 use crate::state::ServerState;

@@ -1,8 +1,8 @@
 //! The ticket of a request.
 
 use windlass_engine::{Full, Permit};
+use windlass_rest::access::AccessError;
 
-use crate::auth::AccessError;
 use crate::callers::AddressPermit;
 
 /// The permits that a request holds until its reply is sent, and the terms on which it is admitted.

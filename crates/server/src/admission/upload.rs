@@ -1,7 +1,8 @@
 //! The stage of a request that starts an upload, or is one.
 
+use windlass_rest::principal::Principal;
+
 use super::{Check, STAGES};
-use crate::context::Principal;
 use crate::error::Error;
 use crate::state::ServerState;
 

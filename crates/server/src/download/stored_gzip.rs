@@ -21,11 +21,11 @@ use http_body_util::{BodyDataStream, BodyExt as _, BodyStream, StreamBody};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio_util::io::StreamReader;
 use windlass_engine::{Full, Permit, Pool};
+use windlass_rest::precondition::ETag;
 
 use super::FIRST_READ_LEN;
 use crate::accept::{elements, weighted};
 use crate::capacity::Capacity;
-use crate::precondition::ETag;
 use crate::reply::ReplyBody;
 
 /// The first bytes of a gzip member (RFC 1952, section 2.3.1): its identification, and the only
@@ -137,7 +137,7 @@ fn accepts_gzip(request: &HeaderMap) -> bool {
 /// # Errors
 /// [`Full`] if there is no memory for a decoder.
 pub(super) fn unpacked(packed: ReplyBody, capacity: &Capacity) -> Result<ReplyBody, Full> {
-    let permit = permit_of(&capacity.replies, DECODER_MEMORY)?;
+    let permit = permit_of(&capacity.replies.replies, DECODER_MEMORY)?;
     let idle = Arc::new(AtomicU64::new(0));
     let input = Packed {
         body: packed.into_data_stream(),
@@ -153,7 +153,7 @@ pub(super) fn unpacked(packed: ReplyBody, capacity: &Capacity) -> Result<ReplyBo
     let unpacking = Unpacking {
         decoder: Box::pin(decoder),
         idle,
-        memory: capacity.replies.clone(),
+        memory: capacity.replies.replies.clone(),
         _permit: permit,
     };
     let pieces = try_unfold(unpacking, async |mut unpacking| {

@@ -1,9 +1,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
+use windlass_rest::registry::{Registry, ServedApi};
 
 use super::*;
-use crate::registry::{Registry, ServedApi};
 
 const BASE: &str = "http://farm.example";
 

@@ -6,13 +6,13 @@ use http::Method as HttpMethod;
 use http::request::Parts;
 use windlass_proto::dialect::Dialect;
 use windlass_proto::parameters::Parameters;
+use windlass_rest::registry::{DiscoveryRequest, VirtualHost, plain_path};
 
 use crate::auth::Access;
 use crate::config::SessionAuth;
 use crate::context::RequestContext;
 use crate::download_host;
 use crate::index_page;
-use crate::registry::{DiscoveryRequest, VirtualHost, plain_path};
 use crate::state::ServerState;
 
 /// The APIs that answer a request.

@@ -3,9 +3,8 @@
 use http::Method as HttpMethod;
 use windlass_discovery::{Api, Location, Method, Numbers, Parameter, PathParameters};
 use windlass_proto::parameters::Parameters;
-
-use crate::handler::{Refusal, RefusalKind, Rejection};
-use crate::pattern_checks::ShortTexts;
+use windlass_rest::handler::{Refusal, RefusalKind, Rejection};
+use windlass_rest::pattern_checks::ShortTexts;
 
 /// Parameters of the protocol, which every method has whether its API describes them or not.
 const PROTOCOL: [&str; 4] = ["uploadType", "upload_id", "upload_protocol", "userIp"];

@@ -4,15 +4,16 @@ use std::net::IpAddr;
 
 use http::HeaderValue;
 use windlass_engine::Error as EngineError;
+use windlass_rest::access::AccessError;
+use windlass_rest::namespace::separate_owner;
+use windlass_rest::principal::Principal;
 use windlass_store::Session;
 
 use super::start_request::{StartRequest, StatedConditions};
-use crate::auth::{AccessError, SessionInfo};
+use crate::auth::SessionInfo;
 use crate::calls::Calls;
 use crate::config::SessionAuth;
-use crate::context::Principal;
 use crate::error::Error;
-use crate::namespace::separate_owner;
 
 /// Where and by whom a session is addressed.
 #[derive(Debug)]
@@ -81,8 +82,14 @@ impl Calls {
             return true;
         };
         let access = method.served.api.settings().access;
-        let owner =
-            |principal| separate_owner(access, &self.settings, principal).map(Principal::id);
+        let owner = |principal| {
+            separate_owner(
+                access,
+                self.settings.unowned_principal.as_deref(),
+                principal,
+            )
+            .map(Principal::id)
+        };
         owner(principal) == owner(start_request.principal.as_ref())
     }
 

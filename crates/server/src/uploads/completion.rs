@@ -14,6 +14,14 @@ use windlass_engine::{
 };
 use windlass_proto::parameters::{Parameters, StandardParameters};
 use windlass_proto::session::{Rules, SessionError};
+use windlass_rest::handler::{
+    self, Call, Conditions, Content, ReplyMemoryPermit, StoreReader, Uploaded,
+};
+use windlass_rest::namespace::Namespace;
+use windlass_rest::outbox::{Source, with_events};
+use windlass_rest::partial_response::FieldMask;
+use windlass_rest::principal::Principal;
+use windlass_rest::registry::{ServedApi, ServedMethod};
 use windlass_store::{Session, SessionId, Timestamp};
 
 use super::access::SessionTarget;
@@ -21,14 +29,8 @@ use super::final_reply::FinalReply;
 use super::start_request::StartRequest;
 use crate::audit::{self, About, AuditAction, AuditOutcome};
 use crate::calls::Calls;
-use crate::context::Principal;
 use crate::error::Error;
-use crate::handler::{self, Call, Conditions, Content, ReplyMemoryPermit, StoreReader, Uploaded};
 use crate::link_uses;
-use crate::namespace::Namespace;
-use crate::outbox::{Source, with_events};
-use crate::partial_response::FieldMask;
-use crate::registry::{ServedApi, ServedMethod};
 use crate::reply::{JSON, json_bytes};
 
 impl Completion for Calls {
@@ -123,7 +125,10 @@ impl Completion for Calls {
         let Some(reply) = FinalReply::from_bytes(stored) else {
             return Ok(None);
         };
-        let body = self.capacity.reply(reply.body, || Importance::Query)?;
+        let body = self
+            .capacity
+            .replies
+            .reply(reply.body, || Importance::Query)?;
         Ok(Some(FinalReply { body, ..reply }))
     }
 
@@ -207,7 +212,7 @@ impl Calls {
         let mut reply = build_reply(start_request, body, status)?;
         // The body counts against the bound on reply memory from here on. Before the commit: a
         // committed upload cannot be refused for lack of reply memory.
-        reply.body = self.capacity.reply(reply.body, || {
+        reply.body = self.capacity.replies.reply(reply.body, || {
             self.importance(start_request, Importance::Finish)
         })?;
         let events = mem::take(&mut answer.events);
@@ -320,7 +325,7 @@ impl<'a> CallParts<'a> {
             conditions: Conditions::of(&self.conditions.0, &self.conditions.1),
             file_name: start_request.file_name.as_deref(),
             reply_memory: &self.reply_memory,
-            limits: &calls.settings.limits,
+            limits: calls.settings.limits.resource_json(),
             client: start_request.client,
         }
     }

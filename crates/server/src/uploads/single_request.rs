@@ -16,13 +16,13 @@ use windlass_proto::metadata::{MetadataLimits, parse_metadata};
 use windlass_proto::related::{
     Piece as BodyPiece, RelatedError, RelatedLimits, Splitter, ThirdPart,
 };
+use windlass_rest::handler::Embedded;
+use windlass_rest::registry::ServedMethod;
 
 use super::final_reply::FinalReply;
 use super::start_request::{StartRequest, UploadHead};
 use crate::body::RequestBody;
 use crate::error::Error;
-use crate::handler::Embedded;
-use crate::registry::ServedMethod;
 use crate::state::ServerState;
 
 /// Carries out a simple upload. Its body is the media.

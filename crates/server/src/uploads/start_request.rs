@@ -16,18 +16,17 @@ use windlass_proto::expected_digests;
 use windlass_proto::metadata::{MetadataLimits, parse_metadata};
 use windlass_proto::parameters::{Parameters, StandardParameters};
 use windlass_proto::session::SessionError;
+use windlass_rest::cors::MAX_ORIGIN_LEN;
+use windlass_rest::handler::Rejection;
+use windlass_rest::host::Host;
+use windlass_rest::link_terms::LinkTerms;
+use windlass_rest::partial_response::FieldMask;
+use windlass_rest::principal::{Principal, caller};
+use windlass_rest::registry::{Registry, ServedMethod};
 use windlass_store::SessionId;
 
 use crate::audit::About;
-use crate::callers::caller;
-use crate::context::Principal;
-use crate::cors::MAX_ORIGIN_LEN;
 use crate::error::{BodyError, Error};
-use crate::handler::Rejection;
-use crate::host::Host;
-use crate::link_terms::LinkTerms;
-use crate::partial_response::FieldMask;
-use crate::registry::{Registry, ServedMethod};
 
 /// Query parameters that are credentials. They are not stored.
 const CREDENTIALS: [&str; 6] = [

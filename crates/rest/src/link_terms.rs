@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use windlass_discovery::MediaRange;
 use windlass_discovery::media_range::accepts;
 
-/// The terms of a signed link. An implementation of [`Authorize`](crate::Authorize) attaches them
+/// The terms of a signed link. What authenticates a request attaches them
 /// to the principal of a request with [`Principal::with_link`](crate::Principal::with_link).
 ///
 /// The server enforces the terms: the request uploads or downloads media, and does nothing else.
@@ -12,7 +12,7 @@ use windlass_discovery::media_range::accepts;
 /// session.
 ///
 /// ```
-/// use windlass_server::{LinkPurpose, LinkTerms, Principal};
+/// use windlass_rest::{LinkPurpose, LinkTerms, Principal};
 ///
 /// let terms = LinkTerms::new(LinkPurpose::Upload).with_max_size(10 << 20);
 /// let principal = Principal::new("link:7").with_link(terms);
@@ -37,7 +37,6 @@ pub struct LinkTerms {
 /// The purpose of a request with a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[non_exhaustive]
 pub enum LinkPurpose {
     /// It uploads media.
     Upload,
@@ -47,11 +46,11 @@ pub enum LinkPurpose {
 
 /// A link that may be used once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SingleUse {
+pub struct SingleUse {
     /// Id of the link.
-    pub(crate) id: String,
+    pub id: String,
     /// Time of its expiry, in seconds since the Unix epoch.
-    pub(crate) expires: u64,
+    pub expires: u64,
 }
 
 impl LinkTerms {
@@ -111,24 +110,28 @@ impl LinkTerms {
         self.signed_parameters.iter().any(|name| name == parameter)
     }
 
-    pub(crate) fn purpose(&self) -> LinkPurpose {
+    /// Returns the purpose of the request.
+    pub fn purpose(&self) -> LinkPurpose {
         self.purpose
     }
 
-    pub(crate) fn max_size(&self) -> Option<u64> {
+    /// Returns the maximum length in bytes of the media, if the link limits it.
+    pub fn max_size(&self) -> Option<u64> {
         self.max_size
     }
 
-    pub(crate) fn media_type(&self) -> Option<&MediaRange> {
+    /// Returns the types of the media, if the link limits them.
+    pub fn media_type(&self) -> Option<&MediaRange> {
         self.media_type.as_ref()
     }
 
-    pub(crate) fn single_use(&self) -> Option<&SingleUse> {
+    /// Returns the id and the expiry of a link that may be used once.
+    pub fn single_use(&self) -> Option<&SingleUse> {
         self.single_use.as_ref()
     }
 
     /// Whether media of this type may be uploaded.
-    pub(crate) fn accepts(&self, content_type: &str) -> bool {
+    pub fn accepts(&self, content_type: &str) -> bool {
         let range = self.media_type.as_ref();
         range.is_none_or(|range| accepts(std::slice::from_ref(range), content_type))
     }

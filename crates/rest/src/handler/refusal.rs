@@ -8,7 +8,7 @@ use windlass_proto::reply::Location;
 /// A refusal with a reason that is specific to the service, such as `invalidTitle`.
 ///
 /// ```
-/// use windlass_server::handler::{Refusal, RefusalKind, Rejection};
+/// use windlass_rest::handler::{Refusal, RefusalKind, Rejection};
 ///
 /// let message = "a title has 1 to 100 characters";
 /// let refusal = Refusal::new(RefusalKind::Invalid, "invalidTitle", message);
@@ -18,10 +18,14 @@ use windlass_proto::reply::Location;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct Refusal {
-    pub(crate) kind: RefusalKind,
-    pub(crate) domain: &'static str,
-    pub(crate) reason: &'static str,
-    pub(crate) location: Option<Location>,
+    /// The kind, which decides the status.
+    pub kind: RefusalKind,
+    /// The domain of the reason.
+    pub domain: &'static str,
+    /// The reason that clients of the service know.
+    pub reason: &'static str,
+    /// The part of the request that is wrong, if the refusal names one.
+    pub location: Option<Location>,
     message: String,
 }
 

@@ -9,7 +9,7 @@
 //!
 //! Names in the *root* namespace are as handlers write them. The root namespace is used by calls
 //! without a principal, by APIs with [`Access::Shared`], and by the principal that owns resources
-//! without an owner ([`Settings::unowned_principal`]).
+//! without an owner (`unowned`, see [`separate_owner`]).
 
 use std::borrow::Cow;
 
@@ -17,8 +17,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use windlass_discovery::Access;
 use windlass_store::{Expected, Resource, ResourceChange};
 
-use crate::config::Settings;
-use crate::context::Principal;
+use crate::principal::Principal;
 
 // No name of an API begins with a dot, so no collection of the root namespace has such a name.
 /// Prefix of the names of all collections in a namespace.
@@ -26,7 +25,7 @@ const PREFIX: &str = ".owner/";
 
 /// The namespace in which a call or the delivery of an event reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Namespace {
+pub struct Namespace {
     /// Id of the principal; `None` in the root namespace.
     owner: Option<String>,
     /// Beginning of the names of collections; empty in the root namespace.
@@ -41,17 +40,14 @@ pub(crate) static ROOT: Namespace = Namespace {
 
 /// Returns the principal whose resources are separate from other principals' resources. `None` if
 /// the call is in the root namespace.
-pub(crate) fn separate_owner<'a>(
+pub fn separate_owner<'a>(
     access: Access,
-    settings: &Settings,
+    unowned: Option<&str>,
     principal: Option<&'a Principal>,
 ) -> Option<&'a Principal> {
     match access {
         Access::Shared => None,
-        Access::Owner => {
-            let unowned = settings.unowned_principal.as_deref();
-            principal.filter(|it| Some(it.id()) != unowned)
-        }
+        Access::Owner => principal.filter(|it| Some(it.id()) != unowned),
     }
 }
 
@@ -65,7 +61,7 @@ pub(crate) fn without_owner(collection: &str) -> &str {
 
 impl Namespace {
     /// Returns the namespace of the principal with this id; without one, the root namespace.
-    pub(crate) fn of(owner: Option<&str>) -> Self {
+    pub fn of(owner: Option<&str>) -> Self {
         let Some(owner) = owner else {
             return ROOT.clone();
         };
@@ -83,7 +79,7 @@ impl Namespace {
     }
 
     /// Returns the name in the ledger of a handler's collection, or of a lock.
-    pub(crate) fn qualified<'a>(&self, name: &'a str) -> Cow<'a, str> {
+    pub fn qualified<'a>(&self, name: &'a str) -> Cow<'a, str> {
         if self.prefix.is_empty() {
             Cow::Borrowed(name)
         } else {

@@ -83,7 +83,7 @@ impl FromIterator<RefusedInput> for RefusedInputs {
 
 impl RefusedInputs {
     /// Refuses a call of `method` that has one of the inputs.
-    pub(crate) fn check(
+    pub fn check(
         &self,
         method: &Method,
         query: &Parameters,
@@ -111,11 +111,7 @@ impl RefusedInputs {
 
     /// Like [`RefusedInputs::check`], for a request with a query that is not the method's, such as
     /// a request to a session.
-    pub(crate) fn check_headers(
-        &self,
-        method: &Method,
-        headers: &HeaderMap,
-    ) -> Result<(), Rejection> {
+    pub fn check_headers(&self, method: &Method, headers: &HeaderMap) -> Result<(), Rejection> {
         for (name, value) in headers {
             let name = name.as_str();
             let exact = self.headers.get(name).into_iter().flatten();

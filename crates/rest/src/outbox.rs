@@ -13,6 +13,7 @@
 
 mod worker;
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,16 +22,18 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
-use windlass_engine::identifiers::{first_version, new_resource_id};
+use windlass_engine::identifiers::{Clock, first_version, new_resource_id};
+use windlass_engine::lifecycle::Lifecycle;
 use windlass_store::{Resource, ResourceChange, Timestamp};
 
-use crate::context::Principal;
 use crate::handler::{
-    Call, Deliver, MAX_EVENT_LEN, MAX_EVENTS, MAX_TOPIC, OutboxEvent, Rejection, is_topic,
+    Call, Deliver, MAX_EVENT_LEN, MAX_EVENTS, MAX_TOPIC, OutboxEvent, Rejection, StoreHandles,
+    is_topic,
 };
 use crate::namespace::Namespace;
+use crate::principal::Principal;
 
-pub(crate) use worker::Worker;
+pub use worker::Worker;
 
 // No name of an API begins with a dot, so the default handler reaches no such collection.
 /// Prefix of the names of all collections of events.
@@ -44,7 +47,8 @@ const CLAIMED_BY: &str = "claimedBy";
 const MAX_NEW: usize = 4096;
 
 /// The call that leaves events.
-pub(crate) struct Source<'a> {
+#[derive(Debug)]
+pub struct Source<'a> {
     now: Timestamp,
     /// The namespace in which its events are delivered.
     namespace: &'a Namespace,
@@ -53,7 +57,8 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    pub(crate) fn of(call: &Call<'a>) -> Self {
+    /// Returns the source of the events of this call.
+    pub fn of(call: &Call<'a>) -> Self {
         Self {
             now: call.now,
             namespace: call.lookup.namespace(),
@@ -66,7 +71,7 @@ impl<'a> Source<'a> {
 ///
 /// # Errors
 /// [`Rejection::InvalidArgument`] if an event or their number exceeds its bound.
-pub(crate) fn with_events(
+pub fn with_events(
     changes: Vec<ResourceChange>,
     events: Vec<OutboxEvent>,
     source: &Source<'_>,
@@ -315,12 +320,19 @@ pub struct TopicCounts {
 }
 
 /// The topics of a server.
-pub(crate) struct Outbox {
+pub struct Outbox {
     topics: Vec<Arc<Topic>>,
 }
 
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.topics.iter().map(|topic| &topic.name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
 /// A topic and its delivery.
-pub(crate) struct Topic {
+struct Topic {
     deliver: Arc<dyn Deliver>,
     name: String,
     /// Ids of events that this process has committed, at most [`MAX_NEW`], until the worker looks.
@@ -334,8 +346,9 @@ pub(crate) struct Topic {
 }
 
 impl Outbox {
-    /// If several deliveries have the same topic, the first delivery is used.
-    pub(crate) fn new(deliveries: impl IntoIterator<Item = Arc<dyn Deliver>>) -> Self {
+    /// Returns an outbox with these deliveries. If several deliveries have the same topic, the
+    /// first delivery is used.
+    pub fn new(deliveries: impl IntoIterator<Item = Arc<dyn Deliver>>) -> Self {
         let mut topics: Vec<Arc<Topic>> = Vec::new();
         for deliver in deliveries {
             let name = deliver.topic().to_owned();
@@ -360,12 +373,22 @@ impl Outbox {
         Self { topics }
     }
 
-    pub(crate) fn topics(&self) -> &[Arc<Topic>] {
-        &self.topics
+    /// Returns the worker of each topic. `stores` returns `None` once the server is gone.
+    pub fn workers(
+        &self,
+        stores: impl Fn() -> Option<StoreHandles> + Clone + Send + Sync + 'static,
+        clock: &Arc<dyn Clock>,
+        lifecycle: &Arc<Lifecycle>,
+    ) -> Vec<Worker> {
+        let worker = |topic| {
+            let (clock, lifecycle) = (Arc::clone(clock), Arc::clone(lifecycle));
+            Worker::new(topic, stores.clone(), clock, lifecycle)
+        };
+        self.topics.iter().map(Arc::clone).map(worker).collect()
     }
 
     /// Wakes the workers of the events among these durable changes.
-    pub(crate) fn wake(&self, changes: &[ResourceChange]) {
+    pub fn wake(&self, changes: &[ResourceChange]) {
         for change in changes {
             let ResourceChange::Insert(row) = change else {
                 continue;
@@ -384,7 +407,8 @@ impl Outbox {
         }
     }
 
-    pub(crate) fn counts(&self) -> Vec<TopicCounts> {
+    /// Returns what has become of the events of each topic.
+    pub fn counts(&self) -> Vec<TopicCounts> {
         self.topics.iter().map(|topic| topic.counts()).collect()
     }
 }

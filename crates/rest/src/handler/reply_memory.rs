@@ -7,7 +7,7 @@ use bytes::Bytes;
 use windlass_engine::{ByteShare, ByteShares, Caller, Full, Importance, Permit, Pool};
 
 use super::Rejection;
-use crate::capacity::{Capacity, SHORT_REPLY, json_cost};
+use crate::reply_pools::{ReplyPools, SHORT_REPLY, json_cost};
 
 /// Permits for the memory of a reply, from its sources until it is sent.
 #[derive(Debug)]
@@ -80,18 +80,19 @@ impl AsRef<[u8]> for LargeText {
 }
 
 impl ReplyMemoryPermit {
-    pub(crate) fn new(
-        capacity: &Capacity,
+    /// Returns a permit that holds no memory yet, for a reply to `caller`.
+    pub fn new(
+        pools: &ReplyPools,
         caller: Option<Caller>,
         importance: impl FnOnce() -> Importance,
     ) -> Self {
         Self {
-            large: capacity.large_replies.clone(),
-            large_shares: Arc::clone(&capacity.large_reply_shares),
+            large: pools.large_replies.clone(),
+            large_shares: Arc::clone(&pools.large_reply_shares),
             caller,
-            timeout: capacity.timeout,
+            timeout: pools.timeout,
             held: Mutex::new(Permits {
-                rows: capacity.replies.permit_for(importance),
+                rows: pools.replies.permit_for(importance),
                 row_bytes: 0,
                 large: None,
             }),
@@ -100,7 +101,8 @@ impl ReplyMemoryPermit {
 
     /// Returns a permit that never waits, for a call in a batch. The reply to the previous call may
     /// not be sent yet, and a holder of memory must not wait for more memory.
-    pub(crate) fn without_waiting(self) -> Self {
+    #[must_use]
+    pub fn without_waiting(self) -> Self {
         Self {
             timeout: Duration::ZERO,
             ..self
@@ -154,7 +156,7 @@ impl ReplyMemoryPermit {
     }
 
     /// Attaches the permits to the text of the reply, until it is sent.
-    pub(crate) fn into_reply(self, text: Bytes) -> Result<Bytes, Full> {
+    pub fn into_reply(self, text: Bytes) -> Result<Bytes, Full> {
         let permits = self.held.into_inner();
         let mut permits = permits.unwrap_or_else(PoisonError::into_inner);
         if let Some(large) = permits.large {
@@ -175,22 +177,21 @@ impl ReplyMemoryPermit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Limits;
-    use windlass_engine::LimitedResource;
+
+    /// Returns the pools of a server with this memory for large replies.
+    fn pools(large_replies: u64) -> ReplyPools {
+        ReplyPools::new(48 << 20, large_replies, Duration::from_secs(10))
+    }
 
     #[tokio::test(start_paused = true)]
     async fn reply_holds_its_memory_until_it_is_sent() {
-        let limits = Limits {
-            reading_memory: 1024 * 1024,
-            ..Limits::default()
-        };
-        let capacity = Capacity::new(&limits);
-        let reply_memory = ReplyMemoryPermit::new(&capacity, None, || Importance::Query);
+        let pools = pools(1024 * 1024);
+        let reply_memory = ReplyMemoryPermit::new(&pools, None, || Importance::Query);
         reply_memory.reserve(700 * 1024).await.unwrap();
         let text = reply_memory.into_reply(Bytes::from(vec![b' '; 400 * 1024]));
         let text = text.unwrap();
         assert_eq!(text.len(), 400 * 1024);
-        let other = ReplyMemoryPermit::new(&capacity, None, || Importance::Query);
+        let other = ReplyMemoryPermit::new(&pools, None, || Importance::Query);
         // The text alone counts now.
         other.reserve(600 * 1024).await.unwrap();
         assert!(matches!(
@@ -203,14 +204,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn caller_with_stalled_replies_leaves_memory_to_others() {
-        let limits = Limits {
-            reading_memory: 1024 * 1024,
-            ..Limits::default()
-        };
-        let capacity = Capacity::new(&limits);
+        let pools = pools(1024 * 1024);
         let of = |name: &str| {
             let caller = Some(Caller::Principal(name.to_owned()));
-            ReplyMemoryPermit::new(&capacity, caller, || Importance::Query)
+            ReplyMemoryPermit::new(&pools, caller, || Importance::Query)
         };
         let stalled = async || {
             let reply_memory = of("slow");
@@ -229,18 +226,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn reply_in_a_batch_does_not_wait_for_memory() {
-        let limits = Limits {
-            reading_memory: 1024 * 1024,
-            ..Limits::default()
-        };
-        let capacity = Capacity::new(&limits);
-        let before =
-            ReplyMemoryPermit::new(&capacity, None, || Importance::Query).without_waiting();
+        let pools = pools(1024 * 1024);
+        let before = ReplyMemoryPermit::new(&pools, None, || Importance::Query).without_waiting();
         before.reserve(700 * 1024).await.unwrap();
         let text = before.into_reply(Bytes::from(vec![b' '; 400 * 1024]));
         let text = text.unwrap();
         let begun = tokio::time::Instant::now();
-        let next = ReplyMemoryPermit::new(&capacity, None, || Importance::Query).without_waiting();
+        let next = ReplyMemoryPermit::new(&pools, None, || Importance::Query).without_waiting();
         let refused = next.reserve(700 * 1024).await;
         assert!(matches!(refused, Err(Rejection::Full(_))));
         assert!(begun.elapsed() < Duration::from_millis(10));
@@ -250,22 +242,17 @@ mod tests {
 
     #[test]
     fn rows_count_until_the_text_is_written_and_the_text_until_it_is_sent() {
-        let capacity = Capacity::new(&Limits::default());
-        let usage = || capacity.usage().into_iter();
-        let used = || {
-            usage()
-                .find(|usage| usage.resource == LimitedResource::Replies)
-                .map(|usage| usage.used)
-        };
-        let reply_memory = ReplyMemoryPermit::new(&capacity, None, || Importance::Query);
+        let pools = pools(1024 * 1024);
+        let used = || pools.replies.usage().used;
+        let reply_memory = ReplyMemoryPermit::new(&pools, None, || Importance::Query);
         for _ in 0..10 {
             reply_memory.hold_row(&[b' '; 1000]).unwrap();
         }
-        assert_eq!(used(), Some(20 * 1024));
+        assert_eq!(used(), 20 * 1024);
         let searched = reply_memory.hold_while_searched(30 * 1024).unwrap();
-        assert_eq!(used(), Some(50 * 1024));
+        assert_eq!(used(), 50 * 1024);
         drop(searched);
-        assert_eq!(used(), Some(20 * 1024));
+        assert_eq!(used(), 20 * 1024);
         // One gets three quarters, so two do not fit.
         let most = reply_memory.hold_while_searched(1 << 40).unwrap();
         assert!(reply_memory.hold_while_searched(1 << 40).is_err());
@@ -273,8 +260,8 @@ mod tests {
         let text = reply_memory
             .into_reply(Bytes::from(vec![b' '; 5000]))
             .unwrap();
-        assert_eq!(used(), Some(5 * 1024));
+        assert_eq!(used(), 5 * 1024);
         drop(text);
-        assert_eq!(used(), Some(0));
+        assert_eq!(used(), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! Services of the operator that a description names: backends, which answer methods, and receivers
 //! of notices about finished uploads.
 //!
-//! [`WithBackends`] wraps the handler of an API. A call of a method with a backend is forwarded as
+//! `WithBackends` wraps the handler of an API. A call of a method with a backend is forwarded as
 //! a JSON object. The backend's reply may change the resource that the path names and may contain
 //! the reply to the caller. No lock is held during the call. The change is made only if the
 //! resource still has the version that the backend has seen. Otherwise the backend is asked again,
@@ -40,12 +40,12 @@ use windlass_engine::{Caller, Full, LimitedResource, Permit, Pool, SharePermit, 
 use windlass_store::{Resource, Timestamp};
 use zeroize::Zeroizing;
 
-use crate::callers::caller;
 use crate::default_handler::Target;
 use crate::handler::{
     Answer, ApiHandler, Call, Deliver, Embedded, Rejection, Uploaded, with_causes,
 };
 use crate::outbound::{Outbound, OutboundAddresses, OutboundError, OutboundLimits};
+use crate::principal::caller;
 use call::{Reply, failed, forwarded};
 use metrics::BackendMetrics;
 

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use windlass_discovery::Api;
 use windlass_store::Media;
 
-use crate::context::Principal;
 use crate::handler::{
     Content, Deliver, Delivery, Failure, MediaSource, OutboxEvent, Outcome, Rejection, topic_of,
 };
+use crate::principal::Principal;
 
 /// Maximum length in bytes of a resource in an event. Metadata may be longer, and an event has room
 /// for more.
@@ -74,7 +74,7 @@ impl UploadCallback {
     }
 
     /// The event of an upload.
-    pub(crate) fn event(
+    pub fn event(
         &self,
         method: &str,
         principal: Option<&Principal>,

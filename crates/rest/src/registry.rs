@@ -37,7 +37,7 @@ pub struct ServedApi {
     /// unreachable.
     pub host: Option<Host>,
     /// The origins with pages that may call the API from a browser. `None`, the default, means the
-    /// origins in [`Settings::cors`](crate::Settings::cors).
+    /// origins in the settings of the server.
     pub cors: Option<CorsPolicy>,
     /// The application's callback after an upload; see [`ServedApi::on_uploaded`]. Default: none.
     pub on_uploaded: Option<Arc<UploadCallback>>,
@@ -192,12 +192,13 @@ pub enum Conflict {
 type ByName = HashMap<String, HashMap<String, usize>>;
 
 /// The APIs that answer on one host.
-pub(crate) struct VirtualHost {
+pub struct VirtualHost {
     host: Option<Host>,
     /// The APIs of this host first, then the APIs without a host.
     served: Vec<Arc<ServedApi>>,
     by_name: ByName,
-    pub(crate) table: MethodTable,
+    /// The methods of the host's APIs.
+    pub table: MethodTable,
     /// Paths of batches, with the index of the API that the path belongs to. `None` if several APIs
     /// share the path.
     batch_paths: HashMap<String, Option<usize>>,
@@ -209,10 +210,12 @@ pub(crate) struct VirtualHost {
 const OWN_SEGMENTS: [&str; 5] = ["batch", "discovery", "download", "resumable", "upload"];
 
 /// A method together with its API.
-#[derive(Clone, Copy)]
-pub(crate) struct ServedMethod<'a> {
-    pub(crate) served: &'a ServedApi,
-    pub(crate) method: &'a Method,
+#[derive(Debug, Clone, Copy)]
+pub struct ServedMethod<'a> {
+    /// The API.
+    pub served: &'a ServedApi,
+    /// The method.
+    pub method: &'a Method,
 }
 
 impl Registry {
@@ -263,7 +266,7 @@ impl Registry {
     }
 
     /// Whether a method of an API refuses this header.
-    pub(crate) fn refuses_header(&self, name: &HeaderName) -> bool {
+    pub fn refuses_header(&self, name: &HeaderName) -> bool {
         self.served()
             .any(|served| served.refused.names_header(name.as_str()))
     }
@@ -280,18 +283,18 @@ impl Registry {
     }
 
     /// Returns the hosts that APIs name.
-    pub(crate) fn hosts(&self) -> impl Iterator<Item = &Host> {
+    pub fn hosts(&self) -> impl Iterator<Item = &Host> {
         self.hosts.keys()
     }
 
     /// Returns the APIs that answer on `host`. `None` stands for a request without a host.
-    pub(crate) fn on(&self, host: Option<&Host>) -> &VirtualHost {
+    pub fn on(&self, host: Option<&Host>) -> &VirtualHost {
         host.and_then(|host| self.hosts.get(host))
             .unwrap_or(&self.elsewhere)
     }
 
     /// Returns all deliveries. Several deliveries may have the same topic.
-    pub(crate) fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {
+    pub fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {
         let own = self.deliveries.iter().cloned();
         let of_handlers = self.served().flat_map(|served| served.handler.deliveries());
         let callbacks = self.served().filter_map(|it| it.on_uploaded.clone());
@@ -300,7 +303,7 @@ impl Registry {
     }
 
     /// Returns all APIs: first the APIs without a host, then the APIs of each host.
-    pub(crate) fn served(&self) -> impl Iterator<Item = &ServedApi> {
+    pub fn served(&self) -> impl Iterator<Item = &ServedApi> {
         let with_host = self
             .hosts
             .values()
@@ -314,7 +317,7 @@ impl Registry {
     }
 
     /// Finds a method by the names that a session stores. `host` is the host of the method's API.
-    pub(crate) fn method(
+    pub fn method(
         &self,
         host: Option<&Host>,
         name: &str,
@@ -341,6 +344,15 @@ impl fmt::Display for Registry {
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.served()).finish()
+    }
+}
+
+impl fmt::Debug for VirtualHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VirtualHost")
+            .field("host", &self.host)
+            .field("served", &self.served)
+            .finish_non_exhaustive()
     }
 }
 
@@ -371,18 +383,18 @@ impl VirtualHost {
     }
 
     /// Returns the host. `None` stands for all hosts that no API names.
-    pub(crate) fn host(&self) -> Option<&Host> {
+    pub fn host(&self) -> Option<&Host> {
         self.host.as_ref()
     }
 
     /// Returns the APIs of this host in the given order, and after them the APIs without a host.
-    pub(crate) fn apis(&self) -> impl Iterator<Item = &Api> {
+    pub fn apis(&self) -> impl Iterator<Item = &Api> {
         self.served.iter().map(|served| &served.api)
     }
 
     /// Returns the path of the method that answers a GET of this path; see
-    /// [`ApiHandler::alias`](crate::handler::ApiHandler::alias).
-    pub(crate) fn alias(&self, path: &str) -> Option<String> {
+    /// [`ApiHandler::alias`].
+    pub fn alias(&self, path: &str) -> Option<String> {
         self.aliased(path).map(|(_, alias)| alias)
     }
 
@@ -410,24 +422,24 @@ impl VirtualHost {
     }
 
     /// Returns the id of the known method at this path, if no API here serves the method.
-    pub(crate) fn not_served(&self, http_method: &HttpMethod, path: &str) -> Option<String> {
+    pub fn not_served(&self, http_method: &HttpMethod, path: &str) -> Option<String> {
         let mut served = self.served.iter();
         served.find_map(|served| served.handler.not_served(http_method, path))
     }
 
     /// Whether batches are sent to this path.
-    pub(crate) fn takes_batches_at(&self, path: &str) -> bool {
+    pub fn takes_batches_at(&self, path: &str) -> bool {
         self.batch_paths.contains_key(path)
     }
 
     /// Whether an API here has its own policy for pages of other origins.
-    pub(crate) fn has_cors_policies(&self) -> bool {
+    pub fn has_cors_policies(&self) -> bool {
         self.served.iter().any(|served| served.cors.is_some())
     }
 
     /// Returns the API that a path belongs to. If several APIs have methods at the path, the API of
     /// the method with this HTTP method is preferred. Otherwise the first API is returned.
-    pub(crate) fn api_at(&self, http_method: &HttpMethod, path: &str) -> Option<&ServedApi> {
+    pub fn api_at(&self, http_method: &HttpMethod, path: &str) -> Option<&ServedApi> {
         if let Found::Method { method, .. } = self.table.find(http_method, path) {
             return Some(self.of(method).served);
         }
@@ -447,7 +459,7 @@ impl VirtualHost {
     }
 
     /// Returns the API of a method that the table has found.
-    pub(crate) fn of<'a>(&'a self, method: &'a Method) -> ServedMethod<'a> {
+    pub fn of<'a>(&'a self, method: &'a Method) -> ServedMethod<'a> {
         let served = self
             .api(&method.api_name, &method.api_version)
             .expect("the table holds only methods of these APIs");
@@ -457,7 +469,7 @@ impl VirtualHost {
 
 impl ServedMethod<'_> {
     /// Returns the digests that the API shows for this method's media, in addition to CRC32C.
-    pub(crate) fn wanted_digests(&self) -> Wanted {
+    pub fn wanted_digests(&self) -> Wanted {
         let digests = self.served.api.settings().digests_of(self.method);
         Wanted {
             md5: digests.contains(&Digest::Md5),
@@ -535,21 +547,32 @@ fn without_collision(table: MethodTable) -> Result<MethodTable, Conflict> {
 }
 
 /// A request to the discovery service, by its path.
-pub(crate) enum DiscoveryRequest<'a> {
+#[derive(Debug)]
+pub enum DiscoveryRequest<'a> {
     /// `/discovery/v1/apis`
     Directory,
     /// `/$discovery/rest?version=v1`
     ByVersion,
     /// `/discovery/v1/apis/{api}/{version}/rest`
-    ByName { api: &'a str, version: &'a str },
+    ByName {
+        /// Name of the API.
+        api: &'a str,
+        /// Version of the API.
+        version: &'a str,
+    },
     /// `/discovery/v1/apis/{api}/{version}/openapi.json`
     #[cfg(feature = "openapi")]
-    OpenApi { api: &'a str, version: &'a str },
+    OpenApi {
+        /// Name of the API.
+        api: &'a str,
+        /// Version of the API.
+        version: &'a str,
+    },
 }
 
 impl<'a> DiscoveryRequest<'a> {
     /// Parses a path. `None` if the path is not in the discovery service.
-    pub(crate) fn at(path: &'a str) -> Option<Self> {
+    pub fn at(path: &'a str) -> Option<Self> {
         match path {
             "/discovery/v1/apis" => return Some(Self::Directory),
             "/$discovery/rest" => return Some(Self::ByVersion),
@@ -566,7 +589,7 @@ impl<'a> DiscoveryRequest<'a> {
     }
 
     /// Returns the requested document. `None` if the host does not have the API.
-    pub(crate) fn document(
+    pub fn document(
         &self,
         virtual_host: &VirtualHost,
         query: &Parameters,
@@ -586,7 +609,7 @@ impl<'a> DiscoveryRequest<'a> {
 
     /// Returns the API that the requested document describes. `None` if the host does not have the
     /// API, or if the directory of all APIs is requested.
-    pub(crate) fn served<'v>(
+    pub fn served<'v>(
         &self,
         virtual_host: &'v VirtualHost,
         query: &Parameters,
@@ -639,20 +662,20 @@ fn directory_item(api: &Api, base_url: &str) -> Value {
 }
 
 /// Returns the URL of an API's description.
-pub(crate) fn document_url(api: &Api, base_url: &str) -> String {
+pub fn document_url(api: &Api, base_url: &str) -> String {
     let (name, version) = (api.name(), api.version());
     format!("{base_url}/discovery/v1/apis/{name}/{version}/rest")
 }
 
 /// Returns the URL of an API's description in OpenAPI. `None` without the feature `openapi`.
-pub(crate) fn openapi_url(api: &Api, base_url: &str) -> Option<String> {
+pub fn openapi_url(api: &Api, base_url: &str) -> Option<String> {
     let (name, version) = (api.name(), api.version());
     let url = || format!("{base_url}/discovery/v1/apis/{name}/{version}/openapi.json");
     cfg!(feature = "openapi").then(url)
 }
 
 /// The path of the resource that an upload path belongs to.
-pub(crate) fn plain_path(path: &str) -> Option<&str> {
+pub fn plain_path(path: &str) -> Option<&str> {
     let rest = path
         .strip_prefix("/resumable/upload")
         .or_else(|| path.strip_prefix("/upload"))?;

@@ -43,13 +43,13 @@ const WILDCARD: &str = "*";
 
 /// The fields that a client wants to see of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FieldMask {
+pub struct FieldMask {
     root: Selection,
 }
 
 impl FieldMask {
     /// Reads the value of a `fields` parameter, percent-decoded.
-    pub(crate) fn parse(mask: &str) -> Result<Self, FieldMaskError> {
+    pub fn parse(mask: &str) -> Result<Self, FieldMaskError> {
         if mask.len() > MAX_LEN {
             return Err(FieldMaskError::TooLong { len: mask.len() });
         }
@@ -66,12 +66,12 @@ impl FieldMask {
     ///
     /// # Errors
     /// The first such name.
-    pub(crate) fn check(&self, reply: &ResponseFields<'_>) -> Result<(), NoSuchField> {
+    pub fn check(&self, reply: &ResponseFields<'_>) -> Result<(), NoSuchField> {
         self.root.check(reply)
     }
 
     /// Whether the mask selects anything of `resource`, an object.
-    pub(crate) fn selects_of(&self, resource: &Map<String, Value>) -> bool {
+    pub fn selects_of(&self, resource: &Map<String, Value>) -> bool {
         let is_selected = |(name, value): (&String, &Value)| {
             let mut below = self.root.below(name).peekable();
             let has_fields = below.peek().is_some() && (value.is_object() || value.is_array());
@@ -87,7 +87,7 @@ impl FieldMask {
     /// way to a selected field stays, even when it lacks that field. A string, number, boolean or
     /// null on the way has no fields and is left out.
     #[must_use]
-    pub(crate) fn apply(&self, mut resource: Value) -> Value {
+    pub fn apply(&self, mut resource: Value) -> Value {
         if retain(&[&self.root], &mut resource) {
             resource
         } else {
@@ -265,14 +265,14 @@ fn ends_name(c: char) -> bool {
 /// A field mask names a field that the reply does not have at this position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Invalid field selection {name}")]
-pub(crate) struct NoSuchField {
+pub struct NoSuchField {
     /// The name.
     name: String,
 }
 
 /// Why a field mask cannot be read. `at` is the byte of the mask, from 0, where reading it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum FieldMaskError {
+pub enum FieldMaskError {
     /// The mask is too long.
     #[error("a field mask has at most {MAX_LEN} bytes, this one has {len}")]
     TooLong {

@@ -1,7 +1,7 @@
 //! The policy for pages of other origins (Fetch standard, "CORS protocol"): which origins may read
 //! the replies of an API.
 //!
-//! [`crate::cross_origin`] applies a policy to requests and replies.
+//! The HTTP front applies a policy to requests and replies.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -12,13 +12,13 @@ use http::HeaderValue;
 
 /// The longest origin that is compared, in bytes: a scheme, a name in DNS, and a port. The reply to
 /// a request holds its origin for as long as the request lasts.
-pub(crate) const MAX_ORIGIN_LEN: usize = 320;
+pub const MAX_ORIGIN_LEN: usize = 320;
 
 /// The origins with pages that may call an API from a browser and read its replies.
 ///
 /// ```
 /// use std::time::Duration;
-/// use windlass_server::CorsPolicy;
+/// use windlass_rest::CorsPolicy;
 ///
 /// let origins = ["https://app.example".parse()?, "https://*.example.com".parse()?];
 /// let policy = CorsPolicy::new(origins)
@@ -78,24 +78,24 @@ impl CorsPolicy {
     }
 
     /// Whether it allows every origin.
-    pub(crate) fn allows_all(&self) -> bool {
+    pub fn allows_all(&self) -> bool {
         let mut origins = self.origins.iter();
         origins.any(|origin| origin.0 == Pattern::Any)
     }
 
     /// Whether pages may send credentials.
-    pub(crate) fn credentials(&self) -> bool {
+    pub fn credentials(&self) -> bool {
         self.credentials
     }
 
     /// How long browsers may keep the answer to a preflight.
-    pub(crate) fn max_age(&self) -> Duration {
+    pub fn max_age(&self) -> Duration {
         self.max_age
     }
 
     /// Returns the value of `Access-Control-Allow-Origin` for a request from `origin`; `None` if it
     /// is not allowed.
-    pub(crate) fn allow_origin(&self, origin: &HeaderValue) -> Option<HeaderValue> {
+    pub fn allow_origin(&self, origin: &HeaderValue) -> Option<HeaderValue> {
         if self.allows_all() {
             return Some(HeaderValue::from_static("*"));
         }
@@ -107,7 +107,7 @@ impl CorsPolicy {
 
 /// Returns a copy of an origin for the reply. The value itself is a part of the buffer with the
 /// head of the request.
-pub(crate) fn copied(origin: &HeaderValue) -> Option<HeaderValue> {
+pub fn copied(origin: &HeaderValue) -> Option<HeaderValue> {
     HeaderValue::from_bytes(origin.as_bytes()).ok()
 }
 

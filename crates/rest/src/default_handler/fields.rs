@@ -109,11 +109,11 @@ pub(super) fn changed_bytes(
         problem: format!("the resource would have {count} {what}; at most {limit} are allowed"),
     };
     let body = fields_to_bytes(fields);
-    let limit = call.limits.metadata;
+    let limit = call.limits.length;
     if body.len() > limit.max(old.body.len()) {
         return Err(too_many("bytes of fields", body.len(), limit));
     }
-    let (values, limit) = (values_in(fields), call.limits.json_values);
+    let (values, limit) = (values_in(fields), call.limits.values);
     if values > limit && values > values_in(&fields_of(old)) {
         return Err(too_many("values", values, limit));
     }

@@ -65,11 +65,6 @@ fn every_name_in_changes_is_qualified() {
 #[test]
 fn owner_is_separate_where_access_is_owner_and_resources_without_owner_are_not_theirs() {
     let (alice, token) = (Principal::new("alice"), Principal::new("token"));
-    let unowned_by = |id: Option<&str>| Settings {
-        unowned_principal: id.map(str::to_owned),
-        ..Settings::default()
-    };
-    let settings = unowned_by(Some("token"));
     let table = [
         (Access::Shared, None, None),
         (Access::Shared, Some(&alice), None),
@@ -78,15 +73,14 @@ fn owner_is_separate_where_access_is_owner_and_resources_without_owner_are_not_t
         (Access::Owner, Some(&token), None),
     ];
     for (access, principal, expected) in table {
-        let owner = separate_owner(access, &settings, principal).map(Principal::id);
+        let owner = separate_owner(access, Some("token"), principal).map(Principal::id);
         assert_eq!(owner, expected, "{access} {principal:?}");
     }
     for (unowned, separate) in [
         (Some("alice"), [None, Some(&token)]),
         (None, [Some(&alice), Some(&token)]),
     ] {
-        let settings = unowned_by(unowned);
-        let owner = |principal| separate_owner(Access::Owner, &settings, Some(principal));
+        let owner = |principal| separate_owner(Access::Owner, unowned, Some(principal));
         assert_eq!([owner(&alice), owner(&token)], separate);
     }
 }

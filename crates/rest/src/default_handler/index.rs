@@ -75,7 +75,7 @@ pub(super) struct Range {
 }
 
 /// Whether a collection of the ledger holds index rows or records about indexes.
-pub(crate) fn is_index(collection: &str) -> bool {
+pub fn is_index(collection: &str) -> bool {
     // In a namespace, the name has a prefix. A client cannot choose an id that equals one of these
     // segments: the server chooses the ids of resources that contain collections.
     let mut parts = collection.split('/');
@@ -535,7 +535,7 @@ mod tests {
             equal: None,
             order: None,
         };
-        let handler = crate::DefaultHandler;
+        let handler = crate::default_handler::DefaultHandler;
         assert!(!ApiHandler::counts(
             &handler,
             &index.collection("farm/animals")

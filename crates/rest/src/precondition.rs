@@ -25,11 +25,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 /// The facts that distinguish one version of a resource or a media from another version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Validators {
+pub struct Validators {
     /// Its entity tag.
-    pub(crate) etag: ETag,
+    pub etag: ETag,
     /// When it was last modified, if that is known.
-    pub(crate) modified: Option<SystemTime>,
+    pub modified: Option<SystemTime>,
 }
 
 impl Validators {
@@ -42,7 +42,7 @@ impl Validators {
 
 /// The outcome of a request's preconditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// Carry out the request.
     Proceed,
     /// Reply 304: the reader's copy is current.
@@ -53,11 +53,7 @@ pub(crate) enum Verdict {
 
 /// Evaluates the preconditions of a request in the order of section 13.2.2. `current` is `None` if
 /// the target does not exist yet.
-pub(crate) fn evaluate(
-    headers: &HeaderMap,
-    method: &Method,
-    current: Option<&Validators>,
-) -> Verdict {
+pub fn evaluate(headers: &HeaderMap, method: &Method, current: Option<&Validators>) -> Verdict {
     let reads = matches!(*method, Method::GET | Method::HEAD);
     let unchanged = if_match(headers, current).or_else(|| if_unmodified_since(headers, current));
     if unchanged == Some(false) {
@@ -78,7 +74,7 @@ pub(crate) fn evaluate(
 /// A date never makes the range apply. The date would have to be a strong validator (section
 /// 13.1.5), which it is only if the media did not change twice within its second. Sending the whole
 /// media is right in any case. A client that has received a tag must not send a date anyway.
-pub(crate) fn range_applies(headers: &HeaderMap, current: &Validators) -> bool {
+pub fn range_applies(headers: &HeaderMap, current: &Validators) -> bool {
     headers.get(IF_RANGE).is_none_or(|value| {
         ETag::parse(&value_text(value)).is_some_and(|tag| tag.equals_strongly(&current.etag))
     })
@@ -154,7 +150,7 @@ fn value_text(value: &HeaderValue) -> String {
 /// `==` compares the text and the weakness. Conditions compare with
 /// [`equals_strongly`](Self::equals_strongly) or [`equals_weakly`](Self::equals_weakly).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct ETag {
+pub struct ETag {
     weak: bool,
     opaque: String,
 }
@@ -162,7 +158,7 @@ pub(crate) struct ETag {
 impl ETag {
     /// Returns a strong tag: equal strong tags promise equal bytes. `None` if `opaque` contains
     /// white space, a control character or a quotation mark.
-    pub(crate) fn strong(opaque: impl Into<String>) -> Option<Self> {
+    pub fn strong(opaque: impl Into<String>) -> Option<Self> {
         let opaque = opaque.into();
         opaque.chars().all(is_etag_char).then_some(Self {
             weak: false,
@@ -171,7 +167,7 @@ impl ETag {
     }
 
     /// Parses one tag as in a header, with its quotation marks.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (tag, rest) = Self::take(text)?;
         rest.is_empty().then_some(tag)
     }
@@ -188,7 +184,8 @@ impl ETag {
     }
 
     /// Returns the weak tag with the same text, for other bytes of the same content.
-    pub(crate) fn to_weak(&self) -> Self {
+    #[must_use]
+    pub fn to_weak(&self) -> Self {
         Self {
             weak: true,
             opaque: self.opaque.clone(),
@@ -197,12 +194,12 @@ impl ETag {
 
     /// Returns whether both are strong and equal (section 8.8.3.2), so that they promise the same
     /// bytes.
-    pub(crate) fn equals_strongly(&self, other: &Self) -> bool {
+    pub fn equals_strongly(&self, other: &Self) -> bool {
         !self.weak && self == other
     }
 
     /// Whether both tags have the same text, strong or weak (weak comparison).
-    pub(crate) fn equals_weakly(&self, other: &Self) -> bool {
+    pub fn equals_weakly(&self, other: &Self) -> bool {
         self.opaque == other.opaque
     }
 }

@@ -26,17 +26,16 @@ use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use serde_json::{Map, Value};
 use windlass_discovery::{Api, Method, PathParameters};
-use windlass_engine::Full;
+use windlass_engine::{FromStore, Full, StoreError};
 use windlass_proto::parameters::Parameters;
 use windlass_store::{
     Expected, LedgerError, MediaId, MediaRef, Resource, ResourceChange, Timestamp, VaultError,
 };
 
-use crate::auth::AccessError;
-use crate::config::Limits;
-use crate::context::Principal;
+use crate::access::AccessError;
 use crate::namespace::Namespace;
 use crate::precondition::{ETag, Validators, Verdict, evaluate};
+use crate::principal::Principal;
 
 pub use delivery::{
     Conclusion, Deliver, Delivery, DeliveryPolicy, Failure, MAX_EVENT_LEN, MAX_EVENTS, OutboxEvent,
@@ -46,10 +45,10 @@ pub(crate) use delivery::{MAX_TOPIC, is_topic, topic_of};
 pub use input::{Input, RefusedAs};
 pub use refusal::{Refusal, RefusalKind};
 pub use reply_memory::{ReplyMemoryPermit, SearchedRows};
-pub(crate) use settled::SettledCollections;
-pub(crate) use stores::StoreHandles;
+pub use settled::SettledCollections;
+pub use stores::StoreHandles;
 pub use stores::StoreReader;
-pub(crate) use stores::slice;
+pub use stores::slice;
 pub use stores::{BlockingMedia, MediaBytes, MediaSource, Uploaded};
 pub use windlass_engine::Concatenation;
 pub use windlass_engine::identifiers::{first_version, new_secret};
@@ -84,7 +83,7 @@ pub trait ApiHandler: Send + Sync + 'static {
 
     /// Returns the maximum length in bytes of a JSON body on the plain path, for methods with JSON
     /// that may contain media; see [`ApiHandler::embedded`]. Default: `None`, so that
-    /// [`Limits::metadata`](crate::config::Limits::metadata) applies.
+    /// [`JsonLimits::length`] applies.
     fn body_limit(&self, method: &Method) -> Option<usize> {
         let _ = method;
         None
@@ -222,7 +221,7 @@ pub struct Call<'a> {
     pub principal: Option<&'a Principal>,
     /// The principal, if its resources are kept apart from other principals' resources. `None` for
     /// an API with [`Access::Shared`](windlass_discovery::Access), for a call without a principal,
-    /// and for [`Settings::unowned_principal`](crate::Settings::unowned_principal). Only handlers
+    /// and for the principal that owns resources without an owner. Only handlers
     /// that [separate owners](ApiHandler::separates_owners) themselves need this.
     pub separate_owner: Option<&'a Principal>,
     /// Why authorization refuses the call. `None` if the call is allowed. Only methods that the
@@ -236,10 +235,19 @@ pub struct Call<'a> {
     pub file_name: Option<&'a str>,
     /// Memory for a large reply.
     pub reply_memory: &'a ReplyMemoryPermit,
-    /// Limits of the server.
-    pub limits: &'a Limits,
+    /// Limits on the JSON of a resource.
+    pub limits: JsonLimits,
     /// The address of the client, if it is known.
     pub client: Option<IpAddr>,
+}
+
+/// Limits on the JSON of a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JsonLimits {
+    /// Maximum length in bytes.
+    pub length: usize,
+    /// Maximum number of values.
+    pub values: usize,
 }
 
 impl Call<'_> {
@@ -418,7 +426,7 @@ impl Answer {
 /// Calls the handler, and completes its answer: created resources have their owner, and collections
 /// have the ledger's names.
 // Only this function calls `ApiHandler::run`, so that no change leaves the call's namespace.
-pub(crate) async fn run(
+pub async fn run(
     handler: &dyn ApiHandler,
     call: &Call<'_>,
     media: Option<Uploaded>,
@@ -461,7 +469,7 @@ pub struct Conditions<'a> {
 
 impl<'a> Conditions<'a> {
     /// Returns the conditions in the head of a request.
-    pub(crate) fn of(http_method: &'a http::Method, headers: &'a http::HeaderMap) -> Self {
+    pub fn of(http_method: &'a http::Method, headers: &'a http::HeaderMap) -> Self {
         Self {
             head: Some((http_method, headers)),
             are_asked: None,
@@ -471,7 +479,8 @@ impl<'a> Conditions<'a> {
 
     /// Returns the conditions of a download. `If-Match` and similar headers then apply to the
     /// media, and only API-specific conditions apply to the resource.
-    pub(crate) fn of_media(self) -> Self {
+    #[must_use]
+    pub fn of_media(self) -> Self {
         Self {
             are_of_media: true,
             ..self
@@ -705,6 +714,16 @@ pub enum Rejection {
     /// Media could not be read.
     #[error(transparent)]
     Vault(#[from] VaultError),
+}
+
+impl FromStore for Rejection {
+    fn store_error(&self) -> Option<StoreError<'_>> {
+        match self {
+            Self::Ledger(error) => Some(StoreError::Ledger(error)),
+            Self::Vault(error) => Some(StoreError::Vault(error)),
+            _ => None,
+        }
+    }
 }
 
 impl Rejection {

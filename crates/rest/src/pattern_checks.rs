@@ -17,14 +17,24 @@ const AT_ONCE: u64 = 256 << 20;
 
 /// The rule that a text breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PatternError {
+pub enum PatternError {
+    /// It does not match.
     #[error("must match the pattern {pattern}")]
-    NoMatch { pattern: String },
+    NoMatch {
+        /// The pattern.
+        pattern: String,
+    },
+    /// It is too long for the pattern.
     #[error(
         "is too long for the pattern {pattern}: at most {longest} bytes of it are matched in one \
          call"
     )]
-    TooLong { pattern: String, longest: u64 },
+    TooLong {
+        /// The pattern.
+        pattern: String,
+        /// Maximum length in bytes.
+        longest: u64,
+    },
 }
 
 impl PatternError {
@@ -37,7 +47,7 @@ impl PatternError {
 /// The work of matching short texts, such as the parameters of a call. The limit on heads bounds
 /// these texts, so long texts are refused and not matched on another thread.
 #[derive(Debug, Default)]
-pub(crate) struct ShortTexts {
+pub struct ShortTexts {
     work: Cell<u64>,
 }
 
@@ -46,7 +56,7 @@ impl ShortTexts {
     ///
     /// # Errors
     /// [`PatternError`] if it does not match, or if the texts of the call are too long.
-    pub(crate) fn check(&self, pattern: &Pattern, text: &str) -> Result<(), PatternError> {
+    pub fn check(&self, pattern: &Pattern, text: &str) -> Result<(), PatternError> {
         let work = self.work.get().saturating_add(pattern.work(text.len()));
         self.work.set(work);
         if work > AT_ONCE {
@@ -149,16 +159,9 @@ fn check(pattern: &Pattern, text: &str) -> Result<(), PatternError> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use windlass_store::memory::{MemoryLedger, MemoryVault};
-
     use super::*;
-    use crate::capacity::Capacity;
-    use crate::config::Limits;
-    use crate::handler::{SettledCollections, StoreHandles};
+    use crate::handler::StoreHandles;
     use crate::namespace;
-    use windlass_engine::LimitedResource;
 
     const LINES: &str = "([^\n]*\n?){0,100}";
 
@@ -216,28 +219,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn long_text_waits_for_its_turn_and_is_refused() {
-        let capacity = Capacity::new(&Limits::default());
-        let store_handles = StoreHandles {
-            ledger: Arc::new(MemoryLedger::new()),
-            vault: Arc::new(MemoryVault::new()),
-            reading: capacity.reading.clone(),
-            media_reads: capacity.media_reads.clone(),
-            pattern_checks: capacity.pattern_checks.clone(),
-            timeout: capacity.timeout,
-            settled: SettledCollections::new([]),
-        };
+        let store_handles = StoreHandles::in_memory();
+        let turns = &store_handles.pattern_checks;
         let lookup = StoreReader::new(&store_handles, &namespace::ROOT);
-        let usage = || {
-            let usage = capacity.usage().into_iter();
-            let mut checks = usage.filter(|it| it.resource == LimitedResource::PatternChecks);
-            checks.next().expect("the pool is listed")
-        };
-        let all = capacity.pattern_checks.acquire(usage().limit).await;
+        let all = turns.acquire(turns.usage().limit).await;
         let (lines, checks) = (Pattern::new(LINES), PatternChecks::default());
         checks.check(&lines, &"a".repeat(100_000), "a").unwrap();
         let refused = checks.finish(lookup).await;
         assert!(matches!(refused, Err(Rejection::Full(_))), "{refused:?}");
-        assert_eq!(usage().refused, 1);
+        assert_eq!(turns.usage().refused, 1);
 
         drop(all);
         let checks = PatternChecks::default();
@@ -247,6 +237,6 @@ mod tests {
             matches!(refused, Err(Rejection::InvalidField { .. })),
             "{refused:?}"
         );
-        assert_eq!(usage().used, 0, "the turn ends with the match");
+        assert_eq!(turns.usage().used, 0, "the turn ends with the match");
     }
 }

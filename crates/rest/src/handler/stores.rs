@@ -16,19 +16,27 @@ use crate::namespace::Namespace;
 
 /// The stores, and the bounds on reading them, that handlers share.
 #[derive(Clone)]
-pub(crate) struct StoreHandles {
-    pub(crate) ledger: Arc<dyn Ledger>,
-    pub(crate) vault: Arc<dyn Vault>,
+pub struct StoreHandles {
+    /// The ledger.
+    pub ledger: Arc<dyn Ledger>,
+    /// The vault.
+    pub vault: Arc<dyn Vault>,
     /// Limit on the memory of media that is read as a whole.
-    pub(crate) reading: Pool,
+    pub reading: Pool,
     /// Limit on the open files.
-    pub(crate) media_reads: Pool,
+    pub media_reads: Pool,
     /// Limit on the calls that match long texts with patterns.
-    pub(crate) pattern_checks: Pool,
+    pub pattern_checks: Pool,
     /// Maximum time for which a call waits for one of these limits.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
     /// Collections with known index records.
-    pub(crate) settled: SettledCollections,
+    pub settled: SettledCollections,
+}
+
+impl std::fmt::Debug for StoreHandles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StoreHandles")
+    }
 }
 
 /// Read access to the stores.
@@ -49,7 +57,8 @@ impl std::fmt::Debug for StoreReader<'_> {
 }
 
 impl<'a> StoreReader<'a> {
-    pub(crate) fn new(store_handles: &'a StoreHandles, namespace: &'a Namespace) -> Self {
+    /// Returns access to the resources of this namespace.
+    pub fn new(store_handles: &'a StoreHandles, namespace: &'a Namespace) -> Self {
         Self {
             store_handles,
             namespace,
@@ -57,7 +66,7 @@ impl<'a> StoreReader<'a> {
     }
 
     /// Returns the namespace that it reads.
-    pub(crate) fn namespace(&self) -> &'a Namespace {
+    pub fn namespace(&self) -> &'a Namespace {
         self.namespace
     }
 
@@ -133,7 +142,8 @@ pub struct Uploaded {
 }
 
 impl Uploaded {
-    pub(crate) fn new(store_handles: StoreHandles, media: Media, held: Option<Bytes>) -> Self {
+    /// Returns durable media. `held` are its bytes if no store has them yet.
+    pub fn new(store_handles: StoreHandles, media: Media, held: Option<Bytes>) -> Self {
         let source = MediaSource::new(store_handles, &media, held);
         Self { media, source }
     }
@@ -191,7 +201,7 @@ impl MediaSource {
     /// Reads a range into memory, up to the end of the media.
     ///
     /// Waits for a part of the memory that all calls share
-    /// ([`Limits::reading_memory`](crate::config::Limits::reading_memory)). Drop the bytes before
+    /// ([`StoreHandles::reading`]). Drop the bytes before
     /// the next read: if two calls hold bytes and wait for more, both are refused.
     ///
     /// # Errors
@@ -328,7 +338,7 @@ impl Seek for BlockingMedia {
 }
 
 /// Returns the range of `bytes`, up to their end.
-pub(crate) fn slice(bytes: &Bytes, range: Range<u64>) -> Bytes {
+pub fn slice(bytes: &Bytes, range: Range<u64>) -> Bytes {
     let at = |offset: u64| to_usize(offset).min(bytes.len());
     bytes.slice(at(range.start)..at(range.end))
 }
@@ -340,25 +350,31 @@ fn to_usize(length: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::Capacity;
-    use crate::config::Limits;
     use windlass_digest::{Crc32cHasher, Digests};
     use windlass_engine::LimitedResource;
     use windlass_store::MediaId;
     use windlass_store::memory::{MemoryLedger, MemoryVault};
 
+    impl StoreHandles {
+        /// Returns empty stores in memory, and pools that are large enough for a few calls.
+        pub(crate) fn in_memory() -> Self {
+            let (bytes, count) = (1 << 20, 2);
+            Self {
+                ledger: Arc::new(MemoryLedger::new()),
+                vault: Arc::new(MemoryVault::new()),
+                reading: Pool::for_large(LimitedResource::Reading, bytes),
+                media_reads: Pool::of_count(LimitedResource::MediaReads, count),
+                pattern_checks: Pool::of_count(LimitedResource::PatternChecks, count),
+                timeout: Duration::from_secs(10),
+                settled: SettledCollections::new([]),
+            }
+        }
+    }
+
     #[tokio::test]
     async fn copies_of_media_that_is_read_count_until_its_bytes_are_dropped() {
-        let capacity = Capacity::new(&Limits::default());
-        let store_handles = StoreHandles {
-            ledger: Arc::new(MemoryLedger::new()),
-            vault: Arc::new(MemoryVault::new()),
-            reading: capacity.reading.clone(),
-            media_reads: capacity.media_reads.clone(),
-            pattern_checks: capacity.pattern_checks.clone(),
-            timeout: capacity.timeout,
-            settled: SettledCollections::new([]),
-        };
+        let store_handles = StoreHandles::in_memory();
+        let reading = store_handles.reading.clone();
         let media = Media {
             at: MediaRef {
                 id: MediaId::from_bytes([1; 16]),
@@ -374,16 +390,12 @@ mod tests {
         };
         let held = Bytes::from(vec![b'x'; 100 * 1024]);
         let source = MediaSource::new(store_handles, &media, Some(held));
-        let used = || {
-            let usage = capacity.usage().into_iter();
-            let mut reading = usage.filter(|usage| usage.resource == LimitedResource::Reading);
-            reading.next().map(|usage| usage.used)
-        };
+        let used = || reading.usage().used;
         let once = source.read(0..u64::MAX).await.unwrap();
-        assert_eq!(used(), Some(100 * 1024));
+        assert_eq!(used(), 100 * 1024);
         let twice = source.read_for_copies(0..u64::MAX, 1).await.unwrap();
-        assert_eq!(used(), Some(300 * 1024));
+        assert_eq!(used(), 300 * 1024);
         drop((once, twice));
-        assert_eq!(used(), Some(0));
+        assert_eq!(used(), 0);
     }
 }

@@ -1,6 +1,7 @@
 //! The worker of a topic: it claims events that are due, delivers them and records the outcomes.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,6 @@ use windlass_engine::lifecycle::Lifecycle;
 use windlass_store::{ChangeSet, LedgerError, Resource, ResourceChange, Timestamp};
 
 use super::{Event, Topic, collection, deletion, namespace_of, parts, rescheduled};
-use crate::error::Error;
 use crate::handler::{
     Conclusion, Delivery, Failure, Outcome, Rejection, StoreHandles, StoreReader,
 };
@@ -51,7 +51,7 @@ const UNKNOWN: Timestamp = Timestamp::from_millis(u64::MAX);
 type OpenStores = Box<dyn Fn() -> Option<StoreHandles> + Send + Sync>;
 
 /// The worker of a topic. Between two scans it does not keep the stores open.
-pub(crate) struct Worker {
+pub struct Worker {
     topic: Arc<Topic>,
     stores: OpenStores,
     clock: Arc<dyn Clock>,
@@ -59,11 +59,17 @@ pub(crate) struct Worker {
     unreadable: Arc<Mutex<Unreadable>>,
 }
 
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Worker").field(&self.topic.name).finish()
+    }
+}
+
 /// Collections and ids of rows that cannot be read. Each is logged once.
 type Unreadable = HashSet<(String, String)>;
 
 impl Worker {
-    pub(crate) fn new(
+    pub(super) fn new(
         topic: Arc<Topic>,
         stores: impl Fn() -> Option<StoreHandles> + Send + Sync + 'static,
         clock: Arc<dyn Clock>,
@@ -80,7 +86,7 @@ impl Worker {
 
     /// Delivers events until the server drains or is dropped. A delivery that is running when the
     /// server drains is finished.
-    pub(crate) async fn run(&self) {
+    pub async fn run(&self) {
         let mut scan = Scan::All;
         // Time of the next scan of all rows, by both clocks, because the wall clock may be set
         // back.
@@ -354,7 +360,7 @@ impl Round {
         let failure = match finished {
             Ok(Ok(Ok(done))) => return Ok(Some(Ok(done))),
             Ok(Ok(Err(Rejection::Ledger(error)))) if concerns_all(&error) => return Err(error),
-            Ok(Ok(Err(rejection))) => self.failure_of(rejection),
+            Ok(Ok(Err(rejection))) => self.failure_of(&rejection),
             Ok(Err(_panic)) => self.failure_of_panic(claim),
             Err(_elapsed) => Failure::new(format!("the {task} did not end within {timeout:?}")),
         };
@@ -378,10 +384,9 @@ impl Round {
         }
     }
 
-    fn failure_of(&self, rejection: Rejection) -> Failure {
-        let error = Error::from(rejection);
-        self.lifecycle.examine(&error);
-        Failure::new(error.to_string())
+    fn failure_of(&self, rejection: &Rejection) -> Failure {
+        self.lifecycle.examine(rejection);
+        Failure::new(rejection.to_string())
     }
 
     fn failure_of_panic(&self, claim: &Resource) -> Failure {

@@ -1,6 +1,7 @@
 //! Collections with index records that need not be read at each write.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ const SLOTS: usize = 4096;
 ///
 /// The table has a fixed size. If two collections share a slot, the later collection is remembered.
 #[derive(Clone)]
-pub(crate) struct SettledCollections {
+pub struct SettledCollections {
     /// The hash of a collection's name in each slot. 0 marks an empty slot.
     slots: Arc<[AtomicU64]>,
     hasher: RandomState,
@@ -22,9 +23,15 @@ pub(crate) struct SettledCollections {
     ambiguous: Arc<HashSet<String>>,
 }
 
+impl fmt::Debug for SettledCollections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SettledCollections")
+    }
+}
+
 impl SettledCollections {
     /// Returns an empty table, for APIs of these names.
-    pub(crate) fn new<'a>(apis: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn new<'a>(apis: impl IntoIterator<Item = &'a str>) -> Self {
         let mut seen = HashSet::new();
         let twice = apis.into_iter().filter(|name| !seen.insert(*name));
         let ambiguous = twice.map(str::to_owned).collect();

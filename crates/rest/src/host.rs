@@ -16,12 +16,12 @@ const MAX_LEN: usize = 253;
 /// their shortest form.
 ///
 /// ```
-/// use windlass_server::Host;
+/// use windlass_rest::Host;
 ///
 /// let host: Host = "Storage.Example.Com.".parse()?;
 /// assert_eq!(host.to_string(), "storage.example.com");
 /// assert_eq!("[::0:1]".parse::<Host>()?, "::1".parse()?);
-/// # Ok::<(), windlass_server::NotAHost>(())
+/// # Ok::<(), windlass_rest::NotAHost>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -46,23 +46,23 @@ pub struct NotAHost {
 
 impl Host {
     /// The host of an authority; its port and its user do not matter.
-    pub(crate) fn of(authority: &Authority) -> Option<Self> {
+    pub fn of(authority: &Authority) -> Option<Self> {
         authority.host().parse().ok()
     }
 
     /// The host of a URL.
-    pub(crate) fn of_url(url: &str) -> Option<Self> {
+    pub fn of_url(url: &str) -> Option<Self> {
         Self::of(url.parse::<Uri>().ok()?.authority()?)
     }
 
     /// Whether it is an IPv4 or IPv6 address.
-    pub(crate) fn is_address(&self) -> bool {
+    pub fn is_address(&self) -> bool {
         self.0.starts_with('[') || self.0.parse::<Ipv4Addr>().is_ok()
     }
 
     /// Whether it is `localhost` or a name below it. Such names always refer to the local machine
     /// (RFC 6761, section 6.3).
-    pub(crate) fn is_loopback_name(&self) -> bool {
+    pub fn is_loopback_name(&self) -> bool {
         let name = self.0.strip_suffix("localhost");
         name.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     }
@@ -70,7 +70,7 @@ impl Host {
 
 impl AllowedHost {
     /// Returns the named host. `None` if any host is allowed.
-    pub(crate) fn host(&self) -> Option<&Host> {
+    pub fn host(&self) -> Option<&Host> {
         match self {
             Self::Any => None,
             Self::Named(host) => Some(host),

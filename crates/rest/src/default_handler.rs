@@ -37,7 +37,7 @@ use response_shape::{Reply, ResponseShape};
 
 pub use fields::patched as patched_fields;
 pub(crate) use fields::{rfc3339, with_digests};
-pub(crate) use index::is_index;
+pub use index::is_index;
 #[cfg(feature = "fuzzing")]
 pub use list::fuzzing::ListQuery;
 pub use operation::unanswered_methods;
