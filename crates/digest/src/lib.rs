@@ -172,6 +172,25 @@ pub struct Digests {
     pub sha256: Option<Sha256>,
 }
 
+impl Digests {
+    /// Returns all digests of media that is in memory.
+    pub fn of(media: &[u8]) -> Self {
+        let mut crc32c = Crc32cHasher::default();
+        crc32c.update(media);
+        let mut others = Md5Sha256Hasher::new(Wanted {
+            md5: true,
+            sha256: true,
+        });
+        others.update(media);
+        let (md5, sha256) = others.finish();
+        Self {
+            crc32c: crc32c.value(),
+            md5,
+            sha256,
+        }
+    }
+}
+
 /// Selects the slow digests to compute.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {

@@ -76,9 +76,8 @@ pub(crate) async fn try_finish<C: Completion>(
     Failpoint::HandlerAnswered.reach();
     let changes = completed.changes.clone();
     let brought = finished.uploaded + context.memory() as u64;
-    let copy = parts
-        .copies
-        .charge(|| context.caller(), copies::bytes_beyond(brought, &changes))?;
+    let beyond = copies::bytes_beyond(brought, &changes, &completed.added_media);
+    let copy = parts.copies.charge(|| context.caller(), beyond)?;
     let fields = context.memory() + completed.stored_reply.len();
     let Completed {
         reply,

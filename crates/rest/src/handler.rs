@@ -25,11 +25,15 @@ use bytes::Bytes;
 use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use serde_json::{Map, Value};
+use windlass_digest::Digests;
 use windlass_discovery::{Api, Method, PathParameters};
+use windlass_engine::identifiers::new_small_media_id;
+use windlass_engine::sink::MAX_SMALL_MEDIA;
 use windlass_engine::{FromStore, Full, StoreError};
 use windlass_proto::parameters::Parameters;
 use windlass_store::{
-    Expected, LedgerError, MediaId, MediaRef, Resource, ResourceChange, Timestamp, VaultError,
+    AddedMedia, Expected, LedgerError, MAX_ADDED_MEDIA, Media, MediaId, MediaLocation, MediaRef,
+    Resource, ResourceChange, Timestamp, VaultError,
 };
 
 use crate::access::AccessError;
@@ -338,6 +342,8 @@ pub struct Answer {
     /// Collections that must be empty after the changes, such as the content of a deleted folder.
     /// Otherwise nothing is changed and the handler is called again.
     pub expect_empty: Vec<String>,
+    /// Small media of the handler's own, such as a thumbnail; see [`Answer::add_media`].
+    pub added_media: Vec<AddedMedia>,
     /// Content of the reply. `None` for an empty reply.
     pub body: Option<Content>,
     /// Media that the call needs first. If a call without media sets it, the rest of the answer is
@@ -382,6 +388,49 @@ impl Answer {
         }
     }
 
+    /// Adds media that the handler has made, such as a thumbnail of the uploaded picture. Returns
+    /// its record for a resource of this answer. The media is committed with the changes, and is
+    /// removed when no resource has it any more.
+    ///
+    /// The bytes stay in the ledger, so they are at most 64 KiB, and at most 16 media per answer.
+    /// Beyond four times what the call has brought they count as a
+    /// [copy](windlass_engine::copies).
+    ///
+    /// # Errors
+    /// [`Rejection::InvalidArgument`] if the media is too long, or there are too many.
+    pub fn add_media(
+        &mut self,
+        call: &Call<'_>,
+        content_type: impl Into<String>,
+        bytes: impl Into<Bytes>,
+    ) -> Result<Media, Rejection> {
+        let bytes = bytes.into();
+        let too_much = |problem: String| Err(Rejection::InvalidArgument { problem });
+        if bytes.len() > MAX_SMALL_MEDIA {
+            let length = bytes.len();
+            return too_much(format!(
+                "the call would add media of {length} bytes; at most {MAX_SMALL_MEDIA} are allowed"
+            ));
+        }
+        if self.added_media.len() == MAX_ADDED_MEDIA {
+            return too_much(format!(
+                "the call would add more than {MAX_ADDED_MEDIA} media"
+            ));
+        }
+        let id = new_small_media_id(call.now);
+        let media = Media {
+            at: MediaRef {
+                id,
+                location: MediaLocation::Ledger,
+            },
+            length: bytes.len() as u64,
+            content_type: content_type.into(),
+            digests: Digests::of(&bytes),
+        };
+        self.added_media.push(AddedMedia::Small { id, bytes });
+        Ok(media)
+    }
+
     /// Records the principal as the owner of resources that are inserted without an owner.
     /// Resources that receive new media get the principal as their owner too, because the quota of
     /// the sender counts the media. Rows that do not count have no owner.
@@ -392,7 +441,11 @@ impl Answer {
         new_media: Option<MediaRef>,
     ) {
         for change in &mut self.changes {
-            let has_new_media = new_media.is_some_and(|media| change.references(media));
+            let added = self.added_media.iter().map(AddedMedia::media);
+            let has_new_media = new_media
+                .into_iter()
+                .chain(added)
+                .any(|media| change.references(media));
             match change {
                 ResourceChange::Insert(resource) | ResourceChange::Replace { resource, .. }
                     if !handler.counts(&resource.collection) =>

@@ -257,7 +257,7 @@ async fn run(
             return Box::pin(concatenate(server, head, metadata, wanted)).await;
         }
         let resources = with_events(answer.changes, answer.events, &Source::of(&call))?;
-        let copied = copies::bytes_beyond(brought, &resources);
+        let copied = copies::bytes_beyond(brought, &resources, &answer.added_media);
         let caller = || caller(head.principal, head.client);
         let copy = server.engine.parts().copies.charge(caller, copied)?;
         // Before the commit: afterwards the reply cannot be refused for lack of memory.
@@ -269,6 +269,7 @@ async fn run(
             expect: answer.expect,
             expect_empty: answer.expect_empty,
             resources: resources.clone(),
+            added_media: answer.added_media,
             ..ChangeSet::default()
         };
         let quotas = server.engine.parts().quotas.of_changes(&changes).await?;

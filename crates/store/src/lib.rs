@@ -95,7 +95,9 @@ pub mod session_list;
 pub mod sweep;
 pub mod vault;
 
-pub use change_set::{AddedMedia, ChangeSet, Expected, FinishSession, ResourceChange};
+pub use change_set::{
+    AddedMedia, ChangeSet, Expected, FinishSession, MAX_ADDED_MEDIA, ResourceChange,
+};
 /// Not a part of the contracts. Without the feature `failpoints` it compiles to nothing.
 #[doc(hidden)]
 pub use failpoint::Failpoint;

@@ -221,7 +221,7 @@ impl Calls {
         Ok(Completed {
             expect: answer.expect,
             expect_empty: answer.expect_empty,
-            added_media: Vec::new(),
+            added_media: answer.added_media,
             changes,
             stored_reply: session.map_or_else(Vec::new, |_| reply.to_bytes()),
             reply,

@@ -1,5 +1,6 @@
 //! The whole server in one process, without a socket: requests in, replies out.
 
+mod added_media;
 mod backends;
 mod batches;
 mod busy_listeners;
