@@ -9,38 +9,33 @@
 //! Effects outside of the ledger, such as a message to a relay, are events. The server's outbox
 //! passes an event to the [`Deliver`] of its topic once the event is durable.
 
+mod answer;
+mod conditions;
 mod delivery;
 mod input;
 mod refusal;
+mod rejection;
 mod reply_memory;
 mod settled;
 mod stores;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::header::{IF_MATCH, IF_NONE_MATCH};
-use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
+use http::{HeaderMap, Method as HttpMethod};
 use serde_json::{Map, Value};
-use windlass_digest::Digests;
 use windlass_discovery::{Api, Method, PathParameters};
-use windlass_engine::identifiers::new_small_media_id;
-use windlass_engine::sink::MAX_SMALL_MEDIA;
-use windlass_engine::{FromStore, Full, StoreError};
 use windlass_proto::parameters::Parameters;
-use windlass_store::{
-    AddedMedia, Expected, LedgerError, MAX_ADDED_MEDIA, Media, MediaId, MediaLocation, MediaRef,
-    Resource, ResourceChange, Timestamp, VaultError,
-};
+use windlass_store::{Resource, Timestamp};
 
 use crate::access::AccessError;
-use crate::namespace::Namespace;
-use crate::precondition::{ETag, Validators, Verdict, evaluate};
 use crate::principal::Principal;
 
+pub use answer::{Answer, Content};
+pub use conditions::Conditions;
 pub use delivery::{
     Conclusion, Deliver, Delivery, DeliveryPolicy, Failure, MAX_EVENT_LEN, MAX_EVENTS, OutboxEvent,
     Outcome, with_causes,
@@ -48,12 +43,12 @@ pub use delivery::{
 pub(crate) use delivery::{MAX_TOPIC, is_topic, topic_of};
 pub use input::{Input, RefusedAs};
 pub use refusal::{Refusal, RefusalKind};
+pub use rejection::Rejection;
 pub use reply_memory::{ReplyMemoryPermit, SearchedRows};
 pub use settled::SettledCollections;
-pub use stores::StoreHandles;
-pub use stores::StoreReader;
-pub use stores::slice;
-pub use stores::{BlockingMedia, MediaBytes, MediaSource, Uploaded};
+pub use stores::{
+    BlockingMedia, MediaBytes, MediaSource, StoreHandles, StoreReader, Uploaded, slice,
+};
 pub use windlass_engine::Concatenation;
 pub use windlass_engine::identifiers::{first_version, new_secret};
 
@@ -328,154 +323,6 @@ impl Call<'_> {
     }
 }
 
-/// The result of a call: changes, events and a reply.
-#[derive(Debug, Clone, Default)]
-pub struct Answer {
-    /// Changes. The ledger applies all of them or none.
-    pub changes: Vec<ResourceChange>,
-    /// Events to be delivered if the changes are applied, at most [`MAX_EVENTS`].
-    pub events: Vec<OutboxEvent>,
-    /// Resources on which the changes depend without changing them. If a resource has another
-    /// version when the changes are applied, nothing is changed and the handler is called again.
-    /// Not compared for a call without media that changes nothing.
-    pub expect: Vec<Expected>,
-    /// Collections that must be empty after the changes, such as the content of a deleted folder.
-    /// Otherwise nothing is changed and the handler is called again.
-    pub expect_empty: Vec<String>,
-    /// Small media of the handler's own, such as a thumbnail; see [`Answer::add_media`].
-    pub added_media: Vec<AddedMedia>,
-    /// Content of the reply. `None` for an empty reply.
-    pub body: Option<Content>,
-    /// Media that the call needs first. If a call without media sets it, the rest of the answer is
-    /// ignored. The server then concatenates the media and calls the handler again with the result.
-    pub concatenation: Option<Concatenation>,
-}
-
-/// The content of a reply.
-#[derive(Clone)]
-pub enum Content {
-    /// A JSON object. The parameters `fields` and `prettyPrint` of the request apply to it, and its
-    /// field `etag` becomes the header `ETag`.
-    Json(Map<String, Value>),
-    /// Bytes of another type, such as the upload token of Google Photos, which is text.
-    Bytes {
-        /// Media type.
-        content_type: HeaderValue,
-        /// The bytes.
-        bytes: Bytes,
-    },
-}
-
-/// Hides the content, which may be a secret, such as an upload token.
-impl std::fmt::Debug for Content {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Content")
-    }
-}
-
-impl From<Map<String, Value>> for Content {
-    fn from(object: Map<String, Value>) -> Self {
-        Self::Json(object)
-    }
-}
-
-impl Answer {
-    /// Returns an answer that changes nothing, with this content.
-    pub fn of(content: impl Into<Content>) -> Self {
-        Self {
-            body: Some(content.into()),
-            ..Self::default()
-        }
-    }
-
-    /// Adds media that the handler has made, such as a thumbnail of the uploaded picture. Returns
-    /// its record for a resource of this answer. The media is committed with the changes, and is
-    /// removed when no resource has it any more.
-    ///
-    /// The bytes stay in the ledger, so they are at most 64 KiB, and at most 16 media per answer.
-    /// Beyond four times what the call has brought they count as a
-    /// [copy](windlass_engine::copies).
-    ///
-    /// # Errors
-    /// [`Rejection::InvalidArgument`] if the media is too long, or there are too many.
-    pub fn add_media(
-        &mut self,
-        call: &Call<'_>,
-        content_type: impl Into<String>,
-        bytes: impl Into<Bytes>,
-    ) -> Result<Media, Rejection> {
-        let bytes = bytes.into();
-        let too_much = |problem: String| Err(Rejection::InvalidArgument { problem });
-        if bytes.len() > MAX_SMALL_MEDIA {
-            let length = bytes.len();
-            return too_much(format!(
-                "the call would add media of {length} bytes; at most {MAX_SMALL_MEDIA} are allowed"
-            ));
-        }
-        if self.added_media.len() == MAX_ADDED_MEDIA {
-            return too_much(format!(
-                "the call would add more than {MAX_ADDED_MEDIA} media"
-            ));
-        }
-        let id = new_small_media_id(call.now);
-        let media = Media {
-            at: MediaRef {
-                id,
-                location: MediaLocation::Ledger,
-            },
-            length: bytes.len() as u64,
-            content_type: content_type.into(),
-            digests: Digests::of(&bytes),
-        };
-        self.added_media.push(AddedMedia::Small { id, bytes });
-        Ok(media)
-    }
-
-    /// Records the principal as the owner of resources that are inserted without an owner.
-    /// Resources that receive new media get the principal as their owner too, because the quota of
-    /// the sender counts the media. Rows that do not count have no owner.
-    fn set_owner(
-        &mut self,
-        handler: &dyn ApiHandler,
-        principal: Option<&Principal>,
-        new_media: Option<MediaRef>,
-    ) {
-        for change in &mut self.changes {
-            let added = self.added_media.iter().map(AddedMedia::media);
-            let has_new_media = new_media
-                .into_iter()
-                .chain(added)
-                .any(|media| change.references(media));
-            match change {
-                ResourceChange::Insert(resource) | ResourceChange::Replace { resource, .. }
-                    if !handler.counts(&resource.collection) =>
-                {
-                    resource.owner = None;
-                }
-                ResourceChange::Insert(resource) if resource.owner.is_none() => {
-                    resource.owner = principal.map(Principal::to_string);
-                }
-                ResourceChange::Replace { resource, .. } if has_new_media => {
-                    resource.owner = principal.map(Principal::to_string);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Replaces the handler's names of collections by the ledger's names.
-    fn qualify(&mut self, namespace: &Namespace) {
-        namespace.qualify_changes(&mut self.changes);
-        namespace.qualify_expected(&mut self.expect);
-        for collection in &mut self.expect_empty {
-            namespace.qualify(collection);
-        }
-        if let Some(wanted) = &mut self.concatenation {
-            namespace.qualify_expected(&mut wanted.expect);
-        }
-    }
-}
-
 /// Calls the handler, and completes its answer: created resources have their owner, and collections
 /// have the ledger's names.
 // Only this function calls `ApiHandler::run`, so that no change leaves the call's namespace.
@@ -486,12 +333,8 @@ pub async fn run(
 ) -> Result<Answer, Rejection> {
     let new_media = media.as_ref().map(|uploaded| uploaded.media.at);
     let are_asked = AtomicBool::new(false);
-    let conditions = Conditions {
-        are_asked: Some(&are_asked),
-        ..call.conditions
-    };
     let call = &Call {
-        conditions,
+        conditions: call.conditions.noting_checks(&are_asked),
         ..*call
     };
     let mut answer = handler.run(call, media).await?;
@@ -508,303 +351,4 @@ pub struct Embedded {
     pub bytes: Bytes,
     /// Its media type.
     pub content_type: String,
-}
-
-/// The conditional headers of a request.
-#[derive(Clone, Copy, Default)]
-pub struct Conditions<'a> {
-    head: Option<(&'a http::Method, &'a http::HeaderMap)>,
-    /// Whether the handler has checked `If-Match` and similar headers.
-    are_asked: Option<&'a AtomicBool>,
-    /// Whether `If-Match` and similar headers apply to media. The download then checks them.
-    are_of_media: bool,
-}
-
-impl<'a> Conditions<'a> {
-    /// Returns the conditions in the head of a request.
-    pub fn of(http_method: &'a http::Method, headers: &'a http::HeaderMap) -> Self {
-        Self {
-            head: Some((http_method, headers)),
-            are_asked: None,
-            are_of_media: false,
-        }
-    }
-
-    /// Returns the conditions of a download. `If-Match` and similar headers then apply to the
-    /// media, and only API-specific conditions apply to the resource.
-    #[must_use]
-    pub fn of_media(self) -> Self {
-        Self {
-            are_of_media: true,
-            ..self
-        }
-    }
-
-    /// Checks the conditions against the entity tag of a resource, quotes included. `None` if the
-    /// resource does not exist.
-    fn check(&self, etag: Option<&str>) -> Result<(), Rejection> {
-        if let Some(are_asked) = self.are_asked {
-            // Relaxed: the flag is read by the same task.
-            are_asked.store(true, Ordering::Relaxed);
-        }
-        let Some((http_method, headers)) = self.head.filter(|_| !self.are_of_media) else {
-            return Ok(());
-        };
-        let etag = etag.and_then(ETag::parse);
-        let validators = etag.map(|etag| Validators {
-            etag,
-            modified: None,
-        });
-        match evaluate(headers, http_method, validators.as_ref()) {
-            Verdict::Proceed => Ok(()),
-            Verdict::NotModified => Err(Rejection::NotModified),
-            Verdict::Failed => Err(Rejection::ConditionNotMet),
-        }
-    }
-
-    /// Checks the conditions of a call whose handler has not checked them. The target has no entity
-    /// tag but exists, so `*` matches it and no tag does.
-    fn check_unasked(&self) -> Result<(), Rejection> {
-        let Some((http_method, headers)) = self.head.filter(|_| !self.are_of_media) else {
-            return Ok(());
-        };
-        if self.are_asked.is_some_and(|it| it.load(Ordering::Relaxed)) {
-            return Ok(());
-        }
-        let is_any = |value: &http::HeaderValue| value.as_bytes().trim_ascii() == b"*";
-        let any_of = |name| headers.get_all(name).iter().any(is_any);
-        // A POST creates a resource, which does not exist yet.
-        let changes =
-            [HttpMethod::PUT, HttpMethod::PATCH, HttpMethod::DELETE].contains(http_method);
-        let is_other = headers.contains_key(IF_MATCH) && !any_of(IF_MATCH);
-        if is_other || (changes && any_of(IF_NONE_MATCH)) {
-            return Err(Rejection::ConditionNotMet);
-        }
-        Ok(())
-    }
-
-    fn own(&self, name: &str) -> Result<Option<&'a str>, Rejection> {
-        let Some((_, headers)) = self.head else {
-            return Ok(None);
-        };
-        let mut values = headers.get_all(name).into_iter();
-        let Some(value) = values.next() else {
-            return Ok(None);
-        };
-        match (value.to_str(), values.next()) {
-            (Ok(text), None) => Ok(Some(text.trim_ascii())),
-            _ => Err(Rejection::InvalidHeader {
-                header: name.to_owned(),
-                problem: "must be there once".to_owned(),
-            }),
-        }
-    }
-}
-
-impl std::fmt::Debug for Conditions<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Conditions")
-    }
-}
-
-/// Why a handler refuses a call.
-#[derive(Debug, thiserror::Error)]
-pub enum Rejection {
-    /// The principal may not call the method, or the call needs credentials.
-    #[error(transparent)]
-    Access(#[from] AccessError),
-    /// The resource that the path names does not exist.
-    #[error("{what} {id} was not found")]
-    NotFound {
-        /// Type of the resource, such as `animal`.
-        what: String,
-        /// Id of the resource.
-        id: String,
-    },
-    /// Like [`Rejection::NotFound`], with the text of Cloud Storage, by which some of its clients
-    /// distinguish this error from other 404s.
-    #[error("No such {what}: {id}")]
-    NoSuch {
-        /// Type of the resource, such as `object`.
-        what: String,
-        /// Id of the resource.
-        id: String,
-    },
-    /// A resource with this id exists already.
-    #[error("{what} {id} exists already")]
-    AlreadyExists {
-        /// Type of the resource.
-        what: String,
-        /// Id of the resource.
-        id: String,
-    },
-    /// The call conflicts with existing resources.
-    #[error("{problem}")]
-    Conflict {
-        /// Message that describes the conflict.
-        problem: String,
-    },
-    /// A field of the metadata has an invalid value.
-    #[error("invalid value for field {field}: {problem}")]
-    InvalidField {
-        /// Path of the field.
-        field: String,
-        /// Message with the rule that the value breaks.
-        problem: String,
-    },
-    /// A field of the metadata is missing.
-    #[error("field {field} is required")]
-    MissingField {
-        /// Name of the field.
-        field: String,
-    },
-    /// A parameter of the path or the query has an invalid value.
-    #[error("invalid value for parameter {parameter}: {problem}")]
-    InvalidParameter {
-        /// Name of the parameter.
-        parameter: String,
-        /// Message with the rule that the value breaks.
-        problem: String,
-    },
-    /// A header has an invalid value.
-    #[error("invalid value for header {header}: {problem}")]
-    InvalidHeader {
-        /// Name of the header.
-        header: String,
-        /// Message with the rule that the value breaks.
-        problem: String,
-    },
-    /// The query has a parameter that the method does not have.
-    #[error("unknown parameter {parameter}: {method} has {known}")]
-    UnknownParameter {
-        /// Name of the parameter.
-        parameter: String,
-        /// Id of the method.
-        method: String,
-        /// Names of the query parameters of the method, or a text that says that it has none.
-        known: String,
-    },
-    /// The call has an input that restricts, protects or decides something, and that this server
-    /// does not implement.
-    #[error("{input} {reason}")]
-    RefusedInput {
-        /// The input.
-        input: Input,
-        /// The status of the refusal.
-        refused_as: RefusedAs,
-        /// Message that gives the reason of the refusal and the remedy.
-        reason: String,
-    },
-    /// The call is invalid, though no single field or parameter is.
-    #[error("{problem}")]
-    InvalidArgument {
-        /// Message that names the problem.
-        problem: String,
-    },
-    /// The method does not accept the media.
-    #[error("the media is not accepted: {problem}")]
-    InvalidMedia {
-        /// Message with the rule that the media breaks.
-        problem: String,
-    },
-    /// The media exceeds the size limit of its target type.
-    #[error("the media of {length} bytes exceeds the limit of {limit} bytes")]
-    TooLarge {
-        /// Length of the media in bytes.
-        length: u64,
-        /// Maximum length in bytes.
-        limit: u64,
-    },
-    /// The state of the resources does not allow the call.
-    #[error("{problem}")]
-    FailedPrecondition {
-        /// Message that describes the missing state.
-        problem: String,
-    },
-    /// The service behind the method refuses the call.
-    #[error("{message}")]
-    Backend {
-        /// Status of the reply: 4xx.
-        status: StatusCode,
-        /// Message of the service.
-        message: String,
-    },
-    /// The service behind the method did not answer, or its answer is unusable.
-    #[error("the service behind {method} failed; try again later")]
-    BackendFailed {
-        /// Id of the method.
-        method: String,
-        /// The problem, for the log.
-        problem: String,
-    },
-    /// The handler does not implement the method.
-    #[error("method {method} is described but not implemented by this server")]
-    NotImplemented {
-        /// Id of the method.
-        method: String,
-    },
-    /// The service has its own reason for the refusal.
-    #[error(transparent)]
-    Refused(Box<Refusal>),
-    /// A condition of the request, such as `If-Match`, is false.
-    #[error("a condition of the request is not met: the resource has changed or does not exist")]
-    ConditionNotMet,
-    /// The client has this version of the resource already.
-    #[error("the resource has not changed")]
-    NotModified,
-    /// Handlers read too much media at once.
-    #[error("the server reads too much media at once; try again")]
-    Busy,
-    /// A limit on the resources that clients can make the server hold is reached.
-    #[error(transparent)]
-    Full(#[from] Full),
-    /// The ledger has lost the media of a resource.
-    #[error("media {0} is lost; upload it again")]
-    MediaLost(MediaId),
-    /// The ledger could not be read.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// Media could not be read.
-    #[error(transparent)]
-    Vault(#[from] VaultError),
-}
-
-impl FromStore for Rejection {
-    fn store_error(&self) -> Option<StoreError<'_>> {
-        match self {
-            Self::Ledger(error) => Some(StoreError::Ledger(error)),
-            Self::Vault(error) => Some(StoreError::Vault(error)),
-            _ => None,
-        }
-    }
-}
-
-impl Rejection {
-    /// Returns a [`Rejection::InvalidField`].
-    pub fn invalid_field(field: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::InvalidField {
-            field: field.into(),
-            problem: problem.into(),
-        }
-    }
-}
-
-impl From<Refusal> for Rejection {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(Box::new(refusal))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn content_is_hidden_from_debug() {
-        let answer = Answer::of(Content::Bytes {
-            content_type: HeaderValue::from_static("text/plain"),
-            bytes: Bytes::from_static(b"token"),
-        });
-        assert!(!format!("{answer:?}").contains("token"), "{answer:?}");
-    }
 }
