@@ -447,20 +447,31 @@ async fn no_more_rows_are_read_than_callers_have_taken() {
     let test = TestLedger::new();
     let readers = &test.ledger.readers;
     let connections = readers.idle.lock().unwrap().len();
-    let read = |_| Box::pin(test.ledger.resource("animals", "1"));
+    // No read ends before the gate opens.
+    let (gate, closed) = mpsc::channel::<()>();
+    let closed = Arc::new(Mutex::new(closed));
+    let read = |_| {
+        let closed = Arc::clone(&closed);
+        let wait = move |_: &_| {
+            closed.lock().unwrap().recv().unwrap_err();
+            Ok(())
+        };
+        Box::pin(readers.read(wait))
+    };
     let mut reads: Vec<_> = (0..connections).map(read).collect();
     for read in &mut reads {
         tokio::select! {
             biased;
-            _ = read.as_mut() => panic!("it takes a moment"),
+            _ = read.as_mut() => panic!("the gate is closed"),
             () = std::future::ready(()) => {}
         }
     }
+    drop(gate);
     // Reads that have ended release their part of the pool.
     eventually(async || (Arc::strong_count(&readers.idle) == 1).then_some(())).await;
     assert_eq!(readers.permits.available_permits(), 0);
     for read in reads {
-        assert_eq!(read.await.unwrap(), None);
+        read.await.unwrap();
     }
     assert_eq!(readers.permits.available_permits(), connections);
 }
