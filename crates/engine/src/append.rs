@@ -34,9 +34,9 @@ struct Append<C: Completion> {
     wanted: Wanted,
     /// Total length of the media, if it is known.
     total: Option<u64>,
-    /// Whether the body is gzip. Its checksum comes last, so no byte of the body may be committed
-    /// before the end.
-    is_gzip: bool,
+    /// Whether the checksum of the body comes last, as that of gzip does, so that no byte may be
+    /// committed before the end.
+    is_verified_at_end: bool,
     offset_committer: OffsetCommitter,
     /// The reserved bytes in the quota of the session's owner. The ledger does not count them yet.
     reservation: Reservation,
@@ -74,8 +74,8 @@ enum Stop {
 /// digests that this request states.
 ///
 /// If the request ends early, the received bytes are still committed, unless the session or the
-/// storage fails. The bytes of a gzip body are committed only after the checksum at its end has
-/// been verified.
+/// storage fails. The bytes of a stream with a checksum at its end, such as gzip, are committed
+/// only after it has been verified.
 pub(crate) fn append<C: Completion>(
     engine: Engine<C>,
     locked: Box<LockedSession<C::Context>>,
@@ -91,7 +91,7 @@ pub(crate) fn append<C: Completion>(
         // Boxed, so that its memory is free again while the body is awaited.
         let mut append = Box::pin(open).await?;
         append.reserve_declared(&body_filter).await?;
-        append.is_gzip = stream.is_verified_at_end();
+        append.is_verified_at_end = stream.is_verified_at_end();
         append.announce_rest(&body_filter);
         let stop = append.receive(&mut body_filter, &mut stream).await;
         // Boxed, so that its memory is allocated only now, after the body: a slow upload takes
@@ -172,7 +172,7 @@ impl<C: Completion> Append<C> {
             sink,
             wanted,
             total,
-            is_gzip: false,
+            is_verified_at_end: false,
             permit,
             guard,
         }))
@@ -275,9 +275,9 @@ impl<C: Completion> Append<C> {
 
     /// Ends the request as `stop` requires.
     ///
-    /// If `stop` is an error that ends the session, or a storage error other than a full disk, the
-    /// bytes that are not durable yet are lost. Otherwise they are made durable and committed,
-    /// except the bytes of an incomplete gzip body. The reply then depends on `stop`.
+    /// If `stop` is an error that ends the session, or a storage error other than a full disk or an
+    /// exhausted quota, the bytes that are not durable yet are lost. Otherwise they are made durable and committed,
+    /// except the bytes of an incomplete stream that is verified at its end. The reply then depends on `stop`.
     async fn end(
         mut self: Box<Self>,
         stop: Stop,
@@ -314,7 +314,7 @@ impl<C: Completion> Append<C> {
             }
             stop => stop,
         };
-        let is_unverified = self.is_gzip && !matches!(stop, Stop::Complete);
+        let is_unverified = self.is_verified_at_end && !matches!(stop, Stop::Complete);
         let flushed = if is_unverified {
             Ok((self.discard_unverified().await, false))
         } else {
@@ -373,8 +373,9 @@ impl<C: Completion> Append<C> {
         let mut latest = None;
         if !self.sink.find_room() {
             let counted = self.space.admit_write(self.sink.buffered_len())?;
-            // A gzip body is not verified yet, so its bytes are written without a commit.
-            let due = self.offset_committer.schedule_if_due(self.sink.offset()) && !self.is_gzip;
+            // A stream that is not verified yet is written without a commit.
+            let due = self.offset_committer.schedule_if_due(self.sink.offset())
+                && !self.is_verified_at_end;
             latest = self.sink.write(due, counted).await?;
         }
         // In the order of their offsets: each commit begins where the previous one ended.
@@ -395,14 +396,14 @@ impl<C: Completion> Append<C> {
         is_new && self.sink.is_large()
     }
 
-    /// Writes and commits the bytes that a slow client has sent so far. Bytes of a gzip body are
+    /// Writes and commits the bytes that a slow client has sent so far. Unverified bytes are
     /// only written, so that they do not stay in memory.
     async fn checkpoint(&mut self) -> Result<(), Error> {
         let counted = self.space.admit_write(self.sink.buffered_len())?;
         self.offset_committer.record_scheduled(self.sink.offset());
         // `write` may return only the progress of the previous write. This write is awaited as
         // well, because no further bytes may come for a long time.
-        let earlier = self.sink.write(!self.is_gzip, counted).await?;
+        let earlier = self.sink.write(!self.is_verified_at_end, counted).await?;
         let latest = self.sink.await_write().await?;
         for unsynced in earlier.into_iter().chain(latest) {
             self.offset_committer.spawn_checkpoint(unsynced).await?;

@@ -73,7 +73,7 @@ impl Default for Terms {
     }
 }
 
-/// Complete media of which no resource has been made yet.
+/// Complete media, for the completion to make something of it.
 #[derive(Debug)]
 pub struct FinishedMedia {
     /// The media.
@@ -83,7 +83,7 @@ pub struct FinishedMedia {
     pub small_bytes: Option<Bytes>,
     /// Whether a resource has this media already. The change set then does not declare it as new.
     pub is_referenced: bool,
-    /// Number of bytes that the client has sent. The server may copy as many for it.
+    /// Number of bytes that the client has sent. They allow the caller [copies](crate::copies).
     pub uploaded: u64,
     /// Resources that the media depends on, as they were read.
     pub expect: Vec<Expected>,
@@ -215,8 +215,8 @@ pub trait Completion: Send + Sync + Sized + 'static {
         request: &Self::Request,
     ) -> Result<(), Error>;
 
-    /// Whether [`Completion::check`] may be asked with a context whose details are dropped, for
-    /// this request.
+    /// Whether [`Completion::check`] needs the context with its details for this request. Otherwise
+    /// it may be asked with a context whose details are [dropped](UploadContext::drop_details).
     fn needs_details(&self, request: &Self::Request) -> bool {
         let _ = request;
         false
@@ -265,8 +265,8 @@ pub trait Completion: Send + Sync + Sized + 'static {
     /// `session` is the session of the upload; `None` if the upload was one request.
     ///
     /// # Errors
-    /// If [`Error::is_permanent`], the upload has failed. After any other error the engine tries
-    /// again later.
+    /// If [`Error::is_permanent`], the upload has failed. After any other error a session stays
+    /// *finishing*, and the engine tries again later. An upload in one request has then failed.
     fn complete(
         &self,
         context: &Self::Context,

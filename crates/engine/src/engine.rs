@@ -33,7 +33,7 @@ pub struct EngineParts {
     pub lifecycle: Arc<Lifecycle>,
     /// The uploads that may run at a time. It also bounds the number of open files.
     pub uploads: Pool,
-    /// The media that may be read at a time, to compute digests.
+    /// The media that may be read at a time, to compute digests or to be copied.
     pub media_reads: Pool,
     /// The calls that may concatenate media at a time.
     pub concatenations: Pool,
@@ -54,7 +54,8 @@ pub struct EngineParts {
     /// Media of at most this many bytes is kept in the ledger. At most
     /// [`MAX_SMALL_MEDIA`].
     pub small_media: u64,
-    /// Maximum time that a request waits for an older request to the same session, or for memory.
+    /// Maximum time that a request waits for an older request to the same session, for memory, or
+    /// for a turn to read or to concatenate media.
     pub takeover_timeout: Duration,
 }
 
@@ -64,7 +65,8 @@ const UPLOADS: usize = 1024;
 /// Number of media that are read at a time by default, and of concatenations.
 const READS: usize = 16;
 
-/// Bytes of memory for write buffers, and for media that is read as a whole, by default.
+/// Bytes of memory, by default: for write buffers, for media that is read as a whole, and for
+/// contexts.
 const MEMORY: u64 = 64 << 20;
 
 impl EngineParts {

@@ -101,7 +101,7 @@ pub enum Error {
 
 impl Error {
     /// Returns the time after which the same request may succeed. `None` if a repetition does not
-    /// help.
+    /// help, or if the client first has to ask for the state of its session.
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = match self {
             Self::Busy | Self::Full(_) | Self::Crowded => 1,

@@ -22,7 +22,7 @@ use crate::error::{Error, FromStore, StoreError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Phase {
-    /// All requests are refused.
+    /// The front refuses all requests.
     Built,
     /// Requests are admitted.
     Started,
@@ -38,7 +38,7 @@ pub struct Lifecycle {
     /// The [`Phase`].
     phase: AtomicU8,
     /// Tells running uploads to commit their received bytes and to end. [`Lifecycle::drain`] does
-    /// not cancel it: whoever stops the server cancels it later, when the time of the drain runs out.
+    /// not cancel it: whoever stops the server cancels it later, while there is time to commit.
     pub drain_now: CancellationToken,
     /// Tells the sweep that media may have become garbage.
     pub sweep_now: Notify,

@@ -93,8 +93,8 @@ pub struct OffsetCommitter {
     total: Option<u64>,
     /// When the last checkpoint was scheduled; before the first one, when the request began.
     last_checkpoint: Instant,
-    /// Offset of the last checkpoint that was scheduled. For a gzip body, which has no checkpoints:
-    /// the offset at which one would have been scheduled.
+    /// Offset of the last checkpoint that was scheduled. For a stream that is verified
+    /// at its end, which has no checkpoints: the offset at which one would have been scheduled.
     pub scheduled: u64,
     /// The running checkpoint.
     running: Option<JoinHandle<Result<Committed, Error>>>,

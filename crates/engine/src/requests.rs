@@ -312,8 +312,11 @@ impl<C: Completion> Engine<C> {
     /// as failed after an error that the upload itself causes, and after any error if it expired a
     /// day ago.
     ///
+    /// Does nothing if the session is gone or no longer *finishing*, or if a request that finishes
+    /// it does not end in time.
+    ///
     /// # Errors
-    /// If the session has not been finished now.
+    /// Why the session could not be finished now.
     ///
     /// # Cancel safety
     /// If the future is dropped, a task completes the finish.

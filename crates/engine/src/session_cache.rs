@@ -1,9 +1,10 @@
 //! A cache of sessions that expect their next request soon.
 //!
 //! A client that has started a session or sent a chunk usually sends its next request at once. An
-//! entry holds the state that this request needs: the committed row with its lease, the
-//! context, and the open media. The next request then begins without reading the row from the
-//! ledger and without a new lease, and the last extent need not be read back and verified.
+//! entry holds the state that this request needs: the committed row, the context,
+//! and the open media. The next request then begins without reading the row from the ledger and
+//! without a new lease, and the last extent need not be read back and verified. A session that was
+//! just started has no lease yet, and needs none: nobody else knows its id.
 //!
 //! A session is put into the cache when it is started, and later by the holder of its guard, after
 //! all bytes are committed. Only a holder of the guard takes an entry to use it.
@@ -27,7 +28,8 @@ use crate::sink::VaultMedia;
 /// additional file descriptors.
 pub const CACHED_SESSIONS: usize = 256;
 
-/// Maximum time that a session stays in the cache.
+/// Time after which [`Engine::close_idle_sessions`](crate::Engine::close_idle_sessions) removes a
+/// session from the cache.
 // A client usually sends its next chunk within a round trip. The time is bounded because the disk
 // space of deleted media is freed only when its file is closed.
 const MAX_AGE: Duration = Duration::from_secs(5);
@@ -43,7 +45,7 @@ pub(crate) struct SessionCache<X>(Mutex<LruCache<SessionId, CachedSession<X>>>);
 /// A session as its last request left it: active, with all written bytes committed.
 #[derive(Debug)]
 pub(crate) struct CachedSession<X> {
-    /// Row of the session, with its lease and an empty context.
+    /// Row of the session, with the epoch of its last lease, and with an empty context.
     pub(crate) session: Session,
     /// The context of the session, as it was parsed.
     pub(crate) context: X,

@@ -386,7 +386,7 @@ impl MediaSink {
     }
 
     /// Writes and syncs all accepted bytes if [`Self::is_for_vault`]. Otherwise returns them for
-    /// the ledger, after which the sink must not be used. In both cases returns the progress that may
+    /// the ledger, after which the sink accepts no bytes. In both cases returns the progress that may
     /// now be committed. Its total length is not set.
     ///
     /// # Errors

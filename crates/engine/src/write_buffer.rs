@@ -18,13 +18,13 @@ use crate::pool::{LimitedResource, Usage};
 
 /// Number of bytes that a write buffer may hold without pooled memory while its media may still be
 /// small.
-// Equal to the default and maximum of `Limits::small_media`: media of up to this length may still
+// Equal to `MAX_SMALL_MEDIA`: media of up to this length may still
 // go to the ledger.
 pub(crate) const UNPOOLED_MAYBE_SMALL: usize = 64 * 1024;
 
 /// Number of bytes that a write buffer may hold without pooled memory once its media is known to be
 /// large.
-// A thousand slow uploads thus hold 16 MiB, half the size of the default pool.
+// A thousand slow uploads thus hold 16 MiB, a quarter of the default pool.
 pub(crate) const UNPOOLED_LARGE: usize = 16 * 1024;
 
 /// Length below which data is copied into a *run*: memory that several tiny inputs share.

@@ -3,9 +3,9 @@
 //!
 //! `WithBackends` wraps the handler of an API. A call of a method with a backend is forwarded as
 //! a JSON object. The backend's reply may change the resource that the path names and may contain
-//! the reply to the caller. No lock is held during the call. The change is made only if the
-//! resource still has the version that the backend has seen. Otherwise the backend is asked again,
-//! and such repeated calls for one resource run one at a time. Each service has its own limit on
+//! the reply to the caller. No lock is held during the first call. The change is made only
+//! if the resource still has the version that the backend has seen. Otherwise the backend is asked
+//! again, and such repeated calls for one resource run one at a time, under a lock. Each service has its own limit on
 //! calls and each collection its own topic of events, so a slow service delays no other service. A
 //! finished upload leaves an event in the outbox. The event is committed together with the
 //! resource, so a crash cannot lose it.

@@ -60,7 +60,8 @@ pub trait ApiHandler: Send + Sync + 'static {
     /// The stores may change before [`ApiHandler::run`], which has to check again.
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection>;
 
-    /// Carries out the call. `media` is durable. It was uploaded with the call, or concatenated for
+    /// Carries out the call. `media` is complete: it is durable, or small and committed together
+    /// with the answer. It was uploaded with the call, or concatenated for
     /// it because an earlier answer has requested that ([`Answer::concatenation`]).
     async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection>;
 

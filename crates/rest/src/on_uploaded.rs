@@ -1,7 +1,7 @@
 //! Work of the application after an upload has become a resource.
 //!
 //! The event is committed with the resource, so a crash cannot lose it. The outbox calls the
-//! application until it succeeds: at least once.
+//! application until it succeeds, for three days: at least once.
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -143,7 +143,8 @@ pub fn caller(principal: Option<&Principal>, client: Option<IpAddr>) -> Option<C
     principal.or_else(|| client.map(network).map(Caller::Address))
 }
 
-/// Returns the /64 network of an IPv6 address. An IPv4 address is returned unchanged.
+/// Returns the /64 network of an IPv6 address. An IPv4 address is returned unchanged, also if it is
+/// written as an IPv6 address.
 pub fn network(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => {

@@ -15,7 +15,8 @@ use crate::handler::{Input, RefusedAs, Rejection};
 /// An input that a call must not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedInput {
-    /// The input. `*` at the end of a name stands for any rest, as in `x-goog-encryption-*`.
+    /// The input. `*` at the end of a header's name stands for any rest, as in
+    /// `x-goog-encryption-*`.
     pub input: Input,
     /// Ids of the methods that refuse the input; `None` for all methods of the API.
     pub methods: Option<Vec<String>>,

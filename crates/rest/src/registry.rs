@@ -78,8 +78,8 @@ impl ServedApi {
     /// Calls the application after each upload that has become a resource.
     ///
     /// The event is committed together with the resource, so a crash cannot lose it. The callback
-    /// is called until it returns `Ok`. The first call is immediate. After an error it is repeated
-    /// after 1, 2, 4 minutes and so on, up to 4 hours, for three days. An event is therefore
+    /// is called until it returns `Ok`, for three days. The first call is immediate. After an error
+    /// it is repeated after 1, 2, 4 minutes and so on, up to 4 hours. An event is therefore
     /// delivered at least once; the application recognizes a repetition by
     /// [`UploadedResource::id`]. At most four callbacks run at a time. A second call of this method
     /// replaces the callback. If the same API is served on several hosts, the callback of the first
@@ -674,7 +674,7 @@ pub fn openapi_url(api: &Api, base_url: &str) -> Option<String> {
     cfg!(feature = "openapi").then(url)
 }
 
-/// The path of the resource that an upload path belongs to.
+/// Returns the path of the resource that an upload path belongs to. `None` for any other path.
 pub fn plain_path(path: &str) -> Option<&str> {
     let rest = path
         .strip_prefix("/resumable/upload")

@@ -54,8 +54,8 @@ impl ReplyPools {
     }
 }
 
-/// Returns an upper bound in bytes of the memory of the values parsed from a JSON text, without the
-/// text. An array's element of two bytes becomes a value of 32 bytes, in a vector that may be half
+/// Returns an upper bound in bytes of the memory of the values parsed from a JSON text, besides the
+/// text itself. Their strings have no more bytes than the text. An array's element of two bytes becomes a value of 32 bytes, in a vector that may be half
 /// empty, and an object has a table.
 pub fn json_cost(text: &[u8]) -> u64 {
     const STRING: u64 = 32;

@@ -1,8 +1,8 @@
 //! The admission of requests: every stage that admits a request or refuses it, in order.
 //!
 //! [`STAGES`] is the whole order. `connections` and `uploads` keep to it by themselves; the other
-//! modules run their stages from the list. A stage compares one property of the request with its
-//! limit. If the request passes, the stage may add a permit to the request's [`Ticket`]. The first
+//! modules run their stages from the list. A stage compares one property of the request with a
+//! limit or a rule. If the request passes, the stage may add a permit to the request's [`Ticket`]. The first
 //! stage that refuses answers the request, except a stage without room for it (503): the answer is
 //! kept in the ticket, because probes have another one. Clients and operators rely on the order: a
 //! reply to a page of a foreign origin, for example, must not reveal who has access.
@@ -58,7 +58,7 @@ static STAGES: [Stage; 14] = [
         &["limits.metadata_memory"],
         Check::Arrival(ArrivalCheck::HeadMemory),
     ),
-    // Before everything that takes work: no later stage answers a request without a slot.
+    // Before everything that takes work. Only probes and calls of a batch go on without a slot.
     Stage::new(
         "requests",
         &["limits.requests"],

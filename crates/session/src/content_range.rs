@@ -5,13 +5,14 @@ use std::fmt;
 #[cfg(test)]
 mod tests;
 
-/// Granularity of chunks: 256 KiB. Every chunk but the last is a multiple of it.
+/// Granularity of chunks: 256 KiB. Every chunk but the last should be a multiple of it;
+/// [`ChunkRule`](crate::ChunkRule) says what happens if it is not.
 pub const CHUNK_GRANULARITY: u64 = 256 * 1024;
 
 /// The value of a `Content-Range` header in a request to a session.
 ///
 /// [`parse`](Self::parse) returns only consistent ranges: `first <= last < total` and `last <
-/// u64::MAX`.
+/// u64::MAX`, or `first <= total` for a range to the end.
 ///
 /// ```
 /// use windlass_session::ContentRange;

@@ -109,7 +109,7 @@ pub enum State {
     Finishing,
     /// The final reply is stored.
     Finished,
-    /// Ended by an invalid request.
+    /// Ended without a resource, for example by an invalid request or by lost media.
     Failed,
     /// Cancelled by the client.
     Cancelled,
@@ -171,7 +171,8 @@ pub enum Step {
     ResumeFinish,
     /// Report the number of committed bytes.
     Report,
-    /// Finish with the committed bytes. The request has no body to read.
+    /// Finish with the committed bytes. The request has no body, or one of unknown length that must
+    /// be empty.
     Finish {
         /// Size of the media.
         total: u64,
@@ -309,7 +310,8 @@ impl SessionError {
 
 /// Decides how a session handles a request.
 ///
-/// Everything that can be refused from the head alone is refused here, before the body is read.
+/// What the head of an appending or finishing request gives away is refused here, before its body
+/// is read. The body of a query is ignored.
 pub fn step(
     snapshot: &Snapshot,
     rules: &Rules,

@@ -12,7 +12,7 @@ use windlass_engine::{Full, LimitedResource};
 use crate::handler::Rejection;
 
 /// Upper bounds in seconds of the buckets of calls: from a service on the same machine to the
-/// longest timeout.
+/// default timeout.
 const SECONDS: [f64; 11] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0,
 ];

@@ -81,7 +81,7 @@ impl Answer {
     /// removed when no resource has it any more.
     ///
     /// The bytes stay in the ledger, so they are at most 64 KiB, and at most 16 media per answer.
-    /// Beyond four times what the call has brought they count as a
+    /// Beyond 64 KiB and four times what the call has brought they count as a
     /// [copy](windlass_engine::copies).
     ///
     /// # Errors

@@ -8,8 +8,8 @@
 //!
 //! Delivery is *at least once*: if the process ends after the receiver has accepted an event and
 //! before this is recorded, the event is delivered again. Receivers recognise the repetition by
-//! [`Delivery::id`]. Events have no order. They are delivered while
-//! [`Server::run`](crate::Server::run) runs.
+//! [`Delivery::id`]. Events have no order. They are delivered while the
+//! server runs.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -79,7 +79,8 @@ pub trait Deliver: Send + Sync + 'static {
         None
     }
 
-    /// Tries to deliver an event. No other process on the same stores tries it at the same time.
+    /// Tries to deliver an event. No other process on the same stores tries it at the same time,
+    /// unless the claim of this process has run out because it could not be renewed.
     ///
     /// A panic and an error count as [`Outcome::Retry`]. If the ledger as a whole has failed, is
     /// busy or is full, the event is tried again when its claim expires, a few minutes later.

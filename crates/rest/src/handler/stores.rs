@@ -132,7 +132,7 @@ impl<'a> StoreReader<'a> {
 /// Number of bytes that a [`BlockingMedia`] reads at once.
 const WINDOW: u64 = READ_LEN as u64;
 
-/// Media that was uploaded with a call. It is durable.
+/// Media that was uploaded with a call. It is durable, or small and committed with the answer.
 #[derive(Debug, Clone)]
 pub struct Uploaded {
     /// Record of the media, for a resource.
@@ -142,7 +142,7 @@ pub struct Uploaded {
 }
 
 impl Uploaded {
-    /// Returns durable media. `held` are its bytes if no store has them yet.
+    /// Returns the media of a record. `held` are its bytes if no store has them yet.
     pub fn new(store_handles: StoreHandles, media: Media, held: Option<Bytes>) -> Self {
         let source = MediaSource::new(store_handles, &media, held);
         Self { media, source }

@@ -562,7 +562,7 @@ impl Round {
         }
     }
 
-    /// Commits changes that concern the claimed row only. Returns whether the claim still held.
+    /// Commits changes that replace the claimed row. Returns whether the claim still held.
     async fn record(
         &self,
         claim: &Resource,

@@ -66,8 +66,8 @@ impl Credentials<'_> {
             principal: context.principal.as_ref(),
         };
         match self.server.authorize.authenticate(&request).await {
-            // Invalid credentials are refused even for public resources, so that the client learns
-            // that they have expired.
+            // Only missing credentials: invalid ones are refused even for public resources, so that
+            // the client learns that they have expired.
             Err(missing @ AccessError::CredentialsMissing) if self.is_read => {
                 ticket.limit_to_public(missing);
             }
