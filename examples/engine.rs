@@ -48,6 +48,7 @@ impl Completion for Files {
     type Context = FileName;
     type Request = ();
     type Reply = String;
+    type Held = ();
 
     fn encode(&self, name: &FileName) -> Vec<u8> {
         name.0.clone().into_bytes()
@@ -68,7 +69,7 @@ impl Completion for Files {
         FileName(name): &FileName,
         finished: &FinishedMedia,
         _: Option<SessionId>,
-    ) -> Result<Completed<String>, Error> {
+    ) -> Result<Completed<String, ()>, Error> {
         let now = SystemClock.now();
         let file = Resource {
             collection: "files".to_owned(),
@@ -117,7 +118,7 @@ async fn answer(engine: &Engine<Files>, line: &str, read: BufReader<OwnedReadHal
         // The upload ends with the byte that completes the length which was declared at the start.
         ["append", id, first, count] if number(count) > 0 => {
             let (first, count) = (number(first), number(count));
-            let last = first + count - 1;
+            let last = first.saturating_add(count - 1);
             let range = ContentRange::Bounded {
                 first,
                 last,

@@ -166,7 +166,7 @@ impl<C: Completion> Append<C> {
             reservation: engine.parts().quotas.reservation(context.owner()),
             declared_end: 0,
             space: space.unwrap_or_else(|| engine.media_space(&context)),
-            offset_committer: OffsetCommitter::new(&engine.parts().commit_rules, session, total),
+            offset_committer: OffsetCommitter::new(engine.commit_rules(), session, total),
             engine: engine.clone(),
             context,
             sink,

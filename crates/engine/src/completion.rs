@@ -12,7 +12,6 @@ use windlass_store::{AddedMedia, Expected, Media, ResourceChange, Session, Sessi
 use crate::concatenation::Concatenation;
 use crate::error::Error;
 use crate::importance::Importance;
-use crate::locks::KeyedGuard;
 use crate::shares::Caller;
 
 /// The type of media about which nothing is known.
@@ -105,7 +104,7 @@ impl FinishedMedia {
 /// What complete media becomes. Everything in it is committed in one transaction, or nothing.
 #[derive(Debug)]
 #[must_use]
-pub struct Completed<R> {
+pub struct Completed<R, H> {
     /// Resources that the completion has read, as it has read them. If one has changed before the
     /// commit, the completion is asked again.
     pub expect: Vec<Expected>,
@@ -123,11 +122,11 @@ pub struct Completed<R> {
     pub resource: Option<String>,
     /// Whether an older resource is changed, whose media may become garbage.
     pub replaces: bool,
-    /// The lock under which the completion has decided. Held until the commit.
-    pub guard: Option<KeyedGuard>,
+    /// What the completion holds until the commit, such as the lock under which it has decided.
+    pub held: Option<H>,
 }
 
-impl<R> Completed<R> {
+impl<R, H> Completed<R, H> {
     /// Returns what makes these changes and depends on no other resource.
     pub fn new(changes: Vec<ResourceChange>, reply: R, stored_reply: Vec<u8>) -> Self {
         Self {
@@ -139,7 +138,7 @@ impl<R> Completed<R> {
             stored_reply,
             resource: None,
             replaces: false,
-            guard: None,
+            held: None,
         }
     }
 }
@@ -193,6 +192,8 @@ pub trait Completion: Send + Sync + Sized + 'static {
     type Request: Debug + Send + Sync + 'static;
     /// The reply that ends an upload.
     type Reply: Debug + Send + 'static;
+    /// What [`Completed::held`] holds.
+    type Held: Debug + Send;
 
     /// Returns the form of the context that is stored in the session's row.
     fn encode(&self, context: &Self::Context) -> Vec<u8>;
@@ -272,7 +273,7 @@ pub trait Completion: Send + Sync + Sized + 'static {
         context: &Self::Context,
         media: &FinishedMedia,
         session: Option<SessionId>,
-    ) -> impl Future<Output = Result<Completed<Self::Reply>, Error>> + Send;
+    ) -> impl Future<Output = Result<Completed<Self::Reply, Self::Held>, Error>> + Send;
 
     /// Returns the media that the upload is to be concatenated from; `None` if it needs none. Asked
     /// only for a call that was begun by [`Engine::concatenate`](crate::Engine::concatenate), if

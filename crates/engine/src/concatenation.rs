@@ -15,7 +15,7 @@ pub struct Concatenation {
     pub sources: Vec<Media>,
     /// The resources that have the media, as they were read. They are compared when the changes of
     /// the call are applied, in addition to the resources in
-    /// [`Answer::expect`](crate::Completed::expect).
+    /// [`Completed::expect`](crate::Completed::expect).
     pub expect: Vec<Expected>,
 }
 

@@ -89,11 +89,7 @@ pub fn bytes_beyond(brought: u64, changes: &[ResourceChange], added: &[AddedMedi
         ResourceChange::Insert(resource) => resource.body.len() as u64,
         _ => 0,
     });
-    let added = added.iter().map(|media| match media {
-        AddedMedia::Small { bytes, .. } => bytes.len() as u64,
-        // Its bytes were counted when they were written.
-        AddedMedia::Vault(_) => 0,
-    });
+    let added = added.iter().map(|media| media.bytes_in_ledger() as u64);
     let created = rows.chain(added).fold(0, u64::saturating_add);
     // A row states the fields of its request in a longer form.
     created.saturating_sub(SHORT_ROWS.saturating_add(brought.saturating_mul(4)))

@@ -49,8 +49,10 @@ pub struct EngineParts {
     pub quotas: Quotas,
     /// Limits on copies for each caller.
     pub copies: CopyLimits,
-    /// What the commits of all appending requests have in common.
-    pub commit_rules: Arc<CommitRules>,
+    /// When bytes are made durable during a request.
+    pub checkpoints: Checkpoints,
+    /// How long sessions live.
+    pub lifetime: SessionLifetime,
     /// Media of at most this many bytes is kept in the ledger. At most
     /// [`MAX_SMALL_MEDIA`].
     pub small_media: u64,
@@ -75,21 +77,9 @@ impl EngineParts {
     /// 64 KiB is kept in the ledger. A session expires after seven days.
     pub fn new(ledger: Arc<dyn Ledger>, vault: Arc<dyn Vault>) -> Self {
         let stores = CheckedStores::new(ledger, vault, FreeSpace::default());
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let quotas = Quotas::new(Quota::default());
-        let commit_rules = CommitRules {
-            ledger: Arc::clone(&stores.ledger),
-            clock: Arc::clone(&clock),
-            quotas: quotas.clone(),
-            checkpoints: Checkpoints::default(),
-            lifetime: SessionLifetime {
-                total: Duration::from_secs(7 * 24 * 60 * 60),
-                idle: None,
-            },
-        };
         Self {
             stores,
-            clock,
+            clock: Arc::new(SystemClock),
             lifecycle: Arc::default(),
             uploads: Pool::of_count(LimitedResource::Uploads, UPLOADS),
             media_reads: Pool::of_count(LimitedResource::MediaReads, READS),
@@ -98,9 +88,13 @@ impl EngineParts {
             metadata: Pool::of_bytes(LimitedResource::Metadata, MEMORY),
             reading: Pool::for_large(LimitedResource::Reading, MEMORY),
             buffer_pool: BufferPool::new(MEMORY),
-            quotas,
+            quotas: Quotas::new(Quota::default()),
             copies: CopyLimits::new(0),
-            commit_rules: Arc::new(commit_rules),
+            checkpoints: Checkpoints::default(),
+            lifetime: SessionLifetime {
+                total: Duration::from_secs(7 * 24 * 60 * 60),
+                idle: None,
+            },
             small_media: 64 << 10,
             takeover_timeout: Duration::from_secs(10),
         }
@@ -112,7 +106,7 @@ impl fmt::Debug for EngineParts {
         f.debug_struct("EngineParts")
             .field("stores", &self.stores)
             .field("uploads", &self.uploads)
-            .field("commit_rules", &self.commit_rules)
+            .field("lifetime", &self.lifetime)
             .finish_non_exhaustive()
     }
 }
@@ -125,6 +119,8 @@ pub struct Engine<C: Completion>(Arc<Inner<C>>);
 /// What the clones of an engine share.
 struct Inner<C: Completion> {
     parts: EngineParts,
+    /// What the commits of all appending requests have in common.
+    commit_rules: Arc<CommitRules>,
     completion: C,
     /// The guards of sessions.
     guards: Arc<SessionGuards>,
@@ -145,10 +141,28 @@ impl<C: Completion> fmt::Debug for Engine<C> {
 }
 
 impl<C: Completion> Engine<C> {
-    /// Returns an engine that begins no work by itself.
+    /// Returns an engine that begins no work by itself. Its owner
+    ///
+    /// - [starts](Lifecycle::start) the lifecycle, and measures the
+    ///   [disks](crate::disks::Disks::refresh) every second: before the first measurement all space
+    ///   is free;
+    /// - [closes idle sessions](Self::close_idle_sessions) every second;
+    /// - [finishes](Self::finish_interrupted) the sessions of [`Ledger::finishing`] after the start
+    ///   and now and then, and [sweeps](windlass_store::sweep) the stores;
+    /// - stops admitting requests when the lifecycle [has failed](Lifecycle::has_failed);
+    /// - at the end [drains](Lifecycle::drain), cancels [`Lifecycle::drain_now`] and waits for
+    ///   [`Lifecycle::tasks`].
     pub fn new(parts: EngineParts, completion: C) -> Self {
+        let commit_rules = CommitRules {
+            ledger: Arc::clone(&parts.stores.ledger),
+            clock: Arc::clone(&parts.clock),
+            quotas: parts.quotas.clone(),
+            checkpoints: parts.checkpoints.clone(),
+            lifetime: parts.lifetime,
+        };
         Self(Arc::new(Inner {
             parts,
+            commit_rules: Arc::new(commit_rules),
             completion,
             guards: Arc::default(),
             cache: SessionCache::new(),
@@ -163,6 +177,10 @@ impl<C: Completion> Engine<C> {
     /// Returns what uploads mean.
     pub fn completion(&self) -> &C {
         &self.0.completion
+    }
+
+    pub(crate) fn commit_rules(&self) -> &Arc<CommitRules> {
+        &self.0.commit_rules
     }
 
     pub(crate) fn guards(&self) -> &Arc<SessionGuards> {

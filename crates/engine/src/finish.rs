@@ -2,8 +2,8 @@
 
 use windlass_digest::Digests;
 use windlass_store::{
-    ChangeSet, Epoch, Failpoint, FinishSession, LedgerError, Media, MediaLocation, Progress,
-    SessionId,
+    AddedMedia, ChangeSet, Epoch, Failpoint, FinishSession, LedgerError, Media, MediaLocation,
+    Progress, SessionId,
 };
 
 use crate::completion::{Completed, Completion, FinishedMedia, UploadContext as _, UploadEvent};
@@ -78,7 +78,12 @@ pub(crate) async fn try_finish<C: Completion>(
     let brought = finished.uploaded + context.memory() as u64;
     let beyond = copies::bytes_beyond(brought, &changes, &completed.added_media);
     let copy = parts.copies.charge(|| context.caller(), beyond)?;
-    let fields = context.memory() + completed.stored_reply.len();
+    let added = completed
+        .added_media
+        .iter()
+        .map(AddedMedia::bytes_in_ledger)
+        .sum::<usize>();
+    let fields = context.memory() + completed.stored_reply.len() + added;
     let Completed {
         reply,
         resource,
@@ -89,7 +94,7 @@ pub(crate) async fn try_finish<C: Completion>(
         changes: resources,
         stored_reply,
         // Held until the commit, so that the next request with the same lock sees this change.
-        guard: _guard,
+        held: _held,
     } = completed;
     expect.extend_from_slice(&finished.expect);
     let at = finished.media.at;

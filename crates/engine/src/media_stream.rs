@@ -11,7 +11,8 @@ pub trait MediaStream: Send + 'static {
     /// Returns the next bytes, at least one; `None` at the end.
     ///
     /// # Errors
-    /// If the stream breaks. It is not read any more then.
+    /// If the stream breaks, or its sender is silent for too long: the engine sets no limit on the
+    /// wait. It is not read any more then.
     ///
     /// # Cancel safety
     /// Must be cancel safe: a dropped call loses no byte.

@@ -25,7 +25,7 @@ pub use source::{PrincipalLimits, QuotaSource};
 const STEP: u64 = 1 << 20;
 
 /// The number of bytes by which the end of a session may exceed a quota, besides the session's
-/// metadata. It covers rows of indexes and data found in the media, such as the headers and words
+/// metadata and the media that its completion adds. It covers rows of indexes and data found in the media, such as the headers and words
 /// of a message.
 const FINISH_TOLERANCE: u64 = 512 * 1024;
 

@@ -78,7 +78,7 @@ impl<C: Completion> Engine<C> {
             id: session_id(&upload_id),
             context: Vec::new(),
             created,
-            expires: parts.commit_rules.lifetime.expiry(created, created),
+            expires: parts.lifetime.expiry(created, created),
             total: declared,
             owner: context.owner().map(str::to_owned),
             dialect: dialect.to_owned(),

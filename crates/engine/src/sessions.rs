@@ -187,6 +187,8 @@ impl<C: Completion> Engine<C> {
         context: Option<C::Context>,
     ) -> Result<Box<LockedSession<C::Context>>, Error> {
         let session = self.parts().stores.ledger.lease(target.id).await?;
+        // The details of the context have been dropped.
+        let context = context.filter(|_| !self.completion().needs_details(target.request));
         let (mut session, mut context) = self.check(session, target, context)?;
         // A slow upload would hold them for hours. They can be read again from the ledger.
         session.context = Vec::new();

@@ -155,7 +155,7 @@ impl<C: Completion> SingleRequestUpload<C> {
     async fn next_data(&mut self, stream: &mut impl WholeMedia) -> Result<Option<Bytes>, Error> {
         // Without a session there are no checkpoints, but buffered bytes must not wait longer than
         // the interval of checkpoints here either.
-        let timeout = self.engine.parts().commit_rules.checkpoints.interval;
+        let timeout = self.engine.parts().checkpoints.interval;
         while self.sink.can_write() {
             let next = next_or_drained(&self.engine, stream);
             match tokio::time::timeout_at(self.last_write + timeout, next).await {

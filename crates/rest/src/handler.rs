@@ -340,6 +340,7 @@ pub async fn run(
     };
     let mut answer = handler.run(call, media).await?;
     call.conditions.check_unasked()?;
+    answer.check_added_media()?;
     answer.set_owner(handler, call.principal, new_media);
     answer.qualify(call.lookup.namespace());
     Ok(answer)

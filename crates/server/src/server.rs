@@ -12,7 +12,7 @@ use windlass_engine::disks::CheckedStores;
 use windlass_engine::identifiers::{Clock, SystemClock};
 use windlass_engine::lifecycle::Lifecycle;
 use windlass_engine::quotas::{QuotaSource, Quotas};
-use windlass_engine::{BufferPool, CommitRules, Engine, EngineParts, Usage};
+use windlass_engine::{BufferPool, Engine, EngineParts, Usage};
 use windlass_proto::dialect::Dialect;
 use windlass_rest::handler::{SettledCollections, StoreHandles};
 use windlass_rest::outbox::{Outbox, TopicCounts};
@@ -252,28 +252,13 @@ fn engine_parts(
         metadata: capacity.metadata.clone(),
         reading: capacity.reading.clone(),
         buffer_pool: BufferPool::new(settings.limits.media_memory),
-        commit_rules: commit_rules(settings, stores, clock, &quotas),
         quotas,
+        checkpoints: settings.checkpoints.clone(),
+        lifetime: settings.lifetime(),
         copies: CopyLimits::new(settings.limits.copies_per_hour),
         small_media: settings.limits.small_media,
         takeover_timeout: settings.limits.takeover_timeout,
     }
-}
-
-/// Returns what the commits of all appending requests have in common.
-fn commit_rules(
-    settings: &Settings,
-    stores: &CheckedStores,
-    clock: &Arc<dyn Clock>,
-    quotas: &Quotas,
-) -> Arc<CommitRules> {
-    Arc::new(CommitRules {
-        ledger: Arc::clone(&stores.ledger),
-        clock: Arc::clone(clock),
-        quotas: quotas.clone(),
-        checkpoints: settings.checkpoints.clone(),
-        lifetime: settings.lifetime(),
-    })
 }
 
 /// Returns the stores as handlers see them.

@@ -76,6 +76,15 @@ pub enum AddedMedia {
 }
 
 impl AddedMedia {
+    /// Returns the number of bytes that the ledger stores for the media: none for media in the
+    /// vault, whose writer has counted its bytes.
+    pub fn bytes_in_ledger(&self) -> usize {
+        match self {
+            Self::Small { bytes, .. } => bytes.len(),
+            Self::Vault(_) => 0,
+        }
+    }
+
     /// Returns the id of the media, and where its bytes are stored.
     pub fn media(&self) -> MediaRef {
         let (id, location) = match self {

@@ -70,3 +70,20 @@ async fn parameter_of_uploads_is_refused_without_media() {
     let made = gmail.json("POST", labels, &json!({"name": "Farm"})).await;
     assert_eq!(made.status, 200);
 }
+
+#[tokio::test]
+async fn session_with_long_metadata_goes_on_with_the_conditions_of_its_start() {
+    let drive = World::of("drive");
+    for length in [10, 10_000] {
+        let condition = ("if-none-match", "\"x\"");
+        let metadata = json!({"name": "cow", "description": "m".repeat(length)});
+        let uri = "/upload/drive/v3/files?uploadType=resumable";
+        let headers = [JSON, condition];
+        let started = drive.send("POST", uri, &headers, metadata.to_string());
+        let started = started.await;
+        let session = started.headers["location"].to_str().unwrap();
+        let chunk = [("content-range", "bytes 0-2/3"), condition];
+        let done = drive.send("PUT", session, &chunk, "moo").await;
+        assert_eq!(done.status, 200, "{length}: {done:?}");
+    }
+}

@@ -70,11 +70,15 @@ fn slow_uploads_of_one_owner_of_many_networks_leave_connections_to_others() {
             slow.push(connect(&server, &format!("{header}{upload}")));
         }
     }
-    let mut other = connect(&server, &of_network("2001:db8:2:100"));
-    other.exchange(&probe()).expect(200);
+    // A connection for each request: while the server is full, it closes those that are idle.
+    let ask = |request: &Request| {
+        let mut other = connect(&server, &of_network("2001:db8:2:100"));
+        other.exchange(request)
+    };
+    ask(&probe()).expect(200);
     let limited = "windlass_limited_total{limit=\"connections_per_address\"} 21\n";
     wait::until("the /56 has twice what a /64 has", || {
-        let metrics = other.exchange(&Request::new("GET", "/metrics"));
+        let metrics = ask(&Request::new("GET", "/metrics"));
         metrics.text().contains(limited)
     });
 }

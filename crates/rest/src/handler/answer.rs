@@ -30,7 +30,7 @@ pub struct Answer {
     /// Collections that must be empty after the changes, such as the content of a deleted folder.
     /// Otherwise nothing is changed and the handler is called again.
     pub expect_empty: Vec<String>,
-    /// Small media of the handler's own, such as a thumbnail; see [`Answer::add_media`].
+    /// Media of the handler's own, such as a thumbnail; see [`Answer::add_media`].
     pub added_media: Vec<AddedMedia>,
     /// Content of the reply. `None` for an empty reply.
     pub body: Option<Content>,
@@ -84,27 +84,14 @@ impl Answer {
     /// Beyond 64 KiB and four times what the call has brought they count as a
     /// [copy](windlass_engine::copies).
     ///
-    /// # Errors
-    /// [`Rejection::InvalidArgument`] if the media is too long, or there are too many.
+    /// A call with longer or more media is refused as a whole: [`Rejection::InvalidArgument`].
     pub fn add_media(
         &mut self,
         call: &Call<'_>,
         content_type: impl Into<String>,
         bytes: impl Into<Bytes>,
-    ) -> Result<Media, Rejection> {
+    ) -> Media {
         let bytes = bytes.into();
-        let too_much = |problem: String| Err(Rejection::InvalidArgument { problem });
-        if bytes.len() > MAX_SMALL_MEDIA {
-            let length = bytes.len();
-            return too_much(format!(
-                "the call would add media of {length} bytes; at most {MAX_SMALL_MEDIA} are allowed"
-            ));
-        }
-        if self.added_media.len() == MAX_ADDED_MEDIA {
-            return too_much(format!(
-                "the call would add more than {MAX_ADDED_MEDIA} media"
-            ));
-        }
         let id = new_small_media_id(call.now);
         let media = Media {
             at: MediaRef {
@@ -116,7 +103,28 @@ impl Answer {
             digests: Digests::of(&bytes),
         };
         self.added_media.push(AddedMedia::Small { id, bytes });
-        Ok(media)
+        media
+    }
+
+    /// Refuses an answer with longer or more media than the ledger may keep.
+    pub(super) fn check_added_media(&self) -> Result<(), Rejection> {
+        let too_much = |problem: String| Err(Rejection::InvalidArgument { problem });
+        if self.added_media.len() > MAX_ADDED_MEDIA {
+            return too_much(format!(
+                "the call would add more than {MAX_ADDED_MEDIA} media"
+            ));
+        }
+        let longest = self
+            .added_media
+            .iter()
+            .map(AddedMedia::bytes_in_ledger)
+            .max();
+        match longest {
+            Some(length) if length > MAX_SMALL_MEDIA => too_much(format!(
+                "the call would add media of {length} bytes; at most {MAX_SMALL_MEDIA} are allowed"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Records the principal as the owner of resources that are inserted without an owner.

@@ -8,6 +8,7 @@ use http::{HeaderMap, Method as HttpMethod, StatusCode};
 use serde_json::{Map, Value};
 use windlass_discovery::{ByteSize, Method, PathParameters};
 use windlass_engine::identifiers::new_resource_id;
+use windlass_engine::locks::KeyedGuard;
 use windlass_engine::{
     Completed, Completion, Concatenation, Error as EngineError, FinishedMedia, Importance, Terms,
     UploadContext as _, UploadEvent,
@@ -37,6 +38,7 @@ impl Completion for Calls {
     type Context = StartRequest;
     type Request = SessionTarget;
     type Reply = FinalReply;
+    type Held = Held;
 
     fn encode(&self, context: &StartRequest) -> Vec<u8> {
         context.to_bytes()
@@ -102,7 +104,7 @@ impl Completion for Calls {
         context: &StartRequest,
         media: &FinishedMedia,
         session: Option<SessionId>,
-    ) -> Result<Completed<FinalReply>, EngineError> {
+    ) -> Result<Completed<FinalReply, Held>, EngineError> {
         let completed = self.run_with_media(context, media, session);
         Ok(completed.await?)
     }
@@ -180,6 +182,9 @@ impl Completion for Calls {
     }
 }
 
+/// The lock of the call, and the memory of the rows that it has read.
+type Held = (Option<KeyedGuard>, ReplyMemoryPermit);
+
 impl Calls {
     /// Runs the call with its media.
     async fn run_with_media(
@@ -187,7 +192,7 @@ impl Calls {
         start_request: &StartRequest,
         finished: &FinishedMedia,
         session: Option<SessionId>,
-    ) -> Result<Completed<FinalReply>, Error> {
+    ) -> Result<Completed<FinalReply, Held>, Error> {
         let parts = CallParts::new(self, start_request)?;
         let handler = &*parts.served_api.handler;
         let call = parts.call(self, start_request);
@@ -227,7 +232,7 @@ impl Calls {
             reply,
             resource,
             replaces: !start_request.creates(),
-            guard,
+            held: Some((guard, parts.reply_memory)),
         })
     }
 }
