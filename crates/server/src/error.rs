@@ -3,11 +3,13 @@
 //!
 //! No arm of the table is a wildcard, so a new error does not compile before it has its reply.
 
+mod of_engine;
+
 use std::time::Duration;
 
 use http::{Method, StatusCode};
 use windlass_digest::{DigestMismatch, ExpectedDigestsError};
-use windlass_engine::{Error as EngineError, FromStore, Full, StoreError};
+use windlass_engine::{Error as EngineError, Full, StoreError};
 use windlass_proto::batch::BatchError;
 use windlass_proto::dialect::{Condition, Dialect, Google};
 use windlass_proto::error::ProtocolError;
@@ -362,72 +364,6 @@ macro_rules! engine_errors {
 }
 
 engine_errors!(Full, LedgerError, VaultError);
-
-impl FromStore for Error {
-    fn store_error(&self) -> Option<StoreError<'_>> {
-        match self {
-            Self::Engine(error) => error.store_error(),
-            Self::Rejection(rejection) => rejection.store_error(),
-            _ => None,
-        }
-    }
-}
-
-impl windlass_engine::Refusal for Error {
-    fn is_permanent(&self) -> bool {
-        match self {
-            Self::Protocol(_)
-            | Self::MediaType { .. }
-            | Self::MalformedMediaType { .. }
-            | Self::FieldMask(_)
-            | Self::LinkMediaType { .. }
-            | Self::LinkMediaSize { .. }
-            | Self::LinkUsed => true,
-            Self::Rejection(rejection) => !matches!(
-                rejection,
-                Rejection::Ledger(_)
-                    | Rejection::Vault(_)
-                    | Rejection::Busy
-                    | Rejection::Full(_)
-                    // Not caused by the uploaded media: a later attempt succeeds once the handler
-                    // accepts the principal.
-                    | Rejection::Access(
-                        AccessError::CredentialsMissing
-                            | AccessError::CredentialsInvalid
-                            | AccessError::CredentialsExpired
-                            | AccessError::ForeignPage
-                            | AccessError::Unverifiable
-                    )
-            ),
-            _ => false,
-        }
-    }
-}
-
-impl From<EngineError> for Error {
-    fn from(error: EngineError) -> Self {
-        match error {
-            EngineError::Session(error) => error.into(),
-            EngineError::DigestMismatch(error) => error.into(),
-            EngineError::ExpectedDigests(error) => error.into(),
-            EngineError::Interrupted(error) => match Self::from(*error) {
-                Self::Body(error) => Self::Interrupted(error),
-                error => error,
-            },
-            error => error.into_refusal().unwrap_or_else(Self::Engine),
-        }
-    }
-}
-
-/// What the server refuses on behalf of the engine: as a completion, or as a stream of media.
-impl From<Error> for EngineError {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Engine(error) => error,
-            error => Self::Refused(Box::new(error)),
-        }
-    }
-}
 
 /// Returns the reply to `error` in a dialect.
 pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {

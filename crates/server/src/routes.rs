@@ -3,6 +3,7 @@
 
 mod destination;
 mod parameters;
+mod session_call;
 
 use std::sync::Arc;
 
@@ -12,15 +13,14 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode};
 use percent_encoding::percent_decode_str;
 use windlass_discovery::{Access as ApiAccess, Found, Method, PathParameters, Target};
-use windlass_engine::identifiers::session_id;
-use windlass_engine::{Error as EngineError, Full, Importance, SessionHead, SessionReply};
+use windlass_engine::{Error as EngineError, Full, Importance};
 use windlass_proto::command::{
-    self as proto, Command, Framing, MultipartHead, SimpleHead, StartHead, effective_method,
+    Command, Framing, MultipartHead, SimpleHead, StartHead, effective_method,
 };
 use windlass_proto::dialect::{Dialect, Outcome, RequestHead};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::parse_metadata;
-use windlass_proto::parameters::{Parameters, QueryError, UploadId};
+use windlass_proto::parameters::{Parameters, QueryError};
 use windlass_rest::access::AccessError;
 use windlass_rest::handler::Rejection;
 use windlass_rest::link_terms::LinkPurpose;
@@ -41,11 +41,11 @@ use crate::reply::{self, Reply, json_bytes, stored_json};
 use crate::resources::{CallHead, call, check_link};
 use crate::state::ServerState;
 use crate::uploads::access::SessionTarget;
-use crate::uploads::final_reply::FinalReply;
 use crate::uploads::single_request;
-use crate::uploads::start_request::{StartRequest, UploadHead, conditions};
+use crate::uploads::start_request::{UploadHead, conditions};
 use destination::{Destination, Site};
 use parameters::{check_names, check_parameters, check_repeated_method};
+use session_call::{Call, SessionCall, final_reply};
 
 /// The route of a request.
 pub(crate) enum Routing {
@@ -638,83 +638,8 @@ impl Upload {
     }
 }
 
-/// A request that is routed to a session.
-pub(crate) struct SessionCall {
-    target: SessionTarget,
-    /// Name of the request's dialect.
-    dialect: &'static str,
-    call: Call,
-}
-
-enum Call {
-    Continue(Box<proto::SessionHead>),
-    Cancel(UploadId),
-}
-
-impl SessionCall {
-    pub(crate) async fn carry_out(
-        self,
-        server: &Arc<ServerState>,
-        dialect: &dyn Dialect,
-        body: &mut Option<RequestBody>,
-        record: &RequestRecord,
-    ) -> Result<Reply, Error> {
-        let found = |start_request: &StartRequest| record.method(start_request.method_id());
-        let Self {
-            target: request,
-            dialect: dialect_name,
-            call,
-        } = self;
-        let without_body = |outcome| reply::of_dialect(dialect.reply(outcome), reply::nothing());
-        let (upload_id, no_308, head) = match call {
-            Call::Continue(head) => {
-                let proto::SessionHead {
-                    upload_id,
-                    request: action,
-                    no_308,
-                    expected,
-                } = *head;
-                let head = SessionHead {
-                    session: session_id(upload_id.as_str()),
-                    dialect: dialect_name,
-                    action,
-                    expected_digests: expected,
-                    request,
-                };
-                (upload_id, no_308, Box::new(head))
-            }
-            Call::Cancel(upload_id) => {
-                let id = session_id(upload_id.as_str());
-                let cancel = server.engine.cancel(id, dialect_name, request, found);
-                // Boxed to keep the future of a request small: most requests continue a session.
-                Box::pin(cancel).await?;
-                return Ok(without_body(Outcome::Cancelled));
-            }
-        };
-        match server.engine.continue_session(head, body, found).await? {
-            SessionReply::Committed(offset) => Ok(without_body(Outcome::Committed {
-                offset,
-                upload_id: &upload_id,
-                no_308,
-            })),
-            SessionReply::Final(reply) => Ok(final_reply(dialect, reply, Some(&upload_id))),
-        }
-    }
-}
-
 fn take(body: &mut Option<RequestBody>) -> RequestBody {
     body.take().expect("nobody has taken the body yet")
-}
-
-fn final_reply(dialect: &dyn Dialect, reply: FinalReply, upload_id: Option<&UploadId>) -> Reply {
-    let mut head = dialect.reply(Outcome::Final {
-        status: reply.status,
-        content_type: reply.content_type,
-        upload_id,
-    });
-    // The dialect's `Content-Length` would be wrong if the dialect replies without the body.
-    head.headers.remove(CONTENT_LENGTH);
-    reply::of_dialect(head, reply::full(reply.body))
 }
 
 fn not_upload(method: &Method) -> Error {
