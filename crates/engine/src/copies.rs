@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use windlass_store::{AddedMedia, ResourceChange};
+use windlass_store::ResourceChange;
 
 use crate::error::Error;
 use crate::shares::{Caller, MAX_CALLERS};
@@ -82,15 +82,14 @@ struct Parts {
     excess: u64,
 }
 
-/// Returns by how many bytes the new rows and the added media of a call exceed what the call may
-/// create: 64 KiB, and four times the bytes that it has brought.
-pub fn bytes_beyond(brought: u64, changes: &[ResourceChange], added: &[AddedMedia]) -> u64 {
+/// Returns by how many bytes the new rows of a call and the bytes of the media that it adds exceed
+/// what the call may create: 64 KiB, and four times the bytes that it has brought.
+pub fn bytes_beyond(brought: u64, changes: &[ResourceChange], added_media: u64) -> u64 {
     let rows = changes.iter().map(|change| match change {
         ResourceChange::Insert(resource) => resource.body.len() as u64,
         _ => 0,
     });
-    let added = added.iter().map(|media| media.bytes_in_ledger() as u64);
-    let created = rows.chain(added).fold(0, u64::saturating_add);
+    let created = rows.fold(added_media, u64::saturating_add);
     // A row states the fields of its request in a longer form.
     created.saturating_sub(SHORT_ROWS.saturating_add(brought.saturating_mul(4)))
 }
@@ -265,7 +264,7 @@ fn faded(time: Duration, per_hour: u64) -> u64 {
 mod tests {
     use bytes::Bytes;
     use tokio::time::advance;
-    use windlass_store::{MediaId, Resource, Timestamp};
+    use windlass_store::{Resource, Timestamp};
 
     use super::*;
 
@@ -400,16 +399,12 @@ mod tests {
         };
         let rows = vec![row(12_000); 500];
         assert_eq!(
-            bytes_beyond(12_000, &rows, &[]),
+            bytes_beyond(12_000, &rows, 0),
             6_000_000 - SHORT_ROWS - 48_000
         );
-        assert_eq!(bytes_beyond(900_000, &[row(950_000)], &[]), 0);
-        assert_eq!(bytes_beyond(0, &[row(60_000)], &[]), 0);
-        let thumbnail = AddedMedia::Small {
-            id: MediaId::from_bytes([1; 16]),
-            bytes: vec![0; 60_000].into(),
-        };
-        let beyond = bytes_beyond(0, &[row(60_000)], &[thumbnail]);
+        assert_eq!(bytes_beyond(900_000, &[row(950_000)], 0), 0);
+        assert_eq!(bytes_beyond(0, &[row(60_000)], 0), 0);
+        let beyond = bytes_beyond(0, &[row(60_000)], 60_000);
         assert_eq!(beyond, 120_000 - SHORT_ROWS);
     }
 }

@@ -19,6 +19,7 @@
 //! removal of garbage pass without a check, because they add nothing or free space.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,7 +39,7 @@ use crate::shares::Caller;
 mod set_aside;
 
 use set_aside::SetAside;
-pub use set_aside::{CountedWrite, Leaving, MediaSpace};
+pub use set_aside::{Leaving, MediaSpace};
 
 /// The ledger and the vault of a server, with the free space on their disks.
 ///
@@ -167,13 +168,45 @@ struct Disk {
     ceiling: AtomicU64,
 }
 
-/// Space reserved for one change of the ledger, until the change is made.
+/// A write that counts against the measured free space. Dropped when the write has ended: the next
+/// measurement then shows its bytes.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Reservation<'a> {
-    disks: &'a Disks,
+pub struct CountedWrite<D: Deref<Target = Disks> = Arc<Disks>> {
+    disks: D,
     bytes: u64,
-    is_shared: bool,
+    /// Whether it counts on the ledger's disk, and whether on the vault's.
+    on: [bool; 2],
+}
+
+/// A store that a write goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Ledger,
+    Vault,
+}
+
+impl<D: Deref<Target = Disks>> CountedWrite<D> {
+    fn new(disks: D, written: Written, bytes: u64) -> Self {
+        let is_shared = disks.is_shared.load(Ordering::Relaxed);
+        let on = [Written::Ledger, Written::Vault].map(|store| is_shared || store == written);
+        let counted = Self { disks, bytes, on };
+        counted.disks().for_each(|disk| disk.admit(bytes));
+        counted
+    }
+
+    fn disks(&self) -> impl Iterator<Item = &Disk> {
+        let all = [&self.disks.ledger, &self.disks.vault].into_iter();
+        all.zip(self.on)
+            .filter_map(|(disk, is_on)| is_on.then_some(disk))
+    }
+}
+
+impl<D: Deref<Target = Disks>> Drop for CountedWrite<D> {
+    fn drop(&mut self) {
+        self.disks()
+            .for_each(|disk| disk.complete_write(self.bytes));
+    }
 }
 
 impl Disks {
@@ -253,7 +286,7 @@ impl Disks {
     }
 
     /// Reserves space on the ledger's disk; `None` if there is not enough for this purpose.
-    pub(super) fn reserve(&self, purpose: Purpose, bytes: u64) -> Option<Reservation<'_>> {
+    pub(super) fn reserve(&self, purpose: Purpose, bytes: u64) -> Option<CountedWrite<&Disks>> {
         let left = self.ledger.available().saturating_sub(bytes);
         let FreeSpace { soft, hard } = self.limits;
         let is_enough = match purpose {
@@ -262,17 +295,7 @@ impl Disks {
             Purpose::Finish => left >= hard / 2 || self.admits_late_finish(bytes),
             Purpose::Always => true,
         };
-        is_enough.then(|| self.admit(bytes))
-    }
-
-    fn admit(&self, bytes: u64) -> Reservation<'_> {
-        let reservation = Reservation {
-            disks: self,
-            bytes,
-            is_shared: self.is_shared.load(Ordering::Relaxed),
-        };
-        reservation.disks().for_each(|disk| disk.admit(bytes));
-        reservation
+        is_enough.then(|| CountedWrite::new(self, Written::Ledger, bytes))
     }
 
     /// The last space is for cancels, deletes and a few finishes, which are counted until space is
@@ -358,20 +381,6 @@ impl Disk {
     }
 }
 
-impl Reservation<'_> {
-    fn disks(&self) -> impl Iterator<Item = &Disk> {
-        let vault = self.is_shared.then_some(&self.disks.vault);
-        [&self.disks.ledger].into_iter().chain(vault)
-    }
-}
-
-impl Drop for Reservation<'_> {
-    fn drop(&mut self) {
-        self.disks()
-            .for_each(|disk| disk.complete_write(self.bytes));
-    }
-}
-
 /// A payload is written twice: to the write-ahead log, then to the tables.
 const COPIES: u64 = 2;
 
@@ -396,7 +405,7 @@ impl CheckedLedger {
         purpose: Purpose,
         rows: usize,
         payload: usize,
-    ) -> Result<Reservation<'_>, LedgerError> {
+    ) -> Result<CountedWrite<&Disks>, LedgerError> {
         let bytes = payload as u64 * COPIES + rows as u64 * ROW;
         self.disks
             .reserve(purpose, bytes)

@@ -1,5 +1,7 @@
 //! From complete media to the commit of what it becomes.
 
+use std::mem;
+
 use windlass_digest::Digests;
 use windlass_store::{
     AddedMedia, ChangeSet, Epoch, Failpoint, FinishSession, LedgerError, Media, MediaLocation,
@@ -72,47 +74,17 @@ pub(crate) async fn try_finish<C: Completion>(
 ) -> Result<C::Reply, Error> {
     let (completion, parts) = (engine.completion(), engine.parts());
     let session = session_ref.map(|session_ref| session_ref.id);
-    let completed = completion.complete(context, finished, session).await?;
+    // Kept until the commit with all that it holds, so that the next request with the same lock
+    // sees this change.
+    let mut completed = completion.complete(context, finished, session).await?;
     Failpoint::HandlerAnswered.reach();
     let changes = completed.changes.clone();
+    let added = AddedMedia::all_bytes_in_ledger(&completed.added_media);
     let brought = finished.uploaded + context.memory() as u64;
-    let beyond = copies::bytes_beyond(brought, &changes, &completed.added_media);
+    let beyond = copies::bytes_beyond(brought, &changes, added as u64);
     let copy = parts.copies.charge(|| context.caller(), beyond)?;
-    let added = completed
-        .added_media
-        .iter()
-        .map(AddedMedia::bytes_in_ledger)
-        .sum::<usize>();
     let fields = context.memory() + completed.stored_reply.len() + added;
-    let Completed {
-        reply,
-        resource,
-        replaces,
-        mut expect,
-        expect_empty,
-        added_media,
-        changes: resources,
-        stored_reply,
-        // Held until the commit, so that the next request with the same lock sees this change.
-        held: _held,
-    } = completed;
-    expect.extend_from_slice(&finished.expect);
-    let at = finished.media.at;
-    let small_bytes = finished.small_bytes.clone();
-    let change_set = ChangeSet {
-        // The state on which the completion and the media depend: rows that were read, and
-        // collections that must be empty afterwards. If this state has changed, the ledger reports
-        // a conflict, and the completion is asked again.
-        expect,
-        expect_empty,
-        resources,
-        small_media: small_bytes.map(|bytes| (at.id, bytes)),
-        // Declared here, because the ledger refuses a resource with unknown media.
-        new_media: (at.location == MediaLocation::Vault && !finished.is_referenced)
-            .then_some(at.id),
-        added_media,
-        finish: session_ref.map(|session_ref| session_ref.finish(stored_reply)),
-    };
+    let change_set = take_changes(&mut completed, finished, session_ref);
     let quotas = match session_ref {
         None => parts.quotas.of_changes(&change_set).await?,
         Some(_) => parts.quotas.of_finish(&change_set, fields).await?,
@@ -127,17 +99,45 @@ pub(crate) async fn try_finish<C: Completion>(
     completion.observe(UploadEvent::Finished {
         session,
         context,
-        resource: resource.as_deref(),
+        resource: completed.resource.as_deref(),
         changes: &changes,
     });
     Failpoint::FinishApplied.reach();
+    let at = finished.media.at;
     let is_used = changes.iter().any(|change| change.references(at));
-    if !is_used || replaces {
+    if !is_used || completed.replaces {
         // If the completion has not used the new media, that media is now garbage. If the request
         // has changed a resource, the resource's older media may be garbage.
         parts.lifecycle.sweep_now.notify_one();
     }
-    Ok(reply)
+    Ok(completed.reply)
+}
+
+/// Takes the changes out of what a completion has made of its media.
+fn take_changes<R, H>(
+    completed: &mut Completed<R, H>,
+    finished: &FinishedMedia,
+    session_ref: Option<&SessionRef>,
+) -> ChangeSet {
+    let at = finished.media.at;
+    let small_bytes = finished.small_bytes.clone();
+    let mut expect = mem::take(&mut completed.expect);
+    expect.extend_from_slice(&finished.expect);
+    ChangeSet {
+        // The state on which the completion and the media depend: rows that were read, and
+        // collections that must be empty afterwards. If this state has changed, the ledger reports
+        // a conflict, and the completion is asked again.
+        expect,
+        expect_empty: mem::take(&mut completed.expect_empty),
+        resources: mem::take(&mut completed.changes),
+        small_media: small_bytes.map(|bytes| (at.id, bytes)),
+        // Declared here, because the ledger refuses a resource with unknown media.
+        new_media: (at.location == MediaLocation::Vault && !finished.is_referenced)
+            .then_some(at.id),
+        added_media: mem::take(&mut completed.added_media),
+        finish: session_ref
+            .map(|session_ref| session_ref.finish(mem::take(&mut completed.stored_reply))),
+    }
 }
 
 /// Returns the media that `progress` describes, with its digests.

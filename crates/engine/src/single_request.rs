@@ -66,6 +66,26 @@ pub trait WholeMedia: MediaStream {
 }
 
 impl<C: Completion> Engine<C> {
+    /// Returns the next bytes of a stream, or [`Error::Draining`] when the server tells running
+    /// uploads to end.
+    ///
+    /// # Errors
+    /// [`Error::Draining`], or the error of the stream.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn next_or_drained(
+        &self,
+        stream: &mut impl MediaStream,
+    ) -> Result<Option<Bytes>, Error> {
+        tokio::select! {
+            // The drain first: bytes of a fast client are always ready and would hide it.
+            biased;
+            () = self.parts().lifecycle.drain_now.cancelled() => Err(Error::Draining),
+            data = stream.next() => data,
+        }
+    }
+
     /// Uploads media in one call, and returns the final reply.
     ///
     /// # Errors
@@ -157,13 +177,13 @@ impl<C: Completion> SingleRequestUpload<C> {
         // the interval of checkpoints here either.
         let timeout = self.engine.parts().checkpoints.interval;
         while self.sink.can_write() {
-            let next = next_or_drained(&self.engine, stream);
+            let next = self.engine.next_or_drained(stream);
             match tokio::time::timeout_at(self.last_write + timeout, next).await {
                 Ok(data) => return data,
                 Err(_) => self.write().await?,
             }
         }
-        next_or_drained(&self.engine, stream).await
+        self.engine.next_or_drained(stream).await
     }
 
     /// Gives bytes to the sink, and lets it write its buffer whenever it is full.
@@ -242,23 +262,5 @@ impl<C: Completion> SingleRequestUpload<C> {
             self.sink.discard().await;
         }
         error
-    }
-}
-
-/// Returns the next bytes of a stream, or [`Error::Draining`] when the server tells running uploads
-/// to end.
-///
-/// # Cancel safety
-///
-/// Nothing is lost when the future is dropped.
-async fn next_or_drained<C: Completion>(
-    engine: &Engine<C>,
-    stream: &mut impl MediaStream,
-) -> Result<Option<Bytes>, Error> {
-    tokio::select! {
-        // The drain first: bytes of a fast client are always ready and would hide it.
-        biased;
-        () = engine.parts().lifecycle.drain_now.cancelled() => Err(Error::Draining),
-        data = stream.next() => data,
     }
 }

@@ -15,23 +15,23 @@ pub const SHORT_REPLY: usize = 4 * 1024;
 #[derive(Debug, Clone)]
 pub struct ReplyPools {
     /// Memory of replies that are not sent yet, and of their rows.
-    pub replies: Pool,
+    pub pool: Pool,
     /// Memory of replies with media inside.
-    pub large_replies: Pool,
+    pub large: Pool,
     /// Limits each caller to half of the bytes of large replies, so that a caller that reads its
     /// replies slowly does not keep all other callers from such replies.
-    pub large_reply_shares: Arc<ByteShares<Caller>>,
+    pub large_shares: Arc<ByteShares<Caller>>,
     /// Maximum time for which a call waits for memory of a large reply.
     pub timeout: Duration,
 }
 
 impl ReplyPools {
     /// Returns pools of this many bytes for replies, and for replies with media inside.
-    pub fn new(replies: u64, large_replies: u64, timeout: Duration) -> Self {
+    pub fn new(bytes: u64, large_bytes: u64, timeout: Duration) -> Self {
         Self {
-            replies: Pool::of_bytes(LimitedResource::Replies, replies),
-            large_replies: Pool::for_large(LimitedResource::LargeReplies, large_replies),
-            large_reply_shares: Arc::new(ByteShares::new(large_replies / 2)),
+            pool: Pool::of_bytes(LimitedResource::Replies, bytes),
+            large: Pool::for_large(LimitedResource::LargeReplies, large_bytes),
+            large_shares: Arc::new(ByteShares::new(large_bytes / 2)),
             timeout,
         }
     }
@@ -48,7 +48,7 @@ impl ReplyPools {
         if text.len() <= SHORT_REPLY {
             return Ok(text);
         }
-        let mut permit = self.replies.permit_for(importance);
+        let mut permit = self.pool.permit_for(importance);
         permit.resize(text.len() as u64)?;
         Ok(permit.with(text))
     }

@@ -1,8 +1,9 @@
-//! What calls of the APIs share: the APIs, their stores, and the limits on their replies.
+//! The state that calls of the APIs share: the APIs, their stores, and the limits on their replies.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use windlass_discovery::Access;
 use windlass_engine::identifiers::Clock;
 use windlass_engine::locks::{KeyedGuard, KeyedMutex};
 use windlass_engine::{Error as EngineError, Importance};
@@ -21,7 +22,7 @@ use crate::dialects::Dialects;
 use crate::error::Error;
 use crate::metrics::Recorder;
 
-/// What calls of the APIs share. It gives uploads their meaning.
+/// The state that calls of the APIs share. It gives uploads their meaning.
 pub(crate) struct Calls {
     pub(crate) settings: Arc<Settings>,
     pub(crate) registry: Arc<Registry>,
@@ -58,7 +59,18 @@ impl Calls {
         )
     }
 
-    /// Returns the owner to whose resources a call of the API is limited, and the namespace of the
+    /// Returns the principal if its resources are separate from other principals' resources in an
+    /// API with this access.
+    pub(crate) fn separate_owner<'a>(
+        &self,
+        access: Access,
+        principal: Option<&'a Principal>,
+    ) -> Option<&'a Principal> {
+        let unowned = self.settings.unowned_principal.as_deref();
+        separate_owner(access, unowned, principal)
+    }
+
+    /// Returns the owner of the resources that a call of the API may see, and the namespace of the
     /// call. The owner is `None` if the call sees all resources. If the handler limits its calls
     /// itself, they are in the root namespace.
     pub(crate) fn ownership<'a>(
@@ -67,11 +79,7 @@ impl Calls {
         principal: Option<&'a Principal>,
     ) -> (Option<&'a Principal>, Namespace) {
         let access = served_api.api.settings().access;
-        let owner = separate_owner(
-            access,
-            self.settings.unowned_principal.as_deref(),
-            principal,
-        );
+        let owner = self.separate_owner(access, principal);
         let in_namespace = owner.filter(|_| !served_api.handler.separates_owners());
         (owner, Namespace::of(in_namespace.map(Principal::id)))
     }

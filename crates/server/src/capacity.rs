@@ -107,8 +107,8 @@ impl Capacity {
             &self.pattern_checks,
             &self.metadata,
             &self.large_bodies,
-            &self.replies.replies,
-            &self.replies.large_replies,
+            &self.replies.pool,
+            &self.replies.large,
             &self.reading,
         ];
         pools.map(Pool::usage).into()

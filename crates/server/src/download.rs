@@ -292,7 +292,7 @@ async fn bytes_of(
             let download = Download {
                 _permit: admit(server, client)?,
                 is_taken: false,
-                memory: server.capacity.replies.replies.clone(),
+                memory: server.capacity.replies.pool.clone(),
                 reader: server.stores.vault.read(media.at.id, range).await?,
             };
             let pieces = try_unfold(download, async |mut download| {

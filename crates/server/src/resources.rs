@@ -25,7 +25,7 @@ use windlass_rest::partial_response::FieldMask;
 use windlass_rest::principal::{Principal, caller};
 use windlass_rest::registry::ServedMethod;
 use windlass_rest::reply_pools::json_cost;
-use windlass_store::{ChangeSet, LedgerError, ResourceChange};
+use windlass_store::{AddedMedia, ChangeSet, LedgerError, ResourceChange};
 
 use crate::audit::{About, AuditAction, AuditOutcome};
 use crate::body::RequestBody;
@@ -257,7 +257,8 @@ async fn run(
             return Box::pin(concatenate(server, head, metadata, wanted)).await;
         }
         let resources = with_events(answer.changes, answer.events, &Source::of(&call))?;
-        let copied = copies::bytes_beyond(brought, &resources, &answer.added_media);
+        let added = AddedMedia::all_bytes_in_ledger(&answer.added_media) as u64;
+        let copied = copies::bytes_beyond(brought, &resources, added);
         let caller = || caller(head.principal, head.client);
         let copy = server.engine.parts().copies.charge(caller, copied)?;
         // Before the commit: afterwards the reply cannot be refused for lack of memory.

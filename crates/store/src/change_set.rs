@@ -76,6 +76,11 @@ pub enum AddedMedia {
 }
 
 impl AddedMedia {
+    /// Returns the number of bytes that the ledger stores for all of these media.
+    pub fn all_bytes_in_ledger(media: &[Self]) -> usize {
+        media.iter().map(Self::bytes_in_ledger).sum()
+    }
+
     /// Returns the number of bytes that the ledger stores for the media: none for media in the
     /// vault, whose writer has counted its bytes.
     pub fn bytes_in_ledger(&self) -> usize {

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Disk, DiskSpace, Disks};
+use super::{CountedWrite, DiskSpace, Disks, Written};
 use crate::error::Error;
 use crate::shares::Caller;
 
@@ -155,7 +155,7 @@ impl MediaSpace {
     pub fn count_write(&self, bytes: u64) -> CountedWrite {
         // Counted before the bytes are no longer set aside: others see too little space in between,
         // never too much.
-        let counted = CountedWrite::new(Arc::clone(&self.disks), bytes);
+        let counted = CountedWrite::new(Arc::clone(&self.disks), Written::Vault, bytes);
         if bytes == 0 || !self.holds_bytes() {
             return counted;
         }
@@ -186,41 +186,6 @@ impl Drop for MediaSpace {
             let mut table = self.disks.set_aside.lock();
             table.change(&self.caller, left, 0);
         }
-    }
-}
-
-/// A write of media that counts against the measured free space. Dropped when the write has ended:
-/// the next measurement then shows its bytes.
-#[derive(Debug)]
-#[must_use]
-pub struct CountedWrite {
-    disks: Arc<Disks>,
-    bytes: u64,
-    is_shared: bool,
-}
-
-impl CountedWrite {
-    fn new(disks: Arc<Disks>, bytes: u64) -> Self {
-        let is_shared = disks.is_shared.load(Ordering::Relaxed);
-        let counted = Self {
-            disks,
-            bytes,
-            is_shared,
-        };
-        counted.disks().for_each(|disk| disk.admit(bytes));
-        counted
-    }
-
-    fn disks(&self) -> impl Iterator<Item = &Disk> {
-        let ledger = self.is_shared.then_some(&self.disks.ledger);
-        [&self.disks.vault].into_iter().chain(ledger)
-    }
-}
-
-impl Drop for CountedWrite {
-    fn drop(&mut self) {
-        self.disks()
-            .for_each(|disk| disk.complete_write(self.bytes));
     }
 }
 

@@ -87,12 +87,12 @@ impl ReplyMemoryPermit {
         importance: impl FnOnce() -> Importance,
     ) -> Self {
         Self {
-            large: pools.large_replies.clone(),
-            large_shares: Arc::clone(&pools.large_reply_shares),
+            large: pools.large.clone(),
+            large_shares: Arc::clone(&pools.large_shares),
             caller,
             timeout: pools.timeout,
             held: Mutex::new(Permits {
-                rows: pools.replies.permit_for(importance),
+                rows: pools.pool.permit_for(importance),
                 row_bytes: 0,
                 large: None,
             }),
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn rows_count_until_the_text_is_written_and_the_text_until_it_is_sent() {
         let pools = pools(1024 * 1024);
-        let used = || pools.replies.usage().used;
+        let used = || pools.pool.usage().used;
         let reply_memory = ReplyMemoryPermit::new(&pools, None, || Importance::Query);
         for _ in 0..10 {
             reply_memory.hold_row(&[b' '; 1000]).unwrap();

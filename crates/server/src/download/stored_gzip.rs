@@ -137,7 +137,7 @@ fn accepts_gzip(request: &HeaderMap) -> bool {
 /// # Errors
 /// [`Full`] if there is no memory for a decoder.
 pub(super) fn unpacked(packed: ReplyBody, capacity: &Capacity) -> Result<ReplyBody, Full> {
-    let permit = permit_of(&capacity.replies.replies, DECODER_MEMORY)?;
+    let permit = permit_of(&capacity.replies.pool, DECODER_MEMORY)?;
     let idle = Arc::new(AtomicU64::new(0));
     let input = Packed {
         body: packed.into_data_stream(),
@@ -153,7 +153,7 @@ pub(super) fn unpacked(packed: ReplyBody, capacity: &Capacity) -> Result<ReplyBo
     let unpacking = Unpacking {
         decoder: Box::pin(decoder),
         idle,
-        memory: capacity.replies.replies.clone(),
+        memory: capacity.replies.pool.clone(),
         _permit: permit,
     };
     let pieces = try_unfold(unpacking, async |mut unpacking| {

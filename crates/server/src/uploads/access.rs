@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use http::HeaderValue;
 use windlass_engine::Error as EngineError;
 use windlass_rest::access::AccessError;
-use windlass_rest::namespace::separate_owner;
 use windlass_rest::principal::Principal;
 use windlass_store::Session;
 
@@ -82,14 +81,7 @@ impl Calls {
             return true;
         };
         let access = method.served.api.settings().access;
-        let owner = |principal| {
-            separate_owner(
-                access,
-                self.settings.unowned_principal.as_deref(),
-                principal,
-            )
-            .map(Principal::id)
-        };
+        let owner = |principal| self.separate_owner(access, principal).map(Principal::id);
         owner(principal) == owner(start_request.principal.as_ref())
     }
 

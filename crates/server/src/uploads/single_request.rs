@@ -58,9 +58,8 @@ pub(crate) async fn multipart(
     let mut prelude = MultipartPrelude::default();
     let mut received = 0;
     while !prelude.media_begun {
-        let data = next_or_drained(server, &mut body)
-            .await?
-            .ok_or(RelatedError::NoFinalBoundary)?;
+        let next = server.engine.next_or_drained(&mut body);
+        let data = next.await?.ok_or(RelatedError::NoFinalBoundary)?;
         // Counted as they arrive: they stay in memory until the media begins, and a client may
         // pause before that.
         received += data.len() as u64;
@@ -102,24 +101,6 @@ pub(crate) async fn embedded(
     let length = MediaLength::Exact(bytes.len() as u64);
     let media = HeldMedia(Some(bytes));
     Ok(server.engine.upload(start_request, length, media).await?)
-}
-
-/// Returns the next bytes of a body, or [`EngineError::Draining`] when the server tells running
-/// uploads to end.
-///
-/// # Cancel safety
-///
-/// Nothing is lost when the future is dropped.
-async fn next_or_drained(
-    server: &ServerState,
-    body: &mut RequestBody,
-) -> Result<Option<Bytes>, Error> {
-    tokio::select! {
-        // The drain first: bytes of a fast client are always ready and would hide it.
-        biased;
-        () = server.lifecycle.drain_now.cancelled() => Err(EngineError::Draining.into()),
-        data = body.next() => Ok(data?),
-    }
 }
 
 /// Media that is in memory.
