@@ -1,4 +1,4 @@
-//! An upload server over a protocol of its own: one line for each connection.
+//! An upload server over a protocol without HTTP: one line for each connection.
 //!
 //! `cargo run --bin engine -- 127.0.0.1:8080 data`, then in another terminal:
 //!
@@ -31,7 +31,7 @@ use windlass_session::{BodyLength, ContentRange, SessionAction, SessionRequest};
 use windlass_store::{Resource, ResourceChange, Session, SessionId};
 use windlass_store_local::{LocalStore, Options};
 
-/// What an upload is for: the name of a file.
+/// The purpose of an upload: the name of a file.
 #[derive(Debug)]
 struct FileName(String);
 
@@ -59,7 +59,7 @@ impl Completion for Files {
         name.map(FileName).map_err(|_| Error::NotFound)
     }
 
-    /// Whoever knows the id of a session may use it.
+    /// A client that knows the id of a session may use it.
     fn check(&self, _: &Session, _: &FileName, (): &()) -> Result<(), Error> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Every example is run as its documentation says, and does what it promises.
+//! Every example is run as its documentation says, and keeps the promises of its documentation.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -93,7 +93,7 @@ fn upload_over_a_protocol_of_ones_own_goes_on_after_a_kill() {
     let data = directory();
     let start = || Program::with_data(env!("CARGO_BIN_EXE_engine"), data.path());
     let program = start();
-    // More than what stays in the ledger, so that the vault is resumed as well.
+    // Too long for the ledger, so that the vault is resumed as well.
     let (first, second) = (vec![b'a'; 300_000], vec![b'b'; 200_000]);
     let started = line(&program, b"start 500000 hello.txt\n");
     let id = started.trim().strip_prefix("upload ").expect(&started);
@@ -121,7 +121,7 @@ const UPLOADS: &str = "/media/upload/photos/v1/photos";
 
 const PHOTOS: &str = "/media/photos/v1/photos";
 
-/// Media of several chunks, larger than what the ledger keeps.
+/// Media of several chunks, too long for the ledger.
 const MEDIA: Media = Media::new(7, 1_000_000);
 
 fn of_alice(request: Request) -> Request {
@@ -177,7 +177,7 @@ fn embed_answers_users_of_the_application_only() {
         // It is no URI of a session, so its `upload_id` is no credential.
         get(&with_id),
         get(&format!("{UPLOADS}?uploadType=media&no_upload_id=x")),
-        // Short: axum closes the connection without reading what is left of a body.
+        // Short: axum closes the connection without reading the rest of a body.
         simple_upload_of(b"photo"),
         start_of_resumable_upload(&json!({})),
     ];
@@ -232,7 +232,7 @@ fn embed_stores_who_uploaded_a_photo() {
         location.starts_with(&format!("http://farm.localhost{UPLOADS}?")),
         "{location}"
     );
-    // The session URI is a credential of its own.
+    // The session URI is a credential by itself.
     let session = Session::of_reply(program.address, &started);
     session.append(MEDIA, 0..262_144).expect(308);
     let resumable = session.append(MEDIA, 262_144..MEDIA.len()).expect(201);
@@ -257,9 +257,9 @@ fn embed_commits_running_uploads_when_it_is_interrupted() {
     wait::until("what was sent is committed", || {
         session.query().expect(308).committed() == SENT
     });
-    // How much of these the server reads before it is told to end is not known.
+    // Nobody knows how many of these bytes the server reads before it gets the signal to end.
     running.send(MEDIA.bytes(SENT..MORE));
-    // The client sends no more. Without a drain the upload would go on until its body times out.
+    // The client sends no more. Without a drain the upload would last until its body times out.
     let start = Instant::now();
     program.interrupt();
     assert!(start.elapsed() < Settings::default().limits.body_timeout / 2);

@@ -1,4 +1,4 @@
-//! What uploads mean: the contract between the engine and what is built on it.
+//! The meaning of uploads: the contract between the engine and the application that is built on it.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -17,7 +17,7 @@ use crate::shares::Caller;
 /// The type of media about which nothing is known.
 const UNKNOWN_TYPE: &str = "application/octet-stream";
 
-/// What an upload is for. The engine keeps it from the start of the upload to its end and does not
+/// The purpose of an upload. The engine keeps it from the start of the upload to its end and does not
 /// look into it, except by these methods.
 pub trait UploadContext: Debug + Send + Sync + 'static {
     /// Returns the sender of the current request, if it is known. Limits of one caller apply to it.
@@ -25,7 +25,8 @@ pub trait UploadContext: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the id of the principal to whose quota the media counts, if there is one.
+    /// Returns the id of the principal that owns the media, if there is one. Its quota counts the
+    /// media.
     fn owner(&self) -> Option<&str> {
         None
     }
@@ -43,7 +44,7 @@ pub trait UploadContext: Debug + Send + Sync + 'static {
     /// Returns the approximate number of bytes in memory.
     fn memory(&self) -> usize;
 
-    /// Drops what only the end of the upload needs, if it is large. The engine reads the context
+    /// Drops the parts that only the end of the upload needs, if they are large. The engine reads the context
     /// again from the session's row before the end. Default: drops nothing.
     fn drop_details(&mut self) {}
 
@@ -101,7 +102,7 @@ impl FinishedMedia {
     }
 }
 
-/// What complete media becomes. Everything in it is committed in one transaction, or nothing.
+/// The result of a complete upload. All of it is committed in one transaction, or nothing.
 #[derive(Debug)]
 #[must_use]
 pub struct Completed<R, H> {
@@ -120,14 +121,14 @@ pub struct Completed<R, H> {
     pub stored_reply: Vec<u8>,
     /// Name of the resource, for [`UploadEvent::Finished`].
     pub resource: Option<String>,
-    /// Whether an older resource is changed, whose media may become garbage.
+    /// Whether an older resource is changed. Its media may become garbage.
     pub replaces: bool,
-    /// What the completion holds until the commit, such as the lock under which it has decided.
+    /// Permits and locks that the completion holds until the commit.
     pub held: Option<H>,
 }
 
 impl<R, H> Completed<R, H> {
-    /// Returns what makes these changes and depends on no other resource.
+    /// Returns the result that makes these changes and depends on no other resource.
     pub fn new(changes: Vec<ResourceChange>, reply: R, stored_reply: Vec<u8>) -> Self {
         Self {
             expect: Vec::new(),
@@ -143,21 +144,21 @@ impl<R, H> Completed<R, H> {
     }
 }
 
-/// What has happened to an upload, after its commit.
+/// An event in the life of an upload, after its commit.
 #[derive(Debug)]
 pub enum UploadEvent<'a, C: Completion> {
     /// A session was started.
     Started {
         /// The session.
         session: SessionId,
-        /// What the upload is for.
+        /// The purpose of the upload.
         context: &'a C::Context,
     },
     /// A session was cancelled.
     Cancelled {
         /// The session.
         session: SessionId,
-        /// What the upload is for.
+        /// The purpose of the upload.
         context: &'a C::Context,
         /// The request that cancels it.
         request: &'a C::Request,
@@ -167,11 +168,11 @@ pub enum UploadEvent<'a, C: Completion> {
         /// The session.
         session: SessionId,
     },
-    /// The media has become what [`Completion::complete`] said.
+    /// The changes of [`Completion::complete`] are committed.
     Finished {
         /// The session; `None` if the upload was one request.
         session: Option<SessionId>,
-        /// What the upload is for.
+        /// The purpose of the upload.
         context: &'a C::Context,
         /// [`Completed::resource`].
         resource: Option<&'a str>,
@@ -180,19 +181,19 @@ pub enum UploadEvent<'a, C: Completion> {
     },
 }
 
-/// What uploads mean. The engine stores bytes, and asks the completion who may append to a session,
-/// under which terms, and what complete media becomes.
+/// The meaning of uploads. The engine stores bytes. It asks the completion who may append to a
+/// session, under which terms, and which changes a complete upload makes.
 ///
-/// Errors of a completion are [`Error`]s of the engine, such as those of the stores, or refusals of
-/// its own: [`Error::Refused`].
+/// A completion returns [`Error`]s of the engine, such as errors of the stores. It wraps its
+/// refusals in [`Error::Refused`].
 pub trait Completion: Send + Sync + Sized + 'static {
-    /// What one upload is for.
+    /// The purpose of one upload.
     type Context: UploadContext;
-    /// A request to a session: its sender, and what the completion checks.
+    /// A request to a session: its sender, and the values that the completion checks.
     type Request: Debug + Send + Sync + 'static;
     /// The reply that ends an upload.
     type Reply: Debug + Send + 'static;
-    /// What [`Completed::held`] holds.
+    /// The type of [`Completed::held`].
     type Held: Debug + Send;
 
     /// Returns the form of the context that is stored in the session's row.
@@ -217,7 +218,7 @@ pub trait Completion: Send + Sync + Sized + 'static {
     ) -> Result<(), Error>;
 
     /// Whether [`Completion::check`] needs the context with its details for this request. Otherwise
-    /// it may be asked with a context whose details are [dropped](UploadContext::drop_details).
+    /// it may be asked with a context without [details](UploadContext::drop_details).
     fn needs_details(&self, request: &Self::Request) -> bool {
         let _ = request;
         false
@@ -228,8 +229,8 @@ pub trait Completion: Send + Sync + Sized + 'static {
         let _ = (context, request);
     }
 
-    /// Returns the terms of an upload. `dialect` is that of its session; `None` for an upload of
-    /// one request. Default: [`Terms::default`].
+    /// Returns the terms of an upload. `dialect` is the dialect of its session; `None` for an upload
+    /// of one request. Default: [`Terms::default`].
     ///
     /// # Errors
     /// If the upload can have no meaning any more.
@@ -260,8 +261,8 @@ pub trait Completion: Send + Sync + Sized + 'static {
         std::future::ready(Ok(()))
     }
 
-    /// Decides what complete media becomes. It is asked again if another request changes the same
-    /// resources before the commit, and after a crash. It must have no effects of its own.
+    /// Returns the changes that a complete upload makes. It is asked again if another request changes the same
+    /// resources before the commit, and after a crash. It must have no other effects.
     ///
     /// `session` is the session of the upload; `None` if the upload was one request.
     ///

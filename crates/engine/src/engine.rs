@@ -1,4 +1,4 @@
-//! What all uploads share: the stores, the limits and the sessions.
+//! The state that all uploads share: the stores, the limits and the sessions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::shares::{Caller, Shares};
 use crate::sink::{MAX_SMALL_MEDIA, MediaSink, SinkDeps};
 use crate::write_buffer::BufferPool;
 
-/// What an engine works with.
+/// The parts of an engine.
 pub struct EngineParts {
     /// The ledger and the vault, with the free space on their disks.
     pub stores: CheckedStores,
@@ -111,15 +111,15 @@ impl fmt::Debug for EngineParts {
     }
 }
 
-/// An engine for uploads whose meaning is `C`.
+/// An engine for uploads with the meaning `C`.
 ///
 /// Clones share everything.
 pub struct Engine<C: Completion>(Arc<Inner<C>>);
 
-/// What the clones of an engine share.
+/// The state that the clones of an engine share.
 struct Inner<C: Completion> {
     parts: EngineParts,
-    /// What the commits of all appending requests have in common.
+    /// The rules for the commits of all appending requests.
     commit_rules: Arc<CommitRules>,
     completion: C,
     /// The guards of sessions.
@@ -169,12 +169,12 @@ impl<C: Completion> Engine<C> {
         }))
     }
 
-    /// Returns what the engine works with.
+    /// Returns the parts of the engine.
     pub fn parts(&self) -> &EngineParts {
         &self.0.parts
     }
 
-    /// Returns what uploads mean.
+    /// Returns the meaning of the uploads.
     pub fn completion(&self) -> &C {
         &self.0.completion
     }
@@ -191,7 +191,7 @@ impl<C: Completion> Engine<C> {
         &self.0.cache
     }
 
-    /// Closes the media of sessions whose next request has not come soon.
+    /// Closes the media of sessions that have had no request for 5 s.
     pub fn close_idle_sessions(&self, now: Timestamp) {
         self.cache().forget_old(now);
     }

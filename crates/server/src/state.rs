@@ -47,12 +47,12 @@ pub(crate) struct ServerState {
     pub(crate) registry: Arc<Registry>,
     /// The topics of the events that handlers commit for later delivery.
     pub(crate) outbox: Arc<Outbox>,
-    /// The uploads. What they mean is a call of an API.
+    /// The uploads. Each is a call of an API.
     pub(crate) engine: Engine<Calls>,
 }
 
 impl ServerState {
-    /// Returns what calls of the APIs need.
+    /// Returns the state that calls of the APIs share.
     pub(crate) fn calls(&self) -> &Calls {
         self.engine.completion()
     }
