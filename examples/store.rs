@@ -97,7 +97,7 @@ fn refused(id: MediaId) -> impl Fn(io::Error) -> VaultError {
         ErrorKind::AlreadyExists => damaged(id, "its name is taken"),
         ErrorKind::UnexpectedEof => damaged(id, "it is shorter than the range to be read"),
         ErrorKind::StorageFull => VaultError::NoSpace { written: 0 },
-        _ => VaultError::Unreadable {
+        _ => VaultError::Unavailable {
             id,
             cause: Arc::new(error),
         },

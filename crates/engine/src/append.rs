@@ -275,9 +275,10 @@ impl<C: Completion> Append<C> {
 
     /// Ends the request as `stop` requires.
     ///
-    /// If `stop` is an error that ends the session, or a storage error other than a full disk or an
-    /// exhausted quota, the bytes that are not durable yet are lost. Otherwise they are made durable and committed,
-    /// except the bytes of an incomplete stream that is verified at its end. The reply then depends on `stop`.
+    /// If `stop` is an error that ends the session, or a storage error other than a full disk, an
+    /// exhausted quota or a store that is not available now, the bytes that are not durable yet are
+    /// lost. Otherwise they are made durable and committed, except the bytes of an incomplete stream
+    /// that is verified at its end. The reply then depends on `stop`.
     async fn end(
         mut self: Box<Self>,
         stop: Stop,
@@ -297,8 +298,10 @@ impl<C: Completion> Append<C> {
             // them (docs/durability.md, fail-stop). So nothing more is synced or committed. Only
             // the checkpoint that is running already may end: its bytes were written without an
             // error before it began. A full disk is no such fault: the vault states how many bytes
-            // it has written. Neither is a quota.
-            Stop::Storage(error) if !error.is_full_disk() && !error.is_over_quota() => {
+            // it has written. Neither is a quota, nor a store that is not available now: it has
+            // done nothing. If it is unknown whether a checkpoint was committed, nothing more is
+            // done with the session either: the client queries it.
+            Stop::Storage(error) if !error.keeps_what_is_durable() => {
                 let running = self.offset_committer.join().await;
                 // A fault has to stop the server. `run_to_completion` examines only the returned
                 // error. If the checkpoint has failed as well, the returned error is the
@@ -316,11 +319,11 @@ impl<C: Completion> Append<C> {
         };
         let is_unverified = self.is_verified_at_end && !matches!(stop, Stop::Complete);
         let flushed = if is_unverified {
-            Ok((self.discard_unverified().await, false))
+            Ok((self.discard_unverified().await, None))
         } else {
             self.flush_and_sync().await
         };
-        let (flushed, was_full) = match flushed {
+        let (flushed, refused) = match flushed {
             Ok(flushed) => flushed,
             Err(error) => {
                 return Err(fail_if_media_lost(
@@ -331,11 +334,13 @@ impl<C: Completion> Append<C> {
                 .await);
             }
         };
+        // The stores have not taken all bytes. What is stored is committed, but the request gets an
+        // error: some clients ignore the `Range` of the reply, which states the committed bytes, and
+        // would take the whole chunk as stored.
+        if let Some(refused) = refused {
+            return Err(self.commit_and(flushed, refused).await);
+        }
         match stop {
-            // The disk filled up. The stored bytes are committed, but the request gets an error:
-            // some clients ignore the `Range` of the reply, which states the committed bytes, and
-            // would take the whole chunk as stored.
-            _ if was_full => Err(self.commit_and(flushed, Error::NoSpace).await),
             Stop::Complete => self.complete(body_filter, flushed, expected_digests).await,
             Stop::Refused(error) => Err(self.commit_and(flushed, error.into()).await),
             Stop::Broken(error) => Err(self.commit_and(flushed, interrupted(error)).await),
@@ -411,18 +416,19 @@ impl<C: Completion> Append<C> {
         Ok(())
     }
 
-    /// Makes the accepted bytes durable. The flag is true if the disk was full; bytes that were not
-    /// written are then dropped.
-    async fn flush_and_sync(&mut self) -> Result<(FlushedMedia, bool), Error> {
+    /// Makes the accepted bytes durable. An error beside the media is the reason why the stores have
+    /// refused a write, or the running checkpoint. Bytes that were not written are then dropped.
+    async fn flush_and_sync(&mut self) -> Result<(FlushedMedia, Option<Error>), Error> {
         let _counted = count_last_write(&self.space, &self.sink);
-        let (flushed, was_full) = match self.sink.flush_and_sync().await {
-            // If a write has met the full disk, the sink has dropped the bytes that were not
-            // written, and the second flush only syncs. If the media could not be created, the
-            // second flush tries everything again.
+        let (flushed, refused) = match self.sink.flush_and_sync().await {
+            // If a write was refused, the sink has dropped the bytes that were not written, and the
+            // second flush only syncs. If the media could not be created, the second flush tries
+            // everything again.
             Err(Error::Vault(VaultError::NoSpace { .. })) => {
-                (self.sink.flush_and_sync().await, true)
+                (self.sink.flush_and_sync().await, Some(Error::NoSpace))
             }
-            flushed => (flushed, false),
+            Err(error) if error.is_passing() => (self.sink.flush_and_sync().await, Some(error)),
+            flushed => (flushed, None),
         };
         // The last checkpoint is awaited after the flush, so that both run in parallel. It must end
         // before the final commit, which begins at its offset, and before an error of the flush is
@@ -433,19 +439,26 @@ impl<C: Completion> Append<C> {
         if let Err(error) = &flushed {
             self.engine.parts().lifecycle.examine(error);
         }
-        running?;
+        let refused = match running {
+            // The final commit includes the bytes of the checkpoint.
+            Err(error) if error.keeps_what_is_durable() => refused.or(Some(error)),
+            running => {
+                running?;
+                refused
+            }
+        };
         let mut flushed = flushed?;
         flushed.progress.total = self.total;
-        Ok((flushed, was_full))
+        Ok((flushed, refused))
     }
 
     /// Flushes a sink that has received no bytes from this request.
     async fn flush_committed(&mut self) -> Result<FlushedMedia, Error> {
         match self.flush_and_sync().await? {
-            (flushed, false) => Ok(flushed),
-            // The disk was full, so there were bytes to write: small media that moves from the
-            // ledger to the vault, because the limit was lowered in the meantime.
-            (_, true) => Err(Error::NoSpace),
+            (flushed, None) => Ok(flushed),
+            // There were bytes to write: small media that moves from the ledger to the vault,
+            // because the limit was lowered in the meantime. Or a sync was refused.
+            (_, Some(refused)) => Err(refused),
         }
     }
 
@@ -598,9 +611,9 @@ impl<C: Completion> Append<C> {
             // The upload did not cause the error. The session is left *finishing*, and the server
             // tries again later.
             Err(error) => {
-                // After a fault it is unknown whether the finish was committed. No commit may
-                // follow: its own error, such as `Fenced`, would hide the fault.
-                if !in_vault && !error.is_fault() {
+                // If it is unknown whether the finish was committed, no commit may follow: its own
+                // error, such as `Fenced`, would hide the first one.
+                if !in_vault && !error.is_fault() && !error.leaves_outcome_unknown() {
                     self.offset_committer
                         .commit(flushed, SessionState::Finishing)
                         .await?;

@@ -37,8 +37,8 @@ impl<C: Completion> Engine<C> {
     /// reply. `wanted` is what the completion has asked for.
     ///
     /// # Errors
-    /// If the call is refused or fails. Nothing is kept then, except that the outcome is unknown
-    /// after a fault of the ledger.
+    /// If the call is refused or fails. Nothing is kept then, except that the outcome may be
+    /// unknown after an error of the ledger ([`LedgerError::leaves_outcome_unknown`]).
     ///
     /// # Cancel safety
     /// If the future is dropped, a task completes the call.
@@ -157,9 +157,9 @@ impl<'a, C: Completion> Concat<'a, C> {
                 break error;
             }
         };
-        // After a fault of the ledger it is unknown whether a row names the media. If no row does,
-        // the sweep deletes it a day later.
-        if !matches!(error, Error::Ledger(LedgerError::Fault(_))) {
+        // It may be unknown whether a row names the media. If no row does, the sweep deletes it a
+        // day later.
+        if !error.leaves_outcome_unknown() {
             self.discard(made).await;
         }
         Err(error)
@@ -357,7 +357,7 @@ impl<'a, C: Completion> Concat<'a, C> {
 fn is_outdated(error: &Error) -> bool {
     let is_busy = matches!(
         error,
-        Error::Ledger(LedgerError::Conflict | LedgerError::Busy) | Error::Crowded
+        Error::Ledger(LedgerError::Conflict | LedgerError::Unavailable(_)) | Error::Crowded
     );
     is_busy || is_media_lost(error)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use windlass_digest::{DigestMismatch, ExpectedDigestsError};
 use windlass_session::SessionError;
-use windlass_store::{LedgerError, MediaId, VaultError};
+use windlass_store::{LedgerError, MediaId, Superseded, VaultError};
 
 use crate::pool::Full;
 
@@ -138,13 +138,29 @@ impl Error {
     }
 
     /// Whether the disk was full and nothing else went wrong.
-    pub(crate) fn is_full_disk(&self) -> bool {
+    fn is_full_disk(&self) -> bool {
         matches!(
             self,
             Self::NoSpace
                 | Self::Vault(VaultError::NoSpace { .. })
                 | Self::Ledger(LedgerError::NoSpace)
         )
+    }
+
+    /// Whether the bytes that were written without an error can still be synced and committed.
+    pub(crate) fn keeps_what_is_durable(&self) -> bool {
+        self.is_full_disk() || self.is_over_quota() || self.is_passing()
+    }
+
+    /// Whether a store could not be used for a moment, and nothing else went wrong. What is durable
+    /// can still be committed.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Ledger(LedgerError::Unavailable(_)) => true,
+            // A superseded writer stays superseded.
+            Self::Vault(VaultError::Unavailable { cause, .. }) => !cause.is::<Superseded>(),
+            _ => false,
+        }
     }
 
     /// Whether the owner has reached its quota, or the caller its limit on copies.
@@ -181,8 +197,10 @@ impl StoreError<'_> {
     pub fn retry_after(self) -> Option<Duration> {
         let seconds = match self {
             Self::Ledger(LedgerError::Fenced) => 1,
-            Self::Ledger(LedgerError::Busy | LedgerError::Fault(_))
-            | Self::Vault(VaultError::Fault(_) | VaultError::Unreadable { .. }) => 5,
+            Self::Ledger(
+                LedgerError::Unavailable(_) | LedgerError::Unknown(_) | LedgerError::Fault(_),
+            )
+            | Self::Vault(VaultError::Fault(_) | VaultError::Unavailable { .. }) => 5,
             Self::Ledger(LedgerError::NoSpace) | Self::Vault(VaultError::NoSpace { .. }) => 30,
             Self::Ledger(LedgerError::OverQuota) => 60,
             Self::Ledger(
@@ -199,6 +217,12 @@ impl StoreError<'_> {
 pub trait FromStore {
     /// Returns the store's error, if this error consists of one.
     fn store_error(&self) -> Option<StoreError<'_>>;
+
+    /// Whether a change of the ledger may have happened all the same
+    /// ([`LedgerError::leaves_outcome_unknown`]). Media that the change names must be kept.
+    fn leaves_outcome_unknown(&self) -> bool {
+        matches!(self.store_error(), Some(StoreError::Ledger(error)) if error.leaves_outcome_unknown())
+    }
 
     /// Whether this error is a storage fault.
     fn is_fault(&self) -> bool {

@@ -12,11 +12,7 @@ use crate::completion::{Completed, Completion, FinishedMedia, UploadContext as _
 use crate::copies;
 use crate::engine::Engine;
 use crate::error::Error;
-
-/// Maximum number of times that the completion is asked for one upload, if other requests keep
-/// changing the same resource. The upload then gets [`Error::Crowded`].
-// Requests with the same lock are serialised in this process, so conflicts are rare.
-pub const MAX_ATTEMPTS: usize = 8;
+use crate::retries::Retries;
 
 /// The session that ends when its upload finishes.
 #[derive(Debug, Clone)]
@@ -42,8 +38,9 @@ impl SessionRef {
 /// Asks the completion what the media becomes, and commits it together with the end of the session,
 /// if there is one.
 ///
-/// Asks again if another request has changed the same resource. After an error nothing has changed,
-/// except that the outcome of a commit is unknown after a fault of the ledger. If the error
+/// Asks again if another request has changed the same resource, for as long as
+/// [`EngineParts::takeover_timeout`](crate::EngineParts::takeover_timeout). After an error nothing has changed,
+/// except that the outcome of a commit may be unknown ([`LedgerError::leaves_outcome_unknown`]). If the error
 /// [is permanent](Error::is_permanent), the caller must end the session as failed.
 pub(crate) async fn finish<C: Completion>(
     engine: &Engine<C>,
@@ -51,11 +48,10 @@ pub(crate) async fn finish<C: Completion>(
     finished: &FinishedMedia,
     session_ref: Option<&SessionRef>,
 ) -> Result<C::Reply, Error> {
-    let mut attempt = 0;
+    let mut retries = Retries::within(engine.parts().takeover_timeout);
     loop {
-        attempt += 1;
         match try_finish(engine, context, finished, session_ref).await {
-            Err(Error::Ledger(LedgerError::Conflict)) if attempt < MAX_ATTEMPTS => {}
+            Err(Error::Ledger(LedgerError::Conflict)) if retries.pause().await => {}
             Err(Error::Ledger(LedgerError::Conflict)) => return Err(Error::Crowded),
             ended => return ended,
         }

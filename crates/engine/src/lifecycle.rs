@@ -120,8 +120,8 @@ impl Lifecycle {
         match error {
             VaultError::Fault(cause) => self.fail("vault", cause),
             // A client that connects again supersedes its own earlier request.
-            VaultError::Unreadable { cause, .. } if cause.is::<Superseded>() => {}
-            VaultError::Unreadable { id, cause } => {
+            VaultError::Unavailable { cause, .. } if cause.is::<Superseded>() => {}
+            VaultError::Unavailable { id, cause } => {
                 tracing::warn!(media = %id, error = %cause, "media cannot be used");
             }
             VaultError::Missing(_) | VaultError::Damaged { .. } | VaultError::NoSpace { .. } => {}

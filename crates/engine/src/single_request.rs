@@ -5,12 +5,12 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use windlass_digest::{ExpectedDigests, Wanted};
 use windlass_session::{BodyFilter, BodyLength, Ending};
-use windlass_store::{Failpoint, LedgerError};
+use windlass_store::Failpoint;
 
 use crate::completion::{Completion, FinishedMedia, UploadContext as _};
 use crate::disks::{Leaving, MediaSpace};
 use crate::engine::{Engine, count_last_write};
-use crate::error::Error;
+use crate::error::{Error, FromStore};
 use crate::finish::{finish, media_of};
 use crate::importance::Importance;
 use crate::media_stream::MediaStream;
@@ -89,8 +89,8 @@ impl<C: Completion> Engine<C> {
     /// Uploads media in one call, and returns the final reply.
     ///
     /// # Errors
-    /// If the upload is refused or fails. Nothing is kept then, except that the outcome is unknown
-    /// after a fault of the ledger.
+    /// If the upload is refused or fails. Nothing is kept then, except that the outcome may be
+    /// unknown after an error of the ledger ([`FromStore::leaves_outcome_unknown`]).
     ///
     /// # Cancel safety
     /// If the future is dropped, a task goes on to read the stream, and finishes the upload if the
@@ -255,10 +255,9 @@ impl<C: Completion> SingleRequestUpload<C> {
             Error::Session(error) => self.engine.completion().explain(&self.context, error),
             error => error,
         };
-        // After a fault of the ledger it is unknown whether the resource was committed with this
-        // media. So the media is not deleted here; if no row names it, the sweep deletes it a day
-        // later.
-        if !matches!(error, Error::Ledger(LedgerError::Fault(_))) {
+        // It may be unknown whether the resource was committed with this media. If no row names the
+        // media, the sweep deletes it a day later.
+        if !error.leaves_outcome_unknown() {
             self.sink.discard().await;
         }
         error

@@ -390,7 +390,8 @@ impl MediaSink {
     /// now be committed. Its total length is not set.
     ///
     /// # Errors
-    /// The vault's. After [`VaultError::NoSpace`] a second call syncs the bytes that are written.
+    /// The vault's. After [`VaultError::NoSpace`] or [`VaultError::Unavailable`] a second call syncs
+    /// the bytes that are written.
     ///
     /// # Cancel safety
     /// Not cancel safe, as [`MediaSink::write`].
@@ -481,7 +482,8 @@ impl MediaSink {
     /// Waits for the running write. Returns the progress after it if that is wanted.
     ///
     /// # Errors
-    /// The vault's. [`VaultError::NoSpace`] drops all accepted bytes that are not written.
+    /// The vault's. [`VaultError::NoSpace`] and [`VaultError::Unavailable`] drop all accepted bytes
+    /// that are not written.
     ///
     /// # Cancel safety
     /// Not cancel safe, as [`MediaSink::write`].
@@ -503,16 +505,18 @@ impl MediaSink {
         Ok(None)
     }
 
-    /// Handles the result of a write that began at `from`. After a full disk it drops the bytes
-    /// that are not written.
+    /// Handles the result of a write that began at `from`. If the vault had no space or was not
+    /// available, drops the bytes that are not written.
     fn record_write(
         &mut self,
         written: Result<(), WriteFailed>,
         from: RunningChecksum,
     ) -> Result<(), Error> {
         written.map_err(|WriteFailed { error, slices }| {
-            if let VaultError::NoSpace { written } = error {
-                self.drop_unwritten(from, &slices, written);
+            match error {
+                VaultError::NoSpace { written } => self.drop_unwritten(from, &slices, written),
+                VaultError::Unavailable { .. } => self.drop_unwritten(from, &slices, 0),
+                VaultError::Missing(_) | VaultError::Damaged { .. } | VaultError::Fault(_) => {}
             }
             error.into()
         })

@@ -614,9 +614,11 @@ fn ledger(error: &LedgerError) -> ErrorReply {
     match error {
         LedgerError::Conflict => ErrorReply::json(StatusCode::CONFLICT, "conflict"),
         LedgerError::OverQuota => ErrorReply::over_quota(retry_after),
-        LedgerError::Fenced | LedgerError::NoSpace | LedgerError::Busy | LedgerError::Fault(_) => {
-            ErrorReply::unavailable(retry_after)
-        }
+        LedgerError::Fenced
+        | LedgerError::NoSpace
+        | LedgerError::Unavailable(_)
+        | LedgerError::Unknown(_)
+        | LedgerError::Fault(_) => ErrorReply::unavailable(retry_after),
         LedgerError::TooMuchMedia | LedgerError::Unreadable => {
             ErrorReply::json(StatusCode::INTERNAL_SERVER_ERROR, "backendError")
         }
@@ -625,7 +627,7 @@ fn ledger(error: &LedgerError) -> ErrorReply {
 
 fn vault(error: &VaultError) -> ErrorReply {
     match error {
-        VaultError::NoSpace { .. } | VaultError::Fault(_) | VaultError::Unreadable { .. } => {
+        VaultError::NoSpace { .. } | VaultError::Fault(_) | VaultError::Unavailable { .. } => {
             ErrorReply::unavailable(seconds(StoreError::Vault(error).retry_after()))
         }
         VaultError::Missing(_) | VaultError::Damaged { .. } => {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use windlass_digest::ExpectedDigests;
 use windlass_discovery::{Method, PathParameters, ResponseFields};
 use windlass_engine::identifiers::new_resource_id;
-use windlass_engine::{Error as EngineError, MAX_ATTEMPTS, Permit, copies};
+use windlass_engine::{Error as EngineError, Permit, Retries, copies};
 use windlass_proto::command::ContentCoding;
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Alt, Parameters, StandardParameters};
@@ -232,18 +232,18 @@ async fn run(
     shape: &Shape,
 ) -> Result<Reply, Error> {
     let ownership = server.calls().ownership(head.method.served, head.principal);
-    let mut attempt = 0;
+    let mut retries = Retries::within(server.engine.parts().takeover_timeout);
+    let mut is_first = true;
     // The same for all attempts, because services identify a call by it.
     let fresh_id = new_resource_id(server.clock.now());
     loop {
-        attempt += 1;
         let mut reply_memory = server.calls().reply_memory(head.principal, head.client);
         if head.in_batch {
             reply_memory = reply_memory.without_waiting();
         }
         let call = head.call(server, metadata, &fresh_id, &reply_memory, &ownership);
         let handler = &*head.method.served.handler;
-        let key = if attempt == 1 {
+        let key = if std::mem::take(&mut is_first) {
             handler.lock_key(&call)
         } else {
             handler.retry_lock_key(&call)
@@ -282,7 +282,7 @@ async fn run(
                 server.lifecycle.sweep_now.notify_one();
                 return Ok(reply);
             }
-            Err(LedgerError::Conflict) if attempt < MAX_ATTEMPTS => {}
+            Err(LedgerError::Conflict) if retries.pause().await => {}
             Err(LedgerError::Conflict) => return Err(EngineError::Crowded.into()),
             Err(error) => return Err(error.into()),
         }
@@ -385,7 +385,7 @@ async fn media_or_redirection(
         };
         link_uses::check_unused(&*server.stores.ledger, link).await?;
         match download::media(server, &resource, request, own).await {
-            Err(error) if download::is_gone(&error) && attempt < MAX_ATTEMPTS => {}
+            Err(error) if download::is_gone(&error) && attempt < MAX_READS => {}
             // A reply without the media, such as the reply to HEAD, does not use up the link.
             Ok(reply) if has_media(head.http_method, &reply) => {
                 link_uses::commit(&*server.stores.ledger, link, call.now).await?;
@@ -395,6 +395,10 @@ async fn media_or_redirection(
         }
     }
 }
+
+/// Maximum number of times that media is looked up for one download, if other calls keep replacing
+/// it.
+const MAX_READS: usize = 8;
 
 /// Whether a reply to a download brings bytes of the media.
 fn has_media(http_method: &HttpMethod, reply: &Reply) -> bool {

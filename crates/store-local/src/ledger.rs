@@ -97,7 +97,7 @@ use crate::directory::{DirectoryLock, Identity, StoreShared};
 use crate::reserve::Reserve;
 use crate::sync_health::{FailStop, SyncVerifier};
 use crate::{Durability, OpenError, filesystem};
-use changes::{Change, SHRINK_PAGES};
+use changes::{Change, SHRINK_PAGES, locked};
 use committer::{Committer, WriterShared};
 use rows::{UnreadableRows, UnwrittenEpochs};
 use schema::SchemaError;
@@ -244,7 +244,7 @@ impl LocalLedger {
                 Ok(()) => {}
                 // Shrinking needs space in the WAL, which a full disk may not have. The next call
                 // of `space` tries again.
-                Err(LedgerError::NoSpace | LedgerError::Busy) => break,
+                Err(LedgerError::NoSpace | LedgerError::Unavailable(_)) => break,
                 Err(error) => return Err(error),
             }
             report.reclaimable = report.reclaimable.saturating_sub(SHRINK_PAGES * PAGE_LEN);
@@ -491,7 +491,7 @@ impl ReaderPool {
     ///
     /// # Errors
     /// [`LedgerError::Unreadable`] if a value of a row cannot be converted, and
-    /// [`LedgerError::Busy`] if another connection holds a lock. The ledger continues to work after
+    /// [`LedgerError::Unavailable`] if another connection holds a lock. The ledger continues to work after
     /// both. Every further error is a fault, since nothing is promised about a database that cannot
     /// be read.
     async fn read<T: Send + 'static>(
@@ -524,7 +524,7 @@ impl ReaderPool {
         let result = task.await.map(|(result, _permit)| result);
         match result {
             Ok(Ok(found)) => found.map_err(LedgerError::Fault),
-            Ok(Err(error)) if is_busy_error(&error) => Err(LedgerError::Busy),
+            Ok(Err(error)) if is_busy_error(&error) => Err(locked()),
             Ok(Err(error)) if self.unreadable_rows.log(&error) => Err(LedgerError::Unreadable),
             Ok(Err(error)) => Err(LedgerError::Fault(self.fail_stop.trip(error))),
             // A panic is a fault, too. It has dropped the connection and returned the permit.

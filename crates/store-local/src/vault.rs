@@ -133,7 +133,7 @@ impl Vault for LocalVault {
             .read
             .run(move || shared.read(id, range))
             .await;
-        Ok(Box::new(opened.map_err(|cause| unreadable(id, cause))??))
+        Ok(Box::new(opened.map_err(|cause| unavailable(id, cause))??))
     }
 
     async fn concat(
@@ -156,7 +156,7 @@ impl Vault for LocalVault {
             .write
             .run(move || shared.remove(id))
             .await;
-        removed.map_err(|cause| unreadable(id, cause))?
+        removed.map_err(|cause| unavailable(id, cause))?
     }
 
     async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError> {
@@ -173,7 +173,7 @@ impl Vault for LocalVault {
             .await;
         let from = after.unwrap_or(MediaId::from_bytes([0; 16]));
         listed
-            .map_err(|cause| unreadable(from, cause))?
+            .map_err(|cause| unavailable(from, cause))?
             .map_err(|error| out_of_reach(from, error))
     }
 
@@ -304,7 +304,7 @@ impl Shared {
         // After the ledger has released the media, and before the unlink: see DeletionLock.
         match self.deletion_lock.is_locked() {
             Ok(false) => {}
-            Ok(true) => return Err(unreadable(id, Arc::new(DeletionLocked))),
+            Ok(true) => return Err(unavailable(id, Arc::new(DeletionLocked))),
             Err(error) => return Err(out_of_reach(id, error)),
         }
         // The removal is not synced: if a crash brings the file back, the sweep deletes it again.
@@ -417,12 +417,12 @@ fn shorter(id: MediaId) -> VaultError {
     damaged(id, "it is shorter than its committed length")
 }
 
-fn unreadable(id: MediaId, cause: Cause) -> VaultError {
-    VaultError::Unreadable { id, cause }
+fn unavailable(id: MediaId, cause: Cause) -> VaultError {
+    VaultError::Unavailable { id, cause }
 }
 
 fn out_of_reach(id: MediaId, error: io::Error) -> VaultError {
-    unreadable(id, Arc::new(error))
+    unavailable(id, Arc::new(error))
 }
 
 /// Media, or its directory, that everybody can change.

@@ -534,7 +534,7 @@ async fn listed_by(
 #[track_caller]
 fn superseded(refused: &Result<(), VaultError>) {
     assert!(
-        matches!(refused, Err(VaultError::Unreadable { .. })),
+        matches!(refused, Err(VaultError::Unavailable { .. })),
         "not {refused:?}"
     );
 }

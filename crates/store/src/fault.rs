@@ -60,16 +60,16 @@ pub enum Trigger {
 pub enum InjectedFault {
     /// It does nothing and fails, whether it is a change, a write or a read.
     Fault,
-    /// It is carried out and fails all the same, so its caller does not know the outcome.
+    /// It is carried out and fails all the same, so its caller does not know the outcome. A change
+    /// of a ledger reports [`LedgerError::Unknown`].
     Lost,
     /// A write stores half of its bytes and fails. Other calls do as with [`InjectedFault::Fault`].
     Torn,
     /// The disk is full: a write stores half of its bytes and reports how many, and a change does
     /// nothing. Calls that need no space succeed.
     NoSpace,
-    /// A call of a ledger does nothing and reports [`LedgerError::Busy`]. One of a vault does as
-    /// with [`InjectedFault::Fault`].
-    Busy,
+    /// It does nothing and reports [`LedgerError::Unavailable`] or [`VaultError::Unavailable`].
+    Unavailable,
     /// It is carried out after this delay.
     Slow(Duration),
     /// It does nothing and panics.
@@ -193,10 +193,10 @@ impl FaultyLedger {
                 Err(LedgerError::Fault(scheduled()))
             }
             Some(InjectedFault::NoSpace) => Err(LedgerError::NoSpace),
-            Some(InjectedFault::Busy) => Err(LedgerError::Busy),
+            Some(InjectedFault::Unavailable) => Err(LedgerError::Unavailable(scheduled())),
             Some(InjectedFault::Lost) => {
                 change.await?;
-                Err(LedgerError::Fault(scheduled()))
+                Err(LedgerError::Unknown(scheduled()))
             }
         }
     }
@@ -206,15 +206,25 @@ impl FaultyLedger {
         name: &'static str,
         read: impl Future<Output = Result<T, LedgerError>>,
     ) -> Result<T, LedgerError> {
+        self.read_or(name, LedgerError::Unavailable, read).await
+    }
+
+    /// As [`FaultyLedger::read`]. `lost` is the error of a call whose answer is lost.
+    async fn read_or<T>(
+        &self,
+        name: &'static str,
+        lost: fn(Cause) -> LedgerError,
+        read: impl Future<Output = Result<T, LedgerError>>,
+    ) -> Result<T, LedgerError> {
         match self.faults.next(name).await {
             None | Some(InjectedFault::NoSpace | InjectedFault::Slow(_)) => read.await,
-            Some(InjectedFault::Busy) => Err(LedgerError::Busy),
+            Some(InjectedFault::Unavailable) => Err(LedgerError::Unavailable(scheduled())),
             Some(InjectedFault::Fault | InjectedFault::Torn | InjectedFault::Panic) => {
                 Err(LedgerError::Fault(scheduled()))
             }
             Some(InjectedFault::Lost) => {
                 read.await?;
-                Err(LedgerError::Fault(scheduled()))
+                Err(lost(scheduled()))
             }
         }
     }
@@ -252,7 +262,8 @@ impl Ledger for FaultyLedger {
     }
 
     async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
-        self.read("lease", self.inner.lease(id)).await
+        self.read_or("lease", LedgerError::Unknown, self.inner.lease(id))
+            .await
     }
 
     async fn commit_offset_within(
@@ -353,9 +364,9 @@ impl FaultyVault {
         Self { inner, faults }
     }
 
-    fn writer(&self, inner: Box<dyn MediaWriter>) -> Box<dyn MediaWriter> {
+    fn writer(&self, id: MediaId, inner: Box<dyn MediaWriter>) -> Box<dyn MediaWriter> {
         let faults = Arc::clone(&self.faults);
-        Box::new(FaultyWriter { inner, faults })
+        Box::new(FaultyWriter { inner, id, faults })
     }
 }
 
@@ -371,8 +382,9 @@ impl fmt::Debug for FaultyVault {
 impl Vault for FaultyVault {
     async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError> {
         let full = || VaultError::NoSpace { written: 0 };
-        let created = change(&self.faults, "create", self.inner.create(id), Some(full)).await?;
-        Ok(self.writer(created))
+        let create = self.inner.create(id);
+        let created = change(&self.faults, "create", id, create, Some(full)).await?;
+        Ok(self.writer(id, created))
     }
 
     async fn reopen(
@@ -388,7 +400,7 @@ impl Vault for FaultyVault {
             self.inner.reopen(id, committed, verify),
         )
         .await?;
-        Ok(self.writer(reopened))
+        Ok(self.writer(id, reopened))
     }
 
     async fn read(
@@ -411,7 +423,7 @@ impl Vault for FaultyVault {
     ) -> Result<(), VaultError> {
         let full = || VaultError::NoSpace { written: 0 };
         let concat = self.inner.concat(id, parts, copied);
-        change(&self.faults, "concat", concat, Some(full)).await
+        change(&self.faults, "concat", id, concat, Some(full)).await
     }
 
     async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
@@ -419,18 +431,20 @@ impl Vault for FaultyVault {
     }
 
     async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError> {
-        let from = after.unwrap_or(MediaId::from_bytes([0; 16]));
+        let from = after.unwrap_or(NO_MEDIA);
         read(&self.faults, "list", from, self.inner.list(after, limit)).await
     }
 
     async fn space(&self) -> Result<Space, VaultError> {
-        change(&self.faults, "space", self.inner.space(), NEEDS_NO_ROOM).await
+        let space = self.inner.space();
+        change(&self.faults, "space", NO_MEDIA, space, NEEDS_NO_ROOM).await
     }
 }
 
 #[derive(Debug)]
 struct FaultyWriter {
     inner: Box<dyn MediaWriter>,
+    id: MediaId,
     faults: Arc<Faults>,
 }
 
@@ -456,7 +470,8 @@ impl MediaWriter for FaultyWriter {
         let fault = || Err(VaultError::Fault(scheduled()));
         match self.faults.next("write").await {
             None | Some(InjectedFault::Slow(_)) => self.inner.write(offset, data).await,
-            Some(InjectedFault::Fault | InjectedFault::Busy | InjectedFault::Panic) => fault(),
+            Some(InjectedFault::Fault | InjectedFault::Panic) => fault(),
+            Some(InjectedFault::Unavailable) => Err(unavailable(self.id)),
             Some(InjectedFault::Torn) => {
                 self.write_half(offset, &data).await?;
                 fault()
@@ -473,7 +488,8 @@ impl MediaWriter for FaultyWriter {
     }
 
     async fn sync(&self) -> Result<(), VaultError> {
-        change(&self.faults, "sync", self.inner.sync(), NEEDS_NO_ROOM).await
+        let sync = self.inner.sync();
+        change(&self.faults, "sync", self.id, sync, NEEDS_NO_ROOM).await
     }
 }
 
@@ -491,6 +507,9 @@ impl MediaReader for FaultyReader {
     }
 }
 
+/// The media of an error of a call that concerns none.
+const NO_MEDIA: MediaId = MediaId::from_bytes([0; 16]);
+
 /// A call that needs no space succeeds on a full disk.
 const NEEDS_NO_ROOM: Option<fn() -> VaultError> = None;
 
@@ -498,21 +517,17 @@ const NEEDS_NO_ROOM: Option<fn() -> VaultError> = None;
 async fn change<T>(
     faults: &Faults,
     name: &'static str,
+    id: MediaId,
     change: impl Future<Output = Result<T, VaultError>>,
     full: Option<fn() -> VaultError>,
 ) -> Result<T, VaultError> {
     match (faults.next(name).await, full) {
         (Some(InjectedFault::NoSpace), Some(full)) => Err(full()),
         (None | Some(InjectedFault::Slow(_) | InjectedFault::NoSpace), _) => change.await,
-        (
-            Some(
-                InjectedFault::Fault
-                | InjectedFault::Torn
-                | InjectedFault::Busy
-                | InjectedFault::Panic,
-            ),
-            _,
-        ) => Err(VaultError::Fault(scheduled())),
+        (Some(InjectedFault::Unavailable), _) => Err(unavailable(id)),
+        (Some(InjectedFault::Fault | InjectedFault::Torn | InjectedFault::Panic), _) => {
+            Err(VaultError::Fault(scheduled()))
+        }
         (Some(InjectedFault::Lost), _) => {
             change.await?;
             Err(VaultError::Fault(scheduled()))
@@ -520,25 +535,31 @@ async fn change<T>(
     }
 }
 
-/// Runs a call that fails with [`VaultError::Unreadable`], which concerns only its media.
+fn unavailable(id: MediaId) -> VaultError {
+    VaultError::Unavailable {
+        id,
+        cause: scheduled(),
+    }
+}
+
+/// Runs a call that fails with [`VaultError::Unavailable`], which concerns only its media.
 async fn read<T>(
     faults: &Faults,
     name: &'static str,
     id: MediaId,
     read: impl Future<Output = Result<T, VaultError>>,
 ) -> Result<T, VaultError> {
-    let unreadable = || VaultError::Unreadable {
-        id,
-        cause: scheduled(),
-    };
     match faults.next(name).await {
         None | Some(InjectedFault::NoSpace | InjectedFault::Slow(_)) => read.await,
         Some(
-            InjectedFault::Fault | InjectedFault::Torn | InjectedFault::Busy | InjectedFault::Panic,
-        ) => Err(unreadable()),
+            InjectedFault::Fault
+            | InjectedFault::Torn
+            | InjectedFault::Unavailable
+            | InjectedFault::Panic,
+        ) => Err(unavailable(id)),
         Some(InjectedFault::Lost) => {
             read.await?;
-            Err(unreadable())
+            Err(unavailable(id))
         }
     }
 }

@@ -43,11 +43,13 @@ use crate::vault::Space;
 /// Each method names the errors of its own conditions. In addition:
 ///
 /// * Every change may return [`LedgerError::NoSpace`].
-/// * Every method but [`Ledger::check`] may return [`LedgerError::Busy`], reads and leases
-///   included.
+/// * Every method may return [`LedgerError::Unavailable`], reads and leases included.
+/// * Every change, and [`Ledger::lease`], may return [`LedgerError::Unknown`].
 /// * Every method that needs a damaged row returns [`LedgerError::Unreadable`].
-/// * Every method may return [`LedgerError::Fault`]. It is then unknown whether the change has
-///   happened. After any other error nothing has changed.
+/// * Every method may return [`LedgerError::Fault`].
+///
+/// After [`LedgerError::Unknown`] and [`LedgerError::Fault`] it is unknown whether the change has
+/// happened ([`LedgerError::leaves_outcome_unknown`]). After any other error nothing has changed.
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
     /// Inserts a session: active, with offset 0 and epoch 0.
@@ -295,10 +297,16 @@ pub enum LedgerError {
     /// The disk is full. Nothing has changed, and the ledger continues to work.
     #[error("the disk of the ledger is full")]
     NoSpace,
-    /// Another program holds a lock of the database that the call needs. Nothing has changed, and
-    /// the ledger continues to work. Reads may fail like this, too.
-    #[error("another program holds a lock of the ledger")]
-    Busy,
+    /// The ledger cannot be used now: another program holds a lock that the call needs, or a
+    /// connection was lost before the change was sent. Nothing has changed, and the same call may
+    /// succeed later. Reads may fail like this, too.
+    #[error("the ledger is not available now")]
+    Unavailable(#[source] Cause),
+    /// The change may have happened or not, for example if a connection was lost after the change
+    /// was sent. The ledger continues to work. The caller must acknowledge nothing, must delete no
+    /// media that the change names, and must read the state again before it decides anything.
+    #[error("it is unknown whether the ledger has made the change")]
+    Unknown(#[source] Cause),
     /// A row holds values that no version of the store has written. Nothing has changed, and the
     /// ledger continues to work with all further rows.
     #[error("a row of the ledger cannot be read")]
@@ -307,4 +315,11 @@ pub enum LedgerError {
     /// change has happened. The caller must not retry, and must stop acknowledging in this process.
     #[error("the ledger failed")]
     Fault(#[source] Cause),
+}
+
+impl LedgerError {
+    /// Whether the change may have happened all the same. Media that it names must then be kept.
+    pub fn leaves_outcome_unknown(&self) -> bool {
+        matches!(self, Self::Unknown(_) | Self::Fault(_))
+    }
 }

@@ -33,7 +33,7 @@ pub const READ_LEN: usize = 256 * 1024;
 /// # Errors
 ///
 /// Each method names its errors. Errors that concern one media ([`VaultError::Missing`],
-/// [`VaultError::Damaged`], [`VaultError::Unreadable`]) and [`VaultError::NoSpace`] do not affect
+/// [`VaultError::Damaged`], [`VaultError::Unavailable`]) and [`VaultError::NoSpace`] do not affect
 /// any other call. [`VaultError::Fault`] means that syncs cannot be relied on any more.
 #[async_trait]
 pub trait Vault: Send + Sync + 'static {
@@ -46,7 +46,7 @@ pub trait Vault: Send + Sync + 'static {
     /// # Errors
     /// * [`VaultError::Damaged`] if there is media with that id.
     /// * [`VaultError::NoSpace`] if the disk is full.
-    /// * [`VaultError::Unreadable`] if the media could not be created for another reason, such as a
+    /// * [`VaultError::Unavailable`] if the media could not be created for another reason, such as a
     ///   lack of file descriptors.
     /// * [`VaultError::Fault`] if a sync has failed.
     async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError>;
@@ -64,7 +64,7 @@ pub trait Vault: Send + Sync + 'static {
     /// # Errors
     /// * [`VaultError::Damaged`] if the media does not exist, is shorter than `committed`, or
     ///   differs from the checksum.
-    /// * [`VaultError::Unreadable`] if it could not be opened or read, or if a newer writer has
+    /// * [`VaultError::Unavailable`] if it could not be opened or read, or if a newer writer has
     ///   taken over during the call.
     /// * [`VaultError::Fault`] if the cut has failed.
     async fn reopen(
@@ -80,7 +80,7 @@ pub trait Vault: Send + Sync + 'static {
     /// # Errors
     /// * [`VaultError::Missing`] if there is no such media.
     /// * [`VaultError::Damaged`] if it is shorter than `range.end`.
-    /// * [`VaultError::Unreadable`] if it could not be opened.
+    /// * [`VaultError::Unavailable`] if it could not be opened.
     async fn read(
         &self,
         id: MediaId,
@@ -113,7 +113,7 @@ pub trait Vault: Send + Sync + 'static {
     /// * [`VaultError::Damaged`] with a source that is shorter than its part, or with `id` if media
     ///   with that id already exists. The existing media is not changed.
     /// * [`VaultError::NoSpace`] if the disk is full.
-    /// * [`VaultError::Unreadable`] with a source that could not be read, or with `id` if the media
+    /// * [`VaultError::Unavailable`] with a source that could not be read, or with `id` if the media
     ///   could not be created.
     /// * [`VaultError::Fault`] if a write or a sync has failed.
     async fn concat(
@@ -151,7 +151,7 @@ pub trait Vault: Send + Sync + 'static {
     /// brings the media back, the sweep deletes it again.
     ///
     /// # Errors
-    /// [`VaultError::Unreadable`] if it could not be deleted now. The sweep tries again.
+    /// [`VaultError::Unavailable`] if it could not be deleted now. The sweep tries again.
     async fn delete(&self, id: MediaId) -> Result<(), VaultError>;
 
     /// Lists media after `after`, in the order of ids.
@@ -164,7 +164,7 @@ pub trait Vault: Send + Sync + 'static {
     /// It is meant for the sweep, and too slow for the path of a request.
     ///
     /// # Errors
-    /// [`VaultError::Unreadable`], with the media after which the listing was to begin.
+    /// [`VaultError::Unavailable`], with the media after which the listing was to begin.
     async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError>;
 
     /// Returns the space for media.
@@ -184,7 +184,8 @@ pub trait MediaWriter: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// * [`VaultError::NoSpace`] with the number of bytes written before the disk was full.
-    /// * [`VaultError::Unreadable`] with [`Superseded`] if a newer writer has taken over.
+    /// * [`VaultError::Unavailable`] if the bytes cannot be written now, or with [`Superseded`] if a
+    ///   newer writer has taken over.
     /// * [`VaultError::Fault`] if the write has failed. It is unknown which bytes were written.
     ///
     /// # Cancel safety
@@ -199,6 +200,7 @@ pub trait MediaWriter: Send + Sync + std::fmt::Debug {
     /// * [`VaultError::Fault`] if a sync has failed, this one or an earlier one. It must not be
     ///   retried, and nothing that this writer has written since its last successful sync may be
     ///   acknowledged.
+    /// * [`VaultError::Unavailable`] if the bytes cannot be made durable now.
     /// * [`VaultError::Damaged`] if the media was deleted meanwhile. A vault need not notice that.
     ///
     /// # Cancel safety
@@ -227,7 +229,7 @@ pub trait MediaReader: Send + std::fmt::Debug {
     ///
     /// # Errors
     /// * [`VaultError::Damaged`] if the media has become shorter than the range.
-    /// * [`VaultError::Unreadable`] if it could not be read.
+    /// * [`VaultError::Unavailable`] if it could not be read.
     ///
     /// # Cancel safety
     /// If the future is dropped, the next call returns the same bytes.
@@ -302,10 +304,13 @@ pub enum VaultError {
     /// retry, and must stop acknowledging in this process.
     #[error("the vault failed")]
     Fault(#[source] Cause),
-    /// The media could not be read, opened or deleted, or a newer writer has taken it over. Nothing
-    /// is lost, and the call may be repeated later.
-    #[error("media {id} cannot be accessed")]
-    Unreadable {
+    /// The media could not be read, opened, written, synced or deleted now, or a newer writer has
+    /// taken it over. Nothing that was durable is lost, and the call may be repeated later.
+    ///
+    /// After a failed write none of its bytes count as written. After a failed sync the bytes of
+    /// earlier writes are as durable as before, and a later sync may succeed.
+    #[error("media {id} is not available now")]
+    Unavailable {
         /// Id of the media.
         id: MediaId,
         /// Why it failed.
@@ -317,7 +322,7 @@ pub enum VaultError {
 impl VaultError {
     /// Returns the error of a writer after a newer writer has reopened its media.
     pub fn superseded(id: MediaId) -> Self {
-        Self::Unreadable {
+        Self::Unavailable {
             id,
             cause: std::sync::Arc::new(Superseded),
         }

@@ -471,7 +471,8 @@ impl Found {
 fn concerns_all(error: &LedgerError) -> bool {
     match error {
         LedgerError::Fault(_)
-        | LedgerError::Busy
+        | LedgerError::Unavailable(_)
+        | LedgerError::Unknown(_)
         | LedgerError::NoSpace
         | LedgerError::OverQuota => true,
         LedgerError::Fenced

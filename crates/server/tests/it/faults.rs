@@ -1,7 +1,7 @@
 //! Every call to a store fails, once or from then on, in the middle of every kind of life.
 //!
-//! Fault model: a call fails without effect; it takes effect and seems to fail; a write is torn;
-//! the disk is full. With stores in memory, the power fails afterwards and unsynced data is lost.
+//! Fault model: a call fails without effect, for good or because a store is not available now; it
+//! takes effect and seems to fail; a write is torn; the disk is full. With stores in memory, the power fails afterwards and unsynced data is lost.
 //! With the local store, the process dies. Everything that was acknowledged must survive, whatever
 //! call failed.
 
@@ -104,6 +104,11 @@ fn no_acknowledged_byte_is_lost_when_the_nth_write_is_torn() {
 }
 
 #[test]
+fn no_acknowledged_byte_is_lost_when_a_store_is_not_available() {
+    over_memory(InjectedFault::Unavailable);
+}
+
+#[test]
 fn no_acknowledged_byte_is_lost_when_the_disk_is_full() {
     over_memory(InjectedFault::NoSpace);
 }
@@ -121,6 +126,11 @@ fn over_the_local_store_none_is_lost_when_the_nth_call_succeeds_but_reports_an_e
 #[test]
 fn over_the_local_store_none_is_lost_when_the_nth_write_is_torn() {
     over_the_local_store(InjectedFault::Torn);
+}
+
+#[test]
+fn over_the_local_store_none_is_lost_when_it_is_not_available() {
+    over_the_local_store(InjectedFault::Unavailable);
 }
 
 #[test]

@@ -118,7 +118,10 @@ async fn append_whose_media_has_moved_is_not_answered_410_by_a_busy_ledger() {
     let moved = async {
         assert_eq!(put(&newer, &session, 10, 40).await.status, 308);
     };
-    let busy = Arc::new(Faults::new(Trigger::CallsOf("end"), InjectedFault::Busy));
+    let busy = Arc::new(Faults::new(
+        Trigger::CallsOf("end"),
+        InjectedFault::Unavailable,
+    ));
     let ledger = FaultyLedger::new(Arc::clone(&shared.ledger) as _, busy);
     let reply = shared
         .overtaken_over(Arc::new(ledger), &session, 10, moved)

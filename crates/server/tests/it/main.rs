@@ -37,5 +37,6 @@ mod slow_bodies;
 mod stops;
 mod swept;
 mod syncs;
+mod unavailable;
 mod warm;
 mod world;

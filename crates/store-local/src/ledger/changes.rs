@@ -4,6 +4,8 @@
 //! make it, or refuse it by [`ChangeError::Refused`]. When a change is refused, some of its rows
 //! may be written already. The committer rolls them back.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_store::{
     ChangeSet, EndSession, Epoch, Expected, FinishSession, LedgerError, Media, MediaId,
@@ -83,10 +85,20 @@ impl From<Refusal> for LedgerError {
             Refusal::TooMuchMedia => Self::TooMuchMedia,
             Refusal::OverQuota => Self::OverQuota,
             Refusal::NoSpace => Self::NoSpace,
-            Refusal::Busy => Self::Busy,
+            Refusal::Busy => locked(),
             Refusal::Unreadable => Self::Unreadable,
         }
     }
+}
+
+/// Another connection, usually of another program, holds a lock of the database.
+#[derive(Debug, thiserror::Error)]
+#[error("another program holds a lock of the ledger")]
+struct Locked;
+
+/// Returns the error of a call that found the database locked.
+pub(super) fn locked() -> LedgerError {
+    LedgerError::Unavailable(Arc::new(Locked))
 }
 
 impl From<Refusal> for ChangeError {

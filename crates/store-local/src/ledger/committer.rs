@@ -25,7 +25,7 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use windlass_store::{Cause, Epoch, Failpoint, LedgerError, Session, SessionId, SessionState};
 
-use super::changes::{Change, ChangeError, Refusal, Tables};
+use super::changes::{Change, ChangeError, Refusal, Tables, locked};
 use super::rows::{self, UnreadableRows, UnwrittenEpochs};
 use super::wal::{CheckpointThread, Checkpointer, Wal, is_busy_error, is_full_error};
 use crate::reserve::{Purpose, Reserve};
@@ -128,7 +128,7 @@ impl Committer {
             .fail_if_tripped()
             .map_err(LedgerError::Fault)?;
         let found = match rows::session(&self.connection, id) {
-            Err(error) if is_busy_error(&error) => return Err(LedgerError::Busy),
+            Err(error) if is_busy_error(&error) => return Err(locked()),
             Err(error) if self.unreadable_rows.log(&error) => return Err(LedgerError::Unreadable),
             found => found.map_err(|error| LedgerError::Fault(self.fail_stop.trip(error)))?,
         };

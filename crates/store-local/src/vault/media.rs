@@ -28,7 +28,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use windlass_store::{Cause, Failpoint, MediaId, MediaReader, MediaWriter, VaultError, WRITE_UNIT};
 
-use super::{BlockingPool, Shared, shorter, unreadable};
+use super::{BlockingPool, Shared, shorter, unavailable};
 use crate::Durability;
 use crate::filesystem::{self, Stopped};
 
@@ -178,8 +178,8 @@ impl MediaReader for LocalReader {
             .pool
             .run(work)
             .await
-            .map_err(|cause| unreadable(self.id, cause))?;
-        let read = read.map_err(|error| unreadable(self.id, Arc::new(error)))?;
+            .map_err(|cause| unavailable(self.id, cause))?;
+        let read = read.map_err(|error| unavailable(self.id, Arc::new(error)))?;
         // The length was checked when the reader was opened, so the file has been cut since.
         if read.len() < len {
             return Err(shorter(self.id));

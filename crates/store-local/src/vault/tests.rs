@@ -145,7 +145,7 @@ async fn media_that_everybody_can_change_is_not_used() {
         let vault = open_another(&dir, false);
         set(path, open_to_all);
         let error = vault.read(id(1), 0..8).await.map(drop).unwrap_err();
-        assert!(matches!(error, VaultError::Unreadable { .. }), "{error:?}");
+        assert!(matches!(error, VaultError::Unavailable { .. }), "{error:?}");
         vault.reopen(id(1), 8, None).await.map(drop).unwrap_err();
         let insisting = open_another(&dir, true);
         insisting.read(id(1), 0..8).await.unwrap();
@@ -318,7 +318,7 @@ async fn create_while_descriptors_are_short() {
         limit_descriptors(enough, enough.current);
         match created {
             Ok(_) => {}
-            Err(VaultError::Unreadable { .. }) => failed += 1,
+            Err(VaultError::Unavailable { .. }) => failed += 1,
             Err(error) => panic!("{spare} to spare: {error:?}"),
         }
     }

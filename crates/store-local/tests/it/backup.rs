@@ -207,7 +207,7 @@ async fn deletion_is_refused_during_a_backup_and_possible_afterwards() {
     deletion_lock.lock_shared().unwrap();
     let refused = store.vault.delete(media(OPEN)).await;
     assert!(
-        matches!(refused, Err(VaultError::Unreadable { .. })),
+        matches!(refused, Err(VaultError::Unavailable { .. })),
         "{refused:?}"
     );
     assert!(path(&dir, OPEN).exists());

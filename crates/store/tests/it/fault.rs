@@ -31,15 +31,15 @@ async fn affected_change_fails_before_or_after_it_is_made() {
     }
     assert!(matches!(
         start_in(InjectedFault::Lost).await,
-        (true, Err(LedgerError::Fault(_)))
+        (true, Err(LedgerError::Unknown(_)))
     ));
     assert!(matches!(
         start_in(InjectedFault::NoSpace).await,
         (false, Err(LedgerError::NoSpace))
     ));
     assert!(matches!(
-        start_in(InjectedFault::Busy).await,
-        (false, Err(LedgerError::Busy))
+        start_in(InjectedFault::Unavailable).await,
+        (false, Err(LedgerError::Unavailable(_)))
     ));
     let slow = InjectedFault::Slow(Duration::from_millis(1));
     assert!(matches!(start_in(slow).await, (true, Ok(()))));
@@ -47,12 +47,15 @@ async fn affected_change_fails_before_or_after_it_is_made() {
 
 #[tokio::test]
 async fn calls_of_one_method_are_affected_alone() {
-    let faults = Faults::new(Trigger::CallsOf("lease"), InjectedFault::Busy);
+    let faults = Faults::new(Trigger::CallsOf("lease"), InjectedFault::Unavailable);
     let ledger = FaultyLedger::new(Arc::new(MemoryLedger::new()), Arc::new(faults));
     ledger.start(new_session(1, 100)).await.unwrap();
     for _ in 0..2 {
         let leased = ledger.lease(session_id(1)).await;
-        assert!(matches!(leased, Err(LedgerError::Busy)), "{leased:?}");
+        assert!(
+            matches!(leased, Err(LedgerError::Unavailable(_))),
+            "{leased:?}"
+        );
         assert!(ledger.session(session_id(1)).await.unwrap().is_some());
     }
 }
@@ -86,6 +89,10 @@ async fn affected_write_may_be_torn() {
         write_in(InjectedFault::Lost).await,
         (8, Err(VaultError::Fault(_)))
     ));
+    assert!(matches!(
+        write_in(InjectedFault::Unavailable).await,
+        (0, Err(VaultError::Unavailable { .. }))
+    ));
     let full = write_in(InjectedFault::NoSpace).await;
     assert!(matches!(full, (4, Err(VaultError::NoSpace { written: 4 }))));
 }
@@ -99,11 +106,11 @@ async fn calls_of_readers_and_writers_are_scheduled_too() {
     let mut reader = vault.read(media_id(1), 0..8).await.unwrap();
     assert!(matches!(
         reader.next(READ_LEN).await,
-        Err(VaultError::Unreadable { .. })
+        Err(VaultError::Unavailable { .. })
     ));
     assert!(matches!(
         vault.delete(media_id(1)).await,
-        Err(VaultError::Unreadable { .. })
+        Err(VaultError::Unavailable { .. })
     ));
     assert!(matches!(
         vault.create(media_id(2)).await,

@@ -171,7 +171,7 @@ impl Vault for Immutable {
     async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
         if id < media_id(IMMUTABLE) {
             let cause = Arc::new(io::Error::from(io::ErrorKind::PermissionDenied));
-            return Err(VaultError::Unreadable { id, cause });
+            return Err(VaultError::Unavailable { id, cause });
         }
         self.0.delete(id).await
     }
@@ -218,7 +218,11 @@ async fn sweep_after_a_failure_anywhere_completes_the_work() {
     assert!(calls > 20, "{calls}");
     for nth in 1..=calls {
         for when in [Trigger::Once(nth), Trigger::From(nth)] {
-            for trouble in [InjectedFault::Fault, InjectedFault::Lost] {
+            for trouble in [
+                InjectedFault::Fault,
+                InjectedFault::Lost,
+                InjectedFault::Unavailable,
+            ] {
                 sweep_after(Faults::new(when, trouble)).await;
             }
         }

@@ -196,7 +196,7 @@ impl Round {
                 Ok(Recorded::Lost)
             }
             Err(LedgerError::Conflict) if attempt < ATTEMPTS => Ok(Recorded::Refused),
-            Err(LedgerError::Busy | LedgerError::NoSpace) if attempt < ATTEMPTS => {
+            Err(LedgerError::Unavailable(_) | LedgerError::NoSpace) if attempt < ATTEMPTS => {
                 tokio::time::sleep(RECORD_PAUSE).await;
                 Ok(Recorded::Refused)
             }

@@ -63,7 +63,10 @@ async fn foreign_write_lock_refuses_changes_without_a_fault() {
     let other = rusqlite::Connection::open(path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let refused = test.start(2).await;
-    assert!(matches!(refused, Err(LedgerError::Busy)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(LedgerError::Unavailable(_))),
+        "{refused:?}"
+    );
     assert!(test.ledger.session(id(1)).await.unwrap().is_some());
     other.execute_batch("ROLLBACK").unwrap();
     test.start(2).await.unwrap();
@@ -92,7 +95,10 @@ async fn foreign_lock_refuses_a_lease_without_a_fault() {
     let other = rusqlite::Connection::open(path).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let refused = test.ledger.lease(id(1)).await;
-    assert!(matches!(refused, Err(LedgerError::Busy)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(LedgerError::Unavailable(_))),
+        "{refused:?}"
+    );
     other.execute_batch("ROLLBACK").unwrap();
     let leased = test.ledger.lease(id(1)).await.unwrap().unwrap();
     assert_eq!(leased.epoch, Epoch(1));
