@@ -38,8 +38,8 @@ use tokio::task::block_in_place;
 use windlass_digest::Crc32cHasher;
 use windlass_server::{Ended, Listener, Registry, Server, Stores};
 use windlass_store::{
-    Extent, Listing, MediaId, MediaReader, MediaWriter, READ_LEN, Space, StoredMedia, Timestamp,
-    Vault, VaultError,
+    Extent, ListPosition, Listing, MediaId, MediaReader, MediaWriter, READ_LEN, Space, StoredMedia,
+    Timestamp, Vault, VaultError,
 };
 use windlass_store_local::LocalStore;
 
@@ -71,7 +71,7 @@ impl DirectoryVault {
         newest
     }
 
-    fn listing(&self, after: Option<MediaId>) -> io::Result<Listing> {
+    fn listing(&self) -> io::Result<Listing> {
         let mut media = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
@@ -84,8 +84,6 @@ impl DirectoryVault {
             let modified = Timestamp::from_millis(0).saturating_add(age.unwrap_or_default());
             media.push(StoredMedia { id, modified });
         }
-        media.retain(|stored| after.is_none_or(|after| stored.id > after));
-        media.sort_unstable_by_key(|stored| stored.id);
         Ok(Listing { media, next: None })
     }
 }
@@ -98,7 +96,7 @@ fn refused(id: MediaId) -> impl Fn(io::Error) -> VaultError {
         ErrorKind::UnexpectedEof => damaged(id, "it is shorter than the range to be read"),
         ErrorKind::StorageFull => VaultError::NoSpace { written: 0 },
         _ => VaultError::Unavailable {
-            id,
+            id: Some(id),
             cause: Arc::new(error),
         },
     }
@@ -185,18 +183,18 @@ impl Vault for DirectoryVault {
         }
     }
 
-    async fn list(&self, after: Option<MediaId>, _: usize) -> Result<Listing, VaultError> {
-        let start = after.unwrap_or(MediaId::from_bytes([0; 16]));
-        block_in_place(|| self.listing(after)).map_err(refused(start))
+    async fn list(&self, _: Option<ListPosition>, _: usize) -> Result<Listing, VaultError> {
+        let unavailable = |cause| VaultError::Unavailable { id: None, cause };
+        block_in_place(|| self.listing()).map_err(|error| unavailable(Arc::new(error)))
     }
 
-    async fn space(&self) -> Result<Space, VaultError> {
+    async fn space(&self) -> Result<Option<Space>, VaultError> {
         let stat = rustix::fs::statvfs(&self.directory).map_err(|it| failed(0)(it.into()))?;
-        Ok(Space {
+        Ok(Some(Space {
             available: stat.f_bavail.saturating_mul(stat.f_frsize),
             total: stat.f_blocks.saturating_mul(stat.f_frsize),
             disk: self.directory.metadata().map_err(failed(0))?.dev(),
-        })
+        }))
     }
 }
 

@@ -51,12 +51,18 @@ pub struct Md5Sha256Hasher {
 
 /// A saved state that [`Md5Sha256Hasher::save`] did not write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the saved state of a digest is damaged")]
+#[error("the saved state of a digest is damaged, or has another format")]
 pub struct RestoreError;
 
-/// The first byte of a saved state is a bit set of the states that follow.
+// The first byte of a saved state has the version of the format in its upper half. Its lower half is
+// a bit set of the states that follow.
 const SAVED_MD5: u8 = 1;
 const SAVED_SHA256: u8 = 2;
+
+/// The version of the states that the crates `md-5` and `sha2` write. It has to grow when a new
+/// version of one of them writes others: a replica must not continue from a state that it would
+/// misread. States without a version, which earlier releases saved, have the same format.
+const FORMAT: u8 = 1;
 
 impl Md5Sha256Hasher {
     /// Starts at the first byte of the media.
@@ -94,7 +100,7 @@ impl Md5Sha256Hasher {
 
     /// Serializes the state, in about 200 bytes. They are as confidential as the media.
     pub fn save(&self) -> Vec<u8> {
-        let mut saved = vec![0];
+        let mut saved = vec![FORMAT << 4];
         if let Some(md5) = &self.md5 {
             saved[0] |= SAVED_MD5;
             saved.extend_from_slice(&md5.serialize());
@@ -107,9 +113,14 @@ impl Md5Sha256Hasher {
     }
 
     /// Continues from a saved state.
+    ///
+    /// # Errors
+    /// If the state is damaged or has another format. The digests can then only be computed from the
+    /// stored media.
     pub fn restore(saved: &[u8]) -> Result<Self, RestoreError> {
-        let (&present, mut states) = saved.split_first().ok_or(RestoreError)?;
-        if present & !(SAVED_MD5 | SAVED_SHA256) != 0 {
+        let (&first, mut states) = saved.split_first().ok_or(RestoreError)?;
+        let (format, present) = (first >> 4, first & 0x0F);
+        if format > FORMAT || present & !(SAVED_MD5 | SAVED_SHA256) != 0 {
             return Err(RestoreError);
         }
         let md5 = (present & SAVED_MD5 != 0)

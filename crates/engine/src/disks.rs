@@ -233,9 +233,9 @@ impl Disks {
         let vault = vault.map(|space| space.map_err(|error: VaultError| error.to_string()));
         let ledger = self.ledger.update("ledger", ledger, before.0);
         let vault = self.vault.update("vault", vault, before.1);
-        if let (Some(ledger), Some(vault)) = (ledger, vault) {
-            self.is_shared
-                .store(ledger.disk == vault.disk, Ordering::Relaxed);
+        if let (Ok(ledger), Ok(vault)) = (ledger, vault) {
+            let is_shared = ledger.zip(vault).is_some_and(|(a, b)| a.disk == b.disk);
+            self.is_shared.store(is_shared, Ordering::Relaxed);
         }
         if self.ledger.available() >= self.limits.hard / 2 {
             self.late_finishes.store(0, Ordering::Relaxed);
@@ -359,27 +359,32 @@ impl Disk {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Records a measurement that began when this many bytes had been written.
+    /// Records a measurement that began when this many bytes had been written. If the store does not
+    /// know its space, everything is admitted.
     fn update<T>(
         &self,
         name: &str,
-        space: Result<Result<Space, String>, T>,
+        space: Result<Result<Option<Space>, String>, T>,
         written: u64,
-    ) -> Option<Space> {
+    ) -> Result<Option<Space>, NotMeasured> {
         match space {
             Ok(Ok(space)) => {
-                let ceiling = space.available.saturating_add(written);
+                let ceiling =
+                    space.map_or(u64::MAX, |space| space.available.saturating_add(written));
                 self.ceiling.store(ceiling, Ordering::Relaxed);
-                return Some(space);
+                return Ok(space);
             }
             Ok(Err(error)) => {
                 tracing::warn!(error, "the disk of the {name} does not say how full it is");
             }
             Err(_) => tracing::warn!("the disk of the {name} does not answer"),
         }
-        None
+        Err(NotMeasured)
     }
 }
+
+/// A store has not said how much space it has.
+struct NotMeasured;
 
 /// A payload is written twice: to the write-ahead log, then to the tables.
 const COPIES: u64 = 2;
@@ -525,7 +530,7 @@ impl Ledger for CheckedLedger {
         self.inner.unknown_media(ids).await
     }
 
-    async fn space(&self) -> Result<Space, LedgerError> {
+    async fn space(&self) -> Result<Option<Space>, LedgerError> {
         self.inner.space().await
     }
 

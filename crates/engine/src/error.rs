@@ -131,7 +131,10 @@ impl Error {
     /// Whether the upload itself causes the error, so that a second attempt would fail as well.
     pub fn is_permanent(&self) -> bool {
         match self {
-            Self::Session(_) | Self::DigestMismatch(_) | Self::ExpectedDigests(_) => true,
+            Self::Session(_)
+            | Self::DigestMismatch(_)
+            | Self::ExpectedDigests(_)
+            | Self::Ledger(LedgerError::KeyTooLong) => true,
             Self::Refused(refusal) => refusal.is_permanent(),
             _ => false,
         }
@@ -174,6 +177,9 @@ impl Error {
 
 fn ledger_problem(error: &LedgerError) -> &'static str {
     match error {
+        LedgerError::KeyTooLong => {
+            "a name in the call is too long: with the name of its collection it has more than 2,048 bytes"
+        }
         LedgerError::OverQuota => {
             "the principal has reached its limit of open uploads or of stored bytes; finish or cancel uploads, \
              or delete resources"
@@ -204,7 +210,10 @@ impl StoreError<'_> {
             Self::Ledger(LedgerError::NoSpace) | Self::Vault(VaultError::NoSpace { .. }) => 30,
             Self::Ledger(LedgerError::OverQuota) => 60,
             Self::Ledger(
-                LedgerError::Conflict | LedgerError::TooMuchMedia | LedgerError::Unreadable,
+                LedgerError::Conflict
+                | LedgerError::TooMuchMedia
+                | LedgerError::KeyTooLong
+                | LedgerError::Unreadable,
             )
             | Self::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }) => return None,
         };

@@ -121,8 +121,14 @@ impl Lifecycle {
             VaultError::Fault(cause) => self.fail("vault", cause),
             // A client that connects again supersedes its own earlier request.
             VaultError::Unavailable { cause, .. } if cause.is::<Superseded>() => {}
-            VaultError::Unavailable { id, cause } => {
+            VaultError::Unavailable {
+                id: Some(id),
+                cause,
+            } => {
                 tracing::warn!(media = %id, error = %cause, "media cannot be used");
+            }
+            VaultError::Unavailable { id: None, cause } => {
+                tracing::warn!(error = %cause, "the vault cannot be used");
             }
             VaultError::Missing(_) | VaultError::Damaged { .. } | VaultError::NoSpace { .. } => {}
         }

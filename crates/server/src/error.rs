@@ -614,6 +614,7 @@ fn ledger(error: &LedgerError) -> ErrorReply {
     match error {
         LedgerError::Conflict => ErrorReply::json(StatusCode::CONFLICT, "conflict"),
         LedgerError::OverQuota => ErrorReply::over_quota(retry_after),
+        LedgerError::KeyTooLong => bad("invalid"),
         LedgerError::Fenced
         | LedgerError::NoSpace
         | LedgerError::Unavailable(_)

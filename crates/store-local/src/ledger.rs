@@ -424,7 +424,7 @@ impl Ledger for LocalLedger {
             .await
     }
 
-    async fn space(&self) -> Result<Space, LedgerError> {
+    async fn space(&self) -> Result<Option<Space>, LedgerError> {
         let space_probe = self.space_probe.clone();
         let probed = self
             .readers
@@ -438,7 +438,7 @@ impl Ledger for LocalLedger {
         let report = probed.map_err(|error| LedgerError::Fault(Arc::new(error)))?;
         self.shrink(report).await?;
         // Measured before the shrinking, which shortens the file only at a later checkpoint.
-        Ok(report.space)
+        Ok(Some(report.space))
     }
 
     async fn check(&self) -> Result<(), LedgerError> {

@@ -26,8 +26,8 @@ use tokio::task::JoinHandle;
 use windlass_digest::Crc32cHasher;
 use windlass_store::recorder::StoreRecorder;
 use windlass_store::{
-    Cause, Extent, Failpoint, Listing, MediaId, MediaReader, MediaWriter, Part, Space, Vault,
-    VaultError,
+    Cause, Extent, Failpoint, ListPosition, Listing, MediaId, MediaReader, MediaWriter, Part,
+    Space, Vault, VaultError,
 };
 
 pub(crate) use media::WritePolicy;
@@ -159,7 +159,8 @@ impl Vault for LocalVault {
         removed.map_err(|cause| unavailable(id, cause))?
     }
 
-    async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError> {
+    async fn list(&self, from: Option<ListPosition>, limit: usize) -> Result<Listing, VaultError> {
+        let after = from.map(|from| from.media()).transpose()?;
         let shared = Arc::clone(&self.shared);
         let listed = self
             .shared
@@ -171,18 +172,19 @@ impl Vault for LocalVault {
                 shared.layout.list(after, limit, is_open)
             })
             .await;
-        let from = after.unwrap_or(MediaId::from_bytes([0; 16]));
+        let unavailable = |cause| VaultError::Unavailable { id: None, cause };
         listed
-            .map_err(|cause| unavailable(from, cause))?
-            .map_err(|error| out_of_reach(from, error))
+            .map_err(unavailable)?
+            .map_err(|error| unavailable(Arc::new(error)))
     }
 
-    async fn space(&self) -> Result<Space, VaultError> {
+    async fn space(&self) -> Result<Option<Space>, VaultError> {
         let shared = Arc::clone(&self.shared);
         let work = move || filesystem::space(shared.layout.root());
         let space = self.shared.io_pools.read.run(work).await;
         space
             .map_err(VaultError::Fault)?
+            .map(Some)
             .map_err(|error: io::Error| VaultError::Fault(Arc::new(error)))
     }
 }
@@ -418,7 +420,10 @@ fn shorter(id: MediaId) -> VaultError {
 }
 
 fn unavailable(id: MediaId, cause: Cause) -> VaultError {
-    VaultError::Unavailable { id, cause }
+    VaultError::Unavailable {
+        id: Some(id),
+        cause,
+    }
 }
 
 fn out_of_reach(id: MediaId, error: io::Error) -> VaultError {

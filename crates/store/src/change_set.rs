@@ -4,7 +4,9 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::records::{Epoch, MediaId, MediaLocation, MediaRef, Progress, Resource, SessionId};
+use crate::records::{
+    Epoch, MAX_KEY_LEN, MediaId, MediaLocation, MediaRef, Progress, Resource, SessionId,
+};
 
 /// A session to be finished by a change set, together with the resource that it yields.
 #[derive(Clone)]
@@ -136,6 +138,15 @@ impl ChangeSet {
     /// Returns whether it has more than [`MAX_ADDED_MEDIA`].
     pub fn has_too_much_media(&self) -> bool {
         self.added_media.len() > MAX_ADDED_MEDIA
+    }
+
+    /// Returns whether it inserts a resource with a key of more than [`MAX_KEY_LEN`] bytes.
+    pub fn has_too_long_key(&self) -> bool {
+        let mut inserted = self.resources.iter().filter_map(|change| match change {
+            ResourceChange::Insert(resource) => Some(resource),
+            ResourceChange::Replace { .. } | ResourceChange::Delete { .. } => None,
+        });
+        inserted.any(|resource| resource.key_len() > MAX_KEY_LEN)
     }
 
     /// Returns whether the change set counts as making space. Such change sets must be possible on

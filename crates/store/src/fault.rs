@@ -38,7 +38,9 @@ use crate::records::{
     Timestamp, Usage,
 };
 use crate::session_list::{SessionPage, SessionQuery};
-use crate::vault::{Listing, MediaReader, MediaWriter, Part, Space, Vault, VaultError};
+use crate::vault::{
+    ListPosition, Listing, MediaReader, MediaWriter, Part, Space, Vault, VaultError,
+};
 
 pub use paced::{PacedLedger, Stopped};
 
@@ -343,7 +345,7 @@ impl Ledger for FaultyLedger {
             .await
     }
 
-    async fn space(&self) -> Result<Space, LedgerError> {
+    async fn space(&self) -> Result<Option<Space>, LedgerError> {
         self.read("space", self.inner.space()).await
     }
 
@@ -383,7 +385,7 @@ impl Vault for FaultyVault {
     async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError> {
         let full = || VaultError::NoSpace { written: 0 };
         let create = self.inner.create(id);
-        let created = change(&self.faults, "create", id, create, Some(full)).await?;
+        let created = change(&self.faults, "create", Some(id), create, Some(full)).await?;
         Ok(self.writer(id, created))
     }
 
@@ -396,7 +398,7 @@ impl Vault for FaultyVault {
         let reopened = read(
             &self.faults,
             "reopen",
-            id,
+            Some(id),
             self.inner.reopen(id, committed, verify),
         )
         .await?;
@@ -408,7 +410,7 @@ impl Vault for FaultyVault {
         id: MediaId,
         range: Range<u64>,
     ) -> Result<Box<dyn MediaReader>, VaultError> {
-        let inner = read(&self.faults, "read", id, self.inner.read(id, range)).await?;
+        let inner = read(&self.faults, "read", Some(id), self.inner.read(id, range)).await?;
         let faults = Arc::clone(&self.faults);
         Ok(Box::new(FaultyReader { inner, id, faults }))
     }
@@ -423,21 +425,20 @@ impl Vault for FaultyVault {
     ) -> Result<(), VaultError> {
         let full = || VaultError::NoSpace { written: 0 };
         let concat = self.inner.concat(id, parts, copied);
-        change(&self.faults, "concat", id, concat, Some(full)).await
+        change(&self.faults, "concat", Some(id), concat, Some(full)).await
     }
 
     async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
-        read(&self.faults, "delete", id, self.inner.delete(id)).await
+        read(&self.faults, "delete", Some(id), self.inner.delete(id)).await
     }
 
-    async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError> {
-        let from = after.unwrap_or(NO_MEDIA);
-        read(&self.faults, "list", from, self.inner.list(after, limit)).await
+    async fn list(&self, from: Option<ListPosition>, limit: usize) -> Result<Listing, VaultError> {
+        read(&self.faults, "list", None, self.inner.list(from, limit)).await
     }
 
-    async fn space(&self) -> Result<Space, VaultError> {
+    async fn space(&self) -> Result<Option<Space>, VaultError> {
         let space = self.inner.space();
-        change(&self.faults, "space", NO_MEDIA, space, NEEDS_NO_ROOM).await
+        change(&self.faults, "space", None, space, NEEDS_NO_ROOM).await
     }
 }
 
@@ -471,7 +472,7 @@ impl MediaWriter for FaultyWriter {
         match self.faults.next("write").await {
             None | Some(InjectedFault::Slow(_)) => self.inner.write(offset, data).await,
             Some(InjectedFault::Fault | InjectedFault::Panic) => fault(),
-            Some(InjectedFault::Unavailable) => Err(unavailable(self.id)),
+            Some(InjectedFault::Unavailable) => Err(unavailable(Some(self.id))),
             Some(InjectedFault::Torn) => {
                 self.write_half(offset, &data).await?;
                 fault()
@@ -489,7 +490,7 @@ impl MediaWriter for FaultyWriter {
 
     async fn sync(&self) -> Result<(), VaultError> {
         let sync = self.inner.sync();
-        change(&self.faults, "sync", self.id, sync, NEEDS_NO_ROOM).await
+        change(&self.faults, "sync", Some(self.id), sync, NEEDS_NO_ROOM).await
     }
 }
 
@@ -503,12 +504,15 @@ struct FaultyReader {
 #[async_trait]
 impl MediaReader for FaultyReader {
     async fn next(&mut self, max_len: usize) -> Result<Bytes, VaultError> {
-        read(&self.faults, "next", self.id, self.inner.next(max_len)).await
+        read(
+            &self.faults,
+            "next",
+            Some(self.id),
+            self.inner.next(max_len),
+        )
+        .await
     }
 }
-
-/// The media of an error of a call that concerns none.
-const NO_MEDIA: MediaId = MediaId::from_bytes([0; 16]);
 
 /// A call that needs no space succeeds on a full disk.
 const NEEDS_NO_ROOM: Option<fn() -> VaultError> = None;
@@ -517,7 +521,7 @@ const NEEDS_NO_ROOM: Option<fn() -> VaultError> = None;
 async fn change<T>(
     faults: &Faults,
     name: &'static str,
-    id: MediaId,
+    id: Option<MediaId>,
     change: impl Future<Output = Result<T, VaultError>>,
     full: Option<fn() -> VaultError>,
 ) -> Result<T, VaultError> {
@@ -535,7 +539,7 @@ async fn change<T>(
     }
 }
 
-fn unavailable(id: MediaId) -> VaultError {
+fn unavailable(id: Option<MediaId>) -> VaultError {
     VaultError::Unavailable {
         id,
         cause: scheduled(),
@@ -546,7 +550,7 @@ fn unavailable(id: MediaId) -> VaultError {
 async fn read<T>(
     faults: &Faults,
     name: &'static str,
-    id: MediaId,
+    id: Option<MediaId>,
     read: impl Future<Output = Result<T, VaultError>>,
 ) -> Result<T, VaultError> {
     match faults.next(name).await {

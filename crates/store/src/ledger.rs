@@ -6,8 +6,8 @@ use bytes::Bytes;
 use crate::Cause;
 use crate::change_set::{ChangeSet, MAX_ADDED_MEDIA};
 use crate::records::{
-    Epoch, MediaId, NewSession, OwnerQuotas, Progress, Quota, Resource, Session, SessionId,
-    SessionState, Timestamp, Usage,
+    Epoch, MAX_KEY_LEN, MediaId, NewSession, OwnerQuotas, Progress, Quota, Resource, Session,
+    SessionId, SessionState, Timestamp, Usage,
 };
 use crate::session_list::{SessionPage, SessionQuery};
 use crate::vault::Space;
@@ -162,6 +162,9 @@ pub trait Ledger: Send + Sync + 'static {
     /// # Errors
     /// * [`LedgerError::TooMuchMedia`] if it brings more than
     ///   [`MAX_ADDED_MEDIA`] in [`ChangeSet::added_media`].
+    /// * [`LedgerError::KeyTooLong`] if it inserts a resource whose collection and id have more than
+    ///   [`MAX_KEY_LEN`] bytes together. An existing resource with a longer key, which an earlier
+    ///   release has stored, can be read, replaced and deleted.
     /// * [`LedgerError::Fenced`] if the session to be finished does not exist or is not open, its
     ///   epoch is not the one of the change set, or its committed offset is greater than the offset
     ///   in [`FinishSession::progress`](crate::FinishSession::progress).
@@ -230,10 +233,11 @@ pub trait Ledger: Send + Sync + 'static {
     /// during the call counts as referenced.
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError>;
 
-    /// Returns the space for further changes. Space that committed changes are yet to occupy does
+    /// Returns the space for further changes, or `None` if the ledger does not know it, such as a
+    /// ledger on another machine. Space that committed changes are yet to occupy does
     /// not count as available. For example, rows may be in a write-ahead log, and need space again
     /// when they are copied into the database.
-    async fn space(&self) -> Result<Space, LedgerError>;
+    async fn space(&self) -> Result<Option<Space>, LedgerError>;
 
     /// Returns a number that differs between openings of the ledger, if only one process can have
     /// the ledger open at a time. Returns `None` if several processes can. An entry that was noted
@@ -291,6 +295,12 @@ pub enum LedgerError {
     /// to bring less.
     #[error("the changes bring more than {MAX_ADDED_MEDIA} additional media")]
     TooMuchMedia,
+    /// The collection and the id of a resource to be inserted have more than [`MAX_KEY_LEN`] bytes.
+    /// Nothing has changed.
+    #[error(
+        "a name in the call is too long: with its collection it has more than {MAX_KEY_LEN} bytes"
+    )]
+    KeyTooLong,
     /// The owner would occupy more than its quota. Nothing has changed.
     #[error("the principal would occupy more than its quota")]
     OverQuota,

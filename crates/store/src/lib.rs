@@ -103,14 +103,14 @@ pub use change_set::{
 pub use failpoint::Failpoint;
 pub use ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
 pub use records::{
-    Epoch, Extent, Media, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas, Progress,
-    Quota, Resource, Session, SessionId, SessionState, Timestamp, Usage,
+    Epoch, Extent, MAX_KEY_LEN, Media, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas,
+    Progress, Quota, Resource, Session, SessionId, SessionState, Timestamp, Usage,
 };
 pub use session_list::{SessionOrder, SessionPage, SessionQuery, SessionSummary};
 pub use sweep::{Sweep, SweepError, SweepOptions, Swept};
 pub use vault::{
-    Listing, MediaReader, MediaWriter, Part, READ_LEN, Space, StoredMedia, Superseded, Vault,
-    VaultError, WRITE_UNIT,
+    ListPosition, Listing, MediaReader, MediaWriter, Part, READ_LEN, Space, StoredMedia,
+    Superseded, Vault, VaultError, WRITE_UNIT,
 };
 
 /// The cause of a fault, shared by all callers that waited for the same commit or sync.

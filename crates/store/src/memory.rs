@@ -191,8 +191,8 @@ impl Ledger for MemoryLedger {
         Ok(ids.iter().filter(unknown).copied().collect())
     }
 
-    async fn space(&self) -> Result<Space, LedgerError> {
-        Ok(SPACE)
+    async fn space(&self) -> Result<Option<Space>, LedgerError> {
+        Ok(Some(SPACE))
     }
 
     async fn check(&self) -> Result<(), LedgerError> {
@@ -353,6 +353,9 @@ impl Tables {
     fn apply(&mut self, changes: ChangeSet) -> Result<(), LedgerError> {
         if changes.has_too_much_media() {
             return Err(LedgerError::TooMuchMedia);
+        }
+        if changes.has_too_long_key() {
+            return Err(LedgerError::KeyTooLong);
         }
         let leased = match &changes.finish {
             Some(finish) => Some(self.leased_to_finish(finish)?),

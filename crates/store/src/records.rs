@@ -393,6 +393,10 @@ pub struct Media {
     pub digests: Digests,
 }
 
+/// Maximum number of bytes of the collection and the id of a resource together. Databases limit the
+/// keys of their indexes.
+pub const MAX_KEY_LEN: usize = 2048;
+
 /// A resource: a JSON document, which may describe a media.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resource {
@@ -416,6 +420,13 @@ pub struct Resource {
     /// Principal that it belongs to, as the server writes it; `None` if nobody was asked who they
     /// are. Opaque to the ledger.
     pub owner: Option<String>,
+}
+
+impl Resource {
+    /// Returns the number of bytes of the collection and the id together.
+    pub fn key_len(&self) -> usize {
+        self.collection.len() + self.id.len()
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::failpoint::Failpoint;
 use crate::ledger::{Ledger, LedgerError};
 use crate::records::{MediaId, Timestamp};
-use crate::vault::{Vault, VaultError};
+use crate::vault::{ListPosition, Vault, VaultError};
 
 /// Options of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,8 +90,8 @@ pub struct Sweep {
     /// All garbage has been tried since the sweep was last done, and the last steps have deleted
     /// none.
     tried_all: bool,
-    /// Media after which the next listing of the vault begins.
-    resume_after: Option<MediaId>,
+    /// Where the next listing of the vault begins.
+    next_listing: Option<ListPosition>,
 }
 
 impl Sweep {
@@ -102,7 +102,7 @@ impl Sweep {
             options,
             tried: None,
             tried_all: false,
-            resume_after: None,
+            next_listing: None,
         }
     }
 
@@ -180,7 +180,8 @@ impl Sweep {
         now: Timestamp,
         swept: &mut Swept,
     ) -> Result<bool, SweepError> {
-        let listing = vault.list(self.resume_after, self.options.batch).await?;
+        let from = self.next_listing.clone();
+        let listing = vault.list(from, self.options.batch).await?;
         let forgotten_since = now.saturating_sub(self.options.grace);
         let old = listing
             .media
@@ -195,8 +196,8 @@ impl Sweep {
                 Failpoint::OrphansUnlinked.reach();
             }
         }
-        self.resume_after = listing.next;
-        Ok(listing.next.is_none())
+        self.next_listing = listing.next;
+        Ok(self.next_listing.is_none())
     }
 }
 

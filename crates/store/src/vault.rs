@@ -154,7 +154,9 @@ pub trait Vault: Send + Sync + 'static {
     /// [`VaultError::Unavailable`] if it could not be deleted now. The sweep tries again.
     async fn delete(&self, id: MediaId) -> Result<(), VaultError>;
 
-    /// Lists media after `after`, in the order of ids.
+    /// Lists media in an order of the vault's own, from the position that an earlier listing has
+    /// returned; `None` begins at the first media. A walk over all listings returns each media that
+    /// exists during the whole walk.
     ///
     /// `limit` is about the number of entries to look at, including directories. A listing may
     /// therefore hold fewer media than `limit`, even none, without being the last listing; see
@@ -164,14 +166,14 @@ pub trait Vault: Send + Sync + 'static {
     /// It is meant for the sweep, and too slow for the path of a request.
     ///
     /// # Errors
-    /// [`VaultError::Unavailable`], with the media after which the listing was to begin.
-    async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError>;
+    /// [`VaultError::Unavailable`], also for a position that no listing of this vault has returned.
+    async fn list(&self, from: Option<ListPosition>, limit: usize) -> Result<Listing, VaultError>;
 
-    /// Returns the space for media.
+    /// Returns the space for media, or `None` if the vault knows no limit, such as an object store.
     ///
     /// # Errors
     /// [`VaultError::Fault`] if it cannot be determined.
-    async fn space(&self) -> Result<Space, VaultError>;
+    async fn space(&self) -> Result<Option<Space>, VaultError>;
 }
 
 /// The writer of a media. The lease of the session ensures that there is one at a time.
@@ -253,11 +255,50 @@ pub enum Part {
 /// A part of the content of a vault.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// Media, in the order of ids.
+    /// Media, in the order of the vault.
     pub media: Vec<StoredMedia>,
-    /// Media after which the next listing begins; `None` at the end of the vault.
-    pub next: Option<MediaId>,
+    /// Where the next listing begins; `None` at the end of the vault.
+    pub next: Option<ListPosition>,
 }
+
+/// A position in the listing of a vault. Its bytes mean something to that vault alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListPosition(Bytes);
+
+impl ListPosition {
+    /// Returns the position with these bytes.
+    pub fn new(bytes: impl Into<Bytes>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// Returns the position behind a media, for a vault that lists media in the order of their ids.
+    pub fn behind(id: MediaId) -> Self {
+        Self(Bytes::copy_from_slice(id.as_bytes()))
+    }
+
+    /// Returns the bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Returns the media that [`ListPosition::behind`] was called with.
+    ///
+    /// # Errors
+    /// [`VaultError::Unavailable`] if the position is of another kind.
+    pub fn media(&self) -> Result<MediaId, VaultError> {
+        let id = <[u8; 16]>::try_from(self.as_bytes());
+        id.map(MediaId::from_bytes)
+            .map_err(|_| VaultError::Unavailable {
+                id: None,
+                cause: std::sync::Arc::new(ForeignPosition),
+            })
+    }
+}
+
+/// A position that no listing of the vault has returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the position is of the listing of another vault")]
+struct ForeignPosition;
 
 /// A media in a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -309,10 +350,10 @@ pub enum VaultError {
     ///
     /// After a failed write none of its bytes count as written. After a failed sync the bytes of
     /// earlier writes are as durable as before, and a later sync may succeed.
-    #[error("media {id} is not available now")]
+    #[error("{} is not available now", Subject(*.id))]
     Unavailable {
-        /// Id of the media.
-        id: MediaId,
+        /// Id of the media; `None` if the call concerns no single media.
+        id: Option<MediaId>,
         /// Why it failed.
         #[source]
         cause: Cause,
@@ -323,8 +364,20 @@ impl VaultError {
     /// Returns the error of a writer after a newer writer has reopened its media.
     pub fn superseded(id: MediaId) -> Self {
         Self::Unavailable {
-            id,
+            id: Some(id),
             cause: std::sync::Arc::new(Superseded),
+        }
+    }
+}
+
+/// What is not available: a media, or the vault.
+struct Subject(Option<MediaId>);
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(id) => write!(f, "media {id}"),
+            None => f.write_str("the vault"),
         }
     }
 }

@@ -132,7 +132,7 @@ async fn a_look_replaces_what_was_written_before_it_and_nothing_else() {
     let under_way = disks.reserve(Purpose::Change, MB).unwrap();
     drop(disks.reserve(Purpose::Change, 2 * MB));
     assert_eq!(disks.ledger.available(), 297 * MB);
-    let free = ledger.space().await.unwrap().available;
+    let free = ledger.space().await.unwrap().unwrap().available;
     disks.refresh(&ledger, &vault).await;
     assert_eq!(
         disks.ledger.available(),
@@ -151,7 +151,7 @@ async fn media_counts_until_a_look_after_its_write() {
     let disks = Arc::new(disks(300 * MB, 300 * MB, true));
     let media = MediaSpace::new(Arc::clone(&disks), None);
     let under_way = media.admit_write(1 << 20).unwrap();
-    let free = vault.space().await.unwrap().available;
+    let free = vault.space().await.unwrap().unwrap().available;
     disks.refresh(&ledger, &vault).await;
     assert_eq!(
         disks.vault.available(),
@@ -162,6 +162,26 @@ async fn media_counts_until_a_look_after_its_write() {
     assert_eq!(disks.vault.available(), free - MB);
     disks.refresh(&ledger, &vault).await;
     assert_eq!(disks.vault.available(), free);
+}
+
+/// A vault without a disk, such as an object store.
+#[tokio::test]
+async fn store_that_does_not_know_its_space_admits_everything_and_shares_no_disk() {
+    let (ledger, vault) = (MemoryLedger::new(), MemoryVault::new());
+    vault.hide_space();
+    let disks = Arc::new(disks(300 * MB, 10 * MB, true));
+    let free = ledger.space().await.unwrap().unwrap().available;
+    disks.refresh(&ledger, &vault).await;
+    let media = MediaSpace::new(Arc::clone(&disks), None);
+    drop(media.admit_write(1 << 40).unwrap());
+    assert_eq!(
+        disks.ledger.available(),
+        free,
+        "media is not on the ledger's disk"
+    );
+    assert_eq!(disks.space(), DiskSpace::Plenty);
+    let measured: Vec<_> = disks.free().map(|(store, _)| store).collect();
+    assert_eq!(measured, ["ledger"]);
 }
 
 struct Checked {

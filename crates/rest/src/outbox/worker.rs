@@ -478,6 +478,7 @@ fn concerns_all(error: &LedgerError) -> bool {
         LedgerError::Fenced
         | LedgerError::Conflict
         | LedgerError::TooMuchMedia
+        | LedgerError::KeyTooLong
         | LedgerError::Unreadable => false,
     }
 }

@@ -351,7 +351,7 @@ async fn media_that_the_vault_has_lost_is_not_copied_again_and_again() {
 async fn concatenation_leaves_the_space_that_must_stay_free() {
     let media = Media::new(3, 1_000_000);
     let faults = Faults::new(Trigger::Never, InjectedFault::Fault);
-    let total = MemoryVault::new().space().await.unwrap().total;
+    let total = MemoryVault::new().space().await.unwrap().unwrap().total;
     let watched = Watched::set_up(faults, |settings| {
         settings.free_space.soft = total - 2_500_000;
     });

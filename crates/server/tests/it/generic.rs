@@ -201,6 +201,25 @@ async fn media_under_a_chosen_name_is_created_and_then_replaced() {
 }
 
 #[tokio::test]
+async fn name_beyond_the_maximum_is_refused_as_the_callers_mistake() {
+    let barn = Barn::new();
+    let uri = |len| format!("/v1/media/{}", "n".repeat(len));
+    let media = b"hay";
+    let reply = barn.0.simple(&uri(1_500), "text/plain", media).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let reply = barn.0.simple(&uri(2_049), "text/plain", media).await;
+    refused(&reply, 400, "a name in the call is too long");
+    let start = format!("/upload{}?uploadType=resumable", uri(2_049));
+    let started = barn.0.send("POST", &start, &[], "").await;
+    let session = started.location(World::ORIGIN).to_owned();
+    for _ in 0..2 {
+        // The session has failed: it is not left to be finished again and again.
+        let reply = barn.0.put(&session, "bytes 0-2/3", &media[..]).await;
+        assert!([400, 410].contains(&reply.status.as_u16()), "{reply:?}");
+    }
+}
+
+#[tokio::test]
 async fn download_by_name_finds_media_of_another_upload_path() {
     let barn = Barn::new();
     ok(&barn

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use windlass_server::Stores;
 use windlass_store::{
-    Extent, Listing, MediaId, MediaReader, MediaWriter, Space, Vault, VaultError,
+    Extent, ListPosition, Listing, MediaId, MediaReader, MediaWriter, Space, Vault, VaultError,
 };
 use windlass_testkit::media::Media;
 
@@ -62,11 +62,11 @@ impl Vault for LosingVault {
         self.0.delete(id).await
     }
 
-    async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError> {
-        self.0.list(after, limit).await
+    async fn list(&self, from: Option<ListPosition>, limit: usize) -> Result<Listing, VaultError> {
+        self.0.list(from, limit).await
     }
 
-    async fn space(&self) -> Result<Space, VaultError> {
+    async fn space(&self) -> Result<Option<Space>, VaultError> {
         self.0.space().await
     }
 }

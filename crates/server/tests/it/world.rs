@@ -173,6 +173,7 @@ impl World {
     /// bytes (0 for no quota).
     pub(crate) async fn with_room(stores: Stores, room: u64, quota: u64) -> Self {
         let space = stores.vault.space().await.expect("it is in memory");
+        let space = space.expect("a vault in memory knows it");
         let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
         let farm = ServedApi::with_default_handler(farm);
         let world = Self::set_up(farm, stores, Arc::default(), |settings| {

@@ -67,6 +67,8 @@ pub(super) enum Refusal {
     Conflict,
     /// A change set brings too much media.
     TooMuchMedia,
+    /// The key of a resource is too long.
+    KeyTooLong,
     /// A principal would occupy more than its quota.
     OverQuota,
     /// The disk is full.
@@ -83,6 +85,7 @@ impl From<Refusal> for LedgerError {
             Refusal::Fenced => Self::Fenced,
             Refusal::Conflict => Self::Conflict,
             Refusal::TooMuchMedia => Self::TooMuchMedia,
+            Refusal::KeyTooLong => Self::KeyTooLong,
             Refusal::OverQuota => Self::OverQuota,
             Refusal::NoSpace => Self::NoSpace,
             Refusal::Busy => locked(),
@@ -279,6 +282,9 @@ impl Tables<'_> {
     pub(super) fn apply(&self, changes: &ChangeSet) -> ChangeResult {
         if changes.has_too_much_media() {
             return Err(Refusal::TooMuchMedia.into());
+        }
+        if changes.has_too_long_key() {
+            return Err(Refusal::KeyTooLong.into());
         }
         let session = match &changes.finish {
             Some(finish) => Some(self.leased_row_to_finish(finish)?),

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use windlass_store::{Listing, MediaId, StoredMedia};
+use windlass_store::{ListPosition, Listing, MediaId, StoredMedia};
 
 use crate::directory::identity_path;
 use crate::filesystem::{self, Entry, SharedDirectory};
@@ -143,7 +143,7 @@ impl Layout {
         }
         Ok(Listing {
             media: scan.media,
-            next,
+            next: next.map(ListPosition::behind),
         })
     }
 

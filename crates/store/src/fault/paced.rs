@@ -236,7 +236,7 @@ impl Ledger for PacedLedger {
         self.inner.unknown_media(ids).await
     }
 
-    async fn space(&self) -> Result<Space, LedgerError> {
+    async fn space(&self) -> Result<Option<Space>, LedgerError> {
         self.inner.space().await
     }
 

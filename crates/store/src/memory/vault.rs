@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
@@ -11,7 +11,9 @@ use windlass_digest::{Crc32c, Crc32cHasher};
 
 use super::SPACE;
 use crate::records::{Extent, MediaId, Timestamp};
-use crate::vault::{Listing, MediaReader, MediaWriter, Space, StoredMedia, Vault, VaultError};
+use crate::vault::{
+    ListPosition, Listing, MediaReader, MediaWriter, Space, StoredMedia, Vault, VaultError,
+};
 
 /// A [`Vault`] in memory that distinguishes durable bytes from written ones.
 #[derive(Debug, Clone, Default)]
@@ -39,6 +41,11 @@ impl MemoryVault {
     /// Sets the modification time of media that is written from now on.
     pub fn set_time(&self, now: Timestamp) {
         self.disk.now.store(now.as_millis(), Ordering::Relaxed);
+    }
+
+    /// Makes the vault like an object store, which does not know its space.
+    pub fn hide_space(&self) {
+        self.disk.hides_space.store(true, Ordering::Relaxed);
     }
 
     /// Simulates a power cut: all writes that were not synced are lost, and existing writers are
@@ -122,7 +129,8 @@ impl Vault for MemoryVault {
         Ok(())
     }
 
-    async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError> {
+    async fn list(&self, from: Option<ListPosition>, limit: usize) -> Result<Listing, VaultError> {
+        let after = from.map(|from| from.media()).transpose()?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let media = self.disk.media();
         let rest = media.range((from, Bound::Unbounded)).take(limit);
@@ -132,16 +140,19 @@ impl Vault for MemoryVault {
                 modified: contents.modified,
             })
             .collect();
-        let next = media.last().map(|last| last.id);
+        let next = media.last().map(|last| ListPosition::behind(last.id));
         Ok(Listing { media, next })
     }
 
-    async fn space(&self) -> Result<Space, VaultError> {
+    async fn space(&self) -> Result<Option<Space>, VaultError> {
+        if self.disk.hides_space.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let used: u64 = self.disk.media().values().map(Contents::len).sum();
-        Ok(Space {
+        Ok(Some(Space {
             available: SPACE.total.saturating_sub(used),
             ..SPACE
-        })
+        }))
     }
 }
 
@@ -150,6 +161,8 @@ struct Disk {
     media: Mutex<BTreeMap<MediaId, Contents>>,
     /// Milliseconds since the Unix epoch, set by [`MemoryVault::set_time`].
     now: AtomicU64,
+    /// Set by [`MemoryVault::hide_space`].
+    hides_space: AtomicBool,
 }
 
 impl Disk {

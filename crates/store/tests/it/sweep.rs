@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{
-    EndSession, Extent, Ledger, Listing, MediaId, MediaReader, MediaWriter, Space, Sweep,
-    SweepOptions, Timestamp, Vault, VaultError,
+    EndSession, Extent, Ledger, ListPosition, Listing, MediaId, MediaReader, MediaWriter, Space,
+    Sweep, SweepOptions, Timestamp, Vault, VaultError,
 };
 
 use crate::samples::{create, media_id, session_id, start, step, stored};
@@ -171,16 +171,17 @@ impl Vault for Immutable {
     async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
         if id < media_id(IMMUTABLE) {
             let cause = Arc::new(io::Error::from(io::ErrorKind::PermissionDenied));
+            let id = Some(id);
             return Err(VaultError::Unavailable { id, cause });
         }
         self.0.delete(id).await
     }
 
-    async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError> {
-        self.0.list(after, limit).await
+    async fn list(&self, from: Option<ListPosition>, limit: usize) -> Result<Listing, VaultError> {
+        self.0.list(from, limit).await
     }
 
-    async fn space(&self) -> Result<Space, VaultError> {
+    async fn space(&self) -> Result<Option<Space>, VaultError> {
         self.0.space().await
     }
 }

@@ -122,7 +122,7 @@ async fn source_that_cannot_be_read_is_no_fault() {
     std::fs::create_dir_all(path(&dir, 1)).unwrap();
     let refused = vault.concat(id(2), vec![part(1, 10)], UNSEEN).await;
     assert!(
-        matches!(refused, Err(VaultError::Unavailable { id: unreadable, .. }) if unreadable == id(1)),
+        matches!(refused, Err(VaultError::Unavailable { id: unreadable, .. }) if unreadable == Some(id(1))),
         "{refused:?}"
     );
     is_sound(&vault).await;

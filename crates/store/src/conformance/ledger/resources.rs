@@ -5,8 +5,8 @@ use bytes::Bytes;
 use super::super::{Names, finish, insert_with_new, next_version, one};
 use super::{conflicts, found, is_garbage, lease, session, small, start};
 use crate::change_set::{ChangeSet, Expected, ResourceChange};
-use crate::ledger::Ledger;
-use crate::records::Resource;
+use crate::ledger::{Ledger, LedgerError};
+use crate::records::{MAX_KEY_LEN, Resource};
 
 use ResourceChange::{Delete, Insert, Replace};
 
@@ -27,6 +27,7 @@ pub(super) async fn check_resources(ledger: &dyn Ledger) {
     media_that_may_be_deleted_is_not_named_again(ledger).await;
     new_media_that_no_resource_takes_is_garbage(ledger).await;
     resources_are_listed_in_order_of_their_ids(ledger).await;
+    keys_have_any_bytes_up_to_the_maximum(ledger).await;
 }
 
 async fn an_insert_of_a_taken_name_changes_nothing(ledger: &dyn Ledger) {
@@ -473,6 +474,36 @@ async fn new_media_that_no_resource_takes_is_garbage(ledger: &dyn Ledger) {
     };
     ledger.apply(changes).await.unwrap();
     assert!(is_garbage(ledger, names.media(0)).await);
+}
+
+async fn keys_have_any_bytes_up_to_the_maximum(ledger: &dyn Ledger) {
+    let names = Names::of("keys_have_any_bytes_up_to_the_maximum");
+    let rest = MAX_KEY_LEN - names.collection().len();
+    let longest = "\0é".repeat(rest / 3) + &"a".repeat(rest % 3);
+    let too_long = longest.clone() + "a";
+    let in_order = ["", "\0", "\0\0", &longest, "a\0b"];
+    for id in in_order {
+        let resource = names.resource(id, None);
+        ledger.apply(one(Insert(resource.clone()))).await.unwrap();
+        assert_eq!(found(ledger, &names, id).await, Some(resource), "{id:?}");
+    }
+    let set = ChangeSet {
+        resources: vec![
+            Insert(names.resource("short", None)),
+            Insert(names.resource(&too_long, None)),
+        ],
+        ..ChangeSet::default()
+    };
+    let refused = ledger.apply(set).await;
+    assert!(
+        matches!(refused, Err(LedgerError::KeyTooLong)),
+        "{refused:?}"
+    );
+    assert_eq!(found(ledger, &names, "short").await, None, "all or nothing");
+    let collection = names.collection();
+    let listed = ledger.resources(&collection, Some("\0"), 10).await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|resource| &resource.id[..]).collect();
+    assert_eq!(listed, in_order[2..]);
 }
 
 async fn resources_are_listed_in_order_of_their_ids(ledger: &dyn Ledger) {
