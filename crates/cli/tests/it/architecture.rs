@@ -8,7 +8,7 @@ mod tokens;
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates of the workspace that it may depend on.
-const LAYERS: [(&str, &[&str]); 19] = [
+const LAYERS: [(&str, &[&str]); 20] = [
     ("digest", &[]),
     ("session", &[]),
     ("proto", &["digest", "session"]),
@@ -45,6 +45,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
     ),
     ("../testing/testkit", &[]),
     ("../testing/chaos", &["store", "store-local", "testkit"]),
+    ("../testing/model", &[]),
     ("../testing/perf", &["testkit"]),
 ];
 
