@@ -3,8 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
-/// Which of two contents a client sends for the same range. A client whose file has changed sends
-/// the other version, and so does a hostile one.
+/// One of the two contents that clients send for the same range. A client sends
+/// [`Version::Changed`] if its file has changed since the last request, or if it is hostile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Version {
     Original,
@@ -28,6 +28,7 @@ impl Bytes {
         Self { len, versions }
     }
 
+    /// The length in units.
     pub(crate) fn len(self) -> u8 {
         self.len
     }
@@ -47,6 +48,7 @@ impl Bytes {
         all.into_iter().fold(Self::default(), Self::followed_by)
     }
 
+    /// The units in a range, which must not go beyond the end.
     pub(crate) fn slice(self, range: Range<u8>) -> Self {
         let len = range.end - range.start;
         Self {
@@ -55,10 +57,9 @@ impl Bytes {
         }
     }
 
-    /// Whether one of both is the beginning of the other.
-    pub(crate) fn agrees_with(self, other: Self) -> bool {
-        let shorter = self.len.min(other.len);
-        self.slice(0..shorter) == other.slice(0..shorter)
+    /// Whether the bytes begin with `beginning`, or are equal to it.
+    pub(crate) fn starts_with(self, beginning: Self) -> bool {
+        self.len >= beginning.len && self.slice(0..beginning.len) == beginning
     }
 }
 
@@ -94,12 +95,12 @@ mod tests {
     }
 
     #[test]
-    fn bytes_agree_with_their_beginnings_only() {
+    fn bytes_start_with_equal_and_shorter_bytes_only() {
         let original = Bytes::of(3, Version::Original);
-        let changed = Bytes::of(1, Version::Changed);
-        assert!(original.agrees_with(Bytes::of(2, Version::Original)));
-        assert!(original.agrees_with(Bytes::default()));
-        assert!(!original.agrees_with(changed));
-        assert!(!changed.agrees_with(original));
+        assert!(original.starts_with(original));
+        assert!(original.starts_with(Bytes::of(2, Version::Original)));
+        assert!(original.starts_with(Bytes::default()));
+        assert!(!original.starts_with(Bytes::of(4, Version::Original)));
+        assert!(!original.starts_with(Bytes::of(1, Version::Changed)));
     }
 }

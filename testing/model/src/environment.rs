@@ -1,5 +1,5 @@
-//! What happens without the holder of a lease: operations that land late, time, a failover, the
-//! sweep, and replicas that take the lease.
+//! The transitions without the holder of a lease: operations that land late, deadlines that pass, a
+//! failover, the sweep, and replicas that take the lease.
 
 use crate::bytes::Bytes;
 use crate::event::Event;
@@ -9,7 +9,7 @@ use crate::rules::{Configuration, Mutation};
 use crate::state::{LateOperation, State, Transition};
 use crate::store::{Lease, Name, NameId, Place, Upload};
 
-/// Returns all that may happen in a state.
+/// Returns all transitions of a state.
 pub(crate) fn transitions(configuration: &Configuration, state: &State) -> Vec<Transition> {
     let mut all = Vec::new();
     late_operations(configuration, state, &mut all);
@@ -17,7 +17,7 @@ pub(crate) fn transitions(configuration: &Configuration, state: &State) -> Vec<T
     failover(state, &mut all);
     deletions_of_garbage(configuration, state, &mut all);
     sweep(configuration, state, &mut all);
-    // Replicas without a lease are alike, so one of them moves.
+    // Replicas without a lease are equal, so it is enough that one of them moves.
     let idle = state.replicas.iter().position(Option::is_none);
     for (index, replica) in state.replicas.iter().enumerate() {
         if let Some(holder) = replica {
@@ -29,7 +29,8 @@ pub(crate) fn transitions(configuration: &Configuration, state: &State) -> Vec<T
     all
 }
 
-/// What is late lands. An operation that never lands is as if its sender had died before it.
+/// Late operations land. An operation that never lands needs no transition: the state is as if its
+/// sender had died before sending it.
 fn late_operations(configuration: &Configuration, state: &State, all: &mut Vec<Transition>) {
     for (index, operation) in state.late.iter().enumerate() {
         let mut next = state.clone();
@@ -125,7 +126,7 @@ fn deletions_of_garbage(configuration: &Configuration, state: &State, all: &mut 
     }
 }
 
-/// Deletes what no row knows and no holder can commit any more (rule R15).
+/// Deletes each name that no row knows and no holder can commit any more (rule R15).
 fn sweep(configuration: &Configuration, state: &State, all: &mut Vec<Transition>) {
     // Without a fence any holder can commit its names at any time.
     if let Some(Mutation::NoFence | Mutation::OffsetAlone) = configuration.mutation {
@@ -200,7 +201,8 @@ fn takeover(configuration: &Configuration, state: &State, index: usize, all: &mu
     all.push(Transition { event, state: next });
 }
 
-/// Returns the cell that the store lists behind the committed ones, if it lists one.
+/// Returns the bytes of the next cell after the committed bytes, if the store lists a part with
+/// that cell.
 fn listed_after(configuration: &Configuration, state: &State) -> Option<Bytes> {
     let row = &state.row;
     let is_at_boundary = row.body().len().is_multiple_of(configuration.cell);

@@ -1,11 +1,11 @@
-//! What may happen in a state, and how it is told.
+//! The events between two states, and their text for a reader.
 
 use crate::bytes::{Bytes, Version};
 use crate::ledger::{Change, ChangeKind};
 use crate::state::{LateOperation, State};
 use crate::store::{Extent, Lease, NameId, Place, Upload};
 
-/// What happens between two states.
+/// An event between two states.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Lands(LateOperation),
@@ -19,7 +19,7 @@ pub(crate) enum Event {
         name: NameId,
         again: bool,
     },
-    /// A name that nothing knows is deleted.
+    /// The sweep deletes a name that no row knows.
     OrphanSwept {
         name: NameId,
         again: bool,
@@ -28,7 +28,7 @@ pub(crate) enum Event {
         lease: Lease,
         offset: u8,
     },
-    /// The holder of a lease acts; with `received`, on a request that arrives.
+    /// The holder of a lease acts. `received`: it acts on this request, which has just arrived.
     Acts {
         lease: Lease,
         received: Option<Request>,
@@ -44,7 +44,7 @@ pub(crate) struct Request {
     pub(crate) version: Version,
 }
 
-/// What the holder of a lease does, or what becomes of it.
+/// An action of the holder of a lease, or its end.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Dies,
@@ -75,8 +75,8 @@ pub(crate) enum Action {
     IsRefusedByHandler,
 }
 
-/// What a reader calls each name of a state. The names of a state are numbered anew after each
-/// step, a reader's are not.
+/// The labels of a state's names in a counterexample. A name keeps its label, although each step
+/// numbers the names again.
 #[derive(Debug, Default)]
 pub(crate) struct Labels {
     labels: Vec<String>,
@@ -96,7 +96,7 @@ impl Labels {
         }
     }
 
-    /// Follows a new numbering, which has the old id of each name.
+    /// Follows a new numbering. `old_ids` has the old id of each name.
     pub(crate) fn renumber(&mut self, old_ids: &[NameId]) {
         let labels = old_ids.iter().map(|id| self.of(*id).to_owned());
         self.labels = labels.collect();
@@ -106,7 +106,7 @@ impl Labels {
         &self.labels[id.index()]
     }
 
-    /// Tells what happens in a step.
+    /// Describes an event.
     pub(crate) fn event(&self, event: &Event) -> String {
         match event {
             Event::Lands(operation) => format!("late, {}", self.late(operation)),
@@ -222,7 +222,7 @@ impl Labels {
         }
     }
 
-    /// Tells where bytes are stored, and which.
+    /// Describes the place of an extent and its bytes.
     pub(crate) fn extent(&self, extent: Extent) -> String {
         let Extent { name, place, bytes } = extent;
         let name = self.of(name);

@@ -12,25 +12,25 @@ use crate::rules::Configuration;
 use crate::state::State;
 use fingerprint::{Fingerprint, FingerprintHasher};
 
-/// How often a long search tells how far it is.
+/// The time between two reports of progress.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(10);
 
 /// The number of states after which a search looks at the clock.
 const STATES_PER_LOOK: usize = 256;
 
-/// Where a search stops before it has seen all states.
+/// The bounds at which a search stops before it has seen all states.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bounds {
     pub(crate) time: Option<Duration>,
     pub(crate) states: Option<usize>,
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Debug)]
 pub(crate) struct Exploration {
     /// The number of different states.
     pub(crate) states: usize,
-    /// The number of steps to the states that were seen last.
+    /// The number of steps from the first state to the last state of the search.
     pub(crate) depth: u32,
     pub(crate) time: Duration,
     pub(crate) outcome: Outcome,
@@ -43,7 +43,7 @@ pub(crate) enum Outcome {
     Holds,
     /// The invariants hold in the states that were seen; the bounds stopped the search.
     HoldsSoFar {
-        /// The number of states from which it had not gone on.
+        /// The number of states that were found and not expanded.
         waiting: usize,
     },
     /// An invariant is broken, after the fewest steps that break one.
@@ -53,12 +53,12 @@ pub(crate) enum Outcome {
 /// The steps to a broken invariant.
 #[derive(Debug)]
 pub(crate) struct Counterexample {
-    /// What is broken.
+    /// The broken invariant.
     pub(crate) problem: String,
     pub(crate) steps: Vec<String>,
 }
 
-/// From which state a state was first reached, and by which of its transitions.
+/// The state from which a state was first reached, and the number of the transition.
 struct Parent {
     state: u32,
     transition: u16,
@@ -68,7 +68,7 @@ struct Parent {
 struct Search<'a> {
     configuration: &'a Configuration,
     seen: HashSet<Fingerprint, FingerprintHasher>,
-    /// For each state, in the order in which they were found.
+    /// One for each state, in the order in which the states were found.
     parents: Vec<Parent>,
     waiting: VecDeque<State>,
 }
@@ -136,8 +136,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Adds the states behind a state that were not seen before. Stops at a broken invariant; the
-    /// state that breaks it is the last one then.
+    /// Adds the states that follow a state, if they are new. Stops at a state that breaks an
+    /// invariant, which is then the last state.
     fn expand(&mut self, state: &State, index: usize) -> Option<Violation> {
         let all = transitions(self.configuration, state);
         for (number, transition) in all.into_iter().enumerate() {
@@ -157,7 +157,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Tells how the last state was reached.
+    /// Returns the steps to the last state, which breaks an invariant.
     fn counterexample(&self, violation: Violation) -> Counterexample {
         let mut path = Vec::new();
         let mut index = self.parents.len() - 1;

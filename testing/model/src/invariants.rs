@@ -1,4 +1,4 @@
-//! What must hold in every state.
+//! The invariants, which must hold in every state.
 
 use crate::bytes::Bytes;
 use crate::event::Labels;
@@ -16,29 +16,29 @@ pub(crate) enum Violation {
     /// One session has made two resources.
     TwoResources,
     /// The session or its resource does not have the acknowledged bytes.
-    AcknowledgedBytesChanged { acknowledged: Bytes, now: Bytes },
+    AcknowledgedBytesLost { acknowledged: Bytes, now: Bytes },
     /// The resource lacks bytes.
     ShortMedia,
     /// An upload was completed without parts that the row names: the session cannot be sealed.
     CompletedWithoutParts { upload: NameId },
     /// An upload was completed with parts that the row does not name.
     CompletedWithMore { upload: NameId },
-    /// The store does not have what the row names.
+    /// The store lacks bytes that the row names.
     MissingExtent(Extent),
     /// The store does not have the media of the resource.
     MissingMedia { media: NameId, bytes: Bytes },
-    /// Nothing knows a name that a commit has named, and only a listing of the store finds it.
+    /// The row does not have a name that a commit has named. Only a listing of the store finds it.
     Leaked(NameId),
 }
 
 impl Violation {
-    /// Tells a reader what is broken.
+    /// Describes the broken invariant to a reader.
     pub(crate) fn describe(self, labels: &Labels) -> String {
         match self {
             Self::LiveSessionLost => "a live session was ended as lost (410)".to_owned(),
             Self::TwoResources => "one session has made two resources".to_owned(),
-            Self::AcknowledgedBytesChanged { acknowledged, now } => {
-                format!("acknowledged bytes changed: {acknowledged} was acknowledged, now {now}")
+            Self::AcknowledgedBytesLost { acknowledged, now } => {
+                format!("{acknowledged} was acknowledged, and the media has {now}")
             }
             Self::ShortMedia => "the media of the resource is too short".to_owned(),
             Self::CompletedWithoutParts { upload } => {
@@ -79,7 +79,7 @@ pub(crate) fn violation(configuration: &Configuration, state: &State) -> Option<
         .or_else(|| leak(state))
 }
 
-/// Acknowledged bytes stay what they were, and a resource has all bytes.
+/// The session or its resource has the acknowledged bytes, and a resource has all bytes.
 fn broken_promise(configuration: &Configuration, state: &State) -> Option<Violation> {
     let row = &state.row;
     let resource = row.resource.filter(|_| row.status == Status::Finished);
@@ -88,14 +88,15 @@ fn broken_promise(configuration: &Configuration, state: &State) -> Option<Violat
     }
     let now = resource.map_or_else(|| row.body(), |resource| resource.bytes);
     let acknowledged = state.acknowledged;
-    if !now.agrees_with(acknowledged) {
-        return Some(Violation::AcknowledgedBytesChanged { acknowledged, now });
+    if !now.starts_with(acknowledged) {
+        return Some(Violation::AcknowledgedBytesLost { acknowledged, now });
     }
     let is_short = resource.is_some() && now.len() != configuration.total;
     is_short.then_some(Violation::ShortMedia)
 }
 
-/// The store has what the row of an open session names, so that the session can be sealed.
+/// The store has all extents that the row of an open session names, so that the session can be
+/// sealed.
 fn missing_extent(configuration: &Configuration, state: &State) -> Option<Violation> {
     let extents = state.row.extents.iter();
     let mut extents = extents.filter(|_| state.row.is_open());
@@ -113,8 +114,8 @@ fn missing_extent(configuration: &Configuration, state: &State) -> Option<Violat
     })
 }
 
-/// A completed upload has just the parts that the row names. After a failover that lost a commit
-/// it may have more, and is used by its range.
+/// A completed upload has exactly the parts that the row names. After a failover that lost a commit
+/// it may have more parts; then the named range of its object is used.
 fn missing_part(configuration: &Configuration, state: &State, extent: Extent) -> Option<Violation> {
     let upload = extent.name;
     let object = state.store.name(upload).object;
@@ -127,8 +128,7 @@ fn missing_part(configuration: &Configuration, state: &State, extent: Extent) ->
     if object.len() > named.len() && !configuration.loses_last_write {
         return Some(Violation::CompletedWithMore { upload });
     }
-    let is_there = !object.is_empty() && object.agrees_with(named);
-    (!is_there).then_some(Violation::MissingExtent(extent))
+    (!object.starts_with(named)).then_some(Violation::MissingExtent(extent))
 }
 
 fn missing_media(state: &State) -> Option<Violation> {
@@ -138,8 +138,8 @@ fn missing_media(state: &State) -> Option<Violation> {
     (!is_there).then_some(Violation::MissingMedia { media, bytes })
 }
 
-/// Whatever a commit has named is named, garbage, or gone. While the standby lacks a write, and
-/// while an operation on the name is under way, the ledger may still come to know it.
+/// A name that a commit has named is still named, is garbage, or is gone. While the standby lacks a
+/// write, or while an operation on the name is under way, the ledger may still come to know it.
 fn leak(state: &State) -> Option<Violation> {
     if state.standby.is_some() {
         return None;

@@ -4,7 +4,7 @@ use crate::bytes::Bytes;
 use crate::rules::{Configuration, Mutation};
 use crate::store::{Extent, Lease, NameId};
 
-/// What the session is.
+/// The state of the session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum Status {
     Active,
@@ -31,7 +31,7 @@ pub(crate) struct Garbage {
     pub(crate) was_deleted: bool,
 }
 
-/// What the ledger has of the session.
+/// The session in the ledger.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Row {
     pub(crate) status: Status,
@@ -51,7 +51,7 @@ pub(crate) struct Change {
     pub(crate) kind: ChangeKind,
 }
 
-/// What a change does.
+/// The effect of a change.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum ChangeKind {
     /// Names the bytes of a request. `is_last`: the session is finishing then.

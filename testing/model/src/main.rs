@@ -2,14 +2,15 @@
 //! upload session over a shared ledger and an object store.
 //!
 //! The media has a few units in cells. A request brings one unit up to a whole cell, in one of two
-//! versions: a client whose file has changed sends other bytes for the same range. A PUT, a
-//! Complete, a deletion and a statement of the ledger may land at once, later, when the sender is
-//! long gone, twice, or never. A replica may be stopped for any time, or die, between any two
-//! steps.
+//! versions, because a client may send other bytes for the same range after its file has changed.
+//! A PUT, a Complete, a deletion and a statement of the ledger may land at once, late (when the
+//! sender is long gone), or never. A PUT and a deletion may also land twice. A replica may pause
+//! for any time, or die, between any two steps.
 //!
-//! [`rules`] has the rules that the model keeps, and the mutations that break them; [`invariants`]
-//! has what must hold in every state. A search through all states within the bounds of each of the
-//! [`configurations`] shows that the design holds, and that each mutation breaks an invariant.
+//! [`rules`] has the rules of the design, and the mutations that break them. [`invariants`] has the
+//! conditions that must hold in every state. The search visits all states of each of the
+//! [`configurations`]. It shows that the design holds in all of them, and it finds a broken
+//! invariant for each mutation.
 //!
 //! Exit codes: 0, the design holds and each mutation is caught; 1, otherwise; 2, wrong arguments.
 
@@ -33,9 +34,6 @@ use clap::Parser;
 
 use explore::{Bounds, Exploration, Outcome, explore};
 use rules::Configuration;
-
-/// The number of states within which each mutation has to be caught.
-const MUTATION_STATES: usize = 1_000_000;
 
 /// Explores all states of replicas that write one upload session, and each broken rule.
 #[derive(Debug, Parser)]
@@ -64,7 +62,7 @@ fn main() -> anyhow::Result<ExitCode> {
         print(&configuration, &exploration)?;
     }
     for mutation in configurations::mutations().into_iter().filter(is_chosen) {
-        let states = Some(MUTATION_STATES);
+        let states = Some(configurations::MUTATION_STATES);
         let exploration = explore_with_progress(&mutation, Bounds { time: None, states });
         explored += 1;
         unexpected += u32::from(!matches!(exploration.outcome, Outcome::Broken(_)));
@@ -77,16 +75,16 @@ fn main() -> anyhow::Result<ExitCode> {
 
 fn explore_with_progress(configuration: &Configuration, bounds: Bounds) -> Exploration {
     explore(configuration, bounds, |states, depth| {
-        // Nobody may read it.
+        // A closed standard error does not end the search.
         let _ = writeln!(
             stderr(),
-            "{}: {states} states, depth {depth}, so far",
+            "{}: {states} states so far, depth {depth}",
             configuration.name
         );
     })
 }
 
-/// Prints what was found, with the steps of a counterexample.
+/// Prints the result of a search, with the steps of a counterexample.
 fn print(configuration: &Configuration, exploration: &Exploration) -> std::io::Result<()> {
     let mut out = stdout().lock();
     let seconds = exploration.time.as_secs_f32();
@@ -101,7 +99,7 @@ fn print(configuration: &Configuration, exploration: &Exploration) -> std::io::R
         Outcome::HoldsSoFar { .. } if is_mutation => writeln!(out, "NOT CAUGHT within the bounds"),
         Outcome::Holds => writeln!(out, "holds in all states"),
         Outcome::HoldsSoFar { waiting } => {
-            writeln!(out, "holds so far, {waiting} states are left to go on from")
+            writeln!(out, "holds so far, {waiting} states left to expand")
         }
         Outcome::Broken(counterexample) => {
             let verdict = if is_mutation { "caught" } else { "BROKEN" };

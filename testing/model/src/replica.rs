@@ -1,5 +1,5 @@
-//! A replica that holds a lease, and what it does step by step. Between any two steps it may be
-//! stopped for any time, or die.
+//! The steps of a replica that holds a lease. Between any two steps it may pause for any time, or
+//! die.
 
 mod finish;
 mod upload;
@@ -11,7 +11,7 @@ use crate::rules::{Configuration, Mutation};
 use crate::state::{LateOperation, State, Transition};
 use crate::store::{Extent, Lease, NameId, Place};
 
-/// What the holder of a lease does next.
+/// The next step of the holder of a lease.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum Step {
     /// It waits for a request.
@@ -22,7 +22,7 @@ pub(crate) enum Step {
     CompleteFirst(Change),
     /// It sends a change to the ledger.
     Change(Change),
-    /// It deletes what its commit has dropped: a mutation.
+    /// It deletes the names that its commit has dropped: a mutation.
     DeleteDropped(Vec<NameId>),
     /// It completes the run with this index among the session's runs.
     Complete { run: usize },
@@ -52,12 +52,12 @@ impl Holder {
             run: None,
             step: Step::Ready,
         };
-        holder.go_on();
+        holder.choose_step();
         holder
     }
 
     /// Waits for a request, or finishes a session that has all bytes.
-    fn go_on(&mut self) {
+    fn choose_step(&mut self) {
         self.step = match (self.status, self.extents.as_slice()) {
             (Status::Active, _) => Step::Ready,
             (_, [whole]) if whole.place == Place::Object => self.apply(whole.name),
@@ -99,7 +99,7 @@ fn cells_in(extents: &[Extent], upload: NameId) -> Vec<u8> {
     cells.collect()
 }
 
-/// Adds all that the holder of a lease may do.
+/// Adds all transitions of the holder of a lease.
 pub(crate) fn transitions(
     configuration: &Configuration,
     state: &State,
@@ -127,11 +127,11 @@ pub(crate) fn transitions(
     }
 }
 
-/// Collects what one holder may do in a state.
+/// Collects the transitions of one holder in a state.
 struct Moves<'a> {
     configuration: &'a Configuration,
     state: &'a State,
-    /// Of the holder among the replicas.
+    /// The index of the holder among the replicas.
     index: usize,
     holder: &'a Holder,
     /// The request that has just arrived.
@@ -141,7 +141,7 @@ struct Moves<'a> {
 
 impl Moves<'_> {
     /// The holder acts and keeps its lease.
-    fn go_on(&mut self, action: Action, act: impl FnOnce(&mut State, &mut Holder)) {
+    fn act(&mut self, action: Action, act: impl FnOnce(&mut State, &mut Holder)) {
         let mut state = self.state.clone();
         let mut holder = self.holder.clone();
         act(&mut state, &mut holder);
@@ -198,13 +198,13 @@ impl Moves<'_> {
         }
         let is_finishing = self.holder.status == Status::Finishing;
         if is_finishing && matches!(kind, ChangeKind::Apply(_)) {
-            self.go_on(Action::IsRefusedByHandler, |_, holder| {
+            self.act(Action::IsRefusedByHandler, |_, holder| {
                 holder.step = Step::Change(holder.change(ChangeKind::Reject));
             });
         }
     }
 
-    /// The holder after its change was made; `None` if that was the last one.
+    /// The holder after its change was made; `None` after the last change of the session.
     fn after_change(&self, kind: &ChangeKind) -> Option<Holder> {
         let mut holder = self.holder.clone();
         match kind {
@@ -217,7 +217,7 @@ impl Moves<'_> {
                 if *is_last {
                     holder.status = Status::Finishing;
                 }
-                holder.go_on();
+                holder.choose_step();
                 let deletes = self.configuration.breaks(Mutation::GarbageOutsideCommit);
                 if deletes && !dropped.is_empty() {
                     holder.step = Step::DeleteDropped(dropped.clone());
@@ -225,7 +225,7 @@ impl Moves<'_> {
             }
             ChangeKind::Sealed(object) => {
                 holder.extents = vec![*object];
-                holder.go_on();
+                holder.choose_step();
             }
             ChangeKind::Apply(_) | ChangeKind::Cancel | ChangeKind::Reject | ChangeKind::Lose => {
                 return None;
@@ -245,11 +245,11 @@ impl Moves<'_> {
     }
 
     fn delete_dropped(&mut self, names: &[NameId]) {
-        self.go_on(Action::DeletesDropped(names.to_vec()), |next, holder| {
+        self.act(Action::DeletesDropped(names.to_vec()), |next, holder| {
             for name in names {
                 next.store.delete(*name);
             }
-            holder.go_on();
+            holder.choose_step();
         });
     }
 }

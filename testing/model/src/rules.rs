@@ -1,27 +1,26 @@
 //! The rules of the design, and the mutations, each of which breaks one of them.
 //!
-//! Several replicas write one session. The ledger has a row for it, which names the ranges of the
-//! media in the object store. The model keeps these rules:
+//! Several replicas write one session. Its row in the ledger names the ranges of the media in the
+//! object store. The design has these rules:
 //!
-//! | rule | what it says |
+//! | | rule |
 //! |---|---|
 //! | R1 | names in the store are random, and each is written once, from one buffer |
-//! | R2 | the ledger compares lease and offset at each change; a replica that is refused stops and acknowledges nothing |
+//! | R2 | the ledger compares lease and offset at each change; a refused replica stops and acknowledges nothing |
 //! | R3 | lease ids are random and never repeat |
 //! | R4 | the data is stored, then the commit is made, then the reply is sent |
-//! | R5 | what a commit drops becomes garbage in that commit |
+//! | R5 | names that a commit drops become garbage in that commit |
 //! | R6 | after a commit with an unknown outcome a replica acknowledges nothing and deletes nothing |
 //! | R7 | a PUT with an unknown outcome is repeated, with the same name and the same buffer |
-//! | R8 | after a Complete with an unknown outcome the object is compared with what the row names |
+//! | R8 | after a Complete with an unknown outcome the object is compared with the parts that the row names |
 //! | R9 | garbage is deleted twice, the upload before the object; the second deletion waits until no operation on the name can be under way |
 //! | R15 | a lease has a deadline that the ledger checks at every change; the sweep takes only names that no lease within its deadline can still commit |
 //!
-//! R2 to R9 are numbered as in a longer list; R10 to R14 are about settings, clocks and
-//! connections, which the model does not have.
+//! R10 to R14 are about settings, clocks and connections, which the model does not have.
 
 use clap::ValueEnum;
 
-/// One deviation from the rules, at the one place that keeps the rule.
+/// One deviation from the rules, made in the code that keeps the rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Mutation {
     /// R2: the ledger compares neither lease nor offset.
@@ -32,9 +31,9 @@ pub(crate) enum Mutation {
     EpochReused,
     /// R1: the tail is one object, which each chunk writes again with more bytes.
     TailRewritten,
-    /// R1: a name is made of the offset, so that the next lease writes it again.
+    /// R1: a name is derived from the offset, so that the next lease writes it again.
     NamesReused,
-    /// R5: a replica deletes what its commit has dropped after the commit.
+    /// R5: after its commit a replica deletes the names that the commit has dropped.
     GarbageOutsideCommit,
     /// R9: garbage is deleted once.
     DeletedOnce,
@@ -42,7 +41,7 @@ pub(crate) enum Mutation {
     SecondDeletionTooEarly,
     /// R4: a new holder acknowledges parts that the store lists and the row does not name.
     ListingTrusted,
-    /// R1: a new holder goes on with the upload of the previous lease.
+    /// R1: a new holder adds parts to the upload of the previous lease.
     SharedUpload,
     /// R4: the upload is completed before the commit of the last bytes.
     CompleteBeforeFinishing,
@@ -50,7 +49,7 @@ pub(crate) enum Mutation {
     SweepByAgeAlone,
     /// R9: garbage is deleted before the standby has the commit that made it garbage.
     NoDelay,
-    /// R6: a replica deletes what it has written when the outcome of its commit is unknown.
+    /// R6: a replica deletes the media of a commit with an unknown outcome.
     DropAfterUnknownCommit,
     /// R4: a replica acknowledges bytes before the commit that names them.
     AcknowledgedEarly,

@@ -1,4 +1,4 @@
-//! A state of the model: the ledger, the store, the replicas, and what is under way between them.
+//! A state of the model: the ledger, the store, the replicas, and the operations between them.
 
 use crate::bytes::Bytes;
 use crate::event::Event;
@@ -18,7 +18,7 @@ pub(crate) enum LateOperation {
 }
 
 impl LateOperation {
-    /// Whether it can bring something back under this name.
+    /// Whether the operation can store something under this name.
     fn writes(&self, id: NameId) -> bool {
         match self {
             Self::Put(extent) => extent.name == id,
@@ -28,7 +28,7 @@ impl LateOperation {
     }
 }
 
-/// Everything that decides what can happen next.
+/// A state, which alone decides the possible transitions.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct State {
     pub(crate) row: Row,
@@ -36,7 +36,7 @@ pub(crate) struct State {
     pub(crate) standby: Option<Box<Row>>,
     pub(crate) has_failed_over: bool,
     pub(crate) store: Store,
-    /// Replicas; `None` for one that holds no lease.
+    /// Replicas; `None` for a replica without a lease.
     pub(crate) replicas: Vec<Option<Holder>>,
     pub(crate) late: Vec<LateOperation>,
     /// The bytes that a client was told are durable.
@@ -74,7 +74,7 @@ impl State {
         self.late_operations_begun += 1;
     }
 
-    /// Whether a late operation can bring something back under this name.
+    /// Whether a late operation can store something under this name.
     pub(crate) fn is_write_under_way(&self, id: NameId) -> bool {
         self.late.iter().any(|operation| operation.writes(id))
     }
@@ -91,7 +91,7 @@ impl State {
         true
     }
 
-    /// Writes the row. From then on any query acknowledges what the row names.
+    /// Writes the row. Any replica may then acknowledge the bytes that the row names.
     pub(crate) fn write(&mut self, configuration: &Configuration, row: Row) {
         let before = std::mem::replace(&mut self.row, row);
         if configuration.loses_last_write && !self.has_failed_over {
@@ -101,14 +101,13 @@ impl State {
             name.was_named |= self.row.names(NameId::of_index(index));
         }
         let body = self.row.body();
-        let is_longer = body.len() > self.acknowledged.len();
-        if self.row.is_open() && is_longer && body.agrees_with(self.acknowledged) {
+        if self.row.is_open() && body.starts_with(self.acknowledged) {
             self.acknowledged = body;
         }
     }
 
-    /// Continues with the standby, which lacks the last write. The promise to the client ends with
-    /// what the standby has.
+    /// Continues with the standby, which lacks the last write. Bytes that only the lost write names
+    /// are no longer promised.
     pub(crate) fn fail_over(&mut self) {
         let Some(row) = self.standby.take() else {
             return;
@@ -124,9 +123,10 @@ impl State {
         }
     }
 
-    /// Returns an equal state in which what has no order is sorted, names of which nothing is left
-    /// are removed, and the other names are numbered in the order of their use. The second value
-    /// has the old id of each name.
+    /// Returns an equivalent state, so that equivalent states are explored once. Replicas, late
+    /// operations and garbage are sorted. Names without content and without a mention are removed,
+    /// and the remaining names are numbered in the order of their mentions. The second value has
+    /// the old id of each name.
     pub(crate) fn canonical(mut self) -> (Self, Vec<NameId>) {
         self.replicas.sort();
         self.sort();
@@ -220,7 +220,7 @@ fn visit_change(change: &mut Change, visit: &mut dyn FnMut(&mut NameId)) {
     }
 }
 
-/// What happens, and the state after it.
+/// An event, and the state after it.
 #[derive(Debug)]
 pub(crate) struct Transition {
     pub(crate) event: Event,

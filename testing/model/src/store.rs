@@ -6,7 +6,7 @@ use crate::rules::{Configuration, Mutation};
 /// The largest number of cells of a configuration's media.
 pub(crate) const MAX_CELLS: usize = 2;
 
-/// The index of a name in the store. [`crate::state::State::canonical`] numbers names anew.
+/// The index of a name in the store. [`crate::state::State::canonical`] changes the indices.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct NameId(u8);
 
@@ -29,7 +29,7 @@ pub(crate) struct Lease(pub(crate) u8);
 pub(crate) enum Place {
     /// The part of a multipart upload that has the media's cell of this number.
     Part(u8),
-    /// The name is an object of its own: a piece of the tail, or the composed media.
+    /// The object with this name: a piece of the tail, or the composed media.
     Object,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum Upload {
     Aborted,
 }
 
-/// What a name is made for.
+/// The purpose of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum Purpose {
     /// The multipart upload of one lease: a run.
@@ -61,7 +61,7 @@ pub(crate) enum Purpose {
     Composed,
 }
 
-/// What a name is derived from where it is not random: a mutation.
+/// The values from which a mutation derives a name. The design draws names at random.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct DerivedName {
     lease: Option<Lease>,
@@ -83,7 +83,7 @@ impl DerivedName {
     }
 }
 
-/// A name in the store, and what is stored under it.
+/// A name in the store, and its content.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Name {
     /// The lease under which the name was made.
@@ -177,12 +177,11 @@ impl Store {
             name.upload = Upload::Completed;
             name.object = whole;
         }
-        let is_long_enough = name.object.len() >= whole.len();
-        name.upload == Upload::Completed && is_long_enough && name.object.agrees_with(whole)
+        name.upload == Upload::Completed && name.object.starts_with(whole)
     }
 
-    /// Aborts the upload, then deletes the object. In the other order a Complete between the two
-    /// would bring the object back (rule R9).
+    /// Aborts the upload, then deletes the object (rule R9). If the object were deleted first, a
+    /// Complete before the abort would bring it back.
     pub(crate) fn delete(&mut self, id: NameId) {
         let name = &mut self.names[id.index()];
         if name.upload == Upload::Open {

@@ -1,14 +1,15 @@
-//! 128 bits that stand for a state. With 100 million states two of them are equal by chance with a
-//! probability of 10^-23, if the bits are as good as random.
+//! A fingerprint: 128 bits that stand for a state. If the bits are as good as random, two of 100
+//! million states have the same fingerprint with a probability of about 10^-23. The search
+//! would then miss one of the two states.
 
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use crate::state::State;
 
-/// The odd constant of 2^64 divided by the golden ratio, which spreads bits.
+/// 2^64 divided by the golden ratio, made odd. A multiplication with it spreads bits.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// What is kept of a state that was seen.
+/// The search keeps this much of each state that it has seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fingerprint {
     high: u64,
@@ -69,7 +70,7 @@ fn mix(state: u64, value: u64) -> u64 {
     (state.rotate_left(23) ^ value).wrapping_mul(SPREAD) ^ state >> 29
 }
 
-/// Takes the fingerprint as it is: its bits are mixed already.
+/// Hashes one half of a fingerprint. One round is enough, because its bits are mixed already.
 #[derive(Debug, Default)]
 pub(crate) struct HalfOfFingerprint(u64);
 

@@ -31,8 +31,8 @@ impl Moves<'_> {
         }
     }
 
-    /// One run that has just the committed bytes is the media. Otherwise the runs and the rest of
-    /// the tail are composed under a new name.
+    /// The object of the only run is the media, if it has exactly the committed bytes. Otherwise
+    /// the objects of all runs and the pieces of the tail are composed under a new name.
     fn seal(&mut self, runs: &[NameId]) {
         let holder = self.holder;
         let whole = holder.body();
@@ -40,7 +40,7 @@ impl Moves<'_> {
         if let [run] = *runs
             && store.name(run).object == whole
         {
-            self.go_on(Action::HasRunAsMedia, |_, holder| {
+            self.act(Action::HasRunAsMedia, |_, holder| {
                 holder.step = holder.apply(run);
             });
             return;
@@ -51,7 +51,7 @@ impl Moves<'_> {
             return;
         }
         let configuration = self.configuration;
-        self.go_on(Action::BeginsToCompose, |next, holder| {
+        self.act(Action::BeginsToCompose, |next, holder| {
             let purpose = Purpose::Composed;
             holder.step = Step::Compose(Extent {
                 name: next.store.create(configuration, holder.lease, purpose),
@@ -61,8 +61,8 @@ impl Moves<'_> {
         });
     }
 
-    /// Stores the composed media. The commit that names it comes next, so that one composer's
-    /// media is used.
+    /// Stores the composed media. The next step is the commit that names it, so that the media of
+    /// one composer is used.
     pub(super) fn compose(&mut self, object: Extent) {
         let mut state = self.state.clone();
         state.store.put(object);

@@ -11,21 +11,21 @@ use crate::store::{Extent, Lease, NameId, Place, Purpose, Store};
 impl Moves<'_> {
     /// A request arrives: the client cancels, or sends one unit up to a whole cell.
     pub(super) fn receive(&mut self) {
-        self.go_on(Action::IsCancelled, |_, holder| {
+        self.act(Action::IsCancelled, |_, holder| {
             holder.step = Step::Change(holder.change(ChangeKind::Cancel));
         });
         let holder = self.holder;
         let from = holder.body().len();
         let longest = self.configuration.cell.min(self.configuration.total - from);
         if longest > 0 && !self.has_tail() {
-            self.go_on(Action::FindsNoTail, |_, holder| {
+            self.act(Action::FindsNoTail, |_, holder| {
                 holder.step = Step::Change(holder.change(ChangeKind::Lose));
             });
             return;
         }
         for to in (from + 1)..=(from + longest) {
             self.receive_bytes(from, to, Version::Original);
-            // The first lease writes each unit once, so which version it writes does not matter.
+            // The first lease writes each unit once, so one version is enough.
             if holder.lease > Lease(1) {
                 self.receive_bytes(from, to, Version::Changed);
             }
@@ -38,8 +38,8 @@ impl Moves<'_> {
         pieces.all(|piece| self.state.store.name(piece.name).object == piece.bytes)
     }
 
-    /// Receives bytes and goes on to the first PUT in one step: until then nobody else sees
-    /// anything of the request.
+    /// Receives bytes and makes the first PUT. Both are one step, because nobody else sees anything
+    /// of the request before the PUT.
     fn receive_bytes(&mut self, from: u8, to: u8, version: Version) {
         let mut state = self.state.clone();
         let mut holder = self.holder.clone();
@@ -110,21 +110,21 @@ impl Moves<'_> {
         else {
             return;
         };
-        self.go_on(Action::CompletesBeforeCommit(run), |next, holder| {
+        self.act(Action::CompletesBeforeCommit(run), |next, holder| {
             next.store.complete(run, &cells_in(extents, run));
             holder.step = Step::Change(commit.clone());
         });
     }
 }
 
-/// The pieces of the tail: the bytes behind the last whole cell.
+/// The pieces of the tail, which has the bytes behind the last full cell.
 fn pieces(holder: &Holder) -> impl Iterator<Item = &Extent> {
     let extents = holder.extents.iter();
     extents.filter(|extent| extent.place == Place::Object)
 }
 
-/// Returns what is to be put for new bytes, and the commit that names it. A cell that is full, or
-/// the last one, becomes a part of this lease's run; what is left becomes a piece.
+/// Returns the extents to put for new bytes, and the commit that names them. A full cell or the
+/// last cell becomes a part of this lease's run. The bytes behind a full cell become a piece.
 fn plan(
     configuration: &Configuration,
     store: &mut Store,
