@@ -531,6 +531,14 @@ impl<C: Completion> Append<C> {
     /// Commits the durable bytes of a request that ends with `error`. Returns the error for the
     /// reply: the commit's if it fails, since that may be a storage fault, and otherwise `error`.
     async fn commit_and(mut self: Box<Self>, flushed: FlushedMedia, error: Error) -> Error {
+        // Small media that moves to the vault is written there again from its first byte. If the
+        // vault has not taken that, the committed bytes stay where they are.
+        if flushed.progress.offset < self.offset_committer.session.progress.offset {
+            if !self.offset_committer.has_media_in_vault() {
+                self.sink.discard().await;
+            }
+            return error;
+        }
         match self
             .offset_committer
             .commit(flushed, SessionState::Active)
@@ -628,6 +636,13 @@ impl<C: Completion> Append<C> {
     async fn fail(mut self: Box<Self>, error: Error) -> Error {
         // A checkpoint that is still running could otherwise name the media that is deleted below.
         let running = self.offset_committer.join().await;
+        // It is unknown what the row names, so nothing is ended or deleted.
+        if let Err(unknown) = &running
+            && unknown.leaves_outcome_unknown()
+        {
+            self.engine.parts().lifecycle.examine(unknown);
+            return running.err().unwrap_or(error);
+        }
         let session = &self.offset_committer.session;
         let failed = self.engine.fail(session.id, session.epoch).await;
         if matches!(failed, FailOutcome::Recorded) && !self.offset_committer.has_media_in_vault() {

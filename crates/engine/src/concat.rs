@@ -9,6 +9,8 @@
 //! resource has changed by then, and the handler is asked again. Concatenated media is reused if
 //! the resources still have the same media.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use windlass_digest::Digests;
 use windlass_store::{
@@ -26,6 +28,7 @@ use crate::identifiers::{new_media_id, new_small_media_id};
 use crate::importance::Importance;
 use crate::pool::Permit;
 use crate::quotas::Reservation;
+use crate::retries::Retries;
 use crate::shares::{Caller, SharePermit};
 
 /// Maximum number of concatenations for one call, if other calls keep replacing its sources. Each
@@ -123,6 +126,8 @@ impl<'a, C: Completion> Concat<'a, C> {
     async fn run(self, mut wanted: Concatenation) -> Result<C::Reply, Error> {
         let mut made = None;
         let mut attempt = 0;
+        // A copy may take long, so the attempts are counted.
+        let mut retries = Retries::within(Duration::MAX);
         let error = loop {
             attempt += 1;
             let asked = wanted.media();
@@ -145,6 +150,8 @@ impl<'a, C: Completion> Concat<'a, C> {
                 }
                 Err(error) => break error,
             };
+            // Another process may change the same resource as often.
+            retries.pause().await;
             wanted = match self.asked_again().await {
                 Ok(wanted) => wanted,
                 Err(error) => break error,

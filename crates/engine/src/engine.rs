@@ -56,8 +56,9 @@ pub struct EngineParts {
     /// Media of at most this many bytes is kept in the ledger. At most
     /// [`MAX_SMALL_MEDIA`].
     pub small_media: u64,
-    /// Maximum time that a request waits for an older request to the same session, for memory, or
-    /// for a turn to read or to concatenate media.
+    /// Maximum time that a request waits for an older request to the same session, for memory, for a
+    /// turn to read or to concatenate media, or for other requests to stop changing the resource
+    /// that it changes.
     pub takeover_timeout: Duration,
 }
 

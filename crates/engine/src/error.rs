@@ -15,6 +15,7 @@ use crate::pool::Full;
 /// - [`Error::Superseded`]: the caller queries the committed offset and continues there.
 /// - [`Error::MediaLost`]: the caller uploads the media again.
 /// - [`LedgerError::Conflict`]: the caller reads the current state and decides anew.
+/// - [`LedgerError::KeyTooLong`]: the caller chooses a shorter name.
 /// - Any other error of the stores: the operator has to act.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -12,7 +12,7 @@ use windlass_store::{EndSession, Failpoint, NewSession, Session, SessionId, Sess
 use crate::append::{append, finish_active, resume_finish};
 use crate::completion::{Completion, UploadContext as _, UploadEvent};
 use crate::engine::Engine;
-use crate::error::Error;
+use crate::error::{Error, FromStore as _};
 use crate::identifiers::{new_upload_id, session_id};
 use crate::media_stream::MediaStream;
 use crate::session_cache::CachedSession;
@@ -309,8 +309,8 @@ impl<C: Completion> Engine<C> {
     }
 
     /// Finishes a session that was left in the state *finishing*, for example by a crash. Ends it
-    /// as failed after an error that the upload itself causes, and after any error if it expired a
-    /// day ago.
+    /// as failed after an error that the upload itself causes. If it expired a day ago, any error
+    /// ends it, except that a store cannot be used now or that an outcome is unknown.
     ///
     /// Does nothing if the session is gone or no longer *finishing*, or if a request that finishes
     /// it does not end in time.
@@ -360,7 +360,10 @@ impl<C: Completion> Engine<C> {
             });
             Failpoint::LeftOverLeased.reach();
             match resume_finish(engine.clone(), locked).await {
-                Err(error) if is_given_up => {
+                // A store that cannot be used now says nothing about the upload.
+                Err(error)
+                    if is_given_up && !error.is_passing() && !error.leaves_outcome_unknown() =>
+                {
                     engine.fail(id, epoch).await;
                     Err(error)
                 }

@@ -18,7 +18,8 @@ const MAX_PAUSE: Duration = Duration::from_millis(320);
 /// rare. Between processes nothing but the pauses keeps several callers from meeting again.
 #[derive(Debug)]
 pub struct Retries {
-    until: Instant,
+    /// `None` for a time beyond what a clock can tell.
+    until: Option<Instant>,
     pause: Duration,
 }
 
@@ -26,7 +27,7 @@ impl Retries {
     /// Allows attempts that begin within `at_most` from now.
     pub fn within(at_most: Duration) -> Self {
         Self {
-            until: Instant::now() + at_most,
+            until: Instant::now().checked_add(at_most),
             pause: FIRST_PAUSE,
         }
     }
@@ -42,7 +43,10 @@ impl Retries {
         let half = self.pause / 2;
         let span = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX).max(1);
         let pause = half + Duration::from_nanos(random_number() % span);
-        if Instant::now() + pause >= self.until {
+        if self
+            .until
+            .is_some_and(|until| Instant::now() + pause >= until)
+        {
             return false;
         }
         self.pause = (self.pause * 2).min(MAX_PAUSE);
@@ -79,6 +83,11 @@ mod tests {
             spent < Duration::from_secs(10) && spent > Duration::from_secs(9),
             "{spent:?}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_without_an_end_is_no_error() {
+        assert!(Retries::within(Duration::MAX).pause().await);
     }
 
     #[tokio::test(start_paused = true)]

@@ -282,9 +282,13 @@ async fn run(
                 server.lifecycle.sweep_now.notify_one();
                 return Ok(reply);
             }
-            Err(LedgerError::Conflict) if retries.pause().await => {}
-            Err(LedgerError::Conflict) => return Err(EngineError::Crowded.into()),
+            Err(LedgerError::Conflict) => {}
             Err(error) => return Err(error.into()),
+        }
+        // Other calls with the same lock need not wait for the pause.
+        drop((guard, reply, copy));
+        if !retries.pause().await {
+            return Err(EngineError::Crowded.into());
         }
     }
 }

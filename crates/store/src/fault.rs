@@ -65,6 +65,9 @@ pub enum InjectedFault {
     /// It is carried out and fails all the same, so its caller does not know the outcome. A change
     /// of a ledger reports [`LedgerError::Unknown`].
     Lost,
+    /// It is carried out and fails like [`InjectedFault::Fault`]: a change is made, and the check
+    /// after it fails.
+    LateFault,
     /// A write stores half of its bytes and fails. Other calls do as with [`InjectedFault::Fault`].
     Torn,
     /// The disk is full: a write stores half of its bytes and reports how many, and a change does
@@ -114,7 +117,7 @@ impl Faults {
     /// Returns the schedule of a power cut after the nth call: it is carried out and seems to fail,
     /// and no later one is carried out.
     pub fn outage_after(nth: u64) -> Self {
-        let mut faults = Self::new(Trigger::Once(nth), InjectedFault::Lost);
+        let mut faults = Self::new(Trigger::Once(nth), InjectedFault::LateFault);
         faults
             .schedule
             .push((Trigger::From(nth.saturating_add(1)), InjectedFault::Fault));
@@ -200,6 +203,10 @@ impl FaultyLedger {
                 change.await?;
                 Err(LedgerError::Unknown(scheduled()))
             }
+            Some(InjectedFault::LateFault) => {
+                change.await?;
+                Err(LedgerError::Fault(scheduled()))
+            }
         }
     }
 
@@ -227,6 +234,10 @@ impl FaultyLedger {
             Some(InjectedFault::Lost) => {
                 read.await?;
                 Err(lost(scheduled()))
+            }
+            Some(InjectedFault::LateFault) => {
+                read.await?;
+                Err(LedgerError::Fault(scheduled()))
             }
         }
     }
@@ -477,7 +488,7 @@ impl MediaWriter for FaultyWriter {
                 self.write_half(offset, &data).await?;
                 fault()
             }
-            Some(InjectedFault::Lost) => {
+            Some(InjectedFault::Lost | InjectedFault::LateFault) => {
                 self.inner.write(offset, data).await?;
                 fault()
             }
@@ -532,7 +543,7 @@ async fn change<T>(
         (Some(InjectedFault::Fault | InjectedFault::Torn | InjectedFault::Panic), _) => {
             Err(VaultError::Fault(scheduled()))
         }
-        (Some(InjectedFault::Lost), _) => {
+        (Some(InjectedFault::Lost | InjectedFault::LateFault), _) => {
             change.await?;
             Err(VaultError::Fault(scheduled()))
         }
@@ -561,7 +572,7 @@ async fn read<T>(
             | InjectedFault::Unavailable
             | InjectedFault::Panic,
         ) => Err(unavailable(id)),
-        Some(InjectedFault::Lost) => {
+        Some(InjectedFault::Lost | InjectedFault::LateFault) => {
             read.await?;
             Err(unavailable(id))
         }

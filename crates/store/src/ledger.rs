@@ -250,7 +250,7 @@ pub trait Ledger: Send + Sync + 'static {
     /// check.
     ///
     /// # Errors
-    /// [`LedgerError::Fault`].
+    /// [`LedgerError::Fault`], or [`LedgerError::Unavailable`] while it cannot be asked.
     async fn check(&self) -> Result<(), LedgerError>;
 }
 

@@ -32,9 +32,9 @@ pub const READ_LEN: usize = 256 * 1024;
 ///
 /// # Errors
 ///
-/// Each method names its errors. Errors that concern one media ([`VaultError::Missing`],
-/// [`VaultError::Damaged`], [`VaultError::Unavailable`]) and [`VaultError::NoSpace`] do not affect
-/// any other call. [`VaultError::Fault`] means that syncs cannot be relied on any more.
+/// Each method names its errors. [`VaultError::Missing`] and [`VaultError::Damaged`] concern one
+/// media. Like these, [`VaultError::Unavailable`] and [`VaultError::NoSpace`] do not affect any
+/// other call. [`VaultError::Fault`] means that syncs cannot be relied on any more.
 #[async_trait]
 pub trait Vault: Send + Sync + 'static {
     /// Creates an empty media and returns its writer. The media and its name are durable when the

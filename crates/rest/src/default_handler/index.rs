@@ -3,8 +3,8 @@
 //! Each field of `filter_by` and each order of `order_by` has an index. Each pair of a field and an
 //! order has one as well, so that a list filtered by equality comes in its order. An index is a
 //! collection. Its rows are written with the resource, in the same change set. The id of a row
-//! holds the values, cut to [`MAX_TEXT`] bytes, followed by the id of the resource. The content of
-//! a row is the resource's id as well.
+//! holds the values, cut to [`MAX_TEXT`] bytes, followed by the id of the resource, or by a part of a
+//! very long id. The content of a row is the resource's id.
 //!
 //! Rows are hints: a list accepts a row only if the resource would have the same row now. Rows left
 //! from an earlier description are therefore harmless. Once a list has ensured that *all* rows of
@@ -15,13 +15,15 @@
 //! and therefore deletes the record in the same change set ([`end_others`]). Under a description
 //! with the index, lists then add the missing rows again.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
+use windlass_digest::{Md5Sha256Hasher, Sha256, Wanted};
 use windlass_discovery::CollectionSettings;
 use windlass_discovery::settings::{IndexedField, SortOrder, ValueKind};
-use windlass_store::{Resource, ResourceChange};
+use windlass_store::{MAX_KEY_LEN, Resource, ResourceChange};
 
 use super::fields::fields_of;
 use super::filter::{Comparison, Condition, Scalar};
@@ -47,6 +49,11 @@ const RECORDS: usize = 100;
 /// Number of bytes of a text by which resources are sorted. Longer texts with the same first bytes
 /// are sorted by id.
 const MAX_TEXT: usize = 64;
+
+/// Maximum number of bytes of the collection and the id of a row. It leaves room for the namespace of
+/// a principal. Longer ids of resources are [`shortened`]: the row is longer than its resource's key,
+/// which may have the greatest length.
+const MAX_ROW_KEY: usize = MAX_KEY_LEN - 512;
 
 /// Follows a value in the id of a row. It sorts before all digits, so that a text comes before
 /// longer texts that begin with it.
@@ -176,7 +183,8 @@ impl<'a> Index<'a> {
                 END
             });
         }
-        id.push_str(&resource.id);
+        let taken = self.collection(&resource.collection).len() + id.len();
+        id.push_str(&shortened(&resource.id, MAX_ROW_KEY.saturating_sub(taken)));
         id
     }
 
@@ -200,6 +208,26 @@ impl<'a> Index<'a> {
             after: new.map(|it| self.row(it)),
         }
     }
+}
+
+/// Returns an id that takes at most `room` bytes, or 64 bytes if there is less room: the id itself
+/// if it fits, otherwise its beginning and its SHA-256.
+fn shortened(id: &str, room: usize) -> Cow<'_, str> {
+    if id.len() <= room {
+        return Cow::Borrowed(id);
+    }
+    let mut hasher = Md5Sha256Hasher::new(Wanted {
+        md5: false,
+        sha256: true,
+    });
+    hasher.update(id.as_bytes());
+    let (_, sha256) = hasher.finish();
+    let hash = sha256.map(Sha256::to_hex).unwrap_or_default();
+    let mut beginning = room.saturating_sub(hash.len());
+    while !id.is_char_boundary(beginning) {
+        beginning -= 1;
+    }
+    Cow::Owned(format!("{}{hash}", &id[..beginning]))
 }
 
 /// The index row of a resource before and after a change.
@@ -541,6 +569,18 @@ mod tests {
             &index.collection("farm/animals")
         ));
         assert!(ApiHandler::counts(&handler, "farm/animals"));
+    }
+
+    #[test]
+    fn row_of_a_long_id_has_a_part_of_it_and_its_hash() {
+        assert_eq!(shortened("cow", 3), "cow");
+        let long = "é".repeat(900);
+        let cut = shortened(&long, 1_000);
+        assert!((999..=1_000).contains(&cut.len()), "{}", cut.len());
+        assert!(cut.starts_with(&"é".repeat(468)));
+        let other = format!("{}e", "é".repeat(899));
+        assert_ne!(cut, shortened(&other, 1_000), "the ends differ");
+        assert_eq!(shortened(&long, 0).len(), 64);
     }
 
     #[test]

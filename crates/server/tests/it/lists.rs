@@ -9,7 +9,7 @@ use windlass_discovery::Api;
 use windlass_server::{ServedApi, Stores};
 use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
-use windlass_store::{ChangeSet, Ledger, Resource, ResourceChange};
+use windlass_store::{ChangeSet, Ledger, MAX_KEY_LEN, Resource, ResourceChange};
 
 use crate::world::{ManualClock, Peer as _, Reply, World};
 
@@ -437,6 +437,56 @@ async fn holes_of_earlier_releases_are_mended_once() {
     assert_eq!((items.len(), count), (6, 2), "one page builds the index");
     let (items, count) = pages(&album, &by_title).await;
     assert_eq!((items.len(), count), (6, 1));
+}
+
+/// The row of an index is longer than the key of its resource.
+#[tokio::test]
+async fn resource_with_the_longest_id_is_listed_by_an_index() {
+    let ledger = Arc::new(MemoryLedger::default());
+    let album = album_in(&ledger, ALBUM);
+    made(&album, PHOTOS, &json!({"title": "b"})).await;
+    let collection = format!("album{PHOTOS}");
+    let id = "a".repeat(MAX_KEY_LEN - collection.len());
+    let resource = Resource {
+        collection,
+        id: id.clone(),
+        version: 1,
+        body: Bytes::from(json!({"id": id, "title": "a"}).to_string()),
+        media: None,
+        created: album.now(),
+        updated: album.now(),
+        owner: None,
+    };
+    let changes = ChangeSet {
+        resources: vec![ResourceChange::Insert(resource)],
+        ..ChangeSet::default()
+    };
+    ledger
+        .apply(changes)
+        .await
+        .expect("its key is not too long");
+    // Its row is missing, as if the index came later.
+    for record in ledger
+        .resources(&format!(".index-state/album{PHOTOS}"), None, 100)
+        .await
+        .expect("it can be read")
+    {
+        let changes = ChangeSet {
+            resources: vec![ResourceChange::Delete {
+                collection: record.collection,
+                id: record.id,
+                expected: record.version,
+            }],
+            ..ChangeSet::default()
+        };
+        ledger.apply(changes).await.expect("it can be changed");
+    }
+    assert_eq!(titles(&album, "", "title", 10).await, ["a", "b"]);
+    let patched = album
+        .json("PATCH", &format!("{PHOTOS}/{id}"), &json!({"title": "c"}))
+        .await;
+    assert_eq!(patched.status, 200, "{patched:?}");
+    assert_eq!(titles(&album, "", "title", 10).await, ["b", "c"]);
 }
 
 #[tokio::test]

@@ -48,7 +48,11 @@ async fn fault_of_a_flush_stops_the_server_also_if_the_checkpoint_has_failed() {
 
 #[tokio::test]
 async fn nothing_is_committed_after_a_finish_of_small_media_with_an_unknown_outcome() {
-    for fault in [InjectedFault::Fault, InjectedFault::Lost] {
+    for fault in [
+        InjectedFault::Fault,
+        InjectedFault::LateFault,
+        InjectedFault::Lost,
+    ] {
         let calls = Arc::new(Faults::new(Trigger::CallsOf("apply"), fault));
         let ledger = FaultyLedger::new(Arc::new(MemoryLedger::new()), Arc::clone(&calls));
         let world = World::new(
@@ -64,7 +68,7 @@ async fn nothing_is_committed_after_a_finish_of_small_media_with_an_unknown_outc
         assert_eq!(reply.status, 503, "{reply:?}");
         assert_eq!(calls.calls_of("apply"), 1);
         assert_eq!(calls.calls_of("commit_offset"), 0, "after {fault:?}");
-        let is_fault = fault == InjectedFault::Fault;
+        let is_fault = fault != InjectedFault::Lost;
         assert_eq!(has_failed(&world), is_fault, "after {fault:?}");
     }
 }

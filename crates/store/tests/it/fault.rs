@@ -34,6 +34,10 @@ async fn affected_change_fails_before_or_after_it_is_made() {
         (true, Err(LedgerError::Unknown(_)))
     ));
     assert!(matches!(
+        start_in(InjectedFault::LateFault).await,
+        (true, Err(LedgerError::Fault(_)))
+    ));
+    assert!(matches!(
         start_in(InjectedFault::NoSpace).await,
         (false, Err(LedgerError::NoSpace))
     ));
