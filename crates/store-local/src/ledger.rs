@@ -491,9 +491,9 @@ impl ReaderPool {
     ///
     /// # Errors
     /// [`LedgerError::Unreadable`] if a value of a row cannot be converted, and
-    /// [`LedgerError::Unavailable`] if another connection holds a lock. The ledger continues to work after
-    /// both. Every further error is a fault, since nothing is promised about a database that cannot
-    /// be read.
+    /// [`LedgerError::Unavailable`] if another connection holds a lock. The ledger continues to work
+    /// after both. Every further error is a fault, since nothing is promised about a database that
+    /// cannot be read.
     async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,

@@ -55,6 +55,9 @@ const MAX_TEXT: usize = 64;
 /// which may have the greatest length.
 const MAX_ROW_KEY: usize = MAX_KEY_LEN - 512;
 
+/// Number of hexadecimal digits of a SHA-256.
+const HASH_LEN: usize = 64;
+
 /// Follows a value in the id of a row. It sorts before all digits, so that a text comes before
 /// longer texts that begin with it.
 const END: char = '.';
@@ -183,8 +186,13 @@ impl<'a> Index<'a> {
                 END
             });
         }
-        let taken = self.collection(&resource.collection).len() + id.len();
-        id.push_str(&shortened(&resource.id, MAX_ROW_KEY.saturating_sub(taken)));
+        // The usual id is not measured: the name of the collection would be made for each row.
+        if resource.id.len() <= HASH_LEN {
+            id.push_str(&resource.id);
+        } else {
+            let taken = self.collection(&resource.collection).len() + id.len();
+            id.push_str(&shortened(&resource.id, MAX_ROW_KEY.saturating_sub(taken)));
+        }
         id
     }
 
@@ -210,8 +218,8 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Returns an id that takes at most `room` bytes, or 64 bytes if there is less room: the id itself
-/// if it fits, otherwise its beginning and its SHA-256.
+/// Returns an id that takes at most `room` bytes, or [`HASH_LEN`] bytes if there is less room: the id
+/// itself if it fits, otherwise its beginning and its SHA-256.
 fn shortened(id: &str, room: usize) -> Cow<'_, str> {
     if id.len() <= room {
         return Cow::Borrowed(id);
@@ -223,7 +231,7 @@ fn shortened(id: &str, room: usize) -> Cow<'_, str> {
     hasher.update(id.as_bytes());
     let (_, sha256) = hasher.finish();
     let hash = sha256.map(Sha256::to_hex).unwrap_or_default();
-    let mut beginning = room.saturating_sub(hash.len());
+    let mut beginning = room.saturating_sub(HASH_LEN);
     while !id.is_char_boundary(beginning) {
         beginning -= 1;
     }
@@ -580,7 +588,7 @@ mod tests {
         assert!(cut.starts_with(&"é".repeat(468)));
         let other = format!("{}e", "é".repeat(899));
         assert_ne!(cut, shortened(&other, 1_000), "the ends differ");
-        assert_eq!(shortened(&long, 0).len(), 64);
+        assert_eq!(shortened(&long, 0).len(), HASH_LEN);
     }
 
     #[test]
