@@ -1,15 +1,15 @@
 //! The bytes of one request to a session: from the body to a commit.
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use windlass_digest::{ExpectedDigests, Wanted};
 use windlass_session::{BodyFilter, Ending, Outcome, SessionError};
-use windlass_store::{Failpoint, MediaLocation, Progress, Session, SessionState, VaultError};
+use windlass_store::{Failpoint, MediaLocation, Session, SessionState, VaultError};
 
 use crate::completion::{Completion, FinishedMedia, UploadContext};
 use crate::disks::{Leaving, MediaSpace};
-use crate::engine::{Engine, count_last_write};
+use crate::durable_append::{DurableAppend, Step};
+use crate::engine::Engine;
 use crate::error::{Error, FromStore as _};
 use crate::finish::{SessionRef, finish, media_of};
 use crate::importance::Importance;
@@ -17,7 +17,6 @@ use crate::locks::SessionGuard;
 use crate::media_stream::MediaStream;
 use crate::offset_committer::OffsetCommitter;
 use crate::pool::Permit;
-use crate::quotas::Reservation;
 use crate::session_cache::CachedSession;
 use crate::sessions::{FailOutcome, LockedSession, SessionReply, interrupted};
 use crate::sink::{FlushedMedia, MediaSink};
@@ -29,7 +28,7 @@ struct Append<C: Completion> {
     engine: Engine<C>,
     /// What the upload is for.
     context: C::Context,
-    sink: MediaSink,
+    durable: DurableAppend<OffsetCommitter>,
     /// Digests to compute in addition to CRC32C.
     wanted: Wanted,
     /// Total length of the media, if it is known.
@@ -37,13 +36,6 @@ struct Append<C: Completion> {
     /// Whether the checksum of the body comes last, as that of gzip does, so that no byte may be
     /// committed before the end.
     is_verified_at_end: bool,
-    offset_committer: OffsetCommitter,
-    /// The reserved bytes in the quota of the session's owner. The ledger does not count them yet.
-    reservation: Reservation,
-    /// The offset up to which the client has declared bytes. 0 if the client has declared none.
-    declared_end: u64,
-    /// The reserved bytes on the disk.
-    space: MediaSpace,
     /// Counts against the limit on running uploads.
     permit: Permit,
     /// Dropped after the media and the permit: as soon as a newer request has the guard, it needs
@@ -92,6 +84,9 @@ pub(crate) fn append<C: Completion>(
         let mut append = Box::pin(open).await?;
         append.reserve_declared(&body_filter).await?;
         append.is_verified_at_end = stream.is_verified_at_end();
+        if !append.is_verified_at_end {
+            append.durable.commit_early();
+        }
         append.announce_rest(&body_filter);
         let stop = append.receive(&mut body_filter, &mut stream).await;
         // Boxed, so that its memory is allocated only now, after the body: a slow upload takes
@@ -162,14 +157,13 @@ impl<C: Completion> Append<C> {
             Err(error) => return Err(fail_if_media_lost(engine, &session, error).await),
         };
         sink.announce_length(total);
+        let space = space.unwrap_or_else(|| engine.media_space(&context));
+        let target = OffsetCommitter::new(engine.commit_rules(), session, total);
+        let owner = context.owner();
         Ok(Box::new(Self {
-            reservation: engine.parts().quotas.reservation(context.owner()),
-            declared_end: 0,
-            space: space.unwrap_or_else(|| engine.media_space(&context)),
-            offset_committer: OffsetCommitter::new(engine.commit_rules(), session, total),
+            durable: DurableAppend::new(engine.parts(), sink, target, owner, space),
             engine: engine.clone(),
             context,
-            sink,
             wanted,
             total,
             is_verified_at_end: false,
@@ -178,15 +172,18 @@ impl<C: Completion> Append<C> {
         }))
     }
 
+    /// The committed state of the session.
+    fn session(&self) -> &Session {
+        &self.durable.target.session
+    }
+
     /// If the total is not known, announces the minimum length of the media to the sink: the
     /// committed bytes and the bytes of this request.
     fn announce_rest(&mut self, body_filter: &BodyFilter) {
-        // The sink then knows earlier that the media is large. Bytes of large media can be
-        // committed when the client pauses.
         if self.total.is_none() {
             let rest = body_filter.remaining_hint();
-            self.sink
-                .announce_length(rest.map(|rest| self.sink.offset() + rest));
+            let offset = self.durable.offset();
+            self.durable.announce_length(rest.map(|rest| offset + rest));
         }
     }
 
@@ -195,35 +192,24 @@ impl<C: Completion> Append<C> {
     /// # Errors
     /// Before the body is read, if there is no room for the bytes of this request.
     async fn reserve_declared(&mut self, body_filter: &BodyFilter) -> Result<(), Error> {
-        let offset = self.sink.offset();
+        let offset = self.durable.offset();
         let request = body_filter.remaining_hint();
         let rest = body_filter
             .total()
             .map(|total| total.saturating_sub(offset));
         let in_vault = |rest: &u64| offset + rest > self.engine.small_media_limit() as u64;
         let declared = rest.or(request).filter(in_vault).unwrap_or(0);
-        match self.space.set_aside(declared, Leaving::Hard) {
+        match self.durable.set_aside(declared, Leaving::Hard) {
             // There is not enough room for the whole rest. Without this request's bytes the
             // committed bytes would be useless, and there may be more room for the next requests.
-            Err(_) if offset > 0 => self.space.set_aside(request.unwrap_or(0), Leaving::Hard)?,
+            Err(_) if offset > 0 => {
+                let request = request.unwrap_or(0);
+                self.durable.set_aside(request, Leaving::Hard)?;
+            }
             done => done?,
         }
-        self.declared_end = offset.saturating_add(rest.or(request).unwrap_or(0));
-        self.reserve(self.declared_end).await
-    }
-
-    /// Reserves room in the quota of the session's owner for the bytes up to an offset. The ledger
-    /// already counts the declared length of a session and committed bytes, so these are not
-    /// reserved.
-    async fn reserve(&mut self, up_to: u64) -> Result<(), Error> {
-        let Progress { offset, total, .. } = self.offset_committer.session.progress;
-        if total.is_some() {
-            return Ok(());
-        }
-        // The declared bytes stay reserved until they have arrived.
-        let uncounted = up_to.max(self.declared_end).saturating_sub(offset);
-        let ledger = &*self.engine.parts().stores.ledger;
-        self.reservation.cover(ledger, uncounted).await
+        let end = offset.saturating_add(rest.or(request).unwrap_or(0));
+        self.durable.declare(self.engine.parts(), end).await
     }
 
     /// Reads the body until it ends or something stops it.
@@ -233,42 +219,33 @@ impl<C: Completion> Append<C> {
         stream: &mut impl MediaStream,
     ) -> Stop {
         loop {
-            let next = tokio::select! {
+            let step = tokio::select! {
                 // In order of urgency: a client whose bytes are always ready must not delay a
-                // takeover or the end of the server. Checkpoints come after the body: while bytes
-                // are always ready, `make_room` starts the checkpoints.
+                // takeover or the end of the server.
                 biased;
                 () = self.guard.superseded() => return Stop::Superseded,
                 () = self.engine.parts().lifecycle.drain_now.cancelled() => return Stop::Draining,
-                next = stream.next() => next,
-                // The client pauses. Its bytes must not stay in memory until it continues.
-                () = tokio::time::sleep_until(self.offset_committer.next_due()), if self.needs_checkpoint() => {
-                    match Box::pin(self.checkpoint()).await {
-                        Ok(()) => continue,
-                        Err(error) => return Stop::Storage(error),
-                    }
-                }
-                // Joined when the commit has ended and the body has no bytes ready: an error
-                // reaches a client that pauses, and the task is freed. A client that sends on gets
-                // the error at the next checkpoint. `join` is cancel safe, so another branch may
-                // win.
-                joined = self.offset_committer.join(), if self.offset_committer.is_running() => match joined {
+                step = self.durable.next_step(stream) => step,
+            };
+            let data = match step {
+                Step::Stream(Ok(Some(data))) => data,
+                Step::Stream(Ok(None)) => return Stop::Complete,
+                Step::Stream(Err(error)) => return Stop::Broken(error),
+                Step::Pause => match Box::pin(self.durable.write_now()).await {
                     Ok(()) => continue,
                     Err(error) => return Stop::Storage(error),
                 },
+                Step::Checkpoint(Ok(())) => continue,
+                Step::Checkpoint(Err(error)) => return Stop::Storage(error),
             };
-            let data = match next {
-                Ok(Some(data)) => data,
-                Ok(None) => return Stop::Complete,
-                Err(error) => return Stop::Broken(error),
-            };
-            match body_filter.accept(data) {
-                Ok(kept) => {
-                    if let Err(error) = self.store(kept, stream.is_at_end()).await {
-                        return Stop::Storage(error);
-                    }
-                }
+            let kept = match body_filter.accept(data) {
+                Ok(kept) => kept,
                 Err(error) => return Stop::Refused(error),
+            };
+            let is_last = stream.is_at_end();
+            let stored = self.durable.store(self.engine.parts(), kept, is_last);
+            if let Err(error) = stored.await {
+                return Stop::Storage(error);
             }
         }
     }
@@ -302,18 +279,13 @@ impl<C: Completion> Append<C> {
             // done nothing. If it is unknown whether a checkpoint was committed, nothing more is
             // done with the session either: the client queries it.
             Stop::Storage(error) if !error.keeps_what_is_durable() => {
-                let running = self.offset_committer.join().await;
+                let running = self.durable.target.join().await;
                 // A fault has to stop the server. `run_to_completion` examines only the returned
                 // error. If the checkpoint has failed as well, the returned error is the
                 // checkpoint's, so the error of `stop` is examined here.
                 self.engine.parts().lifecycle.examine(&error);
                 let reported = running.err().map_or(error, Error::from);
-                return Err(fail_if_media_lost(
-                    &self.engine,
-                    &self.offset_committer.session,
-                    reported,
-                )
-                .await);
+                return Err(fail_if_media_lost(&self.engine, self.session(), reported).await);
             }
             stop => stop,
         };
@@ -321,17 +293,12 @@ impl<C: Completion> Append<C> {
         let flushed = if is_unverified {
             Ok((self.discard_unverified().await, None))
         } else {
-            self.flush_and_sync().await
+            self.flush().await
         };
         let (flushed, refused) = match flushed {
             Ok(flushed) => flushed,
             Err(error) => {
-                return Err(fail_if_media_lost(
-                    &self.engine,
-                    &self.offset_committer.session,
-                    error,
-                )
-                .await);
+                return Err(fail_if_media_lost(&self.engine, self.session(), error).await);
             }
         };
         // The stores have not taken all bytes. What is stored is committed, but the request gets an
@@ -355,106 +322,16 @@ impl<C: Completion> Append<C> {
         }
     }
 
-    /// Gives bytes to the sink, and lets it write its buffer whenever it is full.
-    async fn store(&mut self, mut data: Bytes, is_last: bool) -> Result<(), Error> {
-        let received = self.sink.offset() + data.len() as u64;
-        self.reserve(received).await?;
-        while !data.is_empty() {
-            self.sink.accept(&mut data);
-            // The last bytes of a request stay in the buffer: `end` writes and syncs in one call.
-            let is_done = is_last && data.is_empty();
-            if !is_done && !self.sink.find_room() {
-                Box::pin(self.make_room()).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes room in the sink's full write buffer. Waits for the running write. If the buffer has
-    /// no pooled memory, tries again to get it: without a running write the upload has the higher
-    /// priority in the pool. If the buffer is still full, writes it.
-    async fn make_room(&mut self) -> Result<(), Error> {
-        let earlier = self.sink.await_write().await?;
-        let mut latest = None;
-        if !self.sink.find_room() {
-            let counted = self.space.admit_write(self.sink.buffered_len())?;
-            // A stream that is not verified yet is written without a commit.
-            let due = self.offset_committer.schedule_if_due(self.sink.offset())
-                && !self.is_verified_at_end;
-            latest = self.sink.write(due, counted).await?;
-        }
-        // In the order of their offsets: each commit begins where the previous one ended.
-        for unsynced in earlier.into_iter().chain(latest) {
-            self.offset_committer.spawn_checkpoint(unsynced).await?;
-        }
-        Ok(())
-    }
-
-    /// Whether a checkpoint would have bytes to commit: bytes that were accepted since the last
-    /// checkpoint was scheduled, or bytes of a running write without a begun checkpoint. The
-    /// checkpoint of a write begins when that write is awaited. While the client pauses, only
-    /// [`checkpoint`](Self::checkpoint) awaits a write.
-    fn needs_checkpoint(&self) -> bool {
-        let is_new =
-            self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_progress();
-        // Media that may still be small is committed to the ledger at the end of its request.
-        is_new && self.sink.is_large()
-    }
-
-    /// Writes and commits the bytes that a slow client has sent so far. Unverified bytes are
-    /// only written, so that they do not stay in memory.
-    async fn checkpoint(&mut self) -> Result<(), Error> {
-        let counted = self.space.admit_write(self.sink.buffered_len())?;
-        self.offset_committer.record_scheduled(self.sink.offset());
-        // `write` may return only the progress of the previous write. This write is awaited as
-        // well, because no further bytes may come for a long time.
-        let earlier = self.sink.write(!self.is_verified_at_end, counted).await?;
-        let latest = self.sink.await_write().await?;
-        for unsynced in earlier.into_iter().chain(latest) {
-            self.offset_committer.spawn_checkpoint(unsynced).await?;
-        }
-        Ok(())
-    }
-
-    /// Makes the accepted bytes durable. An error beside the media is the reason why the stores have
-    /// refused a write, or the running checkpoint. Bytes that were not written are then dropped.
-    async fn flush_and_sync(&mut self) -> Result<(FlushedMedia, Option<Error>), Error> {
-        let _counted = count_last_write(&self.space, &self.sink);
-        let (flushed, refused) = match self.sink.flush_and_sync().await {
-            // If a write was refused, the sink has dropped the bytes that were not written, and the
-            // second flush only syncs. If the media could not be created, the second flush tries
-            // everything again.
-            Err(Error::Vault(VaultError::NoSpace { .. })) => {
-                (self.sink.flush_and_sync().await, Some(Error::NoSpace))
-            }
-            Err(error) if error.is_passing() => (self.sink.flush_and_sync().await, Some(error)),
-            flushed => (flushed, None),
-        };
-        // The last checkpoint is awaited after the flush, so that both run in parallel. It must end
-        // before the final commit, which begins at its offset, and before an error of the flush is
-        // returned, so that no task is left behind.
-        let running = self.offset_committer.join().await;
-        // As in `end`: if the checkpoint has failed as well, its error is returned, and a fault of
-        // the flush has to stop the server nevertheless.
-        if let Err(error) = &flushed {
-            self.engine.parts().lifecycle.examine(error);
-        }
-        let refused = match running {
-            // The final commit includes the bytes of the checkpoint.
-            Err(error) if error.keeps_what_is_durable() => refused.or(Some(error)),
-            running => {
-                running?;
-                refused
-            }
-        };
-        let mut flushed = flushed?;
+    /// Makes the accepted bytes durable, as [`DurableAppend::flush`].
+    async fn flush(&mut self) -> Result<(FlushedMedia, Option<Error>), Error> {
+        let (mut flushed, refused) = self.durable.flush(self.engine.parts()).await?;
         flushed.progress.total = self.total;
         Ok((flushed, refused))
     }
 
     /// Flushes a sink that has received no bytes from this request.
     async fn flush_committed(&mut self) -> Result<FlushedMedia, Error> {
-        match self.flush_and_sync().await? {
+        match self.flush().await? {
             (flushed, None) => Ok(flushed),
             // There were bytes to write: small media that moves from the ledger to the vault,
             // because the limit was lowered in the meantime. Or a sync was refused.
@@ -464,15 +341,15 @@ impl<C: Completion> Append<C> {
 
     /// Discards the bytes that this request has received, and returns the committed state.
     async fn discard_unverified(&mut self) -> FlushedMedia {
-        if self.offset_committer.has_media_in_vault() {
+        if self.durable.target.has_media_in_vault() {
             // The media has committed bytes. The bytes after the committed offset are cut off when
             // the session is resumed.
-            self.sink.stop_writing().await;
+            self.durable.stop_writing().await;
         } else {
-            self.sink.discard().await;
+            self.durable.discard().await;
         }
         FlushedMedia {
-            progress: self.offset_committer.session.progress.clone(),
+            progress: self.session().progress.clone(),
             small_bytes: None,
         }
     }
@@ -491,7 +368,8 @@ impl<C: Completion> Append<C> {
                 .map(SessionReply::Final),
             // `Interrupted` is the outcome of a broken body only.
             Ok(Outcome::Committed | Outcome::Interrupted) => {
-                self.offset_committer
+                self.durable
+                    .target
                     .commit(flushed, SessionState::Active)
                     .await?;
                 Ok(SessionReply::Committed(self.keep_cached()))
@@ -505,19 +383,17 @@ impl<C: Completion> Append<C> {
         let Self {
             engine,
             context,
-            sink,
-            offset_committer,
-            space,
+            durable,
             permit,
             guard,
             ..
         } = self;
-        let session = offset_committer.session;
+        let (OffsetCommitter { session, .. }, media, space) = durable.into_parts();
         let offset = session.progress.offset;
         engine.cache().put(CachedSession {
             session,
             context,
-            media: sink.into_vault_media(),
+            media,
             // The next chunk needs the space that is set aside. Another upload could take it in
             // between.
             space: Some(space).filter(MediaSpace::holds_bytes),
@@ -531,16 +407,9 @@ impl<C: Completion> Append<C> {
     /// Commits the durable bytes of a request that ends with `error`. Returns the error for the
     /// reply: the commit's if it fails, since that may be a storage fault, and otherwise `error`.
     async fn commit_and(mut self: Box<Self>, flushed: FlushedMedia, error: Error) -> Error {
-        // Small media that moves to the vault is written there again from its first byte. If the
-        // vault has not taken that, the committed bytes stay where they are.
-        if flushed.progress.offset < self.offset_committer.session.progress.offset {
-            if !self.offset_committer.has_media_in_vault() {
-                self.sink.discard().await;
-            }
-            return error;
-        }
         match self
-            .offset_committer
+            .durable
+            .target
             .commit(flushed, SessionState::Active)
             .await
         {
@@ -558,11 +427,12 @@ impl<C: Completion> Append<C> {
         position: u64,
         stream: impl MediaStream,
     ) -> Result<SessionReply<C::Reply>, Error> {
-        self.offset_committer
+        self.durable
+            .target
             .commit(flushed, SessionState::Active)
             .await?;
         let engine = self.engine.clone();
-        let id = self.offset_committer.session.id;
+        let id = self.session().id;
         // Releases the media, the permit and the guard. The newer request needs them, and the rest
         // of this body may take hours.
         drop(self);
@@ -583,23 +453,20 @@ impl<C: Completion> Append<C> {
         expected_digests: ExpectedDigests,
     ) -> Result<C::Reply, Error> {
         flushed.progress.total = Some(flushed.progress.offset);
-        let digests = self.sink.digests(self.wanted, &flushed).await?;
+        let digests = self.durable.digests(self.wanted, &flushed).await?;
         // Checked before the session becomes *finishing*, because a session in that state must be
         // able to finish.
         if let Err(mismatch) = expected_digests.check(&digests) {
             return Err(self.fail(mismatch.into()).await);
         }
         if self.context.are_details_dropped() {
-            self.context = self
-                .engine
-                .context(self.offset_committer.session.id)
-                .await?;
+            self.context = self.engine.context(self.session().id).await?;
         }
         let media = media_of(self.context.content_type(), &flushed.progress, digests);
         let finished = FinishedMedia::uploaded(media, flushed.small_bytes.clone());
         let session_ref = SessionRef {
-            id: self.offset_committer.session.id,
-            epoch: self.offset_committer.session.epoch,
+            id: self.session().id,
+            epoch: self.session().epoch,
             progress: flushed.progress.clone(),
         };
         let in_vault = finished.media.at.location == MediaLocation::Vault;
@@ -607,7 +474,8 @@ impl<C: Completion> Append<C> {
         // itself finishes the upload after a crash. Small media needs no such commit: the
         // transaction that finishes the session also stores it.
         if in_vault {
-            self.offset_committer
+            self.durable
+                .target
                 .commit(flushed.clone(), SessionState::Finishing)
                 .await?;
             Failpoint::Finishing.reach();
@@ -622,7 +490,8 @@ impl<C: Completion> Append<C> {
                 // If it is unknown whether the finish was committed, no commit may follow: its own
                 // error, such as `Fenced`, would hide the first one.
                 if !in_vault && !error.is_fault() && !error.leaves_outcome_unknown() {
-                    self.offset_committer
+                    self.durable
+                        .target
                         .commit(flushed, SessionState::Finishing)
                         .await?;
                 }
@@ -635,21 +504,14 @@ impl<C: Completion> Append<C> {
     /// the reply.
     async fn fail(mut self: Box<Self>, error: Error) -> Error {
         // A checkpoint that is still running could otherwise name the media that is deleted below.
-        let running = self.offset_committer.join().await;
-        // It is unknown what the row names, so nothing is ended or deleted.
-        if let Err(unknown) = &running
-            && unknown.leaves_outcome_unknown()
-        {
-            self.engine.parts().lifecycle.examine(unknown);
-            return running.err().unwrap_or(error);
-        }
-        let session = &self.offset_committer.session;
+        let running = self.durable.target.join().await;
+        let session = self.session();
         let failed = self.engine.fail(session.id, session.epoch).await;
-        if matches!(failed, FailOutcome::Recorded) && !self.offset_committer.has_media_in_vault() {
+        if matches!(failed, FailOutcome::Recorded) && !self.durable.target.has_media_in_vault() {
             // The session has failed, and its row did not name media in the vault. No row therefore
             // names the bytes that this request has written there. The sweep would delete them only
             // a day later.
-            self.sink.discard().await;
+            self.durable.discard().await;
         }
         running
             .err()

@@ -9,7 +9,7 @@ use windlass_store::{Ledger, Quota, Timestamp, Vault};
 
 use crate::completion::{Completion, UploadContext as _};
 use crate::copies::CopyLimits;
-use crate::disks::{CheckedStores, CountedWrite, DiskSpace, FreeSpace, MediaSpace};
+use crate::disks::{CheckedStores, DiskSpace, FreeSpace, MediaSpace};
 use crate::error::Error;
 use crate::identifiers::{Clock, SystemClock};
 use crate::importance::Importance;
@@ -20,7 +20,7 @@ use crate::pool::{LimitedResource, Permit, Pool};
 use crate::quotas::Quotas;
 use crate::session_cache::SessionCache;
 use crate::shares::{Caller, Shares};
-use crate::sink::{MAX_SMALL_MEDIA, MediaSink, SinkDeps};
+use crate::sink::{MAX_SMALL_MEDIA, SinkDeps};
 use crate::write_buffer::BufferPool;
 
 /// The parts of an engine.
@@ -158,7 +158,6 @@ impl<C: Completion> Engine<C> {
             ledger: Arc::clone(&parts.stores.ledger),
             clock: Arc::clone(&parts.clock),
             quotas: parts.quotas.clone(),
-            checkpoints: parts.checkpoints.clone(),
             lifetime: parts.lifetime,
         };
         Self(Arc::new(Inner {
@@ -254,18 +253,4 @@ impl<C: Completion> Engine<C> {
         let work = self.completion().in_request(work);
         self.parts().lifecycle.run_to_completion(work).await
     }
-}
-
-/// Counts the bytes in the sink's write buffer, which a flush writes. The result is dropped after
-/// the flush.
-pub(crate) fn count_last_write(space: &MediaSpace, sink: &MediaSink) -> CountedWrite {
-    // Unlike `MediaSpace::admit_write`, this never refuses the write. The bytes have been received,
-    // and they fit into one write buffer. Small media is not counted here, because the ledger
-    // counts it when it stores it.
-    let is_counted = sink.is_for_vault();
-    space.count_write(if is_counted {
-        sink.buffered_len() as u64
-    } else {
-        0
-    })
 }

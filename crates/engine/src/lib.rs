@@ -20,9 +20,11 @@
 //! |---|---|
 //! | `engine`, `completion`, `media_stream` | an engine and its parts; the contracts with what is built on it |
 //! | `requests`, `sessions`, `session_cache` | requests to sessions; rows, guards and leases; sessions between two requests |
-//! | `append`, `offset_committer` | the bytes of one request to a session, and their commits |
+//! | `durable_append`, `offset_committer` | the one way of bytes to durable media and to commits, for every kind of request |
+//! | `append` | a request to a session, from its stream to its reply |
 //! | `single_request`, `concat`, `concatenation` | media of one request; media made of existing media |
 //! | `finish` | from complete media to the commit of what it becomes |
+//! | `retries` | the pauses between attempts at a change that conflicts |
 //! | `error` | why work is refused or has failed |
 //! | [`identifiers`] | time, randomness, and the identifiers that are made of them |
 //! | [`locks`] | locks of sessions and of keys within the process |
@@ -31,7 +33,7 @@
 //! | `shares`, `byte_shares` | limits for each caller |
 //! | [`disks`] | free space on the disks, and admission of writes |
 //! | [`quotas`], [`copies`] | limits on stored and on copied bytes |
-//! | [`sink`], `write_buffer`, `checksums` | from bytes to durable media, with its digests |
+//! | `sink`, `write_buffer`, `checksums` | from bytes to durable media, with its digests |
 //!
 //! # Words
 //!
@@ -85,6 +87,7 @@ mod concat;
 mod concatenation;
 pub mod copies;
 pub mod disks;
+mod durable_append;
 mod engine;
 mod error;
 mod finish;
@@ -102,7 +105,7 @@ mod session_cache;
 mod sessions;
 mod shares;
 mod single_request;
-pub mod sink;
+mod sink;
 mod write_buffer;
 
 pub use byte_shares::{ByteShare, ByteShares};
@@ -114,7 +117,7 @@ pub use error::{Error, FromStore, Refusal, StoreError};
 pub use identifiers::{Clock, SystemClock};
 pub use importance::Importance;
 pub use media_stream::MediaStream;
-pub use offset_committer::{Checkpoints, CommitRules, OffsetCommitter, SessionLifetime};
+pub use offset_committer::{Checkpoints, SessionLifetime};
 pub use pool::{Full, LimitedResource, Permit, Pool, Usage};
 pub use requests::SessionHead;
 pub use retries::Retries;
@@ -122,4 +125,5 @@ pub use session_cache::CACHED_SESSIONS;
 pub use sessions::SessionReply;
 pub use shares::{Caller, MAX_CALLERS, SharePermit, Shares};
 pub use single_request::{MediaLength, WholeMedia};
+pub use sink::MAX_SMALL_MEDIA;
 pub use write_buffer::BufferPool;

@@ -59,43 +59,84 @@ impl SessionLifetime {
 }
 
 /// What the commits of all requests have in common.
-pub struct CommitRules {
+pub(crate) struct CommitRules {
     /// The ledger that holds the sessions.
-    pub ledger: Arc<dyn Ledger>,
+    pub(crate) ledger: Arc<dyn Ledger>,
     /// Tells when a commit is made.
-    pub clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// The quotas of the owners of sessions.
-    pub quotas: Quotas,
-    /// When a request commits before its end.
-    pub checkpoints: Checkpoints,
+    pub(crate) quotas: Quotas,
     /// How far a commit postpones the expiry of its session.
-    pub lifetime: SessionLifetime,
+    pub(crate) lifetime: SessionLifetime,
 }
 
 impl fmt::Debug for CommitRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CommitRules")
             .field("quotas", &self.quotas)
-            .field("checkpoints", &self.checkpoints)
             .field("lifetime", &self.lifetime)
             .finish_non_exhaustive()
     }
 }
 
+/// When the next checkpoint of a request is due.
+#[derive(Debug)]
+pub(crate) struct CheckpointClock {
+    checkpoints: Checkpoints,
+    /// When the last checkpoint was scheduled; before the first one, when the request began.
+    last: Instant,
+    /// Offset of the last checkpoint that was scheduled. In a request without commits before its
+    /// end: the offset at which one would have been scheduled.
+    scheduled: u64,
+}
+
+impl CheckpointClock {
+    /// Begins at an offset, now.
+    pub(crate) fn new(checkpoints: Checkpoints, offset: u64) -> Self {
+        Self {
+            checkpoints,
+            last: Instant::now(),
+            scheduled: offset,
+        }
+    }
+
+    /// Whether a checkpoint should follow the next write, which ends at `offset`. If so, records it
+    /// as scheduled.
+    pub(crate) fn schedule_if_due(&mut self, offset: u64) -> bool {
+        let is_due = offset - self.scheduled >= self.checkpoints.bytes
+            || self.last.elapsed() >= self.checkpoints.interval;
+        if is_due {
+            self.record_scheduled(offset);
+        }
+        is_due
+    }
+
+    /// Records that a checkpoint of all bytes up to `offset` is scheduled.
+    pub(crate) fn record_scheduled(&mut self, offset: u64) {
+        self.scheduled = offset;
+        self.last = Instant::now();
+    }
+
+    /// Offset of the last checkpoint that was scheduled.
+    pub(crate) fn scheduled(&self) -> u64 {
+        self.scheduled
+    }
+
+    /// When the next checkpoint is due if fewer than [`Checkpoints::bytes`] bytes arrive before.
+    pub(crate) fn next_due(&self) -> Instant {
+        self.last + self.checkpoints.interval
+    }
+}
+
 /// Commits the offsets of one appending request. At most one commit runs at a time.
 #[derive(Debug)]
-pub struct OffsetCommitter {
+pub(crate) struct OffsetCommitter {
     rules: Arc<CommitRules>,
     /// The session's row when the lease was taken, with the progress and the expiry of the last
     /// commit.
-    pub session: Session,
+    pub(crate) session: Session,
     /// Total length of the media, if it is known to this request.
     total: Option<u64>,
-    /// When the last checkpoint was scheduled; before the first one, when the request began.
-    last_checkpoint: Instant,
-    /// Offset of the last checkpoint that was scheduled. For a stream that is verified
-    /// at its end, which has no checkpoints: the offset at which one would have been scheduled.
-    pub scheduled: u64,
     /// The running checkpoint.
     running: Option<JoinHandle<Result<Committed, Error>>>,
 }
@@ -111,47 +152,22 @@ struct Committed {
 impl OffsetCommitter {
     /// Begins at the committed offset of a session whose lease the caller holds. `total` is the
     /// length of the media, if it is known.
-    pub fn new(rules: &Arc<CommitRules>, session: Session, total: Option<u64>) -> Self {
+    pub(crate) fn new(rules: &Arc<CommitRules>, session: Session, total: Option<u64>) -> Self {
         Self {
             rules: Arc::clone(rules),
             total,
-            last_checkpoint: Instant::now(),
-            scheduled: session.progress.offset,
             session,
             running: None,
         }
     }
 
-    /// Whether a checkpoint should follow the next write, which ends at `offset`. If so, records it
-    /// as scheduled.
-    pub fn schedule_if_due(&mut self, offset: u64) -> bool {
-        let checkpoints = &self.rules.checkpoints;
-        let is_due = offset - self.scheduled >= checkpoints.bytes
-            || self.last_checkpoint.elapsed() >= checkpoints.interval;
-        if is_due {
-            self.record_scheduled(offset);
-        }
-        is_due
-    }
-
-    /// Records that a checkpoint of all bytes up to `offset` is scheduled.
-    pub fn record_scheduled(&mut self, offset: u64) {
-        self.scheduled = offset;
-        self.last_checkpoint = Instant::now();
-    }
-
     /// Whether the session's row names media in the vault.
-    pub fn has_media_in_vault(&self) -> bool {
+    pub(crate) fn has_media_in_vault(&self) -> bool {
         self.session.progress.media.is_some_and(is_in_vault)
     }
 
-    /// When the next checkpoint is due if fewer than [`Checkpoints::bytes`] bytes arrive before.
-    pub fn next_due(&self) -> Instant {
-        self.last_checkpoint + self.rules.checkpoints.interval
-    }
-
     /// Whether a checkpoint is running, or its result has not been [joined](Self::join).
-    pub fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
@@ -163,7 +179,10 @@ impl OffsetCommitter {
     ///
     /// # Cancel safety
     /// This method is cancel safe: the running checkpoint continues, and no other has begun.
-    pub async fn spawn_checkpoint(&mut self, unsynced: UnsyncedProgress) -> Result<(), Error> {
+    pub(crate) async fn spawn_checkpoint(
+        &mut self,
+        unsynced: UnsyncedProgress,
+    ) -> Result<(), Error> {
         // One commit at a time: the ledger accepts a commit only if it begins at the offset that
         // the previous one has committed.
         self.join().await?;
@@ -184,7 +203,7 @@ impl OffsetCommitter {
     ///
     /// # Cancel safety
     /// If the future is dropped, the checkpoint continues, and the next call waits for it.
-    pub async fn join(&mut self) -> Result<(), Error> {
+    pub(crate) async fn join(&mut self) -> Result<(), Error> {
         if let Some(running) = &mut self.running {
             // The handle is borrowed while it is awaited, and cleared afterwards. If this future is
             // dropped, the next call still has the handle.
@@ -208,7 +227,7 @@ impl OffsetCommitter {
     /// # Cancel safety
     /// Not cancel safe: after a dropped call the commit may be in the ledger, and `session` does not
     /// show it.
-    pub async fn commit(
+    pub(crate) async fn commit(
         &mut self,
         flushed: FlushedMedia,
         state: SessionState,

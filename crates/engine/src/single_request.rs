@@ -2,20 +2,19 @@
 //! breaks.
 
 use bytes::Bytes;
-use tokio::time::Instant;
 use windlass_digest::{ExpectedDigests, Wanted};
 use windlass_session::{BodyFilter, BodyLength, Ending};
 use windlass_store::Failpoint;
 
 use crate::completion::{Completion, FinishedMedia, UploadContext as _};
-use crate::disks::{Leaving, MediaSpace};
-use crate::engine::{Engine, count_last_write};
+use crate::disks::Leaving;
+use crate::durable_append::{DurableAppend, NoSession, Step};
+use crate::engine::Engine;
 use crate::error::{Error, FromStore};
 use crate::finish::{finish, media_of};
 use crate::importance::Importance;
 use crate::media_stream::MediaStream;
 use crate::pool::Permit;
-use crate::quotas::Reservation;
 use crate::sink::MediaSink;
 
 /// The length of media that one request brings.
@@ -38,18 +37,9 @@ struct SingleRequestUpload<C: Completion> {
     expected_digests: ExpectedDigests,
     /// Refuses bytes beyond the stated length or the size limit.
     body_filter: BodyFilter,
-    sink: MediaSink,
-    /// Time of the last call of [`Self::write`]. Before the first call, the time at which the
-    /// upload was opened.
-    last_write: Instant,
+    durable: DurableAppend<NoSession>,
     /// Digests to compute in addition to CRC32C.
     wanted: Wanted,
-    /// The reserved bytes in the quota of the upload's owner.
-    reservation: Reservation,
-    /// Number of bytes that the client has declared; 0 if it has declared none.
-    declared: u64,
-    /// The reserved bytes on the disk.
-    space: MediaSpace,
     /// Counts against the limit on running uploads.
     _permit: Permit,
 }
@@ -131,27 +121,23 @@ impl<C: Completion> SingleRequestUpload<C> {
         let body_filter = BodyFilter::single_request(terms.rules.max_size, stated)
             .map_err(|error| completion.explain(&context, error))?;
         let parts = engine.parts();
-        let mut reservation = parts.quotas.reservation(context.owner());
-        reservation.cover(&*parts.stores.ledger, declared).await?;
-        let space = engine.media_space(&context);
-        let in_vault = |bytes: &u64| *bytes > engine.small_media_limit() as u64;
-        let expected = Some(declared.max(at_most)).filter(in_vault);
-        space.set_aside(expected.unwrap_or(0), Leaving::Soft)?;
         let mut sink = MediaSink::new(engine.sink_deps(), terms.wanted);
         if let MediaLength::Exact(length) = length {
             sink.announce_length(Some(length));
         }
+        let space = engine.media_space(&context);
+        let mut durable = DurableAppend::new(parts, sink, NoSession, context.owner(), space);
+        durable.declare(parts, declared).await?;
+        let in_vault = |bytes: &u64| *bytes > engine.small_media_limit() as u64;
+        let expected = Some(declared.max(at_most)).filter(in_vault);
+        durable.set_aside(expected.unwrap_or(0), Leaving::Soft)?;
         Ok(Self {
             expected_digests: context.expected_digests(),
             body_filter,
-            sink,
-            last_write: Instant::now(),
+            durable,
             engine,
             context,
             wanted: terms.wanted,
-            reservation,
-            declared,
-            space,
             _permit: permit,
         })
     }
@@ -159,8 +145,10 @@ impl<C: Completion> SingleRequestUpload<C> {
     /// Stores a stream that is the media.
     async fn receive(&mut self, stream: &mut impl WholeMedia) -> Result<(), Error> {
         while let Some(data) = self.next_data(stream).await? {
+            let data = self.body_filter.accept(data)?;
             let is_last = stream.is_at_end();
-            self.store(data, is_last).await?;
+            let stored = self.durable.store(self.engine.parts(), data, is_last);
+            stored.await?;
         }
         self.body_filter.clone().end(Ending::Complete)?;
         let stated_after = stream.end()?;
@@ -173,55 +161,21 @@ impl<C: Completion> SingleRequestUpload<C> {
     /// Returns the next bytes of the body. If the client is slow, writes the buffered bytes
     /// meanwhile, so that they do not stay in memory.
     async fn next_data(&mut self, stream: &mut impl WholeMedia) -> Result<Option<Bytes>, Error> {
-        // Without a session there are no checkpoints, but buffered bytes must not wait longer than
-        // the interval of checkpoints here either.
-        let timeout = self.engine.parts().checkpoints.interval;
-        while self.sink.can_write() {
-            let next = self.engine.next_or_drained(stream);
-            match tokio::time::timeout_at(self.last_write + timeout, next).await {
-                Ok(data) => return data,
-                Err(_) => self.write().await?,
+        loop {
+            let step = tokio::select! {
+                // The drain first: bytes of a fast client are always ready and would hide it.
+                biased;
+                () = self.engine.parts().lifecycle.drain_now.cancelled() => {
+                    return Err(Error::Draining);
+                }
+                step = self.durable.next_step(stream) => step,
+            };
+            match step {
+                Step::Stream(data) => return data,
+                Step::Pause => Box::pin(self.durable.write_now()).await?,
+                Step::Checkpoint(ended) => ended?,
             }
         }
-        self.engine.next_or_drained(stream).await
-    }
-
-    /// Gives bytes to the sink, and lets it write its buffer whenever it is full.
-    async fn store(&mut self, data: Bytes, is_last: bool) -> Result<(), Error> {
-        let mut data = self.body_filter.accept(data)?;
-        let received = self.sink.offset() + data.len() as u64;
-        let ledger = &*self.engine.parts().stores.ledger;
-        // The declared bytes stay reserved until they have arrived.
-        let needed = received.max(self.declared);
-        self.reservation.cover(ledger, needed).await?;
-        while !data.is_empty() {
-            self.sink.accept(&mut data);
-            // The last bytes of a request stay in the buffer: `end` writes and syncs in one call.
-            let is_done = is_last && data.is_empty();
-            if !is_done && !self.sink.find_room() {
-                self.make_room().await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes room in the sink's full write buffer. Waits for the running write. If the buffer has
-    /// no pooled memory, tries again to get it: without a running write the upload has the higher
-    /// priority in the pool. If the buffer is still full, writes it.
-    async fn make_room(&mut self) -> Result<(), Error> {
-        self.sink.await_write().await?;
-        if !self.sink.find_room() {
-            self.write().await?;
-        }
-        Ok(())
-    }
-
-    /// Lets the sink write its buffer. Pooled bytes may still be in flight when this returns.
-    async fn write(&mut self) -> Result<(), Error> {
-        let counted = self.space.admit_write(self.sink.buffered_len())?;
-        self.sink.write(false, counted).await?;
-        self.last_write = Instant::now();
-        Ok(())
     }
 
     /// Creates the resource, or discards the media if that fails.
@@ -238,11 +192,13 @@ impl<C: Completion> SingleRequestUpload<C> {
 
     /// Flushes the media, checks its digests and creates the resource.
     async fn finish(&mut self) -> Result<C::Reply, Error> {
-        let counted = count_last_write(&self.space, &self.sink);
-        let flushed = self.sink.flush_and_sync().await?;
-        drop(counted);
+        let flushed = match self.durable.flush(self.engine.parts()).await? {
+            (flushed, None) => flushed,
+            // Media with a gap is of no use.
+            (_, Some(refused)) => return Err(refused),
+        };
         Failpoint::SingleRequestSynced.reach();
-        let digests = self.sink.digests(self.wanted, &flushed).await?;
+        let digests = self.durable.digests(self.wanted, &flushed).await?;
         self.expected_digests.check(&digests)?;
         let media = media_of(self.context.content_type(), &flushed.progress, digests);
         let finished = FinishedMedia::uploaded(media, flushed.small_bytes);
@@ -258,7 +214,7 @@ impl<C: Completion> SingleRequestUpload<C> {
         // It may be unknown whether the resource was committed with this media. If no row names the
         // media, the sweep deletes it a day later.
         if !error.leaves_outcome_unknown() {
-            self.sink.discard().await;
+            self.durable.discard().await;
         }
         error
     }

@@ -27,19 +27,19 @@ use crate::write_buffer::{
 
 /// The parts of the server that a sink needs.
 #[derive(Clone)]
-pub struct SinkDeps {
+pub(crate) struct SinkDeps {
     /// The store of small media.
-    pub ledger: Arc<dyn Ledger>,
+    pub(crate) ledger: Arc<dyn Ledger>,
     /// The store of other media.
-    pub vault: Arc<dyn Vault>,
+    pub(crate) vault: Arc<dyn Vault>,
     /// Memory for large writes.
-    pub buffer_pool: BufferPool,
+    pub(crate) buffer_pool: BufferPool,
     /// Permits for files that are open for reading.
-    pub media_reads: Pool,
+    pub(crate) media_reads: Pool,
     /// Length in bytes up to which media is kept in the ledger.
-    pub small_media_limit: usize,
+    pub(crate) small_media_limit: usize,
     /// When the sink was made.
-    pub now: Timestamp,
+    pub(crate) now: Timestamp,
 }
 
 impl fmt::Debug for SinkDeps {
@@ -55,7 +55,7 @@ impl fmt::Debug for SinkDeps {
 pub const MAX_SMALL_MEDIA: usize = UNPOOLED_MAYBE_SMALL;
 
 /// Accepts the bytes of one upload's media and makes them durable.
-pub struct MediaSink {
+pub(crate) struct MediaSink {
     sink_deps: SinkDeps,
     write_buffer: WriteBuffer,
     /// Offset of the first byte in the write buffer, and checksum of all bytes before it. Those are
@@ -85,7 +85,7 @@ impl fmt::Debug for MediaSink {
 
 /// Media in the vault that is open for writing.
 #[derive(Debug, Clone)]
-pub struct VaultMedia {
+pub(crate) struct VaultMedia {
     id: MediaId,
     media_writer: Arc<dyn MediaWriter>,
 }
@@ -132,14 +132,14 @@ async fn write_out_and_sync(
 
 /// The progress after a write to the vault. It may be committed once the media is synced.
 #[derive(Debug)]
-pub struct UnsyncedProgress {
+pub(crate) struct UnsyncedProgress {
     progress: Progress,
     media_writer: Arc<dyn MediaWriter>,
 }
 
 impl UnsyncedProgress {
     /// Makes the written bytes durable. Returns the progress that may now be committed.
-    pub async fn sync(self) -> Result<Progress, VaultError> {
+    pub(crate) async fn sync(self) -> Result<Progress, VaultError> {
         self.media_writer.sync().await?;
         Ok(self.progress)
     }
@@ -148,17 +148,17 @@ impl UnsyncedProgress {
 /// Media that is ready for a commit. It is the result of a flush, or the committed state if a
 /// request discards its bytes.
 #[derive(Debug, Clone)]
-pub struct FlushedMedia {
+pub(crate) struct FlushedMedia {
     /// The progress that may be committed. The commit sets its extent.
-    pub progress: Progress,
+    pub(crate) progress: Progress,
     /// The bytes of small media, which the commit must store in the ledger. `None` if the bytes are
     /// durable already.
-    pub small_bytes: Option<Bytes>,
+    pub(crate) small_bytes: Option<Bytes>,
 }
 
 impl MediaSink {
     /// Creates a sink for new media. Nothing is opened before the first write.
-    pub fn new(sink_deps: SinkDeps, wanted: Wanted) -> Self {
+    pub(crate) fn new(sink_deps: SinkDeps, wanted: Wanted) -> Self {
         Self {
             small_id: new_small_media_id(sink_deps.now),
             sink_deps,
@@ -175,7 +175,7 @@ impl MediaSink {
     /// Creates a sink that continues at the offset of `progress`. `open` is the media if it is
     /// still open from the previous request. If not, the vault reopens it: it verifies the last
     /// committed extent and cuts off the bytes after the committed offset.
-    pub async fn resume(
+    pub(crate) async fn resume(
         sink_deps: SinkDeps,
         wanted: Wanted,
         progress: &Progress,
@@ -224,24 +224,24 @@ impl MediaSink {
 
     /// Returns the media that is open in the vault, if any, so that the next request continues with
     /// it. No write may be running.
-    pub fn into_vault_media(self) -> Option<VaultMedia> {
+    pub(crate) fn into_vault_media(self) -> Option<VaultMedia> {
         self.vault_media
     }
 
     /// Tells the sink that the media will have at least `min_length` bytes; `None` if nothing is
     /// known about its length.
-    pub fn announce_length(&mut self, min_length: Option<u64>) {
+    pub(crate) fn announce_length(&mut self, min_length: Option<u64>) {
         let limit = self.sink_deps.small_media_limit as u64;
         self.known_large = min_length.is_some_and(|length| length > limit);
     }
 
     /// Offset after all accepted bytes.
-    pub fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.buffer_end.offset
     }
 
     /// Moves as much of `data` into the write buffer as fits.
-    pub fn accept(&mut self, data: &mut Bytes) {
+    pub(crate) fn accept(&mut self, data: &mut Bytes) {
         let room = self
             .write_buffer
             .room(self.unpooled_limit(), self.buffer_start.offset);
@@ -250,7 +250,7 @@ impl MediaSink {
     }
 
     /// Number of bytes in the write buffer, which the next [`MediaSink::write`] writes.
-    pub fn buffered_len(&self) -> usize {
+    pub(crate) fn buffered_len(&self) -> usize {
         self.write_buffer.len()
     }
 
@@ -258,20 +258,14 @@ impl MediaSink {
     /// has created the media in the vault, or the accepted bytes exceed the limit of small media.
     /// The announced length does not matter: while few bytes of large media have arrived, a flush
     /// hands them out as well.
-    pub fn is_for_vault(&self) -> bool {
+    pub(crate) fn is_for_vault(&self) -> bool {
         self.vault_media.is_some() || self.write_buffer.len() > self.sink_deps.small_media_limit
     }
 
     /// Whether the media is known to end up in the vault: by its announced length, or because a
     /// flush would write there.
-    pub fn is_large(&self) -> bool {
+    pub(crate) fn is_large(&self) -> bool {
         self.known_large || self.is_for_vault()
-    }
-
-    /// Whether the write buffer has bytes that may be written now. Media that may still be small is
-    /// not written, because the write would move it to the vault.
-    pub fn can_write(&self) -> bool {
-        self.buffered_len() > 0 && self.is_large()
     }
 
     /// Gets pooled memory for the write buffer if it is needed and available. Returns whether more
@@ -279,7 +273,7 @@ impl MediaSink {
     ///
     /// If this returns false, the caller must write the buffer at once and not when the next byte
     /// arrives. Otherwise each of a thousand slow uploads could hold a full buffer.
-    pub fn find_room(&mut self) -> bool {
+    pub(crate) fn find_room(&mut self) -> bool {
         let unpooled = self.unpooled_limit();
         if self.write_buffer.needs_pooled_memory(unpooled) {
             let priority = match self.running_write {
@@ -294,7 +288,7 @@ impl MediaSink {
     }
 
     /// Whether the running write has a progress that the caller does not have yet.
-    pub fn owes_progress(&self) -> bool {
+    pub(crate) fn owes_progress(&self) -> bool {
         self.running_write
             .as_ref()
             .is_some_and(|running| running.wants_progress)
@@ -319,7 +313,7 @@ impl MediaSink {
     ///
     /// # Cancel safety
     /// Not cancel safe: a dropped call loses track of its write. The sink must be dropped then.
-    pub async fn write(
+    pub(crate) async fn write(
         &mut self,
         wants_progress: bool,
         until_written: impl Send + 'static,
@@ -395,7 +389,7 @@ impl MediaSink {
     ///
     /// # Cancel safety
     /// Not cancel safe, as [`MediaSink::write`].
-    pub async fn flush_and_sync(&mut self) -> Result<FlushedMedia, Error> {
+    pub(crate) async fn flush_and_sync(&mut self) -> Result<FlushedMedia, Error> {
         self.await_write().await?;
         if !self.is_for_vault() {
             return Ok(self.flush_small().await);
@@ -418,7 +412,7 @@ impl MediaSink {
     /// Returns the digests of all accepted bytes. `flushed` is the result of their flush. If a
     /// wanted digest was not computed while the bytes arrived, it is computed from the flushed
     /// media.
-    pub async fn digests(
+    pub(crate) async fn digests(
         &mut self,
         wanted: Wanted,
         flushed: &FlushedMedia,
@@ -437,14 +431,14 @@ impl MediaSink {
 
     /// Waits for the running write and ignores its result. Afterwards this sink cannot overwrite
     /// bytes of the session's next writer.
-    pub async fn stop_writing(&mut self) {
+    pub(crate) async fn stop_writing(&mut self) {
         if let Some(running) = self.running_write.take() {
             running.task.await.ok();
         }
     }
 
     /// Deletes the media from the vault, if it is there. The sink must not be used afterwards.
-    pub async fn discard(&mut self) {
+    pub(crate) async fn discard(&mut self) {
         self.stop_writing().await;
         if let Some(media) = self.vault_media.take()
             && let Err(error) = self.sink_deps.vault.delete(media.id).await
@@ -487,7 +481,7 @@ impl MediaSink {
     ///
     /// # Cancel safety
     /// Not cancel safe, as [`MediaSink::write`].
-    pub async fn await_write(&mut self) -> Result<Option<UnsyncedProgress>, Error> {
+    pub(crate) async fn await_write(&mut self) -> Result<Option<UnsyncedProgress>, Error> {
         let Some(running) = self.running_write.take() else {
             return Ok(None);
         };

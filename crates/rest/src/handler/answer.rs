@@ -5,8 +5,8 @@ use http::HeaderValue;
 use serde_json::{Map, Value};
 use windlass_digest::Digests;
 use windlass_engine::Concatenation;
+use windlass_engine::MAX_SMALL_MEDIA;
 use windlass_engine::identifiers::new_small_media_id;
-use windlass_engine::sink::MAX_SMALL_MEDIA;
 use windlass_store::{
     AddedMedia, Expected, MAX_ADDED_MEDIA, Media, MediaLocation, MediaRef, ResourceChange,
 };

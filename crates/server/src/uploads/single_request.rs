@@ -2,7 +2,6 @@
 //! request.
 
 use std::sync::Arc;
-use std::vec;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -75,8 +74,9 @@ pub(crate) async fn multipart(
     // The rest of the body is media, except for a few bytes of delimiters.
     let rest = body.declared_len().map(|all| all.saturating_sub(received));
     let at_most = rest.map_or(0, |rest| prelude.media_len() + rest);
+    prelude.media.reverse();
     let media = MultipartMedia {
-        pieces: prelude.media.into_iter(),
+        pieces: prelude.media,
         splitter: Some(splitter),
         body,
         json_limits,
@@ -120,8 +120,8 @@ impl WholeMedia for HeldMedia {}
 
 /// The media of a multipart body.
 struct MultipartMedia {
-    /// The pieces that have been read.
-    pieces: vec::IntoIter<BodyPiece>,
+    /// The pieces that have been read, the last one first. The memory is used for each read.
+    pieces: Vec<BodyPiece>,
     /// `None` at the end of the body.
     splitter: Option<Splitter>,
     body: RequestBody,
@@ -132,7 +132,7 @@ struct MultipartMedia {
 impl MediaStream for MultipartMedia {
     async fn next(&mut self) -> Result<Option<Bytes>, EngineError> {
         loop {
-            for piece in self.pieces.by_ref() {
+            while let Some(piece) = self.pieces.pop() {
                 if let BodyPiece::Media(data) = piece {
                     return Ok(Some(data));
                 }
@@ -141,9 +141,8 @@ impl MediaStream for MultipartMedia {
             let (Some(data), Some(splitter)) = (next, &mut self.splitter) else {
                 return Ok(None);
             };
-            let mut pieces = Vec::new();
-            splitter.push(data, &mut pieces).map_err(Error::from)?;
-            self.pieces = pieces.into_iter();
+            splitter.push(data, &mut self.pieces).map_err(Error::from)?;
+            self.pieces.reverse();
         }
     }
 
