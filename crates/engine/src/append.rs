@@ -4,7 +4,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use windlass_digest::{ExpectedDigests, Wanted};
 use windlass_session::{BodyFilter, Ending, Outcome, SessionError};
-use windlass_store::{Failpoint, MediaLocation, Session, SessionState, VaultError};
+use windlass_store::{
+    Failpoint, Lease, Leased, MediaLocation, Session, SessionId, SessionState, VaultError,
+};
 
 use crate::completion::{Completion, FinishedMedia, UploadContext};
 use crate::disks::{Leaving, MediaSpace};
@@ -138,6 +140,7 @@ impl<C: Completion> Append<C> {
     ) -> Result<Box<Self>, Error> {
         let LockedSession {
             session,
+            lease,
             context,
             media,
             space,
@@ -154,11 +157,11 @@ impl<C: Completion> Append<C> {
         let sink = MediaSink::resume(engine.sink_deps(), wanted, &session.progress, media).await;
         let mut sink = match sink {
             Ok(sink) => sink,
-            Err(error) => return Err(fail_if_media_lost(engine, &session, error).await),
+            Err(error) => return Err(fail_if_media_lost(engine, session.id, lease, error).await),
         };
         sink.announce_length(total);
         let space = space.unwrap_or_else(|| engine.media_space(&context));
-        let target = OffsetCommitter::new(engine.commit_rules(), session, total);
+        let target = OffsetCommitter::new(engine.commit_rules(), Leased { session, lease }, total);
         let owner = context.owner();
         Ok(Box::new(Self {
             durable: DurableAppend::new(engine.parts(), sink, target, owner, space),
@@ -285,7 +288,7 @@ impl<C: Completion> Append<C> {
                 // checkpoint's, so the error of `stop` is examined here.
                 self.engine.parts().lifecycle.examine(&error);
                 let reported = running.err().map_or(error, Error::from);
-                return Err(fail_if_media_lost(&self.engine, self.session(), reported).await);
+                return Err(self.fail_if_media_lost(reported).await);
             }
             stop => stop,
         };
@@ -298,7 +301,7 @@ impl<C: Completion> Append<C> {
         let (flushed, refused) = match flushed {
             Ok(flushed) => flushed,
             Err(error) => {
-                return Err(fail_if_media_lost(&self.engine, self.session(), error).await);
+                return Err(self.fail_if_media_lost(error).await);
             }
         };
         // The stores have not taken all bytes. What is stored is committed, but the request gets an
@@ -388,10 +391,12 @@ impl<C: Completion> Append<C> {
             guard,
             ..
         } = self;
-        let (OffsetCommitter { session, .. }, media, space) = durable.into_parts();
+        let (target, media, space) = durable.into_parts();
+        let OffsetCommitter { session, lease, .. } = target;
         let offset = session.progress.offset;
         engine.cache().put(CachedSession {
             session,
+            lease,
             context,
             media,
             // The next chunk needs the space that is set aside. Another upload could take it in
@@ -466,7 +471,7 @@ impl<C: Completion> Append<C> {
         let finished = FinishedMedia::uploaded(media, flushed.small_bytes.clone());
         let session_ref = SessionRef {
             id: self.session().id,
-            epoch: self.session().epoch,
+            lease: self.durable.target.lease,
             progress: flushed.progress.clone(),
         };
         let in_vault = finished.media.at.location == MediaLocation::Vault;
@@ -500,13 +505,22 @@ impl<C: Completion> Append<C> {
         }
     }
 
+    /// As the function [`fail_if_media_lost`], for this request's session.
+    async fn fail_if_media_lost(&self, error: Error) -> Error {
+        let OffsetCommitter { session, lease, .. } = &self.durable.target;
+        fail_if_media_lost(&self.engine, session.id, *lease, error).await
+    }
+
     /// Ends the session as failed, unless it continues under a newer lease. Returns the error for
     /// the reply.
     async fn fail(mut self: Box<Self>, error: Error) -> Error {
         // A checkpoint that is still running could otherwise name the media that is deleted below.
         let running = self.durable.target.join().await;
         let session = self.session();
-        let failed = self.engine.fail(session.id, session.epoch).await;
+        let failed = self
+            .engine
+            .fail(session.id, self.durable.target.lease)
+            .await;
         if matches!(failed, FailOutcome::Recorded) && !self.durable.target.has_media_in_vault() {
             // The session has failed, and its row did not name media in the vault. No row therefore
             // names the bytes that this request has written there. The sweep would delete them only
@@ -527,14 +541,14 @@ impl<C: Completion> Append<C> {
 /// ledger tells the two cases apart: it accepts the end of a session only under the newest lease.
 async fn fail_if_media_lost<C: Completion>(
     engine: &Engine<C>,
-    session: &Session,
+    id: SessionId,
+    lease: Lease,
     error: Error,
 ) -> Error {
     match error {
         // An upload never continues without acknowledged bytes (docs/durability.md).
         Error::MediaLost(_) | Error::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }) => {
-            let failed = engine.fail(session.id, session.epoch).await;
-            let id = session.id;
+            let failed = engine.fail(id, lease).await;
             match failed {
                 FailOutcome::Recorded => {
                     tracing::error!(session = ?id, %error, "committed bytes are lost; the session ends");

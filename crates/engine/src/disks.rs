@@ -28,7 +28,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::timeout;
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, Ledger, LedgerError, MediaId, NewSession, OffsetCommit,
+    ChangeSet, EndSession, Lease, Leased, Ledger, LedgerError, MediaId, NewSession, OffsetCommit,
     OwnerQuotas, Quota, Resource, Session, SessionId, SessionPage, SessionQuery, Space, Timestamp,
     Usage, Vault, VaultError,
 };
@@ -434,7 +434,7 @@ impl Ledger for CheckedLedger {
         self.inner.opening()
     }
 
-    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<(), LedgerError> {
+    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<Lease, LedgerError> {
         let _reservation = self.reserve(Purpose::Start, 1, session.context.len())?;
         self.inner.start_within(session, quota).await
     }
@@ -451,7 +451,7 @@ impl Ledger for CheckedLedger {
         self.inner.sessions(query).await
     }
 
-    async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+    async fn lease(&self, id: SessionId) -> Result<Option<Leased>, LedgerError> {
         self.inner.lease(id).await
     }
 
@@ -460,20 +460,20 @@ impl Ledger for CheckedLedger {
     async fn commit_offset_within(
         &self,
         id: SessionId,
-        epoch: Epoch,
+        lease: Lease,
         advance: OffsetCommit,
         quota: Quota,
     ) -> Result<(), LedgerError> {
         let payload = advance.small_media.as_ref().map_or(0, Bytes::len);
         let _reservation = self.reserve(Purpose::Always, 1, payload)?;
         self.inner
-            .commit_offset_within(id, epoch, advance, quota)
+            .commit_offset_within(id, lease, advance, quota)
             .await
     }
 
-    async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
+    async fn end(&self, id: SessionId, lease: Lease, end: EndSession) -> Result<(), LedgerError> {
         let _reservation = self.reserve(Purpose::Always, 1, 0)?;
-        self.inner.end(id, epoch, end).await
+        self.inner.end(id, lease, end).await
     }
 
     async fn apply_within(

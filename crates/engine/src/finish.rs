@@ -4,7 +4,7 @@ use std::mem;
 
 use windlass_digest::Digests;
 use windlass_store::{
-    AddedMedia, ChangeSet, Epoch, Failpoint, FinishSession, LedgerError, Media, MediaLocation,
+    AddedMedia, ChangeSet, Failpoint, FinishSession, Lease, LedgerError, Media, MediaLocation,
     Progress, SessionId,
 };
 
@@ -18,8 +18,8 @@ use crate::retries::Retries;
 #[derive(Debug, Clone)]
 pub(crate) struct SessionRef {
     pub(crate) id: SessionId,
-    /// Epoch of the request's lease.
-    pub(crate) epoch: Epoch,
+    /// The request's lease.
+    pub(crate) lease: Lease,
     /// Progress of the complete upload.
     pub(crate) progress: Progress,
 }
@@ -28,7 +28,7 @@ impl SessionRef {
     fn finish(&self, reply: Vec<u8>) -> FinishSession {
         FinishSession {
             id: self.id,
-            epoch: self.epoch,
+            lease: self.lease,
             progress: self.progress.clone(),
             reply,
         }

@@ -43,8 +43,8 @@
 //! - The *context* of an upload is what the completion remembers of it, from its start to its end.
 //! - A session's *row* is its record in the ledger. It holds the context as bytes that the ledger
 //!   does not read.
-//! - A *lease* is the right to write to a session, which one request holds at a time. The ledger
-//!   numbers the leases of a session. The number of a lease is its *epoch*. A lease ends when the
+//! - A *lease* is the right to write to a session, which one request holds at a time. A lease has an id
+//!   that the ledger compares, and a number for order and for logs, its *epoch*. It ends when the
 //!   next lease is taken, in this process or in another. Consecutive requests may use the same
 //!   lease (`session_cache`).
 //! - A *guard* ([`SessionGuard`](locks::SessionGuard)) is the lock of a session within this process.
@@ -57,7 +57,7 @@
 //!   finishes an upload that is committed completely. The older request is *superseded*: it commits
 //!   the bytes that it has received, except those of a stream that is verified at its end, and
 //!   releases the guard. An older request that still waits for the guard gives up.
-//! - A request is *fenced* if the ledger refuses its change of a session, because its epoch is not
+//! - A request is *fenced* if the ledger refuses its change of a session, because its lease is not
 //!   the newest, or because the session has ended or has another offset than the request assumes.
 //!   Nothing changes then.
 //! - A *checkpoint* is a sync of media and a commit of its offset while the stream is still being

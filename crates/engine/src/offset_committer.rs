@@ -9,8 +9,8 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use windlass_store::{
-    Epoch, Extent, Failpoint, Ledger, LedgerError, MediaLocation, MediaRef, OffsetCommit, Progress,
-    Session, SessionId, SessionState, Timestamp,
+    Extent, Failpoint, Lease, Leased, Ledger, LedgerError, MediaLocation, MediaRef, OffsetCommit,
+    Progress, Session, SessionId, SessionState, Timestamp,
 };
 
 use crate::checksums::RunningChecksum;
@@ -135,6 +135,8 @@ pub(crate) struct OffsetCommitter {
     /// The session's row when the lease was taken, with the progress and the expiry of the last
     /// commit.
     pub(crate) session: Session,
+    /// The lease under which it commits.
+    pub(crate) lease: Lease,
     /// Total length of the media, if it is known to this request.
     total: Option<u64>,
     /// The running checkpoint.
@@ -152,11 +154,13 @@ struct Committed {
 impl OffsetCommitter {
     /// Begins at the committed offset of a session whose lease the caller holds. `total` is the
     /// length of the media, if it is known.
-    pub(crate) fn new(rules: &Arc<CommitRules>, session: Session, total: Option<u64>) -> Self {
+    pub(crate) fn new(rules: &Arc<CommitRules>, leased: Leased, total: Option<u64>) -> Self {
+        let Leased { session, lease } = leased;
         Self {
             rules: Arc::clone(rules),
             total,
             session,
+            lease,
             running: None,
         }
     }
@@ -259,7 +263,7 @@ impl OffsetCommitter {
         PendingCommit {
             rules: Arc::clone(&self.rules),
             id: self.session.id,
-            epoch: self.session.epoch,
+            lease: self.lease,
             created: self.session.created,
             limited_owner: limited_owner(&self.session).map(str::to_owned),
             from: committed.offset,
@@ -277,7 +281,7 @@ impl OffsetCommitter {
 struct PendingCommit {
     rules: Arc<CommitRules>,
     id: SessionId,
-    epoch: Epoch,
+    lease: Lease,
     created: Timestamp,
     /// The owner whose usage may grow by the commit.
     limited_owner: Option<String>,
@@ -316,7 +320,7 @@ impl PendingCommit {
         let quota = rules.quotas.of_bytes(self.limited_owner.as_deref()).await?;
         rules
             .ledger
-            .commit_offset_within(self.id, self.epoch, commit, quota)
+            .commit_offset_within(self.id, self.lease, commit, quota)
             .await?;
         Ok(committed)
     }

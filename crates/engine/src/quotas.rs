@@ -523,9 +523,9 @@ mod tests {
         let mut running = quotas.reservation(Some(alice));
         running.cover(&ledger, 100).await.unwrap();
         assert!(is_over_quota(running.cover(&ledger, 101).await));
-        let epoch = ledger.lease(session).await.unwrap().unwrap().epoch;
+        let held = ledger.lease(session).await.unwrap().unwrap().lease;
         ledger
-            .end(session, epoch, EndSession::Cancelled)
+            .end(session, held, EndSession::Cancelled)
             .await
             .unwrap();
         running.cover(&ledger, 101).await.unwrap();

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, TryFutureExt as _};
 use windlass_digest::ExpectedDigests;
 use windlass_session::{SessionAction, SessionError, SessionRequest, Step, step};
-use windlass_store::{EndSession, Failpoint, NewSession, Session, SessionId, SessionState};
+use windlass_store::{EndSession, Failpoint, Leased, NewSession, Session, SessionId, SessionState};
 
 use crate::append::{append, finish_active, resume_finish};
 use crate::completion::{Completion, UploadContext as _, UploadEvent};
@@ -90,7 +90,7 @@ impl<C: Completion> Engine<C> {
         };
         // Committed before the reply: a client that has the `upload_id` relies on the session.
         let quota = parts.quotas.of_start(row.owner.as_deref()).await?;
-        parts.stores.ledger.start_within(row, quota).await?;
+        let lease = parts.stores.ledger.start_within(row, quota).await?;
         completion.observe(UploadEvent::Started {
             session: session.id,
             context: &context,
@@ -100,6 +100,7 @@ impl<C: Completion> Engine<C> {
         context.drop_details();
         self.cache().put(CachedSession {
             session: session.into(),
+            lease,
             context,
             media: None,
             space: None,
@@ -293,10 +294,10 @@ impl<C: Completion> Engine<C> {
         locked: &LockedSession<C::Context>,
         request: &C::Request,
     ) -> Result<(), Error> {
-        let (id, epoch) = (locked.session.id, locked.session.epoch);
+        let (id, lease) = (locked.session.id, locked.lease);
         Failpoint::CancelLeased.reach();
         let ledger = &self.parts().stores.ledger;
-        ledger.end(id, epoch, EndSession::Cancelled).await?;
+        ledger.end(id, lease, EndSession::Cancelled).await?;
         self.completion().observe(UploadEvent::Cancelled {
             session: id,
             context: &locked.context,
@@ -332,7 +333,8 @@ impl<C: Completion> Engine<C> {
             let Ok(guard) = engine.guards().take_over(id, timeout).await else {
                 return Ok(());
             };
-            let Some(session) = engine.parts().stores.ledger.lease(id).await? else {
+            let leased = engine.parts().stores.ledger.lease(id).await?;
+            let Some(Leased { session, lease }) = leased else {
                 return Ok(());
             };
             // A request may have finished the session in the meantime.
@@ -340,19 +342,20 @@ impl<C: Completion> Engine<C> {
                 return Ok(());
             }
             let given_up = session.expires.saturating_add(FINISH_GRACE);
-            let (epoch, is_given_up) = (session.epoch, engine.parts().clock.now() >= given_up);
+            let is_given_up = engine.parts().clock.now() >= given_up;
             let context = match context {
                 // The context in the row cannot be read, for example because a newer version of the
                 // program has written it. Until then it is kept, because that version can still
                 // finish it.
                 Err(error) if is_given_up => {
-                    engine.fail(id, epoch).await;
+                    engine.fail(id, lease).await;
                     return Err(error);
                 }
                 context => context?,
             };
             let locked = Box::new(LockedSession {
                 session,
+                lease,
                 context,
                 media: None,
                 space: None,
@@ -364,7 +367,7 @@ impl<C: Completion> Engine<C> {
                 Err(error)
                     if is_given_up && !error.is_passing() && !error.leaves_outcome_unknown() =>
                 {
-                    engine.fail(id, epoch).await;
+                    engine.fail(id, lease).await;
                     Err(error)
                 }
                 finished => finished.map(drop),
@@ -455,7 +458,7 @@ async fn refuse<C: Completion>(
 ) -> Result<SessionReply<C::Reply>, Error> {
     let mut answer = engine.completion().explain(&locked.context, error);
     if error.ends_session() {
-        let failed = engine.fail(locked.session.id, locked.session.epoch).await;
+        let failed = engine.fail(locked.session.id, locked.lease).await;
         answer = failed.error_for_reply(answer);
     }
     drop(locked);

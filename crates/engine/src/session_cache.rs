@@ -3,8 +3,7 @@
 //! A client that has started a session or sent a chunk usually sends its next request at once. An
 //! entry holds the state that this request needs: the committed row, the context,
 //! and the open media. The next request then begins without reading the row from the ledger and
-//! without a new lease, and the last extent need not be read back and verified. A session that was
-//! just started has no lease yet, and needs none: nobody else knows its id.
+//! without a new lease, and the last extent need not be read back and verified.
 //!
 //! A session is put into the cache when it is started, and later by the holder of its guard, after
 //! all bytes are committed. Only a holder of the guard takes an entry to use it.
@@ -18,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hashlink::LruCache;
-use windlass_store::{Session, SessionId, Timestamp};
+use windlass_store::{Lease, Session, SessionId, Timestamp};
 
 use crate::completion::UploadContext;
 use crate::disks::MediaSpace;
@@ -45,8 +44,10 @@ pub(crate) struct SessionCache<X>(Mutex<LruCache<SessionId, CachedSession<X>>>);
 /// A session as its last request left it: active, with all written bytes committed.
 #[derive(Debug)]
 pub(crate) struct CachedSession<X> {
-    /// Row of the session, with the epoch of its last lease, and with an empty context.
+    /// Row of the session, with an empty context.
     pub(crate) session: Session,
+    /// The last lease that this process has taken of the session.
+    pub(crate) lease: Lease,
     /// The context of the session, as it was parsed.
     pub(crate) context: X,
     /// The open media, if it is in the vault.
@@ -113,7 +114,7 @@ impl<X: UploadContext> SessionCache<X> {
 
 #[cfg(test)]
 mod tests {
-    use windlass_store::{Epoch, Progress, SessionState};
+    use windlass_store::{Epoch, LeaseId, Progress, SessionState};
 
     use super::*;
 
@@ -140,6 +141,10 @@ mod tests {
                 reply: None,
                 owner: None,
                 dialect: "google".to_owned(),
+            },
+            lease: Lease {
+                id: LeaseId::from_bytes([0; 16]),
+                epoch: Epoch(0),
             },
             context: Empty,
             media: None,

@@ -2,7 +2,7 @@
 //! each, and their stored replies.
 
 use windlass_session::{Rules, SessionError, SessionRequest, Snapshot, State, Step, step};
-use windlass_store::{EndSession, Epoch, LedgerError, Session, SessionId, SessionState};
+use windlass_store::{EndSession, Lease, Leased, LedgerError, Session, SessionId, SessionState};
 
 use crate::completion::{Completion, UploadContext as _, UploadEvent};
 use crate::disks::MediaSpace;
@@ -27,6 +27,7 @@ pub enum SessionReply<R> {
 pub(crate) struct LockedSession<X> {
     /// Row of the session.
     pub(crate) session: Session,
+    pub(crate) lease: Lease,
     pub(crate) context: X,
     /// The media, if it is still open from the previous request.
     pub(crate) media: Option<VaultMedia>,
@@ -147,6 +148,7 @@ impl<C: Completion> Engine<C> {
         match cached.filter(|cached| self.appends_to_cached(cached, target, request)) {
             Some(cached) => Ok(Box::new(LockedSession {
                 session: cached.session,
+                lease: cached.lease,
                 context: cached.context,
                 media: cached.media,
                 space: cached.space,
@@ -186,15 +188,17 @@ impl<C: Completion> Engine<C> {
         target: Target<'_, C::Request>,
         context: Option<C::Context>,
     ) -> Result<Box<LockedSession<C::Context>>, Error> {
-        let session = self.parts().stores.ledger.lease(target.id).await?;
+        let leased = self.parts().stores.ledger.lease(target.id).await?;
+        let Leased { session, lease } = leased.ok_or(Error::NotFound)?;
         // The details of the context have been dropped.
         let context = context.filter(|_| !self.completion().needs_details(target.request));
-        let (mut session, mut context) = self.check(session, target, context)?;
+        let (mut session, mut context) = self.check(Some(session), target, context)?;
         // A slow upload would hold them for hours. They can be read again from the ledger.
         session.context = Vec::new();
         context.drop_details();
         Ok(Box::new(LockedSession {
             session,
+            lease,
             context,
             media: None,
             space: None,
@@ -256,9 +260,9 @@ impl<C: Completion> Engine<C> {
     }
 
     /// Ends a session as failed. Returns the outcome.
-    pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) -> FailOutcome {
+    pub(crate) async fn fail(&self, id: SessionId, lease: Lease) -> FailOutcome {
         let parts = self.parts();
-        match parts.stores.ledger.end(id, epoch, EndSession::Failed).await {
+        match parts.stores.ledger.end(id, lease, EndSession::Failed).await {
             Ok(()) => {
                 self.completion()
                     .observe(UploadEvent::Failed { session: id });

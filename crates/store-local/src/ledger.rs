@@ -43,7 +43,8 @@
 //! * **Lease** and **epoch**: a lease is the right to commit offsets of a session, and to finish or
 //!   end it. Each new lease raises the epoch of the session, and these changes are made only under
 //!   the newest epoch. Expiry needs no lease. An *unwritten* epoch is in memory and not yet in the
-//!   row ([`UnwrittenEpochs`]).
+//!   row ([`UnwrittenEpochs`]). The id of a lease names the opening as well, so that a lease of an
+//!   earlier opening is refused although its epoch may have been given out again.
 //! * **Identity**: 128 random bits that the ledger and the vault of one store have in common
 //!   ([`Identity`]). Code that opens a store compares them first ([`identity_in`]). It refuses a
 //!   vault that belongs to another store, or that is missing, for example because its disk is not
@@ -88,9 +89,9 @@ use bytes::Bytes;
 use rusqlite::{Connection, params};
 use tokio::sync::Semaphore;
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, Failpoint, Ledger, LedgerError, MediaId, NewSession,
-    OffsetCommit, OwnerQuotas, Quota, Resource, Session, SessionId, SessionPage, SessionQuery,
-    Space, Timestamp, Usage,
+    ChangeSet, EndSession, Epoch, Failpoint, Lease, LeaseId, Leased, Ledger, LedgerError, MediaId,
+    NewSession, OffsetCommit, OwnerQuotas, Quota, Resource, Session, SessionId, SessionPage,
+    SessionQuery, Space, Timestamp, Usage,
 };
 
 use crate::directory::{DirectoryLock, Identity, StoreShared};
@@ -116,6 +117,9 @@ const READERS: usize = 4;
 /// Maximum number of [`Change::Shrink`] that one call of [`Ledger::space`] makes. Together they
 /// shorten the database by up to 16 MiB.
 const MAX_SHRINKS: u32 = 8;
+
+/// The epoch of a session that was just started.
+const FIRST_EPOCH: Epoch = Epoch(0);
 
 /// A [`Ledger`] in an SQLite database.
 ///
@@ -231,6 +235,25 @@ impl LocalLedger {
         self.writer.change(change).await.map(drop)
     }
 
+    /// Returns the lease with this epoch. Its id is the number of this opening, which is random,
+    /// followed by the epoch: no other lease of the session has it, in this opening or another one.
+    fn lease_of(&self, epoch: Epoch) -> Lease {
+        let [opening, number] = [self.opening, epoch.0].map(u128::from);
+        Lease {
+            id: LeaseId::from_bytes((opening << 64 | number).to_be_bytes()),
+            epoch,
+        }
+    }
+
+    /// Returns the epoch of a lease. Refuses a lease of an earlier opening.
+    fn epoch_of(&self, lease: Lease) -> Result<Epoch, LedgerError> {
+        if lease == self.lease_of(lease.epoch) {
+            Ok(lease.epoch)
+        } else {
+            Err(LedgerError::Fenced)
+        }
+    }
+
     /// Removes free pages from the database if the disk is short of space, so that media can use
     /// it.
     async fn shrink(&self, mut report: SpaceReport) -> Result<(), LedgerError> {
@@ -280,8 +303,9 @@ impl Ledger for LocalLedger {
         Some(self.opening)
     }
 
-    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<(), LedgerError> {
-        self.change(Change::Start(session, quota)).await
+    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<Lease, LedgerError> {
+        self.change(Change::Start(session, quota)).await?;
+        Ok(self.lease_of(FIRST_EPOCH))
     }
 
     async fn usage(&self, owner: &str) -> Result<Usage, LedgerError> {
@@ -312,17 +336,22 @@ impl Ledger for LocalLedger {
             .await
     }
 
-    async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
-        self.writer.lease(id).await
+    async fn lease(&self, id: SessionId) -> Result<Option<Leased>, LedgerError> {
+        let found = self.writer.lease(id).await?;
+        Ok(found.map(|session| Leased {
+            lease: self.lease_of(session.epoch),
+            session,
+        }))
     }
 
     async fn commit_offset_within(
         &self,
         id: SessionId,
-        epoch: Epoch,
+        lease: Lease,
         commit: OffsetCommit,
         quota: Quota,
     ) -> Result<(), LedgerError> {
+        let epoch = self.epoch_of(lease)?;
         let change = Change::OffsetCommit {
             id,
             epoch,
@@ -332,7 +361,8 @@ impl Ledger for LocalLedger {
         self.change(change).await
     }
 
-    async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
+    async fn end(&self, id: SessionId, lease: Lease, end: EndSession) -> Result<(), LedgerError> {
+        let epoch = self.epoch_of(lease)?;
         self.change(Change::End { id, epoch, end }).await
     }
 
@@ -341,6 +371,9 @@ impl Ledger for LocalLedger {
         changes: ChangeSet,
         quotas: OwnerQuotas,
     ) -> Result<(), LedgerError> {
+        if let Some(finish) = &changes.finish {
+            self.epoch_of(finish.lease)?;
+        }
         self.change(Change::Apply { changes, quotas }).await
     }
 

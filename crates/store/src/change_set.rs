@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::records::{
-    Epoch, MAX_KEY_LEN, MediaId, MediaLocation, MediaRef, Progress, Resource, SessionId,
+    Lease, MAX_KEY_LEN, MediaId, MediaLocation, MediaRef, Progress, Resource, SessionId,
 };
 
 /// A session to be finished by a change set, together with the resource that it yields.
@@ -13,8 +13,8 @@ use crate::records::{
 pub struct FinishSession {
     /// Session to finish.
     pub id: SessionId,
-    /// Epoch of the lease under which it is finished.
-    pub epoch: Epoch,
+    /// The lease under which it is finished.
+    pub lease: Lease,
     /// Final progress.
     pub progress: Progress,
     /// Reply to be repeated from now on. Opaque to the ledger.
@@ -26,7 +26,7 @@ impl fmt::Debug for FinishSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FinishSession")
             .field("id", &self.id)
-            .field("epoch", &self.epoch)
+            .field("lease", &self.lease)
             .field("progress", &self.progress)
             .finish_non_exhaustive()
     }

@@ -30,7 +30,7 @@ use windlass_digest::{Crc32c, Crc32cHasher, Digests, Md5, Sha256};
 use crate::change_set::{ChangeSet, FinishSession, ResourceChange};
 use crate::ledger::OffsetCommit;
 use crate::records::{
-    Epoch, Extent, Media, MediaId, MediaLocation, MediaRef, NewSession, Progress, Resource,
+    Extent, Lease, Media, MediaId, MediaLocation, MediaRef, NewSession, Progress, Resource,
     SessionId, SessionState, Timestamp,
 };
 use crate::vault::{MediaReader, MediaWriter, READ_LEN, StoredMedia, Vault, VaultError};
@@ -178,10 +178,10 @@ fn small_step(from: u64, media: MediaRef, bytes: &'static [u8]) -> OffsetCommit 
 }
 
 /// Returns the end of a session with this media.
-fn finish(id: SessionId, epoch: Epoch, media: Option<MediaRef>) -> FinishSession {
+fn finish(id: SessionId, lease: Lease, media: Option<MediaRef>) -> FinishSession {
     FinishSession {
         id,
-        epoch,
+        lease,
         progress: progress(100, media),
         reply: b"200".to_vec(),
     }

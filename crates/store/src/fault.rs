@@ -34,7 +34,7 @@ use crate::Cause;
 use crate::change_set::ChangeSet;
 use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{
-    Epoch, Extent, MediaId, NewSession, OwnerQuotas, Quota, Resource, Session, SessionId,
+    Extent, Lease, Leased, MediaId, NewSession, OwnerQuotas, Quota, Resource, Session, SessionId,
     Timestamp, Usage,
 };
 use crate::session_list::{SessionPage, SessionQuery};
@@ -257,7 +257,7 @@ impl Ledger for FaultyLedger {
         self.inner.opening()
     }
 
-    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<(), LedgerError> {
+    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<Lease, LedgerError> {
         self.change("start", self.inner.start_within(session, quota))
             .await
     }
@@ -274,7 +274,7 @@ impl Ledger for FaultyLedger {
         self.read("sessions", self.inner.sessions(query)).await
     }
 
-    async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+    async fn lease(&self, id: SessionId) -> Result<Option<Leased>, LedgerError> {
         self.read_or("lease", LedgerError::Unknown, self.inner.lease(id))
             .await
     }
@@ -282,19 +282,19 @@ impl Ledger for FaultyLedger {
     async fn commit_offset_within(
         &self,
         id: SessionId,
-        epoch: Epoch,
+        lease: Lease,
         commit: OffsetCommit,
         quota: Quota,
     ) -> Result<(), LedgerError> {
         self.change(
             "commit_offset",
-            self.inner.commit_offset_within(id, epoch, commit, quota),
+            self.inner.commit_offset_within(id, lease, commit, quota),
         )
         .await
     }
 
-    async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
-        self.change("end", self.inner.end(id, epoch, end)).await
+    async fn end(&self, id: SessionId, lease: Lease, end: EndSession) -> Result<(), LedgerError> {
+        self.change("end", self.inner.end(id, lease, end)).await
     }
 
     async fn apply_within(

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use crate::Cause;
 use crate::change_set::{ChangeSet, MAX_ADDED_MEDIA};
 use crate::records::{
-    Epoch, MAX_KEY_LEN, MediaId, NewSession, OwnerQuotas, Progress, Quota, Resource, Session,
-    SessionId, SessionState, Timestamp, Usage,
+    Lease, Leased, MAX_KEY_LEN, MediaId, NewSession, OwnerQuotas, Progress, Quota, Resource,
+    Session, SessionId, SessionState, Timestamp, Usage,
 };
 use crate::session_list::{SessionPage, SessionQuery};
 use crate::vault::Space;
@@ -52,11 +52,11 @@ use crate::vault::Space;
 /// happened ([`LedgerError::leaves_outcome_unknown`]). After any other error nothing has changed.
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
-    /// Inserts a session: active, with offset 0 and epoch 0.
+    /// Inserts a session: active, with offset 0 and epoch 0. Returns its first lease.
     ///
     /// # Errors
     /// [`LedgerError::Conflict`] if a session with this id exists.
-    async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
+    async fn start(&self, session: NewSession) -> Result<Lease, LedgerError> {
         self.start_within(session, Quota::default()).await
     }
 
@@ -64,7 +64,7 @@ pub trait Ledger: Send + Sync + 'static {
     ///
     /// # Errors
     /// In addition [`LedgerError::OverQuota`].
-    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<(), LedgerError>;
+    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<Lease, LedgerError>;
 
     /// Returns the usage of a principal. An expired session counts until it is deleted.
     async fn usage(&self, owner: &str) -> Result<Usage, LedgerError>;
@@ -95,11 +95,11 @@ pub trait Ledger: Send + Sync + 'static {
     /// It raises the epoch of the session and returns the session as it is then, or `None` if there
     /// is no such session. A session that is not open is returned unchanged.
     ///
-    /// The new epoch is in force when the method returns: changes under an earlier epoch are
-    /// refused with [`LedgerError::Fenced`]. It need not be durable, because no holder of a lease
-    /// survives a crash. But an epoch under which a change was made is never given out again, not
-    /// even after a crash.
-    async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError>;
+    /// The new lease is in force when the method returns: changes under an earlier lease are refused
+    /// with [`LedgerError::Fenced`]. It need not be durable: after a crash of the ledger no earlier
+    /// lease may be in force, or the last durable one. But the id of a lease is never given out
+    /// again. So whoever holds a lost lease is refused too.
+    async fn lease(&self, id: SessionId) -> Result<Option<Leased>, LedgerError>;
 
     /// Commits the progress of a session, under a lease. The caller may acknowledge the bytes when
     /// the method returns. It must have made those in the vault durable before the call.
@@ -108,15 +108,15 @@ pub trait Ledger: Send + Sync + 'static {
     /// media is deleted, media in the vault goes to the garbage list.
     ///
     /// # Errors
-    /// [`LedgerError::Fenced`] if the session does not exist or is not open, its epoch is not
-    /// `epoch`, its offset is not `commit.from`, or the new offset is less than that.
+    /// [`LedgerError::Fenced`] if the session does not exist or is not open, `lease` is not its
+    /// newest lease, its offset is not `commit.from`, or the new offset is less than that.
     async fn commit_offset(
         &self,
         id: SessionId,
-        epoch: Epoch,
+        lease: Lease,
         commit: OffsetCommit,
     ) -> Result<(), LedgerError> {
-        self.commit_offset_within(id, epoch, commit, Quota::default())
+        self.commit_offset_within(id, lease, commit, Quota::default())
             .await
     }
 
@@ -128,7 +128,7 @@ pub trait Ledger: Send + Sync + 'static {
     async fn commit_offset_within(
         &self,
         id: SessionId,
-        epoch: Epoch,
+        lease: Lease,
         commit: OffsetCommit,
         quota: Quota,
     ) -> Result<(), LedgerError>;
@@ -140,9 +140,9 @@ pub trait Ledger: Send + Sync + 'static {
     /// the session expires.
     ///
     /// # Errors
-    /// [`LedgerError::Fenced`] if the session does not exist or is not open, or its epoch is not
-    /// `epoch`.
-    async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError>;
+    /// [`LedgerError::Fenced`] if the session does not exist or is not open, or `lease` is not its
+    /// newest lease.
+    async fn end(&self, id: SessionId, lease: Lease, end: EndSession) -> Result<(), LedgerError>;
 
     /// Applies a change set in one transaction.
     ///
@@ -165,8 +165,8 @@ pub trait Ledger: Send + Sync + 'static {
     /// * [`LedgerError::KeyTooLong`] if it inserts a resource whose collection and id have more than
     ///   [`MAX_KEY_LEN`] bytes together. An existing resource with a longer key, which an earlier
     ///   release has stored, can be read, replaced and deleted.
-    /// * [`LedgerError::Fenced`] if the session to be finished does not exist or is not open, its
-    ///   epoch is not the one of the change set, or its committed offset is greater than the offset
+    /// * [`LedgerError::Fenced`] if the session to be finished does not exist or is not open, the
+    ///   lease of the change set is not its newest one, or its committed offset is greater than the offset
     ///   in [`FinishSession::progress`](crate::FinishSession::progress).
     /// * [`LedgerError::Conflict`] if a resource to be inserted exists; if a resource to be
     ///   replaced or deleted does not exist or has another version; if a row of

@@ -5,7 +5,7 @@
 //! use windlass_digest::Crc32cHasher;
 //! use windlass_store::memory::{MemoryLedger, MemoryVault};
 //! use windlass_store::{
-//!     Ledger, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit, Progress, SessionId,
+//!     Leased, Ledger, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit, Progress, SessionId,
 //!     SessionState, Timestamp, Vault,
 //! };
 //!
@@ -27,7 +27,7 @@
 //!     .await?;
 //!
 //! // Take the lease. Every earlier holder is fenced from here on.
-//! let session = ledger.lease(id).await?.expect("it was started above");
+//! let Leased { session, lease } = ledger.lease(id).await?.expect("it was started above");
 //!
 //! // First the bytes: write them and make them durable.
 //! let media = MediaId::from_bytes([2; 16]);
@@ -50,7 +50,7 @@
 //!     state: SessionState::Active,
 //!     expires: None,
 //! };
-//! ledger.commit_offset(id, session.epoch, commit).await?;
+//! ledger.commit_offset(id, lease, commit).await?;
 //!
 //! // The five bytes may be acknowledged now.
 //! let committed = ledger.session(id).await?.expect("it is still there");
@@ -103,8 +103,9 @@ pub use change_set::{
 pub use failpoint::Failpoint;
 pub use ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
 pub use records::{
-    Epoch, Extent, MAX_KEY_LEN, Media, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas,
-    Progress, Quota, Resource, Session, SessionId, SessionState, Timestamp, Usage,
+    Epoch, Extent, Lease, LeaseId, Leased, MAX_KEY_LEN, Media, MediaId, MediaLocation, MediaRef,
+    NewSession, OwnerQuotas, Progress, Quota, Resource, Session, SessionId, SessionState,
+    Timestamp, Usage,
 };
 pub use session_list::{SessionOrder, SessionPage, SessionQuery, SessionSummary};
 pub use sweep::{Sweep, SweepError, SweepOptions, Swept};

@@ -20,8 +20,8 @@ use bytes::Bytes;
 use crate::change_set::{ChangeSet, Expected, FinishSession, ResourceChange};
 use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{
-    Epoch, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas, Progress, Quota, Resource,
-    Session, SessionId, SessionState, Timestamp, Usage, counted,
+    Epoch, Lease, LeaseId, Leased, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas,
+    Progress, Quota, Resource, Session, SessionId, SessionState, Timestamp, Usage, counted,
 };
 use crate::session_list::{
     MAX_SESSIONS_READ_PER_PAGE, SessionOrder, SessionPage, SessionQuery, SessionSummary,
@@ -63,7 +63,7 @@ impl MemoryLedger {
 
 #[async_trait]
 impl Ledger for MemoryLedger {
-    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<(), LedgerError> {
+    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<Lease, LedgerError> {
         self.tables().start(session, quota)
     }
 
@@ -79,22 +79,22 @@ impl Ledger for MemoryLedger {
         Ok(self.tables().session_page(query))
     }
 
-    async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+    async fn lease(&self, id: SessionId) -> Result<Option<Leased>, LedgerError> {
         Ok(self.tables().lease(id))
     }
 
     async fn commit_offset_within(
         &self,
         id: SessionId,
-        epoch: Epoch,
+        lease: Lease,
         commit: OffsetCommit,
         quota: Quota,
     ) -> Result<(), LedgerError> {
-        self.tables().commit_offset(id, epoch, commit, quota)
+        self.tables().commit_offset(id, lease, commit, quota)
     }
 
-    async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
-        self.tables().end(id, epoch, end)
+    async fn end(&self, id: SessionId, lease: Lease, end: EndSession) -> Result<(), LedgerError> {
+        self.tables().end(id, lease, end)
     }
 
     async fn apply_within(
@@ -207,14 +207,18 @@ struct Tables {
     resources: BTreeMap<(String, String), Resource>,
     small_media: BTreeMap<MediaId, Bytes>,
     garbage: BTreeSet<MediaId>,
-    /// Epochs that are in force and not yet in the rows of their sessions.
-    leases: HashMap<SessionId, Epoch>,
+    /// The leases in the rows of the sessions.
+    durable_leases: HashMap<SessionId, Lease>,
+    /// Leases that are in force and not yet in the rows of their sessions.
+    leases: HashMap<SessionId, Lease>,
+    /// Number of leases that were given out.
+    leases_made: u128,
     /// Number of sessions and resources that reference a media.
     references: HashMap<MediaRef, usize>,
 }
 
 impl Tables {
-    fn start(&mut self, new: NewSession, quota: Quota) -> Result<(), LedgerError> {
+    fn start(&mut self, new: NewSession, quota: Quota) -> Result<Lease, LedgerError> {
         if self.sessions.contains_key(&new.id) {
             return Err(LedgerError::Conflict);
         }
@@ -229,8 +233,10 @@ impl Tables {
                 return Err(LedgerError::OverQuota);
             }
         }
+        let lease = self.new_lease(Epoch(0));
+        self.durable_leases.insert(session.id, lease);
         self.sessions.insert(session.id, session);
-        Ok(())
+        Ok(lease)
     }
 
     fn usage(&self, owner: &str) -> Usage {
@@ -253,10 +259,19 @@ impl Tables {
 
     fn session(&self, id: SessionId) -> Option<Session> {
         let mut session = self.sessions.get(&id)?.clone();
-        if let Some(epoch) = self.leases.get(&id) {
-            session.epoch = *epoch;
+        if let Some(lease) = self.leases.get(&id) {
+            session.epoch = lease.epoch;
         }
         Some(session)
+    }
+
+    /// Returns a lease with an id of its own.
+    fn new_lease(&mut self, epoch: Epoch) -> Lease {
+        self.leases_made += 1;
+        Lease {
+            id: LeaseId::from_bytes(self.leases_made.to_be_bytes()),
+            epoch,
+        }
     }
 
     fn session_page(&self, query: &SessionQuery) -> SessionPage {
@@ -281,24 +296,29 @@ impl Tables {
         page
     }
 
-    fn lease(&mut self, id: SessionId) -> Option<Session> {
+    fn lease(&mut self, id: SessionId) -> Option<Leased> {
         let mut session = self.session(id)?;
+        let lease = self.new_lease(Epoch(session.epoch.0 + 1));
         if is_open(session.state) {
-            session.epoch = Epoch(session.epoch.0 + 1);
-            self.leases.insert(id, session.epoch);
+            session.epoch = lease.epoch;
+            self.leases.insert(id, lease);
         }
-        Some(session)
+        Some(Leased { session, lease })
     }
 
-    /// Returns the session if it is open and its newest lease is `epoch`.
-    fn leased(&self, id: SessionId, epoch: Epoch) -> Result<Session, LedgerError> {
+    /// Returns the session if it is open and `lease` is its newest lease.
+    fn leased(&self, id: SessionId, lease: Lease) -> Result<Session, LedgerError> {
+        let newest = self
+            .leases
+            .get(&id)
+            .or_else(|| self.durable_leases.get(&id));
         self.session(id)
-            .filter(|session| session.epoch == epoch && is_open(session.state))
+            .filter(|session| newest == Some(&lease) && is_open(session.state))
             .ok_or(LedgerError::Fenced)
     }
 
     fn leased_to_finish(&self, finish: &FinishSession) -> Result<Session, LedgerError> {
-        let session = self.leased(finish.id, finish.epoch)?;
+        let session = self.leased(finish.id, finish.lease)?;
         if finish.progress.offset < session.progress.offset {
             return Err(LedgerError::Fenced);
         }
@@ -308,11 +328,11 @@ impl Tables {
     fn commit_offset(
         &mut self,
         id: SessionId,
-        epoch: Epoch,
+        lease: Lease,
         commit: OffsetCommit,
         quota: Quota,
     ) -> Result<(), LedgerError> {
-        let mut session = self.leased(id, epoch)?;
+        let mut session = self.leased(id, lease)?;
         if session.progress.offset != commit.from || commit.progress.offset < commit.from {
             return Err(LedgerError::Fenced);
         }
@@ -336,8 +356,8 @@ impl Tables {
         Ok(())
     }
 
-    fn end(&mut self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
-        let mut session = self.leased(id, epoch)?;
+    fn end(&mut self, id: SessionId, lease: Lease, end: EndSession) -> Result<(), LedgerError> {
+        let mut session = self.leased(id, lease)?;
         let media = session.progress.media.take();
         session.progress.extent = None;
         session.context = Vec::new();
@@ -501,15 +521,18 @@ impl Tables {
         for id in &dead {
             let session = self.sessions.remove(id).expect("it was found above");
             self.leases.remove(id);
+            self.durable_leases.remove(id);
             self.remove_reference(session.progress.media);
             self.release(session.progress.media);
         }
         dead.len()
     }
 
-    /// Writes the row of a session, which makes its epoch durable, too.
+    /// Writes the row of a session, which makes its newest lease durable, too.
     fn put_session(&mut self, session: Session) {
-        self.leases.remove(&session.id);
+        if let Some(lease) = self.leases.remove(&session.id) {
+            self.durable_leases.insert(session.id, lease);
+        }
         self.add_reference(session.progress.media);
         if let Some(old) = self.sessions.insert(session.id, session) {
             self.remove_reference(old.progress.media);

@@ -127,10 +127,52 @@ impl fmt::Debug for MediaId {
     }
 }
 
-/// The number of a lease. Each lease of a session has a higher one than the lease before, and the
-/// ledger refuses changes under any but the newest.
+/// The number of a lease: each lease of a session has a higher one than the lease before. It is for
+/// order and for logs. A number may be given out again if the ledger has lost the last leases, so
+/// the ledger compares the [`LeaseId`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
+
+/// What the ledger compares of a lease: 16 bytes that no other lease has, not even one that the
+/// ledger gives out after it has lost this one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LeaseId([u8; 16]);
+
+impl LeaseId {
+    /// Returns the id with these 16 bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// Returns the 16 bytes.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LeaseId({:032x})", u128::from_be_bytes(self.0))
+    }
+}
+
+/// The right to commit offsets of a session, and to finish or end it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Lease {
+    /// What the ledger compares.
+    pub id: LeaseId,
+    /// Its number.
+    pub epoch: Epoch,
+}
+
+/// A session, with a new lease of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leased {
+    /// The session as it is under the lease. Its epoch is the lease's, if the session is open.
+    pub session: Session,
+    /// The lease. If the session is not open, the ledger refuses every change under it.
+    pub lease: Lease,
+}
 
 /// Where the bytes of a media are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -448,7 +490,10 @@ mod tests {
         session.reply = Some(vec![202; 3]);
         let finish = FinishSession {
             id: session.id,
-            epoch: session.epoch,
+            lease: Lease {
+                id: LeaseId::from_bytes([204; 16]),
+                epoch: session.epoch,
+            },
             progress: session.progress.clone(),
             reply: vec![203; 3],
         };

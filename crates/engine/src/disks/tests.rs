@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, FinishSession, NewSession, Progress, Resource, ResourceChange,
+    ChangeSet, EndSession, FinishSession, Lease, NewSession, Progress, Resource, ResourceChange,
     SessionId, Timestamp,
 };
 
@@ -201,7 +201,7 @@ impl Checked {
         self.disks.ledger.ceiling.store(bytes, Ordering::Relaxed);
     }
 
-    async fn start(&self, n: u8) -> Result<Epoch, LedgerError> {
+    async fn start(&self, n: u8) -> Result<Lease, LedgerError> {
         let id = SessionId::from_bytes([n; 32]);
         let session = NewSession {
             id,
@@ -212,8 +212,7 @@ impl Checked {
             owner: None,
             dialect: "google".to_owned(),
         };
-        self.ledger.start(session).await?;
-        Ok(self.ledger.lease(id).await?.expect("it is there").epoch)
+        self.ledger.start(session).await
     }
 
     async fn apply(&self, resources: Vec<ResourceChange>) -> Result<(), LedgerError> {
@@ -262,7 +261,7 @@ async fn on_a_full_disk_the_ledger_takes_ends_and_deletes_only() {
         .apply(vec![insert("a", 10), insert("b", 10)])
         .await
         .unwrap();
-    let epoch = checked.start(1).await.unwrap();
+    let held = checked.start(1).await.unwrap();
 
     checked.has_free(100 * MB);
     has_no_room(&checked.start(2).await);
@@ -283,7 +282,7 @@ async fn on_a_full_disk_the_ledger_takes_ends_and_deletes_only() {
     let id = SessionId::from_bytes([1; 32]);
     let finish = FinishSession {
         id,
-        epoch,
+        lease: held,
         progress: Progress::none(None),
         reply: Vec::new(),
     };
@@ -295,12 +294,12 @@ async fn on_a_full_disk_the_ledger_takes_ends_and_deletes_only() {
     checked.ledger.apply(finish).await.unwrap();
 
     checked.has_free(300 * MB);
-    let epoch = checked.start(3).await.unwrap();
+    let held = checked.start(3).await.unwrap();
     checked.has_free(0);
     let id = SessionId::from_bytes([3; 32]);
     checked
         .ledger
-        .end(id, epoch, EndSession::Cancelled)
+        .end(id, held, EndSession::Cancelled)
         .await
         .unwrap();
     let all = Timestamp::from_millis(2000);

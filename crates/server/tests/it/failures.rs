@@ -196,7 +196,7 @@ async fn finishing(ledger: &MemoryLedger) -> SessionId {
     };
     ledger.start(session).await.expect("it is new");
     let leased = ledger.lease(id).await.expect("it is in memory");
-    let epoch = leased.expect("it was started").epoch;
+    let held = leased.expect("it was started").lease;
     let media = MediaRef {
         location: MediaLocation::Vault,
         id: MediaId::from_bytes([1; 16]),
@@ -212,7 +212,7 @@ async fn finishing(ledger: &MemoryLedger) -> SessionId {
         state: SessionState::Finishing,
         expires: None,
     };
-    let advanced = ledger.commit_offset(id, epoch, advance).await;
+    let advanced = ledger.commit_offset(id, held, advance).await;
     advanced.expect("it is leased");
     id
 }

@@ -334,7 +334,7 @@ impl Tables<'_> {
              WHERE rowid = ?1",
             params![
                 session.rowid,
-                finish.epoch.0.cast_signed(),
+                finish.lease.epoch.0.cast_signed(),
                 progress.offset.cast_signed(),
                 progress.total.map(u64::cast_signed),
                 progress.crc32c.0,
@@ -413,7 +413,7 @@ impl Tables<'_> {
     /// Returns the row of a session that is to be finished. Refuses a session with a committed
     /// offset beyond the final offset.
     fn leased_row_to_finish(&self, finish: &FinishSession) -> Result<LeasedRow, ChangeError> {
-        let session = self.leased_row(finish.id, finish.epoch)?;
+        let session = self.leased_row(finish.id, finish.lease.epoch)?;
         if finish.progress.offset < session.offset {
             return Err(Refusal::Fenced.into());
         }

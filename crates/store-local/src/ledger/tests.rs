@@ -113,7 +113,7 @@ impl TestLedger {
         eventually(async || (self.ledger.writer.queued() >= calls).then_some(())).await;
     }
 
-    fn start(&self, n: u8) -> impl Future<Output = Result<(), LedgerError>> + Send + 'static {
+    fn start(&self, n: u8) -> impl Future<Output = Result<Lease, LedgerError>> + Send + 'static {
         let ledger = Arc::clone(&self.ledger);
         async move { ledger.start(new_session(n)).await }
     }
@@ -266,13 +266,15 @@ async fn a_lease_costs_no_commit_and_the_next_change_writes_its_epoch() {
     let test = TestLedger::new();
     test.start(1).await.unwrap();
     let commits = test.ledger.commits();
+    let mut held = None;
     for expected in 1..=100 {
         let leased = test.ledger.lease(id(1)).await.unwrap().unwrap();
-        assert_eq!(leased.epoch, Epoch(expected));
+        assert_eq!(leased.lease.epoch, Epoch(expected));
+        held = Some(leased.lease);
     }
     assert_eq!(test.ledger.commits(), commits);
     test.ledger
-        .commit_offset(id(1), Epoch(100), append(0, 1))
+        .commit_offset(id(1), held.unwrap(), append(0, 1))
         .await
         .unwrap();
     assert_eq!(test.ledger.commits(), commits + 1);
@@ -280,7 +282,7 @@ async fn a_lease_costs_no_commit_and_the_next_change_writes_its_epoch() {
     let test = test.reopen();
     let leased = test.ledger.lease(id(1)).await.unwrap().unwrap();
     assert_eq!(
-        leased.epoch,
+        leased.lease.epoch,
         Epoch(101),
         "the commit of the offset has written epoch 100"
     );
@@ -316,12 +318,12 @@ async fn unused_leases_beyond_the_limit_are_written() {
 async fn a_lease_sees_only_what_is_committed() {
     let test = TestLedger::new();
     test.start(1).await.unwrap();
-    let epoch = test.ledger.lease(id(1)).await.unwrap().unwrap().epoch;
+    let held = test.ledger.lease(id(1)).await.unwrap().unwrap().lease;
     let commit = {
         let ledger = Arc::clone(&test.ledger);
         async move {
             ledger
-                .commit_offset(id(1), epoch, append(0, 1))
+                .commit_offset(id(1), held, append(0, 1))
                 .await
                 .map(|()| None)
         }
@@ -338,7 +340,8 @@ async fn a_lease_sees_only_what_is_committed() {
         "leases go first"
     );
     let leased = results[1].as_ref().unwrap().as_ref().unwrap();
-    assert_eq!((leased.epoch, leased.progress.offset), (Epoch(2), 0));
+    let offset = leased.session.progress.offset;
+    assert_eq!((leased.lease.epoch, offset), (Epoch(2), 0));
 }
 
 #[tokio::test]
@@ -379,8 +382,8 @@ async fn change_on_a_full_disk_is_refused_without_a_fault() {
     test.ledger.start(large).await.unwrap();
     let next = test.ledger.lease(id(1)).await.unwrap().unwrap();
     assert!(
-        next.epoch > leased.epoch,
-        "an epoch is never given out twice"
+        next.lease.epoch > leased.lease.epoch,
+        "the refused change has lost no lease"
     );
 }
 

@@ -61,8 +61,8 @@ async fn a_restored_session_goes_on_from_the_offset_of_the_backup() {
     let (dir, target) = (store_with_everything().await, directory::new());
     make(&dir, target.path()).unwrap();
     let store = open(target.path()).unwrap();
-    let held = store.ledger.lease(session(OPEN)).await.unwrap().unwrap();
-    let progress = held.progress;
+    let leased = store.ledger.lease(session(OPEN)).await.unwrap().unwrap();
+    let progress = leased.session.progress;
     assert_eq!(progress.offset, BYTES.len() as u64);
     let reopened = store
         .vault
@@ -90,10 +90,8 @@ async fn the_next_backup_copies_what_is_new_and_deletes_what_has_gone() {
     assert_eq!(make(&dir, target.path()).unwrap().copied, 0);
     let store = directory::open(&dir);
     upload(&store, 40, MediaLocation::Vault).await;
-    let epoch = lease(&store, OPEN).await;
-    let end = store
-        .ledger
-        .end(session(OPEN), epoch, EndSession::Cancelled);
+    let held = lease(&store, OPEN).await;
+    let end = store.ledger.end(session(OPEN), held, EndSession::Cancelled);
     end.await.unwrap();
     let made = make(&dir, target.path()).unwrap();
     assert_eq!((made.copied, made.deleted), (BYTES.len() as u64, 1));
@@ -334,10 +332,8 @@ async fn interrupted_later_backup_leaves_the_earlier_one_complete() {
     make(&dir, target.path()).unwrap();
     let store = directory::open(&dir);
     upload(&store, 40, MediaLocation::Vault).await;
-    let epoch = lease(&store, OPEN).await;
-    let end = store
-        .ledger
-        .end(session(OPEN), epoch, EndSession::Cancelled);
+    let held = lease(&store, OPEN).await;
+    let end = store.ledger.end(session(OPEN), held, EndSession::Cancelled);
     end.await.unwrap();
     interrupt(&dir, target.path());
     let options = VerifyOptions::new(Timestamp::from_millis(0));

@@ -3,6 +3,7 @@
 mod reference;
 
 use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
@@ -13,9 +14,9 @@ use tokio::runtime::Runtime;
 use windlass_digest::{Crc32c, Digests};
 use windlass_store::memory::MemoryLedger;
 use windlass_store::{
-    AddedMedia, ChangeSet, EndSession, Epoch, Expected, FinishSession, Ledger, LedgerError, Media,
-    MediaId, MediaRef, NewSession, OffsetCommit, Progress, Resource, ResourceChange, SessionId,
-    SessionState, Timestamp,
+    AddedMedia, ChangeSet, EndSession, Epoch, Expected, FinishSession, Lease, LeaseId, Ledger,
+    LedgerError, Media, MediaId, MediaRef, NewSession, OffsetCommit, Progress, Resource,
+    ResourceChange, SessionId, SessionState, Timestamp,
 };
 use windlass_store_local::LocalLedger;
 use windlass_testkit::test_scale::cases;
@@ -170,7 +171,33 @@ struct Comparison<S>(PhantomData<S>);
 struct Driven<S> {
     subject: S,
     model: Reference,
+    leases: Leases,
     runtime: Runtime,
+}
+
+/// The leases that the ledger has given out since its last start: for each session the newest one,
+/// and the one before.
+#[derive(Default)]
+struct Leases(HashMap<u8, (Lease, Option<Lease>)>);
+
+impl Leases {
+    fn add(&mut self, session: u8, lease: Lease) {
+        let before = self.0.get(&session).map(|(newest, _)| *newest);
+        self.0.insert(session, (lease, before));
+    }
+
+    /// Returns the lease of a holder. Without one, returns a lease that no ledger has given out.
+    fn of(&self, holder: Holder) -> Lease {
+        let found = match self.0.get(&holder.session) {
+            Some((_, before)) if holder.is_late => *before,
+            Some((newest, _)) => Some(*newest),
+            None => None,
+        };
+        found.unwrap_or(Lease {
+            id: LeaseId::from_bytes([0xAA; 16]),
+            epoch: Epoch(1),
+        })
+    }
 }
 
 impl<S: Subject> StateMachineTest for Comparison<S> {
@@ -184,6 +211,7 @@ impl<S: Subject> StateMachineTest for Comparison<S> {
         Driven {
             subject: S::new(),
             model: Reference::default(),
+            leases: Leases::default(),
             runtime,
         }
     }
@@ -193,10 +221,11 @@ impl<S: Subject> StateMachineTest for Comparison<S> {
         let expected = driven.model.take(&step);
         if let Step::Restart = step {
             driven.subject = driven.subject.restart();
+            driven.leases = Leases::default();
         } else {
-            let took = driven
-                .runtime
-                .block_on(take(driven.subject.ledger(), &before, step));
+            let ledger = driven.subject.ledger();
+            let took = take(ledger, &before, &mut driven.leases, step);
+            let took = driven.runtime.block_on(took);
             assert_eq!(took, expected);
         }
         driven
@@ -224,12 +253,18 @@ fn added_media(named: Named) -> AddedMedia {
     clippy::too_many_lines,
     reason = "one arm for each transition of the model"
 )]
-async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
+async fn take(ledger: &dyn Ledger, model: &Reference, leases: &mut Leases, step: Step) -> End {
     let result = match step {
-        Step::Start { session, expires } => ledger.start(new_session(session, expires)).await,
+        Step::Start { session, expires } => {
+            let started = ledger.start(new_session(session, expires)).await;
+            started.map(|lease| leases.add(session, lease))
+        }
         Step::Lease { session } => {
             let leased = ledger.lease(session_id(session)).await.unwrap();
-            return End::Leased(leased.map(|session| session.epoch.0));
+            return End::Leased(leased.map(|leased| {
+                leases.add(session, leased.lease);
+                leased.session.epoch.0
+            }));
         }
         Step::OffsetCommit {
             holder,
@@ -256,7 +291,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
                 expires: None,
             };
             ledger
-                .commit_offset(session_id(holder.session), epoch(model, holder), advance)
+                .commit_offset(session_id(holder.session), leases.of(holder), advance)
                 .await
         }
         Step::End { holder, state } => {
@@ -265,7 +300,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
                 _ => EndSession::Cancelled,
             };
             ledger
-                .end(session_id(holder.session), epoch(model, holder), end)
+                .end(session_id(holder.session), leases.of(holder), end)
                 .await
         }
         Step::Apply {
@@ -280,7 +315,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
             let offset = |of: u8| model.sessions.get(&of).map_or(0, |session| session.offset);
             let finish = finish.map(|(holder, media)| FinishSession {
                 id: session_id(holder.session),
-                epoch: epoch(model, holder),
+                lease: leases.of(holder),
                 progress: progress(offset(holder.session), media),
                 reply: b"done".to_vec(),
             });
@@ -398,18 +433,6 @@ fn media_ref(named: Named) -> MediaRef {
         id: media_id(named.media),
         location: named.place(),
     }
-}
-
-fn epoch(model: &Reference, holder: Holder) -> Epoch {
-    let newest = model
-        .sessions
-        .get(&holder.session)
-        .map_or(0, |session| session.epoch);
-    Epoch(if holder.is_late {
-        newest.wrapping_sub(1)
-    } else {
-        newest
-    })
 }
 
 fn new_session(n: u8, expires: u64) -> NewSession {

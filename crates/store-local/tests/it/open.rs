@@ -291,8 +291,8 @@ async fn a_store_whose_vault_is_not_there_is_refused_and_opens_again_when_it_is(
     std::fs::remove_dir(&vault).unwrap();
     std::fs::rename(&aside, &vault).unwrap();
     let store = open(&dir).unwrap();
-    let session = store.ledger.lease(sample::session(sample::OPEN)).await;
-    let progress = session.unwrap().unwrap().progress;
+    let leased = store.ledger.lease(sample::session(sample::OPEN)).await;
+    let progress = leased.unwrap().unwrap().session.progress;
     let media = sample::media(sample::OPEN);
     let reopened = store.vault.reopen(media, progress.offset, progress.extent);
     reopened.await.unwrap();

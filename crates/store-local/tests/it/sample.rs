@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use windlass_digest::{Crc32c, Crc32cHasher, Digests, Md5Sha256Hasher, Wanted};
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, Extent, FinishSession, Ledger, Media, MediaId, MediaLocation,
+    ChangeSet, EndSession, Extent, FinishSession, Lease, Ledger, Media, MediaId, MediaLocation,
     MediaRef, NewSession, OffsetCommit, Progress, Resource, ResourceChange, SessionId,
     SessionState, Timestamp, Vault,
 };
@@ -69,11 +69,11 @@ pub(crate) async fn store_with_everything() -> TempDir {
     start(&store, EMPTY).await;
     finish(&store, FINISHED, MediaLocation::Vault).await;
     finish(&store, SMALL_FINISHED, MediaLocation::Ledger).await;
-    let epoch = lease(&store, CANCELLED).await;
+    let held = lease(&store, CANCELLED).await;
     let end = EndSession::Cancelled;
     store
         .ledger
-        .end(session(CANCELLED), epoch, end)
+        .end(session(CANCELLED), held, end)
         .await
         .unwrap();
     store.vault.delete(media(CANCELLED)).await.unwrap();
@@ -104,14 +104,14 @@ async fn start(store: &LocalStore, number: u8) {
     store.ledger.start(new).await.unwrap();
 }
 
-pub(crate) async fn lease(store: &LocalStore, number: u8) -> Epoch {
+pub(crate) async fn lease(store: &LocalStore, number: u8) -> Lease {
     store
         .ledger
         .lease(session(number))
         .await
         .unwrap()
         .unwrap()
-        .epoch
+        .lease
 }
 
 fn progress(number: u8, location: MediaLocation) -> Progress {
@@ -133,7 +133,7 @@ fn progress(number: u8, location: MediaLocation) -> Progress {
 
 pub(crate) async fn upload(store: &LocalStore, number: u8, location: MediaLocation) {
     start(store, number).await;
-    let epoch = lease(store, number).await;
+    let held = lease(store, number).await;
     let bytes = Bytes::from_static(BYTES);
     if location == MediaLocation::Vault {
         let writer = store.vault.create(media(number)).await.unwrap();
@@ -152,7 +152,7 @@ pub(crate) async fn upload(store: &LocalStore, number: u8, location: MediaLocati
     };
     store
         .ledger
-        .commit_offset(session(number), epoch, advance)
+        .commit_offset(session(number), held, advance)
         .await
         .unwrap();
 }
@@ -182,7 +182,7 @@ async fn finish(store: &LocalStore, number: u8, location: MediaLocation) {
         new_media: None,
         finish: Some(FinishSession {
             id: session(number),
-            epoch: lease(store, number).await,
+            lease: lease(store, number).await,
             progress: progress(number, location),
             reply: b"201".to_vec(),
         }),

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use windlass_digest::Crc32cHasher;
 use windlass_store::{
-    Epoch, Extent, Ledger, Listing, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit,
+    Extent, Lease, Ledger, Listing, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit,
     Progress, READ_LEN, SessionId, SessionState, Sweep, SweepOptions, Timestamp, Vault, VaultError,
 };
 use windlass_store_local::LocalStore;
@@ -13,7 +13,7 @@ use crate::directory;
 const SESSION: SessionId = SessionId::from_bytes([7; 32]);
 const MEDIA: MediaId = MediaId::from_bytes([0xa7; 16]);
 
-async fn start(store: &LocalStore) -> Epoch {
+async fn start(store: &LocalStore) -> Lease {
     let new = NewSession {
         id: SESSION,
         context: Vec::new(),
@@ -24,11 +24,11 @@ async fn start(store: &LocalStore) -> Epoch {
         dialect: "google".to_owned(),
     };
     store.ledger.start(new).await.unwrap();
-    store.ledger.lease(SESSION).await.unwrap().unwrap().epoch
+    store.ledger.lease(SESSION).await.unwrap().unwrap().lease
 }
 
 /// Commits that the bytes `from..to` of the media, which end in `last`, are durable.
-async fn advance(store: &LocalStore, epoch: Epoch, from: u64, to: u64, last: &[u8]) {
+async fn advance(store: &LocalStore, held: Lease, from: u64, to: u64, last: &[u8]) {
     let mut hasher = Crc32cHasher::default();
     hasher.update(last);
     let progress = Progress {
@@ -53,7 +53,7 @@ async fn advance(store: &LocalStore, epoch: Epoch, from: u64, to: u64, last: &[u
     };
     store
         .ledger
-        .commit_offset(SESSION, epoch, advance)
+        .commit_offset(SESSION, held, advance)
         .await
         .unwrap();
 }
@@ -62,14 +62,14 @@ async fn advance(store: &LocalStore, epoch: Epoch, from: u64, to: u64, last: &[u
 async fn an_upload_goes_on_after_a_restart_where_the_ledger_says() {
     let dir = directory::new();
     let store = directory::open(&dir);
-    let epoch = start(&store).await;
+    let held = start(&store).await;
     let writer = store.vault.create(MEDIA).await.unwrap();
     writer
         .write(0, vec![Bytes::from_static(b"windlass")])
         .await
         .unwrap();
     writer.sync().await.unwrap();
-    advance(&store, epoch, 0, 8, b"windlass").await;
+    advance(&store, held, 0, 8, b"windlass").await;
     // These bytes reach the file but never the ledger.
     writer
         .write(8, vec![Bytes::from_static(b" and pawl")])
@@ -79,8 +79,8 @@ async fn an_upload_goes_on_after_a_restart_where_the_ledger_says() {
     drop((writer, store));
 
     let store = directory::open(&dir);
-    let session = store.ledger.lease(SESSION).await.unwrap().unwrap();
-    let Progress { offset, extent, .. } = session.progress;
+    let leased = store.ledger.lease(SESSION).await.unwrap().unwrap();
+    let Progress { offset, extent, .. } = leased.session.progress;
     assert_eq!(offset, 8);
     let writer = store.vault.reopen(MEDIA, offset, extent).await.unwrap();
     assert!(
@@ -92,7 +92,7 @@ async fn an_upload_goes_on_after_a_restart_where_the_ledger_says() {
         .await
         .unwrap();
     writer.sync().await.unwrap();
-    advance(&store, session.epoch, 8, 10, b"es").await;
+    advance(&store, leased.lease, 8, 10, b"es").await;
     let mut reader = store.vault.read(MEDIA, 0..10).await.unwrap();
     assert_eq!(reader.next(READ_LEN).await.unwrap(), "windlasses");
 }
@@ -101,14 +101,14 @@ async fn an_upload_goes_on_after_a_restart_where_the_ledger_says() {
 async fn a_committed_byte_that_rots_is_found_at_the_reopening() {
     let dir = directory::new();
     let store = directory::open(&dir);
-    let epoch = start(&store).await;
+    let held = start(&store).await;
     let writer = store.vault.create(MEDIA).await.unwrap();
     writer
         .write(0, vec![Bytes::from_static(b"windlass")])
         .await
         .unwrap();
     writer.sync().await.unwrap();
-    advance(&store, epoch, 0, 8, b"windlass").await;
+    advance(&store, held, 0, 8, b"windlass").await;
     let path = dir.path().join("vault/a7/a7").join(MEDIA.to_string());
     std::fs::write(path, b"windless").unwrap();
     let extent = store
@@ -130,9 +130,9 @@ async fn a_committed_byte_that_rots_is_found_at_the_reopening() {
 async fn a_sweep_leaves_no_media_without_a_row() {
     let dir = directory::new();
     let store = directory::open(&dir);
-    let epoch = start(&store).await;
+    let held = start(&store).await;
     store.vault.create(MEDIA).await.unwrap();
-    advance(&store, epoch, 0, 0, b"").await;
+    advance(&store, held, 0, 0, b"").await;
     store
         .vault
         .create(MediaId::from_bytes([1; 16]))

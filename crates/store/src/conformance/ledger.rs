@@ -15,7 +15,8 @@ use super::{FAR, Names, finish, progress, small_step, step};
 use crate::change_set::{AddedMedia, ChangeSet, FinishSession, ResourceChange};
 use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{
-    Epoch, MediaId, NewSession, Progress, Resource, Session, SessionId, SessionState, Timestamp,
+    Epoch, Lease, LeaseId, Leased, MediaId, NewSession, Progress, Resource, Session, SessionId,
+    SessionState, Timestamp,
 };
 
 use ResourceChange::Insert;
@@ -54,10 +55,9 @@ pub async fn ledger_restart(open: impl AsyncFn() -> Arc<dyn Ledger>) {
     for n in 0..5 {
         ledger.start(names.new_session(n)).await.unwrap();
     }
-    let epochs = [0, 1, 2, 3].map(|n| ledger.lease(names.session(n)));
     let mut leased = Vec::new();
-    for lease in epochs {
-        leased.push(lease.await.unwrap().expect("it was started").epoch);
+    for n in 0..5 {
+        leased.push(lease(&*ledger, names.session(n)).await.lease);
     }
     let ids = [0, 1, 2, 3].map(|n| names.session(n));
     let large = names.large(0);
@@ -85,8 +85,7 @@ pub async fn ledger_restart(open: impl AsyncFn() -> Arc<dyn Ledger>) {
     for id in ids {
         before.push(ledger.session(id).await.unwrap());
     }
-    // No change is made under this lease, so a crash may undo it.
-    ledger.lease(names.session(4)).await.unwrap();
+    // No change is made under the lease of session 4, so a crash may undo it.
     drop(ledger);
 
     let ledger = open().await;
@@ -103,19 +102,21 @@ pub async fn ledger_restart(open: impl AsyncFn() -> Arc<dyn Ledger>) {
     assert_eq!(ledger.unknown_media(&preview).await.unwrap(), []);
     assert_eq!(ledger.garbage(None, 10).await.unwrap(), [names.media(2)]);
 
-    let again = ledger.lease(ids[0]).await.unwrap().expect("it is there");
+    let again = lease(&*ledger, ids[0]).await;
     assert!(
-        again.epoch > leased[0],
-        "an epoch that was used is not given out again"
+        !leased.contains(&again.lease),
+        "no id of a lease is given out again"
     );
-    assert_eq!(
-        (again.state, again.progress.offset),
-        (SessionState::Active, 10)
-    );
+    let Progress { offset, .. } = again.session.progress;
+    assert_eq!((again.session.state, offset), (SessionState::Active, 10));
     ledger
-        .commit_offset(ids[0], again.epoch, step(10, 20, Some(large)))
+        .commit_offset(ids[0], again.lease, step(10, 20, Some(large)))
         .await
         .unwrap();
+    let again = lease(&*ledger, names.session(4)).await;
+    assert_ne!(again.lease.id, leased[4].id, "its epoch may be the same");
+    let stale = ledger.commit_offset(names.session(4), leased[4], step(0, 10, None));
+    fenced(stale.await);
 }
 
 /// Returns a change set that finishes a session with this resource, which has the media 3. It adds
@@ -206,21 +207,24 @@ async fn owner_and_dialect_of_a_session_stay_as_they_were_started(ledger: &dyn L
             };
             is_kept("start").await;
             let leased = lease(ledger, id).await;
-            let kept = (leased.owner.as_deref(), leased.dialect.as_str());
+            let kept = (
+                leased.session.owner.as_deref(),
+                leased.session.dialect.as_str(),
+            );
             assert_eq!(kept, (owner, dialect), "lease");
             ledger
-                .commit_offset(id, leased.epoch, step(0, 10, None))
+                .commit_offset(id, leased.lease, step(0, 10, None))
                 .await
                 .unwrap();
             is_kept("commit").await;
             if ending == 0 {
                 ledger
-                    .end(id, leased.epoch, EndSession::Cancelled)
+                    .end(id, leased.lease, EndSession::Cancelled)
                     .await
                     .unwrap();
             } else {
                 ledger
-                    .apply(finishing(finish(id, leased.epoch, None), vec![]))
+                    .apply(finishing(finish(id, leased.lease, None), vec![]))
                     .await
                     .unwrap();
             }
@@ -236,7 +240,7 @@ async fn taken_session_id_is_refused(ledger: &dyn Ledger) {
         context: b"another".to_vec(),
         ..names.new_session(0)
     };
-    conflicts(ledger.start(second).await);
+    conflicts(ledger.start(second).await.map(drop));
     assert_eq!(session(ledger, first.id).await, first);
 }
 
@@ -245,41 +249,46 @@ async fn unknown_session_is_not_found(ledger: &dyn Ledger) {
     let id = names.session(0);
     assert_eq!(ledger.session(id).await.unwrap(), None);
     assert_eq!(ledger.lease(id).await.unwrap(), None);
-    fenced(ledger.commit_offset(id, Epoch(1), step(0, 1, None)).await);
-    fenced(ledger.end(id, Epoch(1), EndSession::Cancelled).await);
-    fenced(
-        ledger
-            .apply(finishing(finish(id, Epoch(1), None), vec![]))
-            .await,
-    );
+    let unknown = no_lease(Epoch(1));
+    fenced(ledger.commit_offset(id, unknown, step(0, 1, None)).await);
+    fenced(ledger.end(id, unknown, EndSession::Cancelled).await);
+    let changes = finishing(finish(id, unknown, None), vec![]);
+    fenced(ledger.apply(changes).await);
     assert_eq!(ledger.session(id).await.unwrap(), None);
 }
 
 async fn every_lease_fences_the_ones_before(ledger: &dyn Ledger) {
     let names = Names::of("every_lease_fences_the_ones_before");
-    let id = start(ledger, names.new_session(0)).await.id;
+    let id = names.session(0);
     let media = Some(names.large(0));
-    let first = lease(ledger, id).await;
+    let first = ledger.start(names.new_session(0)).await.unwrap();
     ledger
-        .commit_offset(id, first.epoch, step(0, 10, media))
+        .commit_offset(id, first, step(0, 5, media))
+        .await
+        .expect("a start gives out a lease");
+    let second = lease(ledger, id).await.lease;
+    ledger
+        .commit_offset(id, second, step(5, 10, media))
         .await
         .unwrap();
-    let second = lease(ledger, id).await;
-    let third = lease(ledger, id).await;
-    assert!(Epoch(0) < first.epoch && first.epoch < second.epoch && second.epoch < third.epoch);
-    assert_eq!(third.progress.offset, 10, "a lease shows what is committed");
+    let third = lease(ledger, id).await.lease;
+    let Leased {
+        session: row,
+        lease: newest,
+    } = lease(ledger, id).await;
+    let epochs = [first, second, third, newest].map(|lease| lease.epoch);
+    assert!(epochs.is_sorted_by(|a, b| a < b), "{epochs:?}");
+    assert_eq!(row.progress.offset, 10, "a lease shows what is committed");
+    assert_eq!(row.epoch, newest.epoch);
     assert_eq!(
-        session(ledger, id).await.epoch,
-        third.epoch,
+        session(ledger, id).await,
+        row,
         "a lease is in force at once"
     );
 
-    for stale in [
-        Epoch(0),
-        first.epoch,
-        second.epoch,
-        Epoch(third.epoch.0 + 1),
-    ] {
+    let same_epoch = no_lease(newest.epoch);
+    let next_epoch = no_lease(Epoch(newest.epoch.0 + 1));
+    for stale in [first, second, third, same_epoch, next_epoch] {
         fenced(ledger.commit_offset(id, stale, step(10, 20, media)).await);
         fenced(ledger.end(id, stale, EndSession::Cancelled).await);
         fenced(
@@ -288,25 +297,23 @@ async fn every_lease_fences_the_ones_before(ledger: &dyn Ledger) {
                 .await,
         );
     }
-    assert_eq!(session(ledger, id).await, third);
-    ledger
-        .commit_offset(id, third.epoch, step(10, 20, media))
-        .await
-        .unwrap();
-    ledger
-        .commit_offset(id, third.epoch, step(20, 30, media))
-        .await
-        .unwrap();
+    assert_eq!(session(ledger, id).await, row);
+    for from in [10, 20] {
+        let commit = step(from, from + 10, media);
+        ledger.commit_offset(id, newest, commit).await.unwrap();
+    }
 }
 
 async fn an_ended_session_is_leased_as_it_is(ledger: &dyn Ledger) {
     let names = Names::of("an_ended_session_is_leased_as_it_is");
     let id = start(ledger, names.new_session(0)).await.id;
-    let epoch = lease(ledger, id).await.epoch;
-    ledger.end(id, epoch, EndSession::Cancelled).await.unwrap();
+    let held = lease(ledger, id).await.lease;
+    ledger.end(id, held, EndSession::Cancelled).await.unwrap();
     let ended = session(ledger, id).await;
-    assert_eq!(ended.epoch, epoch);
-    assert_eq!(lease(ledger, id).await, ended);
+    assert_eq!(ended.epoch, held.epoch);
+    let again = lease(ledger, id).await;
+    assert_eq!(again.session, ended);
+    fenced(ledger.end(id, again.lease, EndSession::Failed).await);
 }
 
 async fn commit_stores_all_fields_of_the_progress(ledger: &dyn Ledger) {
@@ -326,14 +333,14 @@ async fn commit_stores_all_fields_of_the_progress(ledger: &dyn Ledger) {
         expires: Some(expires),
     };
     ledger
-        .commit_offset(id, leased.epoch, advance.clone())
+        .commit_offset(id, leased.lease, advance.clone())
         .await
         .unwrap();
     let expected = Session {
         expires,
         state,
         progress,
-        ..leased
+        ..leased.session
     };
     assert_eq!(session(ledger, id).await, expected);
 
@@ -343,7 +350,7 @@ async fn commit_stores_all_fields_of_the_progress(ledger: &dyn Ledger) {
         ..advance
     };
     ledger
-        .commit_offset(id, expected.epoch, nothing_new)
+        .commit_offset(id, leased.lease, nothing_new)
         .await
         .unwrap();
     assert_eq!(
@@ -356,15 +363,15 @@ async fn commit_stores_all_fields_of_the_progress(ledger: &dyn Ledger) {
 async fn commit_from_another_offset_is_fenced(ledger: &dyn Ledger) {
     let names = Names::of("commit_from_another_offset_is_fenced");
     let id = start(ledger, names.new_session(0)).await.id;
-    let epoch = lease(ledger, id).await.epoch;
+    let held = lease(ledger, id).await.lease;
     let media = Some(names.large(0));
     ledger
-        .commit_offset(id, epoch, step(0, 10, media))
+        .commit_offset(id, held, step(0, 10, media))
         .await
         .unwrap();
     let before = session(ledger, id).await;
     for (from, to) in [(0, 20), (9, 20), (11, 20), (10, 9), (10, 0)] {
-        fenced(ledger.commit_offset(id, epoch, step(from, to, media)).await);
+        fenced(ledger.commit_offset(id, held, step(from, to, media)).await);
         assert_eq!(session(ledger, id).await, before, "from {from} to {to}");
     }
 }
@@ -372,8 +379,8 @@ async fn commit_from_another_offset_is_fenced(ledger: &dyn Ledger) {
 async fn one_of_several_equal_commits_succeeds(ledger: &dyn Ledger) {
     let names = Names::of("one_of_several_equal_commits_succeeds");
     let id = start(ledger, names.new_session(0)).await.id;
-    let epoch = lease(ledger, id).await.epoch;
-    let advance = |to| ledger.commit_offset(id, epoch, step(0, to, None));
+    let held = lease(ledger, id).await.lease;
+    let advance = |to| ledger.commit_offset(id, held, step(0, to, None));
     let (a, b, c, d) = tokio::join!(advance(1), advance(2), advance(3), advance(4));
     let won: Vec<u64> = [(1, a), (2, b), (3, c), (4, d)]
         .into_iter()
@@ -385,16 +392,16 @@ async fn one_of_several_equal_commits_succeeds(ledger: &dyn Ledger) {
 async fn small_media_grows_with_its_session(ledger: &dyn Ledger) {
     let names = Names::of("small_media_grows_with_its_session");
     let id = start(ledger, names.new_session(0)).await.id;
-    let epoch = lease(ledger, id).await.epoch;
+    let held = lease(ledger, id).await.lease;
     let media = names.small(0);
     assert_eq!(small(ledger, media.id).await, None);
     ledger
-        .commit_offset(id, epoch, small_step(0, media, b"wind"))
+        .commit_offset(id, held, small_step(0, media, b"wind"))
         .await
         .unwrap();
     assert_eq!(small(ledger, media.id).await.as_deref(), Some(&b"wind"[..]));
     ledger
-        .commit_offset(id, epoch, small_step(4, media, b"windlass"))
+        .commit_offset(id, held, small_step(4, media, b"windlass"))
         .await
         .unwrap();
     assert_eq!(
@@ -403,7 +410,7 @@ async fn small_media_grows_with_its_session(ledger: &dyn Ledger) {
     );
     fenced(
         ledger
-            .commit_offset(id, epoch, small_step(4, media, b"windmill"))
+            .commit_offset(id, held, small_step(4, media, b"windmill"))
             .await,
     );
     assert_eq!(
@@ -415,7 +422,7 @@ async fn small_media_grows_with_its_session(ledger: &dyn Ledger) {
         state: SessionState::Finishing,
         ..step(8, 8, Some(media))
     };
-    ledger.commit_offset(id, epoch, unchanged).await.unwrap();
+    ledger.commit_offset(id, held, unchanged).await.unwrap();
     assert_eq!(
         small(ledger, media.id).await.as_deref(),
         Some(&b"windlass"[..])
@@ -426,14 +433,14 @@ async fn small_media_that_moves_to_the_vault_leaves_the_ledger(ledger: &dyn Ledg
     let names = Names::of("small_media_that_moves_to_the_vault_leaves_the_ledger");
     for (n, vault) in [(0, names.large(0)), (1, names.large(9))] {
         let id = start(ledger, names.new_session(n)).await.id;
-        let epoch = lease(ledger, id).await.epoch;
+        let held = lease(ledger, id).await.lease;
         let media = names.small(n);
         ledger
-            .commit_offset(id, epoch, small_step(0, media, b"wind"))
+            .commit_offset(id, held, small_step(0, media, b"wind"))
             .await
             .unwrap();
         ledger
-            .commit_offset(id, epoch, step(4, 70_000, Some(vault)))
+            .commit_offset(id, held, step(4, 70_000, Some(vault)))
             .await
             .unwrap();
         assert_eq!(small(ledger, media.id).await, None);
@@ -456,7 +463,13 @@ async fn session(ledger: &dyn Ledger, id: SessionId) -> Session {
         .expect("the session is there")
 }
 
-async fn lease(ledger: &dyn Ledger, id: SessionId) -> Session {
+/// A lease with this epoch that no ledger has given out.
+fn no_lease(epoch: Epoch) -> Lease {
+    let id = LeaseId::from_bytes([0xAA; 16]);
+    Lease { id, epoch }
+}
+
+async fn lease(ledger: &dyn Ledger, id: SessionId) -> Leased {
     ledger
         .lease(id)
         .await

@@ -9,7 +9,8 @@ use tokio::sync::Notify;
 use crate::change_set::ChangeSet;
 use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{
-    Epoch, MediaId, NewSession, OwnerQuotas, Quota, Resource, Session, SessionId, Timestamp, Usage,
+    Lease, Leased, MediaId, NewSession, OwnerQuotas, Quota, Resource, Session, SessionId,
+    Timestamp, Usage,
 };
 use crate::session_list::{SessionPage, SessionQuery};
 use crate::vault::Space;
@@ -140,7 +141,7 @@ impl Ledger for PacedLedger {
         self.inner.opening()
     }
 
-    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<(), LedgerError> {
+    async fn start_within(&self, session: NewSession, quota: Quota) -> Result<Lease, LedgerError> {
         self.inner.start_within(session, quota).await
     }
 
@@ -156,7 +157,7 @@ impl Ledger for PacedLedger {
         self.inner.sessions(query).await
     }
 
-    async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+    async fn lease(&self, id: SessionId) -> Result<Option<Leased>, LedgerError> {
         let leased = self.inner.lease(id).await;
         self.pause(Call::Lease).await;
         leased
@@ -165,17 +166,17 @@ impl Ledger for PacedLedger {
     async fn commit_offset_within(
         &self,
         id: SessionId,
-        epoch: Epoch,
+        lease: Lease,
         advance: OffsetCommit,
         quota: Quota,
     ) -> Result<(), LedgerError> {
         self.inner
-            .commit_offset_within(id, epoch, advance, quota)
+            .commit_offset_within(id, lease, advance, quota)
             .await
     }
 
-    async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
-        self.inner.end(id, epoch, end).await
+    async fn end(&self, id: SessionId, lease: Lease, end: EndSession) -> Result<(), LedgerError> {
+        self.inner.end(id, lease, end).await
     }
 
     async fn apply_within(

@@ -17,7 +17,7 @@ async fn start_in(trouble: InjectedFault) -> (bool, Result<(), LedgerError>) {
     let result = ledger.start(new_session(1, 100)).await;
     (
         inner.session(session_id(1)).await.unwrap().is_some(),
-        result,
+        result.map(drop),
     )
 }
 
@@ -148,7 +148,7 @@ async fn an_outage_ends_all_calls_before_or_after_the_nth() {
 #[tokio::test]
 async fn lost_reply_carries_out_any_call() {
     let (ledger, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
-    let epoch = start(&*ledger, 1, 100).await;
+    let held = start(&*ledger, 1, 100).await;
     create(&vault, 1).await;
     let faults = Arc::new(Faults::new(Trigger::From(1), InjectedFault::Lost));
     let faulty_ledger = FaultyLedger::new(ledger.clone(), Arc::clone(&faults));
@@ -157,7 +157,7 @@ async fn lost_reply_carries_out_any_call() {
     assert!(stored(&vault).await.is_empty());
     assert!(faulty_ledger.lease(session_id(1)).await.is_err());
     let late = ledger
-        .commit_offset(session_id(1), epoch, step(1, 0, 8))
+        .commit_offset(session_id(1), held, step(1, 0, 8))
         .await;
     assert!(matches!(late, Err(LedgerError::Fenced)));
     assert_eq!(faults.names(), ["delete", "lease"]);

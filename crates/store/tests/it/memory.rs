@@ -44,10 +44,10 @@ async fn the_memory_vault_keeps_what_it_synced_over_a_crash() {
 #[tokio::test]
 async fn a_crash_loses_leases_that_nothing_followed() {
     let ledger = MemoryLedger::new();
-    let epoch = start(&ledger, 1, 100).await;
+    let held = start(&ledger, 1, 100).await;
     ledger.crash();
     let late = ledger
-        .commit_offset(session_id(1), epoch, step(1, 0, 8))
+        .commit_offset(session_id(1), held, step(1, 0, 8))
         .await;
     assert!(matches!(late, Err(LedgerError::Fenced)));
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use windlass_store::{
-    Epoch, Ledger, MediaId, MediaLocation, MediaRef, MediaWriter, NewSession, OffsetCommit,
+    Lease, Ledger, MediaId, MediaLocation, MediaRef, MediaWriter, NewSession, OffsetCommit,
     Progress, SessionId, SessionState, Timestamp, Vault,
 };
 
@@ -47,9 +47,9 @@ pub(crate) fn step(n: u8, from: u64, to: u64) -> OffsetCommit {
 }
 
 /// Starts and leases session `n`.
-pub(crate) async fn start(ledger: &dyn Ledger, n: u8, expires: u64) -> Epoch {
+pub(crate) async fn start(ledger: &dyn Ledger, n: u8, expires: u64) -> Lease {
     ledger.start(new_session(n, expires)).await.unwrap();
-    ledger.lease(session_id(n)).await.unwrap().unwrap().epoch
+    ledger.lease(session_id(n)).await.unwrap().unwrap().lease
 }
 
 /// Creates media `n` with some bytes, which are not synced.

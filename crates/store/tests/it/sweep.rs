@@ -43,10 +43,10 @@ async fn sweep_all(ledger: &dyn Ledger, vault: &dyn Vault, now: Timestamp) -> [u
 
 /// Creates a session with committed media.
 async fn upload(ledger: &dyn Ledger, vault: &dyn Vault, n: u8, expires: u64) {
-    let epoch = start(ledger, n, expires).await;
+    let held = start(ledger, n, expires).await;
     create(vault, n).await.sync().await.unwrap();
     ledger
-        .commit_offset(session_id(n), epoch, step(n, 0, 8))
+        .commit_offset(session_id(n), held, step(n, 0, 8))
         .await
         .unwrap();
 }
@@ -57,9 +57,9 @@ async fn expired_sessions_garbage_and_orphans_are_deleted_and_others_stay() {
     for n in 0..8 {
         upload(&ledger, &vault, n, if n < 5 { 1_000 } else { 1_000_000 }).await;
     }
-    let epoch = ledger.lease(session_id(7)).await.unwrap().unwrap().epoch;
+    let held = ledger.lease(session_id(7)).await.unwrap().unwrap().lease;
     ledger
-        .end(session_id(7), epoch, EndSession::Cancelled)
+        .end(session_id(7), held, EndSession::Cancelled)
         .await
         .unwrap();
     for n in 20..27 {
@@ -261,9 +261,9 @@ async fn full_disk_deletes_garbage_before_expired_sessions() {
     let (ledger, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
     upload(&*ledger, &vault, 1, 1_000).await;
     upload(&*ledger, &vault, 2, 1_000_000).await;
-    let epoch = ledger.lease(session_id(2)).await.unwrap().unwrap().epoch;
+    let held = ledger.lease(session_id(2)).await.unwrap().unwrap().lease;
     ledger
-        .end(session_id(2), epoch, EndSession::Cancelled)
+        .end(session_id(2), held, EndSession::Cancelled)
         .await
         .unwrap();
     let faults = Arc::new(Faults::new(Trigger::Once(1), InjectedFault::NoSpace));

@@ -145,7 +145,10 @@ fn purpose_of_each_change() {
     let (now, limit) = (Timestamp::from_millis(0), 1);
     let finish = FinishSession {
         id,
-        epoch,
+        lease: Lease {
+            id: LeaseId::from_bytes([0; 16]),
+            epoch,
+        },
         progress: Progress::none(None),
         reply: Vec::new(),
     };

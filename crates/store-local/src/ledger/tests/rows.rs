@@ -24,17 +24,17 @@ fn assert_unreadable<T: std::fmt::Debug>(done: &Result<T, LedgerError>) {
 #[tokio::test]
 async fn unreadable_row_fails_only_requests_that_need_it() {
     let test = TestLedger::new();
-    test.start(1).await.unwrap();
+    let held = test.start(1).await.unwrap();
     test.start(2).await.unwrap();
     meddle(&test, "UPDATE sessions SET state = 9 WHERE context = x'01'");
     assert_unreadable(&test.ledger.session(id(1)).await);
     assert_unreadable(&test.ledger.lease(id(1)).await);
-    let end = test.ledger.end(id(1), Epoch(1), EndSession::Cancelled);
+    let end = test.ledger.end(id(1), held, EndSession::Cancelled);
     assert_unreadable(&end.await);
 
     assert!(test.ledger.check().await.is_ok());
-    let epoch = test.ledger.lease(id(2)).await.unwrap().unwrap().epoch;
-    let end = test.ledger.end(id(2), epoch, EndSession::Cancelled);
+    let held = test.ledger.lease(id(2)).await.unwrap().unwrap().lease;
+    let end = test.ledger.end(id(2), held, EndSession::Cancelled);
     end.await.unwrap();
 }
 
@@ -101,7 +101,7 @@ async fn foreign_lock_refuses_a_lease_without_a_fault() {
     );
     other.execute_batch("ROLLBACK").unwrap();
     let leased = test.ledger.lease(id(1)).await.unwrap().unwrap();
-    assert_eq!(leased.epoch, Epoch(1));
+    assert_eq!(leased.lease.epoch, Epoch(1));
     assert!(test.ledger.check().await.is_ok());
 }
 

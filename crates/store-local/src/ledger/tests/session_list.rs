@@ -63,12 +63,12 @@ async fn finishing_sessions_are_found_by_their_index() {
     let test = TestLedger::new();
     start_many(&test, MAX_SESSIONS_READ_PER_PAGE).await;
     test.start(u8::MAX).await.unwrap();
-    let epoch = test.ledger.lease(id(u8::MAX)).await.unwrap().unwrap().epoch;
+    let held = test.ledger.lease(id(u8::MAX)).await.unwrap().unwrap().lease;
     let all_bytes = OffsetCommit {
         state: SessionState::Finishing,
         ..append(0, 1)
     };
-    let commit = test.ledger.commit_offset(id(u8::MAX), epoch, all_bytes);
+    let commit = test.ledger.commit_offset(id(u8::MAX), held, all_bytes);
     commit.await.unwrap();
     let finishing = SessionQuery {
         state: Some(SessionState::Finishing),

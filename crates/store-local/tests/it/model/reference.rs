@@ -116,6 +116,8 @@ pub(super) struct Session {
     pub(super) epoch: u64,
     /// Epoch after a restart.
     kept_epoch: u64,
+    /// Whether a lease was given out since the last restart.
+    is_leased: bool,
     pub(super) media: Option<Named>,
 }
 
@@ -263,6 +265,7 @@ impl Reference {
             Step::Restart => {
                 for session in self.sessions.values_mut() {
                     session.epoch = session.kept_epoch;
+                    session.is_leased = false;
                 }
             }
         }
@@ -280,6 +283,7 @@ impl Reference {
             offset: 0,
             epoch: 0,
             kept_epoch: 0,
+            is_leased: true,
             media: None,
         };
         self.sessions.insert(id, session);
@@ -295,6 +299,7 @@ impl Reference {
             SessionState::Active | SessionState::Finishing
         ) {
             session.epoch += 1;
+            session.is_leased = true;
         }
         End::Leased(Some(session.epoch))
     }
@@ -305,7 +310,7 @@ impl Reference {
             session.state,
             SessionState::Active | SessionState::Finishing
         );
-        if holder.is_late || !is_open {
+        if holder.is_late || !session.is_leased || !is_open {
             return Err(End::Fenced);
         }
         session.kept_epoch = session.epoch;

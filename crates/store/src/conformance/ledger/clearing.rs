@@ -23,12 +23,12 @@ async fn finishing_sessions_are_listed_in_order(ledger: &dyn Ledger) {
     for n in [3, 1, 4, 2] {
         let id = start(ledger, names.new_session(n)).await.id;
         if n != 4 {
-            let epoch = lease(ledger, id).await.epoch;
+            let held = lease(ledger, id).await.lease;
             let last = OffsetCommit {
                 state: SessionState::Finishing,
                 ..step(0, 10, None)
             };
-            ledger.commit_offset(id, epoch, last).await.unwrap();
+            ledger.commit_offset(id, held, last).await.unwrap();
         }
     }
     let mine = [names.session(1), names.session(2), names.session(3)];
@@ -43,7 +43,10 @@ async fn finishing_sessions_are_listed_in_order(ledger: &dyn Ledger) {
 
     let leased = lease(ledger, mine[0]).await;
     ledger
-        .apply(finishing(finish(leased.id, leased.epoch, None), vec![]))
+        .apply(finishing(
+            finish(leased.session.id, leased.lease, None),
+            vec![],
+        ))
         .await
         .unwrap();
     let left = ledger.finishing(Some(names.session(0)), 2).await.unwrap();
@@ -63,29 +66,29 @@ async fn expiry_deletes_expired_sessions_except_finishing_ones(ledger: &dyn Ledg
         ..step(0, 10, Some(names.large(n)))
     };
     let active = start(ledger, dying(0)).await.id;
-    let epoch = lease(ledger, active).await.epoch;
+    let held = lease(ledger, active).await.lease;
     ledger
-        .commit_offset(active, epoch, step_to(0, SessionState::Active))
+        .commit_offset(active, held, step_to(0, SessionState::Active))
         .await
         .unwrap();
     let unfinished = start(ledger, dying(1)).await.id;
-    let epoch_1 = lease(ledger, unfinished).await.epoch;
+    let held_1 = lease(ledger, unfinished).await.lease;
     ledger
-        .commit_offset(unfinished, epoch_1, step_to(1, SessionState::Finishing))
+        .commit_offset(unfinished, held_1, step_to(1, SessionState::Finishing))
         .await
         .unwrap();
     let ended = start(ledger, dying(2)).await.id;
-    let epoch_2 = lease(ledger, ended).await.epoch;
+    let held_2 = lease(ledger, ended).await.lease;
     let resource = names.resource("llama", Some(names.large(2)));
-    let last = finish(ended, epoch_2, Some(names.large(2)));
+    let last = finish(ended, held_2, Some(names.large(2)));
     ledger
         .apply(finishing(last, vec![Insert(resource.clone())]))
         .await
         .unwrap();
     let little = start(ledger, dying(3)).await.id;
-    let epoch_3 = lease(ledger, little).await.epoch;
+    let held_3 = lease(ledger, little).await.lease;
     ledger
-        .commit_offset(little, epoch_3, small_step(0, names.small(3), b"wind"))
+        .commit_offset(little, held_3, small_step(0, names.small(3), b"wind"))
         .await
         .unwrap();
     let later = start(ledger, expiring(4, FAR)).await.id;
@@ -117,7 +120,7 @@ async fn expiry_deletes_expired_sessions_except_finishing_ones(ledger: &dyn Ledg
     );
     fenced(
         ledger
-            .commit_offset(active, epoch, step(10, 20, Some(names.large(0))))
+            .commit_offset(active, held, step(10, 20, Some(names.large(0))))
             .await,
     );
 }
@@ -160,12 +163,12 @@ async fn garbage_is_listed_until_it_is_forgotten(ledger: &dyn Ledger) {
     let names = Names::of("garbage_is_listed_until_it_is_forgotten");
     for n in 0..3 {
         let id = start(ledger, names.new_session(n)).await.id;
-        let epoch = lease(ledger, id).await.epoch;
+        let held = lease(ledger, id).await.lease;
         ledger
-            .commit_offset(id, epoch, step(0, 10, Some(names.large(n))))
+            .commit_offset(id, held, step(0, 10, Some(names.large(n))))
             .await
             .unwrap();
-        ledger.end(id, epoch, EndSession::Cancelled).await.unwrap();
+        ledger.end(id, held, EndSession::Cancelled).await.unwrap();
     }
     assert_eq!(ledger.garbage(None, 2).await.unwrap().len(), 2, "bounded");
     let mut ids: Vec<MediaId> = (0..3).map(|n| names.media(n)).collect();
@@ -197,9 +200,9 @@ async fn garbage_is_listed_until_it_is_forgotten(ledger: &dyn Ledger) {
 async fn media_is_unknown_when_nothing_names_it(ledger: &dyn Ledger) {
     let names = Names::of("media_is_unknown_when_nothing_names_it");
     let id = start(ledger, names.new_session(0)).await.id;
-    let epoch = lease(ledger, id).await.epoch;
+    let held = lease(ledger, id).await.lease;
     ledger
-        .commit_offset(id, epoch, step(0, 10, Some(names.large(0))))
+        .commit_offset(id, held, step(0, 10, Some(names.large(0))))
         .await
         .unwrap();
     ledger
@@ -209,12 +212,12 @@ async fn media_is_unknown_when_nothing_names_it(ledger: &dyn Ledger) {
         .await
         .unwrap();
     let id = start(ledger, names.new_session(2)).await.id;
-    let epoch = lease(ledger, id).await.epoch;
+    let held = lease(ledger, id).await.lease;
     ledger
-        .commit_offset(id, epoch, step(0, 10, Some(names.large(2))))
+        .commit_offset(id, held, step(0, 10, Some(names.large(2))))
         .await
         .unwrap();
-    ledger.end(id, epoch, EndSession::Cancelled).await.unwrap();
+    ledger.end(id, held, EndSession::Cancelled).await.unwrap();
 
     let ids: Vec<MediaId> = [4, 0, 1, 2, 3].map(|n| names.media(n)).into();
     let unknown = ledger.unknown_media(&ids).await.unwrap();

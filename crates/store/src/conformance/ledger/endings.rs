@@ -29,13 +29,13 @@ async fn ended_session_releases_its_media(ledger: &dyn Ledger) {
     ];
     for (n, (end, state)) in (0..).zip(ends) {
         let large = start(ledger, names.new_session(2 * n)).await.id;
-        let epoch = lease(ledger, large).await.epoch;
+        let held = lease(ledger, large).await.lease;
         let media = names.large(2 * n);
         ledger
-            .commit_offset(large, epoch, step(0, 10, Some(media)))
+            .commit_offset(large, held, step(0, 10, Some(media)))
             .await
             .unwrap();
-        ledger.end(large, epoch, end).await.unwrap();
+        ledger.end(large, held, end).await.unwrap();
         let ended = session(ledger, large).await;
         assert_eq!((ended.state, ended.progress.offset), (state, 10));
         assert_eq!((ended.progress.media, ended.progress.extent), (None, None));
@@ -43,13 +43,13 @@ async fn ended_session_releases_its_media(ledger: &dyn Ledger) {
         assert!(is_garbage(ledger, media.id).await);
 
         let little = start(ledger, names.new_session(2 * n + 1)).await.id;
-        let epoch = lease(ledger, little).await.epoch;
+        let held = lease(ledger, little).await.lease;
         let media = names.small(2 * n + 1);
         ledger
-            .commit_offset(little, epoch, small_step(0, media, b"wind"))
+            .commit_offset(little, held, small_step(0, media, b"wind"))
             .await
             .unwrap();
-        ledger.end(little, epoch, end).await.unwrap();
+        ledger.end(little, held, end).await.unwrap();
         assert_eq!(small(ledger, media.id).await, None);
         assert!(
             !is_garbage(ledger, media.id).await,
@@ -62,12 +62,12 @@ async fn ended_session_refuses_all_changes(ledger: &dyn Ledger) {
     let names = Names::of("ended_session_refuses_all_changes");
     for n in 0..3 {
         let id = start(ledger, names.new_session(n)).await.id;
-        let epoch = lease(ledger, id).await.epoch;
+        let held = lease(ledger, id).await.lease;
         match n {
-            0 => ledger.end(id, epoch, EndSession::Cancelled).await.unwrap(),
-            1 => ledger.end(id, epoch, EndSession::Failed).await.unwrap(),
+            0 => ledger.end(id, held, EndSession::Cancelled).await.unwrap(),
+            1 => ledger.end(id, held, EndSession::Failed).await.unwrap(),
             _ => ledger
-                .apply(finishing(finish(id, epoch, None), vec![]))
+                .apply(finishing(finish(id, held, None), vec![]))
                 .await
                 .unwrap(),
         }
@@ -75,14 +75,14 @@ async fn ended_session_refuses_all_changes(ledger: &dyn Ledger) {
         let offset = ended.progress.offset;
         fenced(
             ledger
-                .commit_offset(id, epoch, step(offset, offset + 1, None))
+                .commit_offset(id, held, step(offset, offset + 1, None))
                 .await,
         );
-        fenced(ledger.end(id, epoch, EndSession::Cancelled).await);
+        fenced(ledger.end(id, held, EndSession::Cancelled).await);
         let resource = Insert(names.resource("late", None));
         fenced(
             ledger
-                .apply(finishing(finish(id, epoch, None), vec![resource]))
+                .apply(finishing(finish(id, held, None), vec![resource]))
                 .await,
         );
         assert_eq!(session(ledger, id).await, ended);
@@ -99,11 +99,11 @@ async fn finishing_makes_the_resource_and_keeps_the_reply(ledger: &dyn Ledger) {
     let leased = lease(ledger, id).await;
     let media = names.large(0);
     ledger
-        .commit_offset(id, leased.epoch, step(0, 10, Some(media)))
+        .commit_offset(id, leased.lease, step(0, 10, Some(media)))
         .await
         .unwrap();
     let resource = names.resource("llama", Some(media));
-    let last = finish(id, leased.epoch, Some(media));
+    let last = finish(id, leased.lease, Some(media));
     ledger
         .apply(finishing(last.clone(), vec![Insert(resource.clone())]))
         .await
@@ -118,7 +118,7 @@ async fn finishing_makes_the_resource_and_keeps_the_reply(ledger: &dyn Ledger) {
             ..last.progress
         },
         reply: Some(last.reply),
-        ..leased
+        ..leased.session
     };
     assert_eq!(session(ledger, id).await, expected);
     assert!(!is_garbage(ledger, media.id).await);
@@ -128,30 +128,30 @@ async fn finishing_makes_the_resource_and_keeps_the_reply(ledger: &dyn Ledger) {
 async fn a_resource_takes_small_media_over_from_its_session(ledger: &dyn Ledger) {
     let names = Names::of("a_resource_takes_small_media_over_from_its_session");
     let id = start(ledger, names.new_session(0)).await.id;
-    let epoch = lease(ledger, id).await.epoch;
+    let held = lease(ledger, id).await.lease;
     let kept = names.small(0);
     ledger
-        .commit_offset(id, epoch, small_step(0, kept, b"wind"))
+        .commit_offset(id, held, small_step(0, kept, b"wind"))
         .await
         .unwrap();
     let resource = Insert(names.resource("kept", Some(kept)));
     ledger
-        .apply(finishing(finish(id, epoch, Some(kept)), vec![resource]))
+        .apply(finishing(finish(id, held, Some(kept)), vec![resource]))
         .await
         .unwrap();
     assert_eq!(small(ledger, kept.id).await.as_deref(), Some(&b"wind"[..]));
 
     let id = start(ledger, names.new_session(1)).await.id;
-    let epoch = lease(ledger, id).await.epoch;
+    let held = lease(ledger, id).await.lease;
     let grown = names.small(1);
     ledger
-        .commit_offset(id, epoch, small_step(0, grown, b"wind"))
+        .commit_offset(id, held, small_step(0, grown, b"wind"))
         .await
         .unwrap();
     let changes = ChangeSet {
         small_media: Some((grown.id, Bytes::from_static(b"windlass"))),
         ..finishing(
-            finish(id, epoch, Some(grown)),
+            finish(id, held, Some(grown)),
             vec![Insert(names.resource("grown", Some(grown)))],
         )
     };
@@ -165,7 +165,7 @@ async fn a_resource_takes_small_media_over_from_its_session(ledger: &dyn Ledger)
 async fn finishing_without_the_lease_makes_nothing(ledger: &dyn Ledger) {
     let names = Names::of("finishing_without_the_lease_makes_nothing");
     let id = start(ledger, names.new_session(0)).await.id;
-    let stale = lease(ledger, id).await.epoch;
+    let stale = lease(ledger, id).await.lease;
     let leased = lease(ledger, id).await;
     let media = names.small(0);
     let changes = ChangeSet {
@@ -178,20 +178,20 @@ async fn finishing_without_the_lease_makes_nothing(ledger: &dyn Ledger) {
     fenced(ledger.apply(changes).await);
     assert_eq!(found(ledger, &names, "llama").await, None);
     assert_eq!(small(ledger, media.id).await, None);
-    assert_eq!(session(ledger, id).await, leased);
+    assert_eq!(session(ledger, id).await, leased.session);
 }
 
 async fn finishing_never_moves_the_offset_back(ledger: &dyn Ledger) {
     let names = Names::of("finishing_never_moves_the_offset_back");
     let id = start(ledger, names.new_session(0)).await.id;
-    let epoch = lease(ledger, id).await.epoch;
+    let held = lease(ledger, id).await.lease;
     ledger
-        .commit_offset(id, epoch, step(0, 101, None))
+        .commit_offset(id, held, step(0, 101, None))
         .await
         .unwrap();
     fenced(
         ledger
-            .apply(finishing(finish(id, epoch, None), vec![]))
+            .apply(finishing(finish(id, held, None), vec![]))
             .await,
     );
     assert_eq!(session(ledger, id).await.progress.offset, 101);
@@ -200,14 +200,14 @@ async fn finishing_never_moves_the_offset_back(ledger: &dyn Ledger) {
 async fn media_that_no_resource_takes_over_is_released(ledger: &dyn Ledger) {
     let names = Names::of("media_that_no_resource_takes_over_is_released");
     let id = start(ledger, names.new_session(0)).await.id;
-    let epoch = lease(ledger, id).await.epoch;
+    let held = lease(ledger, id).await.lease;
     ledger
-        .commit_offset(id, epoch, step(0, 10, Some(names.large(0))))
+        .commit_offset(id, held, step(0, 10, Some(names.large(0))))
         .await
         .unwrap();
     let changes = ChangeSet {
         small_media: Some((names.media(2), Bytes::from_static(b"wind"))),
-        ..finishing(finish(id, epoch, Some(names.large(1))), vec![])
+        ..finishing(finish(id, held, Some(names.large(1))), vec![])
     };
     ledger.apply(changes).await.unwrap();
     assert!(

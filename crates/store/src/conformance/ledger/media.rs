@@ -3,10 +3,10 @@
 use bytes::Bytes;
 
 use super::super::{Names, finish, one, step};
-use super::{conflicts, fenced, found, is_garbage, lease, session, small, start};
+use super::{conflicts, fenced, found, is_garbage, lease, no_lease, session, small, start};
 use crate::change_set::{AddedMedia, ChangeSet, MAX_ADDED_MEDIA, ResourceChange};
 use crate::ledger::{Ledger, LedgerError};
-use crate::records::{Epoch, MediaId, MediaRef};
+use crate::records::{Epoch, Lease, MediaId, MediaRef};
 
 use ResourceChange::{Delete, Insert};
 
@@ -21,7 +21,7 @@ pub(super) async fn check_added_media(ledger: &dyn Ledger) {
 
 /// Returns a change set that finishes session 0. It brings the media 0 of the session in the vault,
 /// the media 1 and 2 in the ledger and the media 3 and 4 in the vault. A resource references each.
-fn with_five_media(names: Names, epoch: Epoch) -> ChangeSet {
+fn with_five_media(names: Names, held: Lease) -> ChangeSet {
     let resource = |id: &str, media| Insert(names.resource(id, Some(media)));
     ChangeSet {
         resources: vec![
@@ -37,26 +37,26 @@ fn with_five_media(names: Names, epoch: Epoch) -> ChangeSet {
             added_small(names.small(2), b"lass"),
             AddedMedia::Vault(names.media(4)),
         ],
-        finish: Some(finish(names.session(0), epoch, Some(names.large(0)))),
+        finish: Some(finish(names.session(0), held, Some(names.large(0)))),
         ..ChangeSet::default()
     }
 }
 
 const FIVE: [&str; 5] = ["upload", "small", "added small", "large", "added large"];
 
-/// Starts session 0, with the media 0 in the vault. Returns the epoch of its lease.
-async fn start_upload(ledger: &dyn Ledger, names: Names) -> Epoch {
+/// Starts session 0, with the media 0 in the vault. Returns its lease.
+async fn start_upload(ledger: &dyn Ledger, names: Names) -> Lease {
     let id = start(ledger, names.new_session(0)).await.id;
-    let epoch = lease(ledger, id).await.epoch;
+    let held = lease(ledger, id).await.lease;
     let commit = step(0, 10, Some(names.large(0)));
-    ledger.commit_offset(id, epoch, commit).await.unwrap();
-    epoch
+    ledger.commit_offset(id, held, commit).await.unwrap();
+    held
 }
 
 async fn each_media_of_a_change_set_gets_its_resource(ledger: &dyn Ledger) {
     let names = Names::of("each_media_of_a_change_set_gets_its_resource");
-    let epoch = start_upload(ledger, names).await;
-    ledger.apply(with_five_media(names, epoch)).await.unwrap();
+    let held = start_upload(ledger, names).await;
+    ledger.apply(with_five_media(names, held)).await.unwrap();
     for id in FIVE {
         assert!(found(ledger, &names, id).await.is_some(), "{id}");
     }
@@ -71,10 +71,10 @@ async fn each_media_of_a_change_set_gets_its_resource(ledger: &dyn Ledger) {
 
 async fn refused_change_set_stores_none_of_its_media(ledger: &dyn Ledger) {
     let names = Names::of("refused_change_set_stores_none_of_its_media");
-    let epoch = start_upload(ledger, names).await;
+    let held = start_upload(ledger, names).await;
     let before = session(ledger, names.session(0)).await;
     let with_last = |last| {
-        let mut changes = with_five_media(names, epoch);
+        let mut changes = with_five_media(names, held);
         changes.resources.push(last);
         changes
     };
@@ -85,7 +85,11 @@ async fn refused_change_set_stores_none_of_its_media(ledger: &dyn Ledger) {
     // The media 2 comes in the ledger, and not in the vault.
     let elsewhere = names.resource("late", Some(names.large(2)));
     conflicts(ledger.apply(with_last(Insert(elsewhere))).await);
-    fenced(ledger.apply(with_five_media(names, Epoch(0))).await);
+    fenced(
+        ledger
+            .apply(with_five_media(names, no_lease(Epoch(0))))
+            .await,
+    );
 
     for id in FIVE {
         assert_eq!(found(ledger, &names, id).await, None, "{id}");
@@ -120,8 +124,8 @@ async fn added_media_that_no_resource_takes_is_released(ledger: &dyn Ledger) {
 
 async fn added_media_is_released_with_its_resource(ledger: &dyn Ledger) {
     let names = Names::of("added_media_is_released_with_its_resource");
-    let epoch = start_upload(ledger, names).await;
-    ledger.apply(with_five_media(names, epoch)).await.unwrap();
+    let held = start_upload(ledger, names).await;
+    ledger.apply(with_five_media(names, held)).await.unwrap();
     for id in ["added small", "added large"] {
         let delete = Delete {
             collection: names.collection(),

@@ -43,7 +43,7 @@ async fn an_insert_of_a_taken_name_changes_nothing(ledger: &dyn Ledger) {
             Insert(names.resource("llama", Some(media))),
         ],
         small_media: Some((media.id, Bytes::from_static(b"wind"))),
-        finish: Some(finish(id, leased.epoch, Some(media))),
+        finish: Some(finish(id, leased.lease, Some(media))),
         ..ChangeSet::default()
     };
     conflicts(ledger.apply(changes).await);
@@ -54,7 +54,7 @@ async fn an_insert_of_a_taken_name_changes_nothing(ledger: &dyn Ledger) {
     );
     assert_eq!(found(ledger, &names, "llama").await, Some(first));
     assert_eq!(small(ledger, media.id).await, None);
-    assert_eq!(session(ledger, id).await, leased);
+    assert_eq!(session(ledger, id).await, leased.session);
 }
 
 async fn a_change_of_another_version_changes_nothing(ledger: &dyn Ledger) {
@@ -135,7 +135,7 @@ async fn change_set_with_another_row_than_expected_changes_nothing(ledger: &dyn 
     let expecting = |expect: Vec<Expected>| ChangeSet {
         expect,
         small_media: Some((media.id, Bytes::from_static(b"wind"))),
-        finish: Some(finish(id, leased.epoch, Some(media))),
+        finish: Some(finish(id, leased.lease, Some(media))),
         ..one(Insert(names.resource("llama", Some(media))))
     };
     let version = |id: &str, version| Expected {
@@ -161,7 +161,7 @@ async fn change_set_with_another_row_than_expected_changes_nothing(ledger: &dyn 
             conflicts(ledger.apply(expecting(expect)).await);
             assert_eq!(found(ledger, &names, "llama").await, None, "{wrong:?}");
             assert_eq!(small(ledger, media.id).await, None, "{wrong:?}");
-            assert_eq!(session(ledger, id).await, leased, "{wrong:?}");
+            assert_eq!(session(ledger, id).await, leased.session, "{wrong:?}");
         }
     }
     let right = vec![Expected::unchanged(&herd), version("absent", None)];

@@ -51,20 +51,20 @@ async fn a_listed_session_has_the_values_of_its_row(ledger: &dyn Ledger) {
 async fn put_into_each_state(ledger: &dyn Ledger, names: Names) {
     for n in 2..=5 {
         let id = names.session(n);
-        let epoch = lease(ledger, id).await.epoch;
+        let held = lease(ledger, id).await.lease;
         let all_bytes = OffsetCommit {
             state: SessionState::Finishing,
             ..step(0, 10, None)
         };
-        ledger.commit_offset(id, epoch, all_bytes).await.unwrap();
+        ledger.commit_offset(id, held, all_bytes).await.unwrap();
         match n {
             2 => {}
             3 => {
-                let changes = finishing(finish(id, epoch, None), vec![]);
+                let changes = finishing(finish(id, held, None), vec![]);
                 ledger.apply(changes).await.unwrap();
             }
-            4 => ledger.end(id, epoch, EndSession::Cancelled).await.unwrap(),
-            _ => ledger.end(id, epoch, EndSession::Failed).await.unwrap(),
+            4 => ledger.end(id, held, EndSession::Cancelled).await.unwrap(),
+            _ => ledger.end(id, held, EndSession::Failed).await.unwrap(),
         }
     }
 }
@@ -231,20 +231,20 @@ async fn walk_while_sessions_change(ledger: &dyn Ledger, names: Names, mut query
         start(ledger, expiring(n)).await;
     }
     for n in [20, 80] {
-        let epoch = lease(ledger, names.session(n)).await.epoch;
+        let held = lease(ledger, names.session(n)).await.lease;
         let end = EndSession::Cancelled;
-        ledger.end(names.session(n), epoch, end).await.unwrap();
+        ledger.end(names.session(n), held, end).await.unwrap();
     }
     // Only the session at the position expires: all others are given more time first.
     for n in [10, 30, 35, 40, 50, 60, 65, 70, 90] {
         let id = names.session(n);
-        let epoch = lease(ledger, id).await.epoch;
+        let held = lease(ledger, id).await.lease;
         let later = Timestamp::from_millis(100);
         let more_time = OffsetCommit {
             expires: (id != position).then_some(later),
             ..step(0, 1, None)
         };
-        ledger.commit_offset(id, epoch, more_time).await.unwrap();
+        ledger.commit_offset(id, held, more_time).await.unwrap();
     }
     ledger.expire(Timestamp::from_millis(2), 100).await.unwrap();
     assert_eq!(ledger.session(position).await.unwrap(), None);

@@ -66,7 +66,7 @@ async fn open_sessions_are_counted_with_the_greater_of_two_lengths(ledger: &dyn 
     let id = start(ledger, of(names, 1, owner, None)).await.id;
     occupies(ledger, owner, 2, 11).await;
     occupies(ledger, "anna", 0, 0).await;
-    let epoch = lease(ledger, id).await.epoch;
+    let held = lease(ledger, id).await.lease;
     for (from, to, kib) in [(0, 1000, 11), (1000, 1001, 12), (1001, 50_000, 59)] {
         let commit = OffsetCommit {
             progress: Progress {
@@ -75,12 +75,12 @@ async fn open_sessions_are_counted_with_the_greater_of_two_lengths(ledger: &dyn 
             },
             ..step(from, to, None)
         };
-        ledger.commit_offset(id, epoch, commit).await.unwrap();
+        ledger.commit_offset(id, held, commit).await.unwrap();
         occupies(ledger, owner, 2, kib).await;
     }
     // The length is known now.
     let last = step(50_000, 60_000, None);
-    ledger.commit_offset(id, epoch, last).await.unwrap();
+    ledger.commit_offset(id, held, last).await.unwrap();
     occupies(ledger, owner, 2, 10 + 977).await;
 }
 
@@ -97,19 +97,19 @@ async fn sessions_that_end_count_what_is_remembered_of_them(ledger: &dyn Ledger)
     start(ledger, dying(2, Some(1000))).await;
     occupies(ledger, owner, 3, 3).await;
     let (ended, finished) = (names.session(0), names.session(1));
-    let epoch = lease(ledger, ended).await.epoch;
-    ledger.end(ended, epoch, EndSession::Failed).await.unwrap();
+    let held = lease(ledger, ended).await.lease;
+    ledger.end(ended, held, EndSession::Failed).await.unwrap();
     occupies(ledger, owner, 2, 2).await;
-    let epoch = lease(ledger, finished).await.epoch;
-    let changes = finishing(finish(finished, epoch, None), vec![]);
+    let held = lease(ledger, finished).await.lease;
+    let changes = finishing(finish(finished, held, None), vec![]);
     ledger.apply(changes).await.unwrap();
     // Its start and its reply.
     occupies(ledger, owner, 1, 2).await;
     let long = start(ledger, dying(3, None)).await.id;
-    let epoch = lease(ledger, long).await.epoch;
+    let held = lease(ledger, long).await.lease;
     let finish = FinishSession {
         reply: vec![b' '; 9_000],
-        ..finish(long, epoch, None)
+        ..finish(long, held, None)
     };
     ledger.apply(finishing(finish, vec![])).await.unwrap();
     occupies(ledger, owner, 1, 2 + 9).await;
@@ -170,8 +170,8 @@ async fn very_long_media_does_not_overflow(ledger: &dyn Ledger) {
     occupies(ledger, owner, 4, 4 * ((16 << 30) + 1)).await;
     for n in 0..4 {
         let id = names.session(n);
-        let epoch = lease(ledger, id).await.epoch;
-        ledger.end(id, epoch, EndSession::Cancelled).await.unwrap();
+        let held = lease(ledger, id).await.lease;
+        ledger.end(id, held, EndSession::Cancelled).await.unwrap();
     }
     occupies(ledger, owner, 0, 0).await;
 }
@@ -189,9 +189,9 @@ async fn session_beyond_a_quota_is_not_started(ledger: &dyn Ledger) {
         ledger.start_within(new, two).await
     };
     start(0, Some(15_000)).await.unwrap();
-    over_quota(start(1, Some(6_000)).await);
+    over_quota(start(1, Some(6_000)).await.map(drop));
     start(1, Some(5_000)).await.unwrap();
-    over_quota(start(2, None).await);
+    over_quota(start(2, None).await.map(drop));
     assert!(ledger.session(names.session(2)).await.unwrap().is_none());
     occupies(ledger, owner, 2, 20).await;
     // Those without an owner, and others, have nothing to do with it.
@@ -264,7 +264,7 @@ async fn commit_and_change_set_beyond_a_quota_change_nothing(ledger: &dyn Ledger
         ..Quota::default()
     };
     let id = start(ledger, of(names, 0, owner, None)).await.id;
-    let epoch = lease(ledger, id).await.epoch;
+    let held = lease(ledger, id).await.lease;
     let commit = |from, to| OffsetCommit {
         progress: Progress {
             total: None,
@@ -274,7 +274,7 @@ async fn commit_and_change_set_beyond_a_quota_change_nothing(ledger: &dyn Ledger
     };
     let within = async |from, to| {
         let commit = commit(from, to);
-        ledger.commit_offset_within(id, epoch, commit, quota).await
+        ledger.commit_offset_within(id, held, commit, quota).await
     };
     within(0, 9_000).await.unwrap();
     over_quota(within(9_000, 20_000).await);
