@@ -5,7 +5,8 @@ use futures_util::future::BoxFuture;
 use windlass_digest::{ExpectedDigests, Wanted};
 use windlass_session::{BodyFilter, Ending, Outcome, SessionError};
 use windlass_store::{
-    Failpoint, Lease, Leased, MediaLocation, Session, SessionId, SessionState, VaultError,
+    Failpoint, Lease, Leased, LedgerError, MediaLocation, Session, SessionId, SessionState,
+    VaultError,
 };
 
 use crate::completion::{Completion, FinishedMedia, UploadContext};
@@ -13,7 +14,7 @@ use crate::disks::{Leaving, MediaSpace};
 use crate::durable_append::{DurableAppend, Step};
 use crate::engine::Engine;
 use crate::error::{Error, FromStore as _};
-use crate::finish::{SessionRef, finish, media_of};
+use crate::finish::{SessionRef, finish_renewing, media_of};
 use crate::importance::Importance;
 use crate::locks::SessionGuard;
 use crate::media_stream::MediaStream;
@@ -485,9 +486,14 @@ impl<C: Completion> Append<C> {
                 .await?;
             Failpoint::Finishing.reach();
         }
-        let finish = finish(&self.engine, &self.context, &finished, Some(&session_ref));
+        let finish = finish_renewing(&self.engine, &self.context, &finished, &session_ref);
         match finish.await {
             Ok(reply) => Ok(reply),
+            // Another process has taken the session, and may have finished the same upload.
+            Err(Error::Ledger(LedgerError::Fenced)) => {
+                let length = session_ref.progress.offset;
+                self.engine.reply_of_newer(session_ref.id, length).await
+            }
             Err(error) if error.is_permanent() => Err(self.fail(error).await),
             // The upload did not cause the error. The session is left *finishing*, and the server
             // tries again later.

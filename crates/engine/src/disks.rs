@@ -29,8 +29,8 @@ use bytes::Bytes;
 use tokio::time::timeout;
 use windlass_store::{
     ChangeSet, EndSession, Lease, Leased, Ledger, LedgerError, MediaId, NewSession, OffsetCommit,
-    OwnerQuotas, Quota, Resource, Session, SessionId, SessionPage, SessionQuery, Space, Timestamp,
-    Usage, Vault, VaultError,
+    OwnerQuotas, Quota, Resource, Session, SessionId, SessionPage, SessionQuery, Space, Takeover,
+    Timestamp, Usage, Vault, VaultError,
 };
 
 use crate::error::Error;
@@ -451,12 +451,26 @@ impl Ledger for CheckedLedger {
         self.inner.sessions(query).await
     }
 
-    async fn lease(&self, id: SessionId) -> Result<Option<Leased>, LedgerError> {
-        self.inner.lease(id).await
+    async fn lease_by(
+        &self,
+        id: SessionId,
+        takeover: Takeover,
+    ) -> Result<Option<Leased>, LedgerError> {
+        self.inner.lease_by(id, takeover).await
     }
 
-    /// Never refused: it commits media that has been written, and the requests that write it are
-    /// admitted elsewhere.
+    async fn renew(&self, id: SessionId, lease: Lease) -> Result<(), LedgerError> {
+        self.inner.renew(id, lease).await
+    }
+
+    async fn release(&self, id: SessionId) -> Result<(), LedgerError> {
+        self.inner.release(id).await
+    }
+
+    async fn takeover_requests(&self) -> Vec<SessionId> {
+        self.inner.takeover_requests().await
+    }
+
     async fn commit_offset_within(
         &self,
         id: SessionId,
@@ -506,8 +520,9 @@ impl Ledger for CheckedLedger {
         &self,
         after: Option<SessionId>,
         limit: usize,
+        idle: Duration,
     ) -> Result<Vec<SessionId>, LedgerError> {
-        self.inner.finishing(after, limit).await
+        self.inner.finishing(after, limit, idle).await
     }
 
     async fn expire(&self, now: Timestamp, limit: usize) -> Result<usize, LedgerError> {

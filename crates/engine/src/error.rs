@@ -203,7 +203,7 @@ impl StoreError<'_> {
     /// help.
     pub fn retry_after(self) -> Option<Duration> {
         let seconds = match self {
-            Self::Ledger(LedgerError::Fenced) => 1,
+            Self::Ledger(LedgerError::Fenced | LedgerError::Held) => 1,
             Self::Ledger(
                 LedgerError::Unavailable(_) | LedgerError::Unknown(_) | LedgerError::Fault(_),
             )

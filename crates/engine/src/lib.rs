@@ -114,6 +114,7 @@ pub use completion::{Completed, Completion, FinishedMedia, Terms, UploadContext,
 pub use concatenation::Concatenation;
 pub use engine::{Engine, EngineParts};
 pub use error::{Error, FromStore, Refusal, StoreError};
+pub use finish::FINISH_IDLE;
 pub use identifiers::{Clock, SystemClock};
 pub use importance::Importance;
 pub use media_stream::MediaStream;

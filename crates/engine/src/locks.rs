@@ -153,6 +153,11 @@ impl SessionGuards {
         })
     }
 
+    /// Whether a request writes to the session or waits for it.
+    pub fn has_writer(&self, id: SessionId) -> bool {
+        self.lock_of(id).is_some()
+    }
+
     /// Waits until no request writes to the session or waits for it. Stops no writer. Returns after
     /// `timeout` at the latest, and does not say which of both has happened.
     pub async fn wait_for_writers(&self, id: SessionId, timeout: Duration) {

@@ -196,7 +196,8 @@ impl OffsetCommitter {
             // Media first, ledger second: the committed offset must never exceed the durable bytes.
             let mut progress = unsynced.sync().await?;
             progress.total = total;
-            let committed = next.commit(progress, None, SessionState::Active).await?;
+            let committed = next.commit(progress, None, SessionState::Active, false);
+            let committed = committed.await?;
             Failpoint::CheckpointCommitted.reach();
             Ok(committed)
         }));
@@ -239,13 +240,15 @@ impl OffsetCommitter {
         let progress = flushed.progress;
         let committed = &self.session.progress;
         // A chunk that is sent again makes no commit, so it does not postpone the session's expiry.
+        // A session that becomes *finishing* is still worked on.
+        let releases = state == SessionState::Active;
         let nothing_new = progress.offset == committed.offset && progress.total == committed.total;
         if nothing_new && state == SessionState::Active {
             return Ok(());
         }
         let committed = self
             .next_commit()
-            .commit(progress, flushed.small_bytes, state);
+            .commit(progress, flushed.small_bytes, state, releases);
         let committed = committed.await?;
         Failpoint::OffsetCommitted.reach();
         self.record_commit(committed);
@@ -298,6 +301,7 @@ impl PendingCommit {
         mut progress: Progress,
         small_bytes: Option<Bytes>,
         state: SessionState,
+        releases: bool,
     ) -> Result<Committed, Error> {
         let rules = &self.rules;
         // Without an idle limit the expiry never changes, so it is not written again. With one, it
@@ -316,6 +320,7 @@ impl PendingCommit {
             small_media: small_bytes,
             state,
             expires,
+            releases,
         };
         let quota = rules.quotas.of_bytes(self.limited_owner.as_deref()).await?;
         rules

@@ -7,12 +7,16 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, TryFutureExt as _};
 use windlass_digest::ExpectedDigests;
 use windlass_session::{SessionAction, SessionError, SessionRequest, Step, step};
-use windlass_store::{EndSession, Failpoint, Leased, NewSession, Session, SessionId, SessionState};
+use windlass_store::{
+    EndSession, Failpoint, Leased, LedgerError, NewSession, Session, SessionId, SessionState,
+    Takeover,
+};
 
 use crate::append::{append, finish_active, resume_finish};
 use crate::completion::{Completion, UploadContext as _, UploadEvent};
 use crate::engine::Engine;
 use crate::error::{Error, FromStore as _};
+use crate::finish::FINISH_IDLE;
 use crate::identifiers::{new_upload_id, session_id};
 use crate::media_stream::MediaStream;
 use crate::session_cache::CachedSession;
@@ -333,7 +337,12 @@ impl<C: Completion> Engine<C> {
             let Ok(guard) = engine.guards().take_over(id, timeout).await else {
                 return Ok(());
             };
-            let leased = engine.parts().stores.ledger.lease(id).await?;
+            let ledger = &engine.parts().stores.ledger;
+            let leased = match ledger.lease_by(id, Takeover::IfIdle(FINISH_IDLE)).await {
+                // Another process finishes it.
+                Err(LedgerError::Held) => return Ok(()),
+                leased => leased?,
+            };
             let Some(Leased { session, lease }) = leased else {
                 return Ok(());
             };

@@ -1,8 +1,13 @@
 //! The sessions of resumable uploads: their rows, the guards and leases that admit one writer to
 //! each, and their stored replies.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
 use windlass_session::{Rules, SessionError, SessionRequest, Snapshot, State, Step, step};
-use windlass_store::{EndSession, Lease, Leased, LedgerError, Session, SessionId, SessionState};
+use windlass_store::{
+    EndSession, Lease, Leased, LedgerError, Session, SessionId, SessionState, Takeover,
+};
 
 use crate::completion::{Completion, UploadContext as _, UploadEvent};
 use crate::disks::MediaSpace;
@@ -12,6 +17,16 @@ use crate::locks::{LockError, SessionGuard};
 use crate::media_stream::MediaStream;
 use crate::session_cache::CachedSession;
 use crate::sink::VaultMedia;
+
+/// How long another process is asked to release a session on which it works, before the lease is
+/// taken by force.
+const MAX_ASKING: Duration = Duration::from_millis(1500);
+
+/// Pause between two questions whether another process has released a session.
+const ASK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Pause between two looks whether another process has finished a session.
+const END_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The reply to a request to a session.
 #[derive(Debug)]
@@ -188,7 +203,7 @@ impl<C: Completion> Engine<C> {
         target: Target<'_, C::Request>,
         context: Option<C::Context>,
     ) -> Result<Box<LockedSession<C::Context>>, Error> {
-        let leased = self.parts().stores.ledger.lease(target.id).await?;
+        let leased = self.take_lease(target.id).await?;
         let Leased { session, lease } = leased.ok_or(Error::NotFound)?;
         // The details of the context have been dropped.
         let context = context.filter(|_| !self.completion().needs_details(target.request));
@@ -204,6 +219,95 @@ impl<C: Completion> Engine<C> {
             space: None,
             guard,
         }))
+    }
+
+    /// Takes a lease of a session. If another process works on it, asks that process first to
+    /// commit what has arrived there. After [`MAX_ASKING`] takes the lease by force, unless the
+    /// other process finishes the upload.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if the other process does not finish the upload in time.
+    async fn take_lease(&self, id: SessionId) -> Result<Option<Leased>, Error> {
+        let parts = self.parts();
+        let ledger = &parts.stores.ledger;
+        let start = Instant::now();
+        loop {
+            match ledger.lease_by(id, Takeover::Ask).await {
+                Err(LedgerError::Held) => {}
+                leased => return Ok(leased?),
+            }
+            let asked_for = start.elapsed();
+            if asked_for >= MAX_ASKING {
+                let session = ledger.session(id).await?;
+                // All bytes are there. The other process renews its lease while it finishes.
+                if session.is_none_or(|session| session.state != SessionState::Finishing) {
+                    return Ok(ledger.lease_by(id, Takeover::Force).await?);
+                }
+                if asked_for >= parts.takeover_timeout {
+                    return Err(Error::Busy);
+                }
+            }
+            tokio::time::sleep(ASK_INTERVAL).await;
+        }
+    }
+
+    /// Lets another process continue a session on which this process works: the request that works
+    /// on it commits what has arrived. Call it for each session of
+    /// [`Ledger::takeover_requests`](windlass_store::Ledger::takeover_requests).
+    ///
+    /// # Errors
+    /// If the session cannot be released. The other process then takes it by force.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the request has been asked to stop all the same.
+    pub async fn hand_over(&self, id: SessionId) -> Result<(), Error> {
+        let timeout = self.parts().takeover_timeout;
+        let has_writer = self.guards().has_writer(id);
+        let Ok(guard) = self.guards().take_over(id, timeout).await else {
+            // A newer request of this process has the session, or the writer is stuck.
+            return Ok(());
+        };
+        drop(self.cache().take(id));
+        self.parts().stores.ledger.release(id).await?;
+        if has_writer {
+            // The older request waits for this guard, and then looks for the final reply.
+            tokio::select! {
+                () = guard.superseded() => {}
+                () = self.parts().lifecycle.drain_now.cancelled() => {}
+                _ = tokio::time::timeout(timeout, self.until_ended(id)) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a session is finished or has ended, or cannot be read.
+    async fn until_ended(&self, id: SessionId) {
+        let is_open = |session: &Session| {
+            matches!(
+                session.state,
+                SessionState::Active | SessionState::Finishing
+            )
+        };
+        while let Ok(Some(session)) = self.parts().stores.ledger.session(id).await
+            && is_open(&session)
+        {
+            tokio::time::sleep(END_INTERVAL).await;
+        }
+    }
+
+    /// Returns the final reply of an upload of this length that another process has finished.
+    ///
+    /// # Errors
+    /// [`LedgerError::Fenced`] if it has not.
+    pub(crate) async fn reply_of_newer(
+        &self,
+        id: SessionId,
+        length: u64,
+    ) -> Result<C::Reply, Error> {
+        let session = self.parts().stores.ledger.session(id).await?;
+        let same = session.filter(|session| session.progress.offset == length);
+        let reply = same.map_or(Ok(None), |session| self.decode_reply(&session))?;
+        reply.ok_or(LedgerError::Fenced.into())
     }
 
     /// Reads a session and its context, without a lease.

@@ -5,7 +5,8 @@
 //! is full. A panic therefore ends only one round of its task. The next round follows after the
 //! usual pause.
 //!
-//! Between two rounds a task does not keep the server's stores open.
+//! Between two rounds a task does not keep the server's stores open, except a ledger that several
+//! processes can have open.
 
 mod postponed;
 
@@ -17,6 +18,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use windlass_engine::FINISH_IDLE;
 use windlass_store::SessionId;
 use windlass_store::sweep::{Sweep, SweepError, SweepOptions, Swept};
 
@@ -66,6 +68,7 @@ impl Background {
         }
         let tasks = &mut self.tasks;
         tasks.spawn(finish_interrupted(Arc::downgrade(server)));
+        tasks.spawn(hand_over(Arc::downgrade(server)));
         tasks.spawn(sweep(Arc::downgrade(server)));
         tasks.spawn(forget_link_uses(Arc::downgrade(server)));
         let state = Arc::downgrade(server);
@@ -164,11 +167,40 @@ async fn finish_interrupted(server: Weak<ServerState>) {
     }
 }
 
+/// Lets other processes continue the sessions on which this one works, if the ledger can have
+/// several. It keeps such a ledger open.
+async fn hand_over(server: Weak<ServerState>) {
+    let ledger = server
+        .upgrade()
+        .map(|server| Arc::clone(&server.stores.ledger));
+    let Some(ledger) = ledger.filter(|ledger| ledger.opening().is_none()) else {
+        return;
+    };
+    loop {
+        let wanted = ledger.takeover_requests().await;
+        for id in wanted {
+            let Some(server) = server.upgrade() else {
+                return;
+            };
+            let work = Arc::clone(&server);
+            server.lifecycle.tasks.spawn(async move {
+                if let Err(error) = work.engine.hand_over(id).await {
+                    tracing::warn!(session = ?id, %error, "an upload could not be handed over");
+                }
+            });
+        }
+    }
+}
+
 async fn finish_all(server: &Arc<ServerState>, postponed: &mut Postponed) -> Result<(), Error> {
     let mut after = None;
     postponed.begin_round(Instant::now());
     loop {
-        let batch = server.stores.ledger.finishing(after, FINISH_BATCH).await?;
+        let batch = server
+            .stores
+            .ledger
+            .finishing(after, FINISH_BATCH, FINISH_IDLE);
+        let batch = batch.await?;
         let Some(last) = batch.last().copied() else {
             return Ok(());
         };

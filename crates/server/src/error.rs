@@ -616,6 +616,7 @@ fn ledger(error: &LedgerError) -> ErrorReply {
         LedgerError::OverQuota => ErrorReply::over_quota(retry_after),
         LedgerError::KeyTooLong => bad("invalid"),
         LedgerError::Fenced
+        | LedgerError::Held
         | LedgerError::NoSpace
         | LedgerError::Unavailable(_)
         | LedgerError::Unknown(_)

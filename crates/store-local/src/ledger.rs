@@ -91,7 +91,7 @@ use tokio::sync::Semaphore;
 use windlass_store::{
     ChangeSet, EndSession, Epoch, Failpoint, Lease, LeaseId, Leased, Ledger, LedgerError, MediaId,
     NewSession, OffsetCommit, OwnerQuotas, Quota, Resource, Session, SessionId, SessionPage,
-    SessionQuery, Space, Timestamp, Usage,
+    SessionQuery, Space, Takeover, Timestamp, Usage,
 };
 
 use crate::directory::{DirectoryLock, Identity, StoreShared};
@@ -336,7 +336,8 @@ impl Ledger for LocalLedger {
             .await
     }
 
-    async fn lease(&self, id: SessionId) -> Result<Option<Leased>, LedgerError> {
+    /// No other process can work on a session, so there is nobody to ask.
+    async fn lease_by(&self, id: SessionId, _: Takeover) -> Result<Option<Leased>, LedgerError> {
         let found = self.writer.lease(id).await?;
         Ok(found.map(|session| Leased {
             lease: self.lease_of(session.epoch),
@@ -405,6 +406,7 @@ impl Ledger for LocalLedger {
         &self,
         after: Option<SessionId>,
         limit: usize,
+        _: Duration,
     ) -> Result<Vec<SessionId>, LedgerError> {
         // Every id is greater than the empty blob.
         let after = after.map_or(Vec::new(), |id| id.as_bytes().to_vec());

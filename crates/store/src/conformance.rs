@@ -20,6 +20,7 @@
 // Further checks of a vault are below.
 mod concat;
 mod ledger;
+mod processes;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use crate::records::{
 use crate::vault::{MediaReader, MediaWriter, READ_LEN, StoredMedia, Vault, VaultError};
 
 pub use ledger::{ledger, ledger_restart};
+pub use processes::ledger_of_processes;
 
 /// A time after all times that the checks use.
 const FAR: Timestamp = Timestamp::from_millis(4_000_000_000_000);
@@ -165,6 +167,7 @@ fn step(from: u64, to: u64, media: Option<MediaRef>) -> OffsetCommit {
         small_media: None,
         state: SessionState::Active,
         expires: None,
+        releases: true,
     }
 }
 

@@ -32,7 +32,7 @@ use bytes::Bytes;
 
 use crate::Cause;
 use crate::change_set::ChangeSet;
-use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
+use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit, Takeover};
 use crate::records::{
     Extent, Lease, Leased, MediaId, NewSession, OwnerQuotas, Quota, Resource, Session, SessionId,
     Timestamp, Usage,
@@ -274,9 +274,25 @@ impl Ledger for FaultyLedger {
         self.read("sessions", self.inner.sessions(query)).await
     }
 
-    async fn lease(&self, id: SessionId) -> Result<Option<Leased>, LedgerError> {
-        self.read_or("lease", LedgerError::Unknown, self.inner.lease(id))
-            .await
+    async fn lease_by(
+        &self,
+        id: SessionId,
+        takeover: Takeover,
+    ) -> Result<Option<Leased>, LedgerError> {
+        let lease = self.inner.lease_by(id, takeover);
+        self.read_or("lease", LedgerError::Unknown, lease).await
+    }
+
+    async fn renew(&self, id: SessionId, lease: Lease) -> Result<(), LedgerError> {
+        self.change("renew", self.inner.renew(id, lease)).await
+    }
+
+    async fn release(&self, id: SessionId) -> Result<(), LedgerError> {
+        self.change("release", self.inner.release(id)).await
+    }
+
+    async fn takeover_requests(&self) -> Vec<SessionId> {
+        self.inner.takeover_requests().await
     }
 
     async fn commit_offset_within(
@@ -329,8 +345,9 @@ impl Ledger for FaultyLedger {
         &self,
         after: Option<SessionId>,
         limit: usize,
+        idle: Duration,
     ) -> Result<Vec<SessionId>, LedgerError> {
-        self.read("finishing", self.inner.finishing(after, limit))
+        self.read("finishing", self.inner.finishing(after, limit, idle))
             .await
     }
 

@@ -1,5 +1,7 @@
 //! The contract of the database.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -52,7 +54,8 @@ use crate::vault::Space;
 /// happened ([`LedgerError::leaves_outcome_unknown`]). After any other error nothing has changed.
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
-    /// Inserts a session: active, with offset 0 and epoch 0. Returns its first lease.
+    /// Inserts a session: active, with offset 0 and epoch 0. Returns its first lease. No process
+    /// works on it yet.
     ///
     /// # Errors
     /// [`LedgerError::Conflict`] if a session with this id exists.
@@ -89,8 +92,14 @@ pub trait Ledger: Send + Sync + 'static {
     /// it returns each session that exists and is selected during the whole walk.
     async fn sessions(&self, query: &SessionQuery) -> Result<SessionPage, LedgerError>;
 
+    /// As [`Ledger::lease_by`], by force.
+    async fn lease(&self, id: SessionId) -> Result<Option<Leased>, LedgerError> {
+        self.lease_by(id, Takeover::Force).await
+    }
+
     /// Gives out a new lease of a session, which is the right to commit offsets of it, and to
-    /// finish or end it.
+    /// finish or end it. The calling process works on the session from then on, until it
+    /// [releases](OffsetCommit::releases) it.
     ///
     /// It raises the epoch of the session and returns the session as it is then, or `None` if there
     /// is no such session. A session that is not open is returned unchanged.
@@ -99,7 +108,45 @@ pub trait Ledger: Send + Sync + 'static {
     /// with [`LedgerError::Fenced`]. It need not be durable: after a crash of the ledger no earlier
     /// lease may be in force, or the last durable one. But the id of a lease is never given out
     /// again. So whoever holds a lost lease is refused too.
-    async fn lease(&self, id: SessionId) -> Result<Option<Leased>, LedgerError>;
+    ///
+    /// A ledger may give leases a time: a lease without a lease, a change or a renewal for
+    /// [`LEASE_LIFETIME`], by the ledger's clock, is refused from then on. A ledger that only one
+    /// process can open need not.
+    ///
+    /// # Errors
+    /// [`LedgerError::Held`] if another process works on the session, as `takeover` says.
+    async fn lease_by(
+        &self,
+        id: SessionId,
+        takeover: Takeover,
+    ) -> Result<Option<Leased>, LedgerError>;
+
+    /// Renews a lease, without another change: its holder still works on the session.
+    ///
+    /// # Errors
+    /// [`LedgerError::Fenced`] if `lease` is not the newest lease. A ledger that only one process
+    /// can open need not look.
+    async fn renew(&self, id: SessionId, lease: Lease) -> Result<(), LedgerError> {
+        let _ = (id, lease);
+        Ok(())
+    }
+
+    /// The calling process works no longer on this session. Its lease stays in force until another
+    /// one is taken. Does nothing if another process works on the session.
+    async fn release(&self, id: SessionId) -> Result<(), LedgerError> {
+        let _ = id;
+        Ok(())
+    }
+
+    /// Waits until another process asks for sessions on which this process works
+    /// ([`Takeover::Ask`]), and returns them, each once for each time that it is asked for. With a
+    /// ledger that only one process can open, it waits for ever.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, nothing is lost.
+    async fn takeover_requests(&self) -> Vec<SessionId> {
+        std::future::pending().await
+    }
 
     /// Commits the progress of a session, under a lease. The caller may acknowledge the bytes when
     /// the method returns. It must have made those in the vault durable before the call.
@@ -204,11 +251,13 @@ pub trait Ledger: Send + Sync + 'static {
     async fn small_media(&self, id: MediaId) -> Result<Option<Bytes>, LedgerError>;
 
     /// Returns up to `limit` sessions in the state [`SessionState::Finishing`] with ids greater
-    /// than `after`, in the order of their ids. The recovery after a crash finishes them.
+    /// than `after`, in the order of their ids, except those on which another process has worked
+    /// within the time `idle`. The recovery after a crash finishes them.
     async fn finishing(
         &self,
         after: Option<SessionId>,
         limit: usize,
+        idle: Duration,
     ) -> Result<Vec<SessionId>, LedgerError>;
 
     /// Deletes up to `limit` sessions that expire before `now`, in any state but
@@ -268,6 +317,31 @@ pub struct OffsetCommit {
     pub state: SessionState,
     /// New time of expiry; `None` leaves it unchanged.
     pub expires: Option<Timestamp>,
+    /// Whether these are the last bytes of the request, so that the process works no longer on the
+    /// session. The lease stays in force until another one is taken. Otherwise the process works on
+    /// the session from now on.
+    pub releases: bool,
+}
+
+/// For how long a lease is in force after it was given out, used for a change, or renewed, where a
+/// ledger limits that: 6 h. It is longer than any request may go without a commit. Media that
+/// nothing references is kept for longer, so that a writer which was stopped cannot commit media
+/// that the sweep has deleted.
+pub const LEASE_LIFETIME: Duration = Duration::from_secs(6 * 60 * 60);
+
+/// How a lease is taken of a session on which another process works. A process that has ended works
+/// on nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takeover {
+    /// The other process is asked to commit what has arrived and to release the session
+    /// ([`Ledger::takeover_requests`]). The call fails with [`LedgerError::Held`] meanwhile, and is
+    /// repeated.
+    Ask,
+    /// The lease is taken if the other process has not changed the session or renewed its lease for
+    /// this long. Otherwise the call fails with [`LedgerError::Held`].
+    IfIdle(Duration),
+    /// The lease is taken.
+    Force,
 }
 
 /// How [`Ledger::end`] ends a session: without a resource.
@@ -287,6 +361,9 @@ pub enum LedgerError {
     /// continues.
     #[error("the session has a newer lease or another offset, or is not open")]
     Fenced,
+    /// Another process works on the session. Nothing has changed.
+    #[error("another process works on the session")]
+    Held,
     /// An id exists already, a version is not the expected one, a collection is not empty, or media
     /// may have been deleted. Nothing has changed.
     #[error("the session or resource exists already, or was changed by another request")]

@@ -49,6 +49,7 @@
 //!     small_media: None,
 //!     state: SessionState::Active,
 //!     expires: None,
+//!     releases: true,
 //! };
 //! ledger.commit_offset(id, lease, commit).await?;
 //!
@@ -101,7 +102,7 @@ pub use change_set::{
 /// Not a part of the contracts. Without the feature `failpoints` it compiles to nothing.
 #[doc(hidden)]
 pub use failpoint::Failpoint;
-pub use ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
+pub use ledger::{EndSession, LEASE_LIFETIME, Ledger, LedgerError, OffsetCommit, Takeover};
 pub use records::{
     Epoch, Extent, Lease, LeaseId, Leased, MAX_KEY_LEN, Media, MediaId, MediaLocation, MediaRef,
     NewSession, OwnerQuotas, Progress, Quota, Resource, Session, SessionId, SessionState,

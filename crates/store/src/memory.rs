@@ -8,26 +8,30 @@
 //! Absent: a limit on memory, and any disk.
 
 // The ledger is below.
+mod leases;
 mod vault;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::future::poll_fn;
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::change_set::{ChangeSet, Expected, FinishSession, ResourceChange};
-use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
+use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit, Takeover};
 use crate::records::{
-    Epoch, Lease, LeaseId, Leased, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas,
-    Progress, Quota, Resource, Session, SessionId, SessionState, Timestamp, Usage, counted,
+    Lease, Leased, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas, Progress, Quota,
+    Resource, Session, SessionId, SessionState, Timestamp, Usage, counted,
 };
 use crate::session_list::{
     MAX_SESSIONS_READ_PER_PAGE, SessionOrder, SessionPage, SessionQuery, SessionSummary,
 };
 use crate::vault::Space;
 
+use leases::Leases;
 pub use vault::{MemoryVault, UnsyncedWrite};
 
 /// Space that both report as shared.
@@ -37,10 +41,19 @@ const SPACE: Space = Space {
     disk: 0,
 };
 
-/// A [`Ledger`] in memory. Changes are durable as soon as they are applied; leases are not.
-#[derive(Debug, Default)]
+/// A [`Ledger`] in memory, as one process sees it. Changes are durable as soon as they are applied;
+/// leases are not.
+#[derive(Debug)]
 pub struct MemoryLedger {
-    tables: Mutex<Tables>,
+    tables: Arc<Mutex<Tables>>,
+    /// Number of the process that has it open.
+    process: u64,
+}
+
+impl Default for MemoryLedger {
+    fn default() -> Self {
+        Self::opened(Arc::default())
+    }
 }
 
 impl MemoryLedger {
@@ -49,15 +62,48 @@ impl MemoryLedger {
         Self::default()
     }
 
+    /// Returns the same ledger as another process sees it. The process ends when it is dropped.
+    pub fn of_another_process(&self) -> Self {
+        Self::opened(Arc::clone(&self.tables))
+    }
+
+    fn opened(tables: Arc<Mutex<Tables>>) -> Self {
+        let process = tables
+            .lock()
+            .expect("changes check first and then cannot fail")
+            .leases
+            .add_process();
+        Self { tables, process }
+    }
+
+    /// Ends the process that has the ledger open, like a crash: it works on nothing any more.
+    pub fn end_process(&self) {
+        self.tables().leases.remove_process(self.process);
+    }
+
+    /// Lets the ledger's clock go on. It stands still otherwise.
+    pub fn advance_clock(&self, by: Duration) {
+        self.tables().leases.advance(by);
+    }
+
     /// Simulates a power cut: leases that no change has made durable are lost.
     pub fn crash(&self) {
-        self.tables().leases.clear();
+        self.tables().leases.crash();
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables
             .lock()
             .expect("changes check first and then cannot fail")
+    }
+}
+
+impl Drop for MemoryLedger {
+    fn drop(&mut self) {
+        // After a panic the tables are not looked at any more.
+        if let Ok(mut tables) = self.tables.lock() {
+            tables.leases.remove_process(self.process);
+        }
     }
 }
 
@@ -79,8 +125,29 @@ impl Ledger for MemoryLedger {
         Ok(self.tables().session_page(query))
     }
 
-    async fn lease(&self, id: SessionId) -> Result<Option<Leased>, LedgerError> {
-        Ok(self.tables().lease(id))
+    async fn lease_by(
+        &self,
+        id: SessionId,
+        takeover: Takeover,
+    ) -> Result<Option<Leased>, LedgerError> {
+        self.tables().lease(id, self.process, takeover)
+    }
+
+    async fn renew(&self, id: SessionId, lease: Lease) -> Result<(), LedgerError> {
+        self.tables().leases.renew(id, lease)
+    }
+
+    async fn release(&self, id: SessionId) -> Result<(), LedgerError> {
+        self.tables().leases.release(id, self.process);
+        Ok(())
+    }
+
+    async fn takeover_requests(&self) -> Vec<SessionId> {
+        poll_fn(|context| {
+            let leases = &mut self.tables().leases;
+            leases.poll_asked_for(self.process, context)
+        })
+        .await
     }
 
     async fn commit_offset_within(
@@ -90,7 +157,9 @@ impl Ledger for MemoryLedger {
         commit: OffsetCommit,
         quota: Quota,
     ) -> Result<(), LedgerError> {
-        self.tables().commit_offset(id, lease, commit, quota)
+        let holder = (!commit.releases).then_some(self.process);
+        self.tables()
+            .commit_offset(id, lease, commit, quota, holder)
     }
 
     async fn end(&self, id: SessionId, lease: Lease, end: EndSession) -> Result<(), LedgerError> {
@@ -152,13 +221,15 @@ impl Ledger for MemoryLedger {
         &self,
         after: Option<SessionId>,
         limit: usize,
+        idle: Duration,
     ) -> Result<Vec<SessionId>, LedgerError> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let tables = self.tables();
         let finishing = tables
             .sessions
             .range((from, Bound::Unbounded))
-            .filter(|(_, session)| session.state == SessionState::Finishing);
+            .filter(|(_, session)| session.state == SessionState::Finishing)
+            .filter(|(id, _)| tables.leases.is_idle(**id, self.process, idle));
         Ok(finishing.take(limit).map(|(id, _)| *id).collect())
     }
 
@@ -207,12 +278,7 @@ struct Tables {
     resources: BTreeMap<(String, String), Resource>,
     small_media: BTreeMap<MediaId, Bytes>,
     garbage: BTreeSet<MediaId>,
-    /// The leases in the rows of the sessions.
-    durable_leases: HashMap<SessionId, Lease>,
-    /// Leases that are in force and not yet in the rows of their sessions.
-    leases: HashMap<SessionId, Lease>,
-    /// Number of leases that were given out.
-    leases_made: u128,
+    leases: Leases,
     /// Number of sessions and resources that reference a media.
     references: HashMap<MediaRef, usize>,
 }
@@ -233,8 +299,7 @@ impl Tables {
                 return Err(LedgerError::OverQuota);
             }
         }
-        let lease = self.new_lease(Epoch(0));
-        self.durable_leases.insert(session.id, lease);
+        let lease = self.leases.start(session.id);
         self.sessions.insert(session.id, session);
         Ok(lease)
     }
@@ -259,19 +324,8 @@ impl Tables {
 
     fn session(&self, id: SessionId) -> Option<Session> {
         let mut session = self.sessions.get(&id)?.clone();
-        if let Some(lease) = self.leases.get(&id) {
-            session.epoch = lease.epoch;
-        }
+        session.epoch = self.leases.epoch(id);
         Some(session)
-    }
-
-    /// Returns a lease with an id of its own.
-    fn new_lease(&mut self, epoch: Epoch) -> Lease {
-        self.leases_made += 1;
-        Lease {
-            id: LeaseId::from_bytes(self.leases_made.to_be_bytes()),
-            epoch,
-        }
     }
 
     fn session_page(&self, query: &SessionQuery) -> SessionPage {
@@ -296,24 +350,29 @@ impl Tables {
         page
     }
 
-    fn lease(&mut self, id: SessionId) -> Option<Leased> {
-        let mut session = self.session(id)?;
-        let lease = self.new_lease(Epoch(session.epoch.0 + 1));
-        if is_open(session.state) {
-            session.epoch = lease.epoch;
-            self.leases.insert(id, lease);
+    fn lease(
+        &mut self,
+        id: SessionId,
+        process: u64,
+        takeover: Takeover,
+    ) -> Result<Option<Leased>, LedgerError> {
+        let Some(mut session) = self.session(id) else {
+            return Ok(None);
+        };
+        if !is_open(session.state) {
+            let lease = self.leases.none(session.epoch);
+            return Ok(Some(Leased { session, lease }));
         }
-        Some(Leased { session, lease })
+        let lease = self.leases.take(id, process, takeover)?;
+        session.epoch = lease.epoch;
+        Ok(Some(Leased { session, lease }))
     }
 
     /// Returns the session if it is open and `lease` is its newest lease.
     fn leased(&self, id: SessionId, lease: Lease) -> Result<Session, LedgerError> {
-        let newest = self
-            .leases
-            .get(&id)
-            .or_else(|| self.durable_leases.get(&id));
+        self.leases.check(id, lease)?;
         self.session(id)
-            .filter(|session| newest == Some(&lease) && is_open(session.state))
+            .filter(|session| is_open(session.state))
             .ok_or(LedgerError::Fenced)
     }
 
@@ -331,6 +390,7 @@ impl Tables {
         lease: Lease,
         commit: OffsetCommit,
         quota: Quota,
+        holder: Option<u64>,
     ) -> Result<(), LedgerError> {
         let mut session = self.leased(id, lease)?;
         if session.progress.offset != commit.from || commit.progress.offset < commit.from {
@@ -351,7 +411,7 @@ impl Tables {
         }
         session.state = commit.state;
         session.expires = commit.expires.unwrap_or(session.expires);
-        self.put_session(session);
+        self.put_session(session, holder);
         self.release(before);
         Ok(())
     }
@@ -365,7 +425,7 @@ impl Tables {
             EndSession::Cancelled => SessionState::Cancelled,
             EndSession::Failed => SessionState::Failed,
         };
-        self.put_session(session);
+        self.put_session(session, None);
         self.release(media);
         Ok(())
     }
@@ -395,7 +455,7 @@ impl Tables {
         }
         if let (Some(session), Some(finish)) = (leased, changes.finish) {
             loose.push(session.progress.media);
-            self.put_session(finished(session, finish));
+            self.put_session(finished(session, finish), None);
         }
         for media in loose {
             self.release(media);
@@ -520,8 +580,7 @@ impl Tables {
             .collect();
         for id in &dead {
             let session = self.sessions.remove(id).expect("it was found above");
-            self.leases.remove(id);
-            self.durable_leases.remove(id);
+            self.leases.remove(*id);
             self.remove_reference(session.progress.media);
             self.release(session.progress.media);
         }
@@ -529,10 +588,8 @@ impl Tables {
     }
 
     /// Writes the row of a session, which makes its newest lease durable, too.
-    fn put_session(&mut self, session: Session) {
-        if let Some(lease) = self.leases.remove(&session.id) {
-            self.durable_leases.insert(session.id, lease);
-        }
+    fn put_session(&mut self, session: Session, holder: Option<u64>) {
+        self.leases.touch(session.id, holder);
         self.add_reference(session.progress.media);
         if let Some(old) = self.sessions.insert(session.id, session) {
             self.remove_reference(old.progress.media);

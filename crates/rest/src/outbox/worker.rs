@@ -476,6 +476,7 @@ fn concerns_all(error: &LedgerError) -> bool {
         | LedgerError::NoSpace
         | LedgerError::OverQuota => true,
         LedgerError::Fenced
+        | LedgerError::Held
         | LedgerError::Conflict
         | LedgerError::TooMuchMedia
         | LedgerError::KeyTooLong

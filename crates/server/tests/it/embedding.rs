@@ -249,7 +249,14 @@ async fn storage_fault_can_be_waited_for_and_the_next_server_finishes_the_upload
 
     let server = started(builder(stores.clone())).await;
     tokio::time::sleep(HOUR).await;
-    assert_eq!(stores.ledger.finishing(None, 1).await.unwrap(), []);
+    assert_eq!(
+        stores
+            .ledger
+            .finishing(None, 1, Duration::ZERO)
+            .await
+            .unwrap(),
+        []
+    );
     let headers = [("content-range", "bytes */*")];
     let reply = ask(server.service(), "PUT", &session, &headers, Vec::new()).await;
     assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");

@@ -211,6 +211,7 @@ async fn finishing(ledger: &MemoryLedger) -> SessionId {
         small_media: None,
         state: SessionState::Finishing,
         expires: None,
+        releases: true,
     };
     let advanced = ledger.commit_offset(id, held, advance).await;
     advanced.expect("it is leased");

@@ -29,6 +29,7 @@ mod owners;
 mod panics;
 mod pauses;
 mod power;
+mod processes;
 mod quota_source;
 mod quotas;
 mod relations;

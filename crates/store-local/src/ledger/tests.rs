@@ -176,6 +176,7 @@ fn append(from: u64, to: u64) -> OffsetCommit {
         small_media: None,
         state: SessionState::Active,
         expires: None,
+        releases: true,
     }
 }
 

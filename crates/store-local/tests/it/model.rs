@@ -289,6 +289,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, leases: &mut Leases, step:
                 small_media: small.then(|| Reference::small_bytes(from + u64::from(more)).into()),
                 state,
                 expires: None,
+                releases: true,
             };
             ledger
                 .commit_offset(session_id(holder.session), leases.of(holder), advance)
@@ -387,7 +388,10 @@ async fn compare(ledger: &dyn Ledger, model: &Reference) {
         .filter(finishing)
         .map(session_id)
         .collect();
-    assert_eq!(ledger.finishing(None, 1_000).await.unwrap(), finishing);
+    assert_eq!(
+        ledger.finishing(None, 1_000, Duration::ZERO).await.unwrap(),
+        finishing
+    );
 
     let seen = ledger.resources(COLLECTION, None, 1_000).await.unwrap();
     let expected: Vec<Resource> = model

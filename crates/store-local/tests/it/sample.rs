@@ -149,6 +149,7 @@ pub(crate) async fn upload(store: &LocalStore, number: u8, location: MediaLocati
             _ => SessionState::Active,
         },
         expires: None,
+        releases: true,
     };
     store
         .ledger

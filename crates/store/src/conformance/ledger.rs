@@ -331,6 +331,7 @@ async fn commit_stores_all_fields_of_the_progress(ledger: &dyn Ledger) {
         small_media: None,
         state,
         expires: Some(expires),
+        releases: true,
     };
     ledger
         .commit_offset(id, leased.lease, advance.clone())
@@ -455,7 +456,7 @@ async fn start(ledger: &dyn Ledger, new: NewSession) -> Session {
     session(ledger, id).await
 }
 
-async fn session(ledger: &dyn Ledger, id: SessionId) -> Session {
+pub(super) async fn session(ledger: &dyn Ledger, id: SessionId) -> Session {
     ledger
         .session(id)
         .await
@@ -464,12 +465,12 @@ async fn session(ledger: &dyn Ledger, id: SessionId) -> Session {
 }
 
 /// A lease with this epoch that no ledger has given out.
-fn no_lease(epoch: Epoch) -> Lease {
+pub(super) fn no_lease(epoch: Epoch) -> Lease {
     let id = LeaseId::from_bytes([0xAA; 16]);
     Lease { id, epoch }
 }
 
-async fn lease(ledger: &dyn Ledger, id: SessionId) -> Leased {
+pub(super) async fn lease(ledger: &dyn Ledger, id: SessionId) -> Leased {
     ledger
         .lease(id)
         .await
@@ -489,7 +490,7 @@ async fn is_garbage(ledger: &dyn Ledger, id: MediaId) -> bool {
     ledger.garbage(None, 1_000).await.unwrap().contains(&id)
 }
 
-fn finishing(finish: FinishSession, resources: Vec<ResourceChange>) -> ChangeSet {
+pub(super) fn finishing(finish: FinishSession, resources: Vec<ResourceChange>) -> ChangeSet {
     ChangeSet {
         resources,
         finish: Some(finish),
@@ -498,7 +499,7 @@ fn finishing(finish: FinishSession, resources: Vec<ResourceChange>) -> ChangeSet
 }
 
 #[track_caller]
-fn fenced(result: Result<(), LedgerError>) {
+pub(super) fn fenced(result: Result<(), LedgerError>) {
     match result {
         Err(LedgerError::Fenced) => {}
         other => panic!("this must be fenced: {other:?}"),

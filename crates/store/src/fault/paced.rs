@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::change_set::ChangeSet;
-use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
+use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit, Takeover};
 use crate::records::{
     Lease, Leased, MediaId, NewSession, OwnerQuotas, Quota, Resource, Session, SessionId,
     Timestamp, Usage,
@@ -157,10 +157,26 @@ impl Ledger for PacedLedger {
         self.inner.sessions(query).await
     }
 
-    async fn lease(&self, id: SessionId) -> Result<Option<Leased>, LedgerError> {
-        let leased = self.inner.lease(id).await;
+    async fn lease_by(
+        &self,
+        id: SessionId,
+        takeover: Takeover,
+    ) -> Result<Option<Leased>, LedgerError> {
+        let leased = self.inner.lease_by(id, takeover).await;
         self.pause(Call::Lease).await;
         leased
+    }
+
+    async fn renew(&self, id: SessionId, lease: Lease) -> Result<(), LedgerError> {
+        self.inner.renew(id, lease).await
+    }
+
+    async fn release(&self, id: SessionId) -> Result<(), LedgerError> {
+        self.inner.release(id).await
+    }
+
+    async fn takeover_requests(&self) -> Vec<SessionId> {
+        self.inner.takeover_requests().await
     }
 
     async fn commit_offset_within(
@@ -213,8 +229,9 @@ impl Ledger for PacedLedger {
         &self,
         after: Option<SessionId>,
         limit: usize,
+        idle: Duration,
     ) -> Result<Vec<SessionId>, LedgerError> {
-        self.inner.finishing(after, limit).await
+        self.inner.finishing(after, limit, idle).await
     }
 
     async fn expire(&self, now: Timestamp, limit: usize) -> Result<usize, LedgerError> {

@@ -1,12 +1,14 @@
 //! The in-memory implementations: against their contracts, and in simulated crashes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use windlass_store::conformance;
 use windlass_store::memory::{MemoryLedger, MemoryVault, UnsyncedWrite};
 use windlass_store::session_list::MAX_SESSIONS_READ_PER_PAGE;
 use windlass_store::{
-    Ledger, LedgerError, NewSession, READ_LEN, SessionId, SessionQuery, Vault, VaultError,
+    EndSession, LEASE_LIFETIME, Ledger, LedgerError, NewSession, READ_LEN, SessionId, SessionQuery,
+    Takeover, Vault, VaultError,
 };
 
 use crate::samples::{create, data, media_id, new_session, session_id, start, step};
@@ -91,6 +93,53 @@ async fn a_crash_may_keep_any_of_the_writes() {
         reader.next(READ_LEN).await.unwrap(),
         &b"\0\0\0\0\0\0\0\0\0\0\0\0lass"[..]
     );
+}
+
+#[tokio::test]
+async fn memory_ledger_keeps_its_promises_to_two_processes() {
+    let first = MemoryLedger::new();
+    let second = first.of_another_process();
+    conformance::ledger_of_processes(&first, &second).await;
+}
+
+#[tokio::test]
+async fn process_that_has_ended_works_on_nothing() {
+    let first = MemoryLedger::new();
+    let second = first.of_another_process();
+    let id = session_id(1);
+    start(&first, 1, 100).await;
+    let asked = second.lease_by(id, Takeover::Ask).await;
+    assert!(matches!(asked, Err(LedgerError::Held)), "{asked:?}");
+    drop(first);
+    assert!(second.lease_by(id, Takeover::Ask).await.unwrap().is_some());
+}
+
+/// A process that was stopped for long resumes: media that it has written may be deleted.
+#[tokio::test]
+async fn lease_that_was_left_alone_for_too_long_is_refused() {
+    let ledger = MemoryLedger::new();
+    let id = session_id(1);
+    let held = start(&ledger, 1, 100).await;
+    let short = LEASE_LIFETIME - Duration::from_secs(1);
+    for from in [0, 8] {
+        ledger.advance_clock(short);
+        let commit = step(1, from, from + 8);
+        ledger.commit_offset(id, held, commit).await.unwrap();
+    }
+    ledger.advance_clock(short);
+    ledger.renew(id, held).await.unwrap();
+    ledger.advance_clock(LEASE_LIFETIME);
+    let late = [
+        ledger.commit_offset(id, held, step(1, 16, 24)).await,
+        ledger.end(id, held, EndSession::Failed).await,
+        ledger.renew(id, held).await,
+    ];
+    for refused in late {
+        assert!(matches!(refused, Err(LedgerError::Fenced)), "{refused:?}");
+    }
+    let second = ledger.of_another_process();
+    let leased = second.lease_by(id, Takeover::Ask).await.unwrap();
+    assert_eq!(leased.unwrap().session.progress.offset, 16);
 }
 
 #[tokio::test]

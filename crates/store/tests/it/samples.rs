@@ -43,6 +43,7 @@ pub(crate) fn step(n: u8, from: u64, to: u64) -> OffsetCommit {
         small_media: None,
         state: SessionState::Active,
         expires: None,
+        releases: true,
     }
 }
 

@@ -1,5 +1,7 @@
 //! The rules that the sweep and the recovery of finishing sessions rely on.
 
+use std::time::Duration;
+
 use super::super::{FAR, Names, finish, insert_with_new, small_step, step};
 use super::{fenced, finishing, found, is_garbage, lease, session, small, start};
 use crate::change_set::ResourceChange;
@@ -32,9 +34,12 @@ async fn finishing_sessions_are_listed_in_order(ledger: &dyn Ledger) {
         }
     }
     let mine = [names.session(1), names.session(2), names.session(3)];
-    let listed = ledger.finishing(Some(names.session(0)), 2).await.unwrap();
+    let listed = ledger
+        .finishing(Some(names.session(0)), 2, Duration::ZERO)
+        .await
+        .unwrap();
     assert_eq!(listed, mine[..2]);
-    let all = ledger.finishing(None, 1_000).await.unwrap();
+    let all = ledger.finishing(None, 1_000, Duration::ZERO).await.unwrap();
     assert!(all.is_sorted() && mine.iter().all(|id| all.contains(id)));
     assert!(
         !all.contains(&names.session(4)),
@@ -49,7 +54,10 @@ async fn finishing_sessions_are_listed_in_order(ledger: &dyn Ledger) {
         ))
         .await
         .unwrap();
-    let left = ledger.finishing(Some(names.session(0)), 2).await.unwrap();
+    let left = ledger
+        .finishing(Some(names.session(0)), 2, Duration::ZERO)
+        .await
+        .unwrap();
     assert_eq!(left, mine[1..], "a finished session is not finishing");
 }
 

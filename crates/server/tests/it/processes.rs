@@ -1,0 +1,224 @@
+//! Two servers over one ledger that both have open, as two processes do.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tower_service::Service as _;
+use windlass_engine::FINISH_IDLE;
+use windlass_server::Stores;
+use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_store::{LEASE_LIFETIME, Ledger};
+use windlass_testkit::media::Media;
+
+use crate::world::{Reply, Serving, World};
+
+const MEDIA: Media = Media::new(31, 60);
+
+/// Longer than the servers let a finish of another server alone without a word of it.
+const LONG: Duration = Duration::from_secs(300);
+
+/// Two servers, and the handles of their ledger.
+struct Pair {
+    first: World,
+    second: World,
+    ledgers: [Arc<MemoryLedger>; 2],
+    _serving: [Serving; 2],
+}
+
+impl Pair {
+    async fn new() -> Self {
+        Self::with(|ledger| ledger).await
+    }
+
+    /// A pair whose first server has its ledger in this wrapper.
+    async fn with(wrap: impl FnOnce(Arc<dyn Ledger>) -> Arc<dyn Ledger>) -> Self {
+        let vault = MemoryVault::new();
+        let one = Arc::new(MemoryLedger::new());
+        let two = Arc::new(one.of_another_process());
+        let world = |ledger| {
+            let vault = Arc::new(vault.clone());
+            World::new(Stores { ledger, vault }, Arc::default())
+        };
+        let (first, second) = (
+            world(wrap(Arc::clone(&one) as _)),
+            world(Arc::clone(&two) as _),
+        );
+        Self {
+            _serving: [first.serve().await, second.serve().await],
+            first,
+            second,
+            ledgers: [one, two],
+        }
+    }
+
+    /// Starts a session that no server has in its cache: a cached lease is used without a word to
+    /// the ledger.
+    async fn uncached_session(&self) -> String {
+        let session = self.first.start(Some(MEDIA.len())).await.unwrap();
+        self.first.clock.advance(Duration::from_secs(10));
+        // The server evicts old sessions each second.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        session
+    }
+
+    /// Lets the ledger's clock go with the timers of the runtime.
+    fn start_clock(&self) {
+        let ledger = Arc::clone(&self.ledgers[1]);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                ledger.advance_clock(Duration::from_secs(1));
+            }
+        });
+    }
+}
+
+/// A request whose client has sent a part of its body.
+struct Halted {
+    rest: oneshot::Sender<()>,
+    reply: JoinHandle<Response<Bytes>>,
+}
+
+impl Halted {
+    /// Sends the bytes `from..at` of the media to a server, and the others later.
+    async fn at(server: &World, session: &str, from: u64, at: u64) -> Self {
+        let (rest, go_on) = oneshot::channel();
+        let frame = |bytes| Ok::<_, Infallible>(Frame::data(Bytes::from(bytes)));
+        let sent = stream::once(async move { frame(MEDIA.bytes(from..at)) });
+        let held = stream::once(async move {
+            go_on.await.expect("the test lets it go on");
+            frame(MEDIA.bytes(at..MEDIA.len()))
+        });
+        let range = format!("bytes {from}-{}/{}", MEDIA.len() - 1, MEDIA.len());
+        let request = Request::put(session)
+            .header("content-range", range)
+            .header("content-length", MEDIA.len() - from)
+            .body(StreamBody::new(Box::pin(sent.chain(held))))
+            .unwrap();
+        let mut service = server.service().await;
+        let reply = tokio::spawn(async move {
+            let (head, body) = service.call(request).await.unwrap().into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            Response::from_parts(head, body)
+        });
+        // The server reads what is there.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        Self { rest, reply }
+    }
+
+    async fn goes_on(self) -> Response<Bytes> {
+        self.rest.send(()).expect("the server waits for it");
+        self.reply.await.unwrap()
+    }
+}
+
+async fn put_rest(server: &World, session: &str, from: u64) -> Reply {
+    let range = format!("bytes {from}-{}/{}", MEDIA.len() - 1, MEDIA.len());
+    let rest = MEDIA.bytes(from..MEDIA.len());
+    server.put(session, &range, rest).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn takeover_keeps_what_has_arrived() {
+    let calls = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
+    let counted = Arc::clone(&calls);
+    let pair = Pair::with(|ledger| Arc::new(FaultyLedger::new(ledger, counted))).await;
+    let session = pair.first.start(Some(MEDIA.len())).await.unwrap();
+    let session = pair.uncached_session().await;
+    let older = Halted::at(&pair.first, &session, 0, 40).await;
+    let commits = calls.calls_of("commit_offset");
+    let finished = put_rest(&pair.second, &session, 0).await;
+    assert_eq!(finished.status, 201, "{finished:?}");
+    assert_eq!(
+        calls.calls_of("commit_offset"),
+        commits + 1,
+        "the first has committed"
+    );
+    assert_eq!(pair.second.media(&finished).await, MEDIA.whole());
+    let older = older.goes_on().await;
+    assert_eq!(older.status(), 201, "{older:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn equal_last_chunks_give_one_resource_and_equal_replies() {
+    let pair = Pair::new().await;
+    let session = pair.uncached_session().await;
+    let older = Halted::at(&pair.first, &session, 0, MEDIA.len() - 1).await;
+    let newer = Halted::at(&pair.second, &session, 0, MEDIA.len() - 1).await;
+    let newer = tokio::spawn(newer.goes_on());
+    let older = older.goes_on().await;
+    let newer = newer.await.unwrap();
+    assert_eq!(
+        (older.status().as_u16(), newer.status().as_u16()),
+        (201, 201)
+    );
+    assert_eq!(older.body(), newer.body());
+    assert_eq!(pair.first.count().await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_finish_is_not_fenced_by_a_neighbour() {
+    let slow = Faults::new(Trigger::CallsOf("apply"), InjectedFault::Slow(LONG));
+    let slow = Arc::new(slow);
+    let pair = Pair::with(|ledger| Arc::new(FaultyLedger::new(ledger, slow))).await;
+    pair.start_clock();
+    let session = pair.first.start(Some(MEDIA.len())).await.unwrap();
+    let left_alone = async {
+        tokio::time::sleep(LONG / 2).await;
+        let finishing = async |idle| {
+            let listed = pair.ledgers[1].finishing(None, 10, idle).await;
+            listed.unwrap().len()
+        };
+        assert_eq!(finishing(Duration::ZERO).await, 1);
+        assert_eq!(finishing(FINISH_IDLE).await, 0, "its lease is renewed");
+    };
+    let (finished, ()) = tokio::join!(put_rest(&pair.first, &session, 0), left_alone);
+    assert_eq!(finished.status, 201, "{finished:?}");
+    assert_eq!(pair.second.count().await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn finish_of_a_server_that_has_died_is_completed_by_another() {
+    let hung = Faults::new(Trigger::CallsOf("apply"), InjectedFault::Slow(100 * LONG));
+    let hung = Arc::new(hung);
+    let mut pair = Pair::with(|ledger| Arc::new(FaultyLedger::new(ledger, hung))).await;
+    pair.start_clock();
+    let session = pair.first.start(Some(MEDIA.len())).await.unwrap();
+    let older = Halted::at(&pair.first, &session, 0, 1).await;
+    older.rest.send(()).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(pair.second.count().await, 0);
+    // Its lease is not renewed any more.
+    older.reply.abort();
+    let dead = std::mem::replace(&mut pair.ledgers[0], Arc::new(MemoryLedger::new()));
+    dead.end_process();
+    tokio::time::sleep(LONG).await;
+    assert_eq!(pair.second.count().await, 1);
+    assert_eq!(pair.second.query(&session).await.status, 201);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writer_that_was_stopped_longer_than_its_deadline_commits_nothing() {
+    let pair = Pair::new().await;
+    let session = pair.second.start(Some(MEDIA.len())).await.unwrap();
+    let older = Halted::at(&pair.first, &session, 0, 40).await;
+    // The checkpoint of the pause.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(pair.second.query(&session).await.committed(), 40);
+    pair.ledgers[1].advance_clock(LEASE_LIFETIME);
+    let late = older.goes_on().await;
+    assert_eq!(late.status(), 503, "{late:?}");
+    assert_eq!(pair.second.query(&session).await.committed(), 40);
+    let finished = put_rest(&pair.second, &session, 40).await;
+    assert_eq!(finished.status, 201, "{finished:?}");
+    assert_eq!(pair.second.media(&finished).await, MEDIA.whole());
+}
