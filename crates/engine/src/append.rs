@@ -413,6 +413,14 @@ impl<C: Completion> Append<C> {
     /// Commits the durable bytes of a request that ends with `error`. Returns the error for the
     /// reply: the commit's if it fails, since that may be a storage fault, and otherwise `error`.
     async fn commit_and(mut self: Box<Self>, flushed: FlushedMedia, error: Error) -> Error {
+        // Small media that moves to the vault is written there again from its first byte. If the
+        // vault has not taken that, the committed bytes stay where they are.
+        if flushed.progress.offset < self.session().progress.offset {
+            if !self.durable.target.has_media_in_vault() {
+                self.durable.discard().await;
+            }
+            return error;
+        }
         match self
             .durable
             .target
@@ -522,6 +530,13 @@ impl<C: Completion> Append<C> {
     async fn fail(mut self: Box<Self>, error: Error) -> Error {
         // A checkpoint that is still running could otherwise name the media that is deleted below.
         let running = self.durable.target.join().await;
+        // It is unknown what the row names, so nothing is ended or deleted.
+        if let Err(unknown) = &running
+            && unknown.leaves_outcome_unknown()
+        {
+            self.engine.parts().lifecycle.examine(unknown);
+            return running.err().unwrap_or(error);
+        }
         let session = self.session();
         let failed = self
             .engine
