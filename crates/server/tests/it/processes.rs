@@ -132,7 +132,6 @@ async fn takeover_keeps_what_has_arrived() {
     let calls = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
     let counted = Arc::clone(&calls);
     let pair = Pair::with(|ledger| Arc::new(FaultyLedger::new(ledger, counted))).await;
-    let session = pair.first.start(Some(MEDIA.len())).await.unwrap();
     let session = pair.uncached_session().await;
     let older = Halted::at(&pair.first, &session, 0, 40).await;
     let commits = calls.calls_of("commit_offset");

@@ -5,6 +5,7 @@ mod reference;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;

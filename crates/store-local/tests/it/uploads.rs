@@ -50,6 +50,7 @@ async fn advance(store: &LocalStore, held: Lease, from: u64, to: u64, last: &[u8
         small_media: None,
         state,
         expires,
+        releases: true,
     };
     store
         .ledger
