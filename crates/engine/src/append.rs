@@ -5,8 +5,7 @@ use futures_util::future::BoxFuture;
 use windlass_digest::{ExpectedDigests, Wanted};
 use windlass_session::{BodyFilter, Ending, Outcome, SessionError};
 use windlass_store::{
-    Failpoint, Lease, Leased, LedgerError, MediaLocation, Session, SessionId, SessionState,
-    VaultError,
+    Failpoint, Lease, MediaLocation, Session, SessionId, SessionState, VaultError,
 };
 
 use crate::completion::{Completion, FinishedMedia, UploadContext};
@@ -14,7 +13,7 @@ use crate::disks::{Leaving, MediaSpace};
 use crate::durable_append::{DurableAppend, Step};
 use crate::engine::Engine;
 use crate::error::{Error, FromStore as _};
-use crate::finish::{SessionRef, finish_renewing, media_of};
+use crate::finish::{SessionRef, finish, media_of};
 use crate::importance::Importance;
 use crate::locks::SessionGuard;
 use crate::media_stream::MediaStream;
@@ -158,11 +157,14 @@ impl<C: Completion> Append<C> {
         let sink = MediaSink::resume(engine.sink_deps(), wanted, &session.progress, media).await;
         let mut sink = match sink {
             Ok(sink) => sink,
-            Err(error) => return Err(fail_if_media_lost(engine, session.id, lease, error).await),
+            Err(error) => {
+                let (id, lease) = (session.id, lease.lease());
+                return Err(fail_if_media_lost(engine, id, lease, error).await);
+            }
         };
         sink.announce_length(total);
         let space = space.unwrap_or_else(|| engine.media_space(&context));
-        let target = OffsetCommitter::new(engine.commit_rules(), Leased { session, lease }, total);
+        let target = OffsetCommitter::new(engine.commit_rules(), session, lease, total);
         let owner = context.owner();
         Ok(Box::new(Self {
             durable: DurableAppend::new(engine.parts(), sink, target, owner, space),
@@ -301,6 +303,13 @@ impl<C: Completion> Append<C> {
         };
         let (flushed, refused) = match flushed {
             Ok(flushed) => flushed,
+            // Another process has taken the session, and may finish the same upload.
+            Err(error) if error.is_fenced() && is_last(&stop, &body_filter) => {
+                let (engine, id) = (self.engine.clone(), self.session().id);
+                drop(self);
+                let reply = engine.reply_of_newer(id, body_filter.position()).await;
+                return reply.map(SessionReply::Final);
+            }
             Err(error) => {
                 return Err(self.fail_if_media_lost(error).await);
             }
@@ -394,6 +403,7 @@ impl<C: Completion> Append<C> {
         } = self;
         let (target, media, space) = durable.into_parts();
         let OffsetCommitter { session, lease, .. } = target;
+        let lease = lease.lease();
         let offset = session.progress.offset;
         engine.cache().put(CachedSession {
             session,
@@ -480,49 +490,60 @@ impl<C: Completion> Append<C> {
         let finished = FinishedMedia::uploaded(media, flushed.small_bytes.clone());
         let session_ref = SessionRef {
             id: self.session().id,
-            lease: self.durable.target.lease,
+            lease: self.durable.target.lease.lease(),
             progress: flushed.progress.clone(),
         };
-        let in_vault = finished.media.at.location == MediaLocation::Vault;
-        // The media is now durable and complete. This commit records that, so that the server
-        // itself finishes the upload after a crash. Small media needs no such commit: the
-        // transaction that finishes the session also stores it.
-        if in_vault {
-            self.durable
-                .target
-                .commit(flushed.clone(), SessionState::Finishing)
-                .await?;
-            Failpoint::Finishing.reach();
-        }
-        let finish = finish_renewing(&self.engine, &self.context, &finished, &session_ref);
-        match finish.await {
-            Ok(reply) => Ok(reply),
-            // Another process has taken the session, and may have finished the same upload.
-            Err(Error::Ledger(LedgerError::Fenced)) => {
-                let length = session_ref.progress.offset;
-                self.engine.reply_of_newer(session_ref.id, length).await
+        match self.finish_durable(flushed, &finished, &session_ref).await {
+            Ok(reply) => {
+                self.durable.target.lease.set_released();
+                Ok(reply)
+            }
+            // Another process has taken the session, and may finish the same upload.
+            Err(error) if error.is_fenced() => {
+                let (engine, SessionRef { id, progress, .. }) = (self.engine.clone(), session_ref);
+                drop(self);
+                engine.reply_of_newer(id, progress.offset).await
             }
             Err(error) if error.is_permanent() => Err(self.fail(error).await),
             // The upload did not cause the error. The session is left *finishing*, and the server
             // tries again later.
-            Err(error) => {
-                // If it is unknown whether the finish was committed, no commit may follow: its own
-                // error, such as `Fenced`, would hide the first one.
-                if !in_vault && !error.is_fault() && !error.leaves_outcome_unknown() {
-                    self.durable
-                        .target
-                        .commit(flushed, SessionState::Finishing)
-                        .await?;
-                }
-                Err(error)
-            }
+            Err(error) => Err(error),
         }
+    }
+
+    /// Finishes with media that is durable and complete. Media in the vault is committed first, so
+    /// that the server itself finishes the upload after a crash. Small media needs no such commit:
+    /// the transaction that finishes the session also stores it. If that fails, it is committed
+    /// then.
+    async fn finish_durable(
+        &mut self,
+        flushed: FlushedMedia,
+        finished: &FinishedMedia,
+        session_ref: &SessionRef,
+    ) -> Result<C::Reply, Error> {
+        let target = &mut self.durable.target;
+        if finished.media.at.location == MediaLocation::Vault {
+            target.commit(flushed, SessionState::Finishing).await?;
+            Failpoint::Finishing.reach();
+            return finish(&self.engine, &self.context, finished, Some(session_ref)).await;
+        }
+        let ended = finish(&self.engine, &self.context, finished, Some(session_ref)).await;
+        if let Err(error) = &ended
+            && !error.is_permanent()
+            && !error.is_fenced()
+            && !error.is_fault()
+            // No commit may follow: its own error, such as `Fenced`, would hide the first one.
+            && !error.leaves_outcome_unknown()
+        {
+            target.commit(flushed, SessionState::Finishing).await?;
+        }
+        ended
     }
 
     /// As the function [`fail_if_media_lost`], for this request's session.
     async fn fail_if_media_lost(&self, error: Error) -> Error {
         let OffsetCommitter { session, lease, .. } = &self.durable.target;
-        fail_if_media_lost(&self.engine, session.id, *lease, error).await
+        fail_if_media_lost(&self.engine, session.id, lease.lease(), error).await
     }
 
     /// Ends the session as failed, unless it continues under a newer lease. Returns the error for
@@ -537,11 +558,8 @@ impl<C: Completion> Append<C> {
             self.engine.parts().lifecycle.examine(unknown);
             return running.err().unwrap_or(error);
         }
-        let session = self.session();
-        let failed = self
-            .engine
-            .fail(session.id, self.durable.target.lease)
-            .await;
+        let lease = self.durable.target.lease.lease();
+        let failed = self.engine.fail(self.session().id, lease).await;
         if matches!(failed, FailOutcome::Recorded) && !self.durable.target.has_media_in_vault() {
             // The session has failed, and its row did not name media in the vault. No row therefore
             // names the bytes that this request has written there. The sweep would delete them only
@@ -552,6 +570,15 @@ impl<C: Completion> Append<C> {
             .err()
             .map_or_else(|| failed.error_for_reply(error), Error::from)
     }
+}
+
+/// Whether the body was read to its end, and its last byte is the last one of the media.
+fn is_last(stop: &Stop, body_filter: &BodyFilter) -> bool {
+    let outcome = body_filter.clone().end(Ending::Complete);
+    matches!(
+        (stop, outcome),
+        (Stop::Complete, Ok(Outcome::Finished { .. }))
+    )
 }
 
 /// Returns the error for the reply when a session's media cannot be opened or written. If committed

@@ -459,18 +459,20 @@ impl Ledger for CheckedLedger {
         self.inner.lease_by(id, takeover).await
     }
 
-    async fn renew(&self, id: SessionId, lease: Lease) -> Result<(), LedgerError> {
-        self.inner.renew(id, lease).await
+    async fn renew(&self, leases: &[(SessionId, Lease)]) -> Result<(), LedgerError> {
+        self.inner.renew(leases).await
     }
 
-    async fn release(&self, id: SessionId) -> Result<(), LedgerError> {
-        self.inner.release(id).await
+    async fn release(&self, leases: &[(SessionId, Lease)]) -> Result<(), LedgerError> {
+        self.inner.release(leases).await
     }
 
     async fn takeover_requests(&self) -> Vec<SessionId> {
         self.inner.takeover_requests().await
     }
 
+    /// Never refused: it commits media that has been written, and the requests that write it are
+    /// admitted elsewhere.
     async fn commit_offset_within(
         &self,
         id: SessionId,

@@ -19,6 +19,9 @@ use crate::sink::{FlushedMedia, MediaSink, UnsyncedProgress, VaultMedia};
 
 /// What the written bytes of an upload are committed to before they are complete.
 pub(crate) trait CommitTarget: Send {
+    /// Whether durable bytes are of use if the stores refuse the bytes after them.
+    const KEEPS_A_PREFIX: bool;
+
     /// Returns how many of the bytes up to an offset the ledger does not count for the owner yet.
     /// `None` if it counts all bytes of the upload already.
     fn uncounted(&self, up_to: u64) -> Option<u64>;
@@ -47,6 +50,8 @@ pub(crate) trait CommitTarget: Send {
 pub(crate) struct NoSession;
 
 impl CommitTarget for NoSession {
+    const KEEPS_A_PREFIX: bool = false;
+
     fn uncounted(&self, up_to: u64) -> Option<u64> {
         Some(up_to)
     }
@@ -65,6 +70,8 @@ impl CommitTarget for NoSession {
 }
 
 impl CommitTarget for OffsetCommitter {
+    const KEEPS_A_PREFIX: bool = true;
+
     /// The ledger counts the declared length of a session, and committed bytes.
     fn uncounted(&self, up_to: u64) -> Option<u64> {
         let progress = &self.session.progress;
@@ -221,14 +228,16 @@ impl<T: CommitTarget> DurableAppend<T> {
         let counted = self.space.admit_write(self.sink.buffered_len())?;
         self.clock.record_scheduled(self.sink.offset());
         // `write` may return only the progress of the previous write. This write is awaited as
-        // well, because no further bytes may come for a long time.
+        // well, because no further bytes may come for a long time: its memory is free then, and its
+        // checkpoint begins.
         let earlier = self.sink.write(self.commits_early, counted).await?;
         let latest = self.sink.await_write().await?;
         self.spawn_checkpoints(earlier, latest).await
     }
 
     /// Makes the accepted bytes durable. An error beside the media is the reason why the stores have
-    /// refused a write, or the running checkpoint. Bytes that were not written are then dropped.
+    /// refused a write, or the running checkpoint. Bytes that were not written are then dropped. A
+    /// target without a use for a prefix gets the error alone.
     ///
     /// # Errors
     /// Those of the stores. A fault of the vault stops the server, also if the returned error is the
@@ -242,10 +251,12 @@ impl<T: CommitTarget> DurableAppend<T> {
             // If a write was refused, the sink has dropped the bytes that were not written, and the
             // second flush only syncs. If the media could not be created, the second flush tries
             // everything again.
-            Err(Error::Vault(VaultError::NoSpace { .. })) => {
+            Err(Error::Vault(VaultError::NoSpace { .. })) if T::KEEPS_A_PREFIX => {
                 (self.sink.flush_and_sync().await, Some(Error::NoSpace))
             }
-            Err(error) if error.is_passing() => (self.sink.flush_and_sync().await, Some(error)),
+            Err(error) if T::KEEPS_A_PREFIX && error.is_passing() => {
+                (self.sink.flush_and_sync().await, Some(error))
+            }
             flushed => (flushed, None),
         };
         // The last checkpoint is awaited after the flush, so that both run in parallel. It must end

@@ -1,7 +1,7 @@
 //! The state that all uploads share: the stores, the limits and the sessions.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -13,6 +13,7 @@ use crate::disks::{CheckedStores, DiskSpace, FreeSpace, MediaSpace};
 use crate::error::Error;
 use crate::identifiers::{Clock, SystemClock};
 use crate::importance::Importance;
+use crate::leases::Leases;
 use crate::lifecycle::Lifecycle;
 use crate::locks::SessionGuards;
 use crate::offset_committer::{Checkpoints, CommitRules, SessionLifetime};
@@ -127,11 +128,23 @@ struct Inner<C: Completion> {
     guards: Arc<SessionGuards>,
     /// Sessions that expect their next request soon.
     cache: SessionCache<C::Context>,
+    /// The leases of running requests, if other processes can have the ledger open.
+    leases: Option<Arc<Leases>>,
 }
 
 impl<C: Completion> Clone for Engine<C> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
+    }
+}
+
+/// An engine that may have been dropped.
+pub(crate) struct WeakEngine<C: Completion>(Weak<Inner<C>>);
+
+impl<C: Completion> WeakEngine<C> {
+    /// Returns the engine, unless all its clones have been dropped.
+    pub(crate) fn upgrade(&self) -> Option<Engine<C>> {
+        self.0.upgrade().map(Engine)
     }
 }
 
@@ -150,6 +163,7 @@ impl<C: Completion> Engine<C> {
     /// - [closes idle sessions](Self::close_idle_sessions) every second;
     /// - [finishes](Self::finish_interrupted) the sessions of [`Ledger::finishing`] after the start
     ///   and now and then, and [sweeps](windlass_store::sweep) the stores;
+    /// - [shares the sessions](Self::share_sessions) with other processes all the time;
     /// - stops admitting requests when the lifecycle [has failed](Lifecycle::has_failed);
     /// - at the end [drains](Lifecycle::drain), cancels [`Lifecycle::drain_now`] and waits for
     ///   [`Lifecycle::tasks`].
@@ -160,7 +174,9 @@ impl<C: Completion> Engine<C> {
             quotas: parts.quotas.clone(),
             lifetime: parts.lifetime,
         };
+        let is_shared = parts.stores.ledger.opening().is_none();
         Self(Arc::new(Inner {
+            leases: is_shared.then(Arc::default),
             parts,
             commit_rules: Arc::new(commit_rules),
             completion,
@@ -185,6 +201,14 @@ impl<C: Completion> Engine<C> {
 
     pub(crate) fn guards(&self) -> &Arc<SessionGuards> {
         &self.0.guards
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakEngine<C> {
+        WeakEngine(Arc::downgrade(&self.0))
+    }
+
+    pub(crate) fn leases(&self) -> Option<&Arc<Leases>> {
+        self.0.leases.as_ref()
     }
 
     pub(crate) fn cache(&self) -> &SessionCache<C::Context> {

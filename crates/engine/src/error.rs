@@ -167,6 +167,15 @@ impl Error {
         }
     }
 
+    /// Whether another writer has taken the session or its media.
+    pub(crate) fn is_fenced(&self) -> bool {
+        match self {
+            Self::Ledger(error) => matches!(error, LedgerError::Fenced),
+            Self::Vault(VaultError::Unavailable { cause, .. }) => cause.is::<Superseded>(),
+            _ => false,
+        }
+    }
+
     /// Whether the owner has reached its quota, or the caller its limit on copies.
     pub fn is_over_quota(&self) -> bool {
         matches!(

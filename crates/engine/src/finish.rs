@@ -1,8 +1,6 @@
 //! From complete media to the commit of what it becomes.
 
 use std::mem;
-use std::pin::pin;
-use std::time::Duration;
 
 use windlass_digest::Digests;
 use windlass_store::{
@@ -33,36 +31,6 @@ impl SessionRef {
             lease: self.lease,
             progress: self.progress.clone(),
             reply,
-        }
-    }
-}
-
-/// How long a session that is being finished by another process is left to it, since its last change
-/// or renewal.
-pub const FINISH_IDLE: Duration = Duration::from_secs(60);
-
-/// Time between two renewals of the lease during a finish.
-const RENEW_INTERVAL: Duration = Duration::from_secs(15);
-
-/// As [`finish`], for a session in the state *finishing*. Renews its lease meanwhile, so that no
-/// other process takes a long finish for an interrupted one.
-pub(crate) async fn finish_renewing<C: Completion>(
-    engine: &Engine<C>,
-    context: &C::Context,
-    finished: &FinishedMedia,
-    session_ref: &SessionRef,
-) -> Result<C::Reply, Error> {
-    let mut finish = pin!(finish(engine, context, finished, Some(session_ref)));
-    loop {
-        tokio::select! {
-            biased;
-            ended = &mut finish => return ended,
-            () = tokio::time::sleep(RENEW_INTERVAL) => {
-                let SessionRef { id, lease, .. } = session_ref;
-                if let Err(error) = engine.parts().stores.ledger.renew(*id, *lease).await {
-                    tracing::warn!(session = ?id, %error, "the lease of an upload was not renewed");
-                }
-            }
         }
     }
 }

@@ -20,7 +20,8 @@
 //! |---|---|
 //! | `engine`, `completion`, `media_stream` | an engine and its parts; the contracts with what is built on it |
 //! | `requests`, `sessions`, `session_cache` | requests to sessions; rows, guards and leases; sessions between two requests |
-//! | `durable_append`, `offset_committer` | the one way of bytes to durable media and to commits, for every kind of request |
+//! | `leases` | the sessions of this process and of others over one ledger: renewal, release, handing over |
+//! | `durable_append`, `offset_committer` | the one way of a request's bytes to durable media and to commits |
 //! | `append` | a request to a session, from its stream to its reply |
 //! | `single_request`, `concat`, `concatenation` | media of one request; media made of existing media |
 //! | `finish` | from complete media to the commit of what it becomes |
@@ -43,10 +44,13 @@
 //! - The *context* of an upload is what the completion remembers of it, from its start to its end.
 //! - A session's *row* is its record in the ledger. It holds the context as bytes that the ledger
 //!   does not read.
-//! - A *lease* is the right to write to a session, which one request holds at a time. A lease has an id
-//!   that the ledger compares, and a number for order and for logs, its *epoch*. It ends when the
-//!   next lease is taken, in this process or in another. Consecutive requests may use the same
+//! - A *lease* is the right to write to a session, which one request holds at a time. A lease has
+//!   an id that the ledger compares, and a number for order and for logs, its *epoch*. It ends when
+//!   the next lease is taken, in this process or in another. Consecutive requests may use the same
 //!   lease (`session_cache`).
+//! - A process *works on* a session while one of its requests holds the lease. If another process
+//!   asks for the session, it is *handed over*: that request commits what has arrived and releases
+//!   the session.
 //! - A *guard* ([`SessionGuard`](locks::SessionGuard)) is the lock of a session within this process.
 //!   A request takes the guard first and the lease second. While it holds the guard, no other
 //!   request of this process can take a lease. A request that holds both is the *writer* of the
@@ -93,6 +97,7 @@ mod error;
 mod finish;
 pub mod identifiers;
 mod importance;
+mod leases;
 pub mod lifecycle;
 pub mod locks;
 mod media_stream;
@@ -114,9 +119,9 @@ pub use completion::{Completed, Completion, FinishedMedia, Terms, UploadContext,
 pub use concatenation::Concatenation;
 pub use engine::{Engine, EngineParts};
 pub use error::{Error, FromStore, Refusal, StoreError};
-pub use finish::FINISH_IDLE;
 pub use identifiers::{Clock, SystemClock};
 pub use importance::Importance;
+pub use leases::FINISH_IDLE;
 pub use media_stream::MediaStream;
 pub use offset_committer::{Checkpoints, SessionLifetime};
 pub use pool::{Full, LimitedResource, Permit, Pool, Usage};

@@ -5,7 +5,7 @@
 //! resource, most of them would be refused most of the time, so they queue here instead. Between
 //! processes the ledger still decides.
 //!
-//! [`SessionGuards`] admits one writer per session. The ledger's epoch fences writers of other
+//! [`SessionGuards`] admits one writer per session. The leases of the ledger fence writers of other
 //! processes. Inside one process, a newer request asks the older request to stop, waits until the
 //! older request has committed its durable bytes, and continues from there. A request that comes
 //! back after its connection died therefore finds every byte that had arrived. docs/adr/0003

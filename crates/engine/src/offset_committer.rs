@@ -9,13 +9,14 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use windlass_store::{
-    Extent, Failpoint, Lease, Leased, Ledger, LedgerError, MediaLocation, MediaRef, OffsetCommit,
-    Progress, Session, SessionId, SessionState, Timestamp,
+    Extent, Failpoint, Lease, Ledger, LedgerError, MediaLocation, MediaRef, OffsetCommit, Progress,
+    Session, SessionId, SessionState, Timestamp,
 };
 
 use crate::checksums::RunningChecksum;
 use crate::error::Error;
 use crate::identifiers::Clock;
+use crate::leases::HeldLease;
 use crate::quotas::Quotas;
 use crate::sink::{FlushedMedia, UnsyncedProgress};
 
@@ -136,7 +137,7 @@ pub(crate) struct OffsetCommitter {
     /// commit.
     pub(crate) session: Session,
     /// The lease under which it commits.
-    pub(crate) lease: Lease,
+    pub(crate) lease: HeldLease,
     /// Total length of the media, if it is known to this request.
     total: Option<u64>,
     /// The running checkpoint.
@@ -152,10 +153,14 @@ struct Committed {
 }
 
 impl OffsetCommitter {
-    /// Begins at the committed offset of a session whose lease the caller holds. `total` is the
-    /// length of the media, if it is known.
-    pub(crate) fn new(rules: &Arc<CommitRules>, leased: Leased, total: Option<u64>) -> Self {
-        let Leased { session, lease } = leased;
+    /// Begins at the committed offset of a session. `total` is the length of the media, if it is
+    /// known.
+    pub(crate) fn new(
+        rules: &Arc<CommitRules>,
+        session: Session,
+        lease: HeldLease,
+        total: Option<u64>,
+    ) -> Self {
         Self {
             rules: Arc::clone(rules),
             total,
@@ -250,6 +255,9 @@ impl OffsetCommitter {
             .next_commit()
             .commit(progress, flushed.small_bytes, state, releases);
         let committed = committed.await?;
+        if releases {
+            self.lease.set_released();
+        }
         Failpoint::OffsetCommitted.reach();
         self.record_commit(committed);
         Ok(())
@@ -266,7 +274,7 @@ impl OffsetCommitter {
         PendingCommit {
             rules: Arc::clone(&self.rules),
             id: self.session.id,
-            lease: self.lease,
+            lease: self.lease.lease(),
             created: self.session.created,
             limited_owner: limited_owner(&self.session).map(str::to_owned),
             from: committed.offset,

@@ -16,8 +16,8 @@ use crate::append::{append, finish_active, resume_finish};
 use crate::completion::{Completion, UploadContext as _, UploadEvent};
 use crate::engine::Engine;
 use crate::error::{Error, FromStore as _};
-use crate::finish::FINISH_IDLE;
 use crate::identifiers::{new_upload_id, session_id};
+use crate::leases::{FINISH_IDLE, HeldLease};
 use crate::media_stream::MediaStream;
 use crate::session_cache::CachedSession;
 use crate::sessions::{LockedSession, SessionReply, Target, snapshot};
@@ -282,7 +282,7 @@ impl<C: Completion> Engine<C> {
             let locked = engine.lease(target, context).await;
             let locked = locked.map_err(already_cancelled)?;
             match locked.session.state {
-                SessionState::Active => engine.cancel_leased(&locked, &request).await,
+                SessionState::Active => engine.cancel_leased(*locked, &request).await,
                 // All bytes are committed, so the engine will finish the upload.
                 SessionState::Finishing => Err(Error::FinishPending),
                 SessionState::Finished => Err(Error::AlreadyFinished),
@@ -295,13 +295,14 @@ impl<C: Completion> Engine<C> {
 
     async fn cancel_leased(
         &self,
-        locked: &LockedSession<C::Context>,
+        mut locked: LockedSession<C::Context>,
         request: &C::Request,
     ) -> Result<(), Error> {
-        let (id, lease) = (locked.session.id, locked.lease);
+        let (id, lease) = (locked.session.id, locked.lease.lease());
         Failpoint::CancelLeased.reach();
         let ledger = &self.parts().stores.ledger;
         ledger.end(id, lease, EndSession::Cancelled).await?;
+        locked.lease.set_released();
         self.completion().observe(UploadEvent::Cancelled {
             session: id,
             context: &locked.context,
@@ -328,9 +329,18 @@ impl<C: Completion> Engine<C> {
     pub async fn finish_interrupted(&self, session: Session) -> Result<(), Error> {
         let id = session.id;
         let context = self.completion().decode(&session);
+        let given_up = session.expires.saturating_add(FINISH_GRACE);
+        let is_given_up = self.parts().clock.now() >= given_up;
         drop(session);
         let engine = self.clone();
         self.run_to_completion(Box::pin(async move {
+            // The context in the row may be unreadable, for example because a newer version of the
+            // program has written it. Until the session is given up it is kept, because that
+            // version can still finish it.
+            let context = match context {
+                Err(error) if !is_given_up => return Err(error),
+                context => context,
+            };
             // A request that is still finishing the session holds the guard. If it does not
             // release the guard in time, nothing is done here: a new lease would fence it.
             let timeout = engine.parts().takeover_timeout;
@@ -346,25 +356,21 @@ impl<C: Completion> Engine<C> {
             let Some(Leased { session, lease }) = leased else {
                 return Ok(());
             };
+            let held = HeldLease::new(engine.leases(), id, lease);
             // A request may have finished the session in the meantime.
             if session.state != SessionState::Finishing {
                 return Ok(());
             }
-            let given_up = session.expires.saturating_add(FINISH_GRACE);
-            let is_given_up = engine.parts().clock.now() >= given_up;
             let context = match context {
-                // The context in the row cannot be read, for example because a newer version of the
-                // program has written it. Until then it is kept, because that version can still
-                // finish it.
-                Err(error) if is_given_up => {
+                Err(error) => {
                     engine.fail(id, lease).await;
                     return Err(error);
                 }
-                context => context?,
+                Ok(context) => context,
             };
             let locked = Box::new(LockedSession {
                 session,
-                lease,
+                lease: held,
                 context,
                 media: None,
                 space: None,
@@ -467,7 +473,7 @@ async fn refuse<C: Completion>(
 ) -> Result<SessionReply<C::Reply>, Error> {
     let mut answer = engine.completion().explain(&locked.context, error);
     if error.ends_session() {
-        let failed = engine.fail(locked.session.id, locked.lease).await;
+        let failed = engine.fail(locked.session.id, locked.lease.lease()).await;
         answer = failed.error_for_reply(answer);
     }
     drop(locked);

@@ -3,27 +3,18 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
 use windlass_session::{Rules, SessionError, SessionRequest, Snapshot, State, Step, step};
-use windlass_store::{
-    EndSession, Lease, Leased, LedgerError, Session, SessionId, SessionState, Takeover,
-};
+use windlass_store::{EndSession, Lease, Leased, LedgerError, Session, SessionId, SessionState};
 
 use crate::completion::{Completion, UploadContext as _, UploadEvent};
 use crate::disks::MediaSpace;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::leases::HeldLease;
 use crate::locks::{LockError, SessionGuard};
 use crate::media_stream::MediaStream;
 use crate::session_cache::CachedSession;
 use crate::sink::VaultMedia;
-
-/// How long another process is asked to release a session on which it works, before the lease is
-/// taken by force.
-const MAX_ASKING: Duration = Duration::from_millis(1500);
-
-/// Pause between two questions whether another process has released a session.
-const ASK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Pause between two looks whether another process has finished a session.
 const END_INTERVAL: Duration = Duration::from_millis(100);
@@ -42,7 +33,7 @@ pub enum SessionReply<R> {
 pub(crate) struct LockedSession<X> {
     /// Row of the session.
     pub(crate) session: Session,
-    pub(crate) lease: Lease,
+    pub(crate) lease: HeldLease,
     pub(crate) context: X,
     /// The media, if it is still open from the previous request.
     pub(crate) media: Option<VaultMedia>,
@@ -161,9 +152,11 @@ impl<C: Completion> Engine<C> {
         // request does not continue is dropped: the new lease makes the cached one outdated.
         let cached = self.cache().take(target.id);
         match cached.filter(|cached| self.appends_to_cached(cached, target, request)) {
+            // Another process does not know yet that this one works on the session: it will from the
+            // first commit or renewal on.
             Some(cached) => Ok(Box::new(LockedSession {
+                lease: HeldLease::new(self.leases(), target.id, cached.lease),
                 session: cached.session,
-                lease: cached.lease,
                 context: cached.context,
                 media: cached.media,
                 space: cached.space,
@@ -205,6 +198,7 @@ impl<C: Completion> Engine<C> {
     ) -> Result<Box<LockedSession<C::Context>>, Error> {
         let leased = self.take_lease(target.id).await?;
         let Leased { session, lease } = leased.ok_or(Error::NotFound)?;
+        let lease = HeldLease::new(self.leases(), target.id, lease);
         // The details of the context have been dropped.
         let context = context.filter(|_| !self.completion().needs_details(target.request));
         let (mut session, mut context) = self.check(Some(session), target, context)?;
@@ -221,67 +215,8 @@ impl<C: Completion> Engine<C> {
         }))
     }
 
-    /// Takes a lease of a session. If another process works on it, asks that process first to
-    /// commit what has arrived there. After [`MAX_ASKING`] takes the lease by force, unless the
-    /// other process finishes the upload.
-    ///
-    /// # Errors
-    /// [`Error::Busy`] if the other process does not finish the upload in time.
-    async fn take_lease(&self, id: SessionId) -> Result<Option<Leased>, Error> {
-        let parts = self.parts();
-        let ledger = &parts.stores.ledger;
-        let start = Instant::now();
-        loop {
-            match ledger.lease_by(id, Takeover::Ask).await {
-                Err(LedgerError::Held) => {}
-                leased => return Ok(leased?),
-            }
-            let asked_for = start.elapsed();
-            if asked_for >= MAX_ASKING {
-                let session = ledger.session(id).await?;
-                // All bytes are there. The other process renews its lease while it finishes.
-                if session.is_none_or(|session| session.state != SessionState::Finishing) {
-                    return Ok(ledger.lease_by(id, Takeover::Force).await?);
-                }
-                if asked_for >= parts.takeover_timeout {
-                    return Err(Error::Busy);
-                }
-            }
-            tokio::time::sleep(ASK_INTERVAL).await;
-        }
-    }
-
-    /// Lets another process continue a session on which this process works: the request that works
-    /// on it commits what has arrived. Call it for each session of
-    /// [`Ledger::takeover_requests`](windlass_store::Ledger::takeover_requests).
-    ///
-    /// # Errors
-    /// If the session cannot be released. The other process then takes it by force.
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, the request has been asked to stop all the same.
-    pub async fn hand_over(&self, id: SessionId) -> Result<(), Error> {
-        let timeout = self.parts().takeover_timeout;
-        let has_writer = self.guards().has_writer(id);
-        let Ok(guard) = self.guards().take_over(id, timeout).await else {
-            // A newer request of this process has the session, or the writer is stuck.
-            return Ok(());
-        };
-        drop(self.cache().take(id));
-        self.parts().stores.ledger.release(id).await?;
-        if has_writer {
-            // The older request waits for this guard, and then looks for the final reply.
-            tokio::select! {
-                () = guard.superseded() => {}
-                () = self.parts().lifecycle.drain_now.cancelled() => {}
-                _ = tokio::time::timeout(timeout, self.until_ended(id)) => {}
-            }
-        }
-        Ok(())
-    }
-
     /// Waits until a session is finished or has ended, or cannot be read.
-    async fn until_ended(&self, id: SessionId) {
+    pub(crate) async fn until_ended(&self, id: SessionId) {
         let is_open = |session: &Session| {
             matches!(
                 session.state,
@@ -295,15 +230,21 @@ impl<C: Completion> Engine<C> {
         }
     }
 
-    /// Returns the final reply of an upload of this length that another process has finished.
+    /// Waits until another process has finished an upload of this length, and returns its final
+    /// reply. The caller was fenced and has released the session.
     ///
     /// # Errors
-    /// [`LedgerError::Fenced`] if it has not.
+    /// [`LedgerError::Fenced`] if the other process has not finished it in time, or has finished
+    /// another one.
     pub(crate) async fn reply_of_newer(
         &self,
         id: SessionId,
         length: u64,
     ) -> Result<C::Reply, Error> {
+        let timeout = self.parts().takeover_timeout;
+        tokio::time::timeout(timeout, self.until_ended(id))
+            .await
+            .ok();
         let session = self.parts().stores.ledger.session(id).await?;
         let same = session.filter(|session| session.progress.offset == length);
         let reply = same.map_or(Ok(None), |session| self.decode_reply(&session))?;

@@ -68,7 +68,7 @@ impl Background {
         }
         let tasks = &mut self.tasks;
         tasks.spawn(finish_interrupted(Arc::downgrade(server)));
-        tasks.spawn(hand_over(Arc::downgrade(server)));
+        tasks.spawn(share_sessions(Arc::downgrade(server)));
         tasks.spawn(sweep(Arc::downgrade(server)));
         tasks.spawn(forget_link_uses(Arc::downgrade(server)));
         let state = Arc::downgrade(server);
@@ -167,28 +167,19 @@ async fn finish_interrupted(server: Weak<ServerState>) {
     }
 }
 
-/// Lets other processes continue the sessions on which this one works, if the ledger can have
+/// Shares the sessions with other processes that have the ledger open, if the ledger can have
 /// several. It keeps such a ledger open.
-async fn hand_over(server: Weak<ServerState>) {
-    let ledger = server
-        .upgrade()
-        .map(|server| Arc::clone(&server.stores.ledger));
-    let Some(ledger) = ledger.filter(|ledger| ledger.opening().is_none()) else {
-        return;
-    };
+async fn share_sessions(server: Weak<ServerState>) {
     loop {
-        let wanted = ledger.takeover_requests().await;
-        for id in wanted {
-            let Some(server) = server.upgrade() else {
-                return;
-            };
-            let work = Arc::clone(&server);
-            server.lifecycle.tasks.spawn(async move {
-                if let Err(error) = work.engine.hand_over(id).await {
-                    tracing::warn!(session = ?id, %error, "an upload could not be handed over");
-                }
-            });
+        let Some(server) = server.upgrade() else {
+            return;
+        };
+        let sharing = server.engine.share_sessions();
+        drop(server);
+        if catch_panic("shared sessions", sharing).await.is_some() {
+            return;
         }
+        tokio::time::sleep(WORKER_PAUSE).await;
     }
 }
 

@@ -283,12 +283,12 @@ impl Ledger for FaultyLedger {
         self.read_or("lease", LedgerError::Unknown, lease).await
     }
 
-    async fn renew(&self, id: SessionId, lease: Lease) -> Result<(), LedgerError> {
-        self.change("renew", self.inner.renew(id, lease)).await
+    async fn renew(&self, leases: &[(SessionId, Lease)]) -> Result<(), LedgerError> {
+        self.change("renew", self.inner.renew(leases)).await
     }
 
-    async fn release(&self, id: SessionId) -> Result<(), LedgerError> {
-        self.change("release", self.inner.release(id)).await
+    async fn release(&self, leases: &[(SessionId, Lease)]) -> Result<(), LedgerError> {
+        self.change("release", self.inner.release(leases)).await
     }
 
     async fn takeover_requests(&self) -> Vec<SessionId> {

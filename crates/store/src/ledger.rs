@@ -25,8 +25,16 @@ use crate::vault::Space;
 ///
 /// # Durability
 ///
-/// A method that makes a change returns only when the change is durable. [`Ledger::lease`] is the
-/// one exception. A change is applied completely or not at all.
+/// A method that makes a change returns only when the change is durable. Leases are the one
+/// exception ([`Ledger::lease_by`]). A change is applied completely or not at all.
+///
+/// # Processes
+///
+/// Several processes may have one ledger open, if it says so ([`Ledger::opening`]). The ledger then
+/// knows which process *works on* a session: the one that has last taken or renewed its lease, or
+/// committed an offset, until it says that it is done ([`OffsetCommit::releases`],
+/// [`Ledger::release`]). A process that has ended works on nothing. It is for politeness alone: what
+/// a process may change is up to the lease that it holds.
 ///
 /// # Concurrency
 ///
@@ -92,26 +100,27 @@ pub trait Ledger: Send + Sync + 'static {
     /// it returns each session that exists and is selected during the whole walk.
     async fn sessions(&self, query: &SessionQuery) -> Result<SessionPage, LedgerError>;
 
-    /// As [`Ledger::lease_by`], by force.
+    /// As [`Ledger::lease_by`], at once, whoever works on the session.
     async fn lease(&self, id: SessionId) -> Result<Option<Leased>, LedgerError> {
-        self.lease_by(id, Takeover::Force).await
+        self.lease_by(id, Takeover::IfIdle(Duration::ZERO)).await
     }
 
     /// Gives out a new lease of a session, which is the right to commit offsets of it, and to
-    /// finish or end it. The calling process works on the session from then on, until it
-    /// [releases](OffsetCommit::releases) it.
+    /// finish or end it. The calling process works on the session from then on.
     ///
     /// It raises the epoch of the session and returns the session as it is then, or `None` if there
     /// is no such session. A session that is not open is returned unchanged.
     ///
     /// The new lease is in force when the method returns: changes under an earlier lease are refused
-    /// with [`LedgerError::Fenced`]. It need not be durable: after a crash of the ledger no earlier
-    /// lease may be in force, or the last durable one. But the id of a lease is never given out
-    /// again. So whoever holds a lost lease is refused too.
+    /// with [`LedgerError::Fenced`]. The id of a lease is never given out again.
     ///
-    /// A ledger may give leases a time: a lease without a lease, a change or a renewal for
-    /// [`LEASE_LIFETIME`], by the ledger's clock, is refused from then on. A ledger that only one
-    /// process can open need not.
+    /// A crash of the ledger may undo a lease, so that an earlier one is in force again, in two
+    /// cases: if the crash also ends every process that has the ledger open, or if the vault never
+    /// cuts off bytes that an earlier lease may still commit. In any other case a lease is durable
+    /// when the method returns.
+    ///
+    /// A ledger may end a lease under which nothing was changed or renewed for
+    /// [`LEASE_LIFETIME`], by the ledger's clock. A ledger that only one process can open need not.
     ///
     /// # Errors
     /// [`LedgerError::Held`] if another process works on the session, as `takeover` says.
@@ -121,26 +130,25 @@ pub trait Ledger: Send + Sync + 'static {
         takeover: Takeover,
     ) -> Result<Option<Leased>, LedgerError>;
 
-    /// Renews a lease, without another change: its holder still works on the session.
-    ///
-    /// # Errors
-    /// [`LedgerError::Fenced`] if `lease` is not the newest lease. A ledger that only one process
-    /// can open need not look.
-    async fn renew(&self, id: SessionId, lease: Lease) -> Result<(), LedgerError> {
-        let _ = (id, lease);
+    /// Says that this process still works on the sessions of these leases. Leases that are not the
+    /// newest ones of their sessions are left out. A ledger that only one process can open does
+    /// nothing.
+    async fn renew(&self, leases: &[(SessionId, Lease)]) -> Result<(), LedgerError> {
+        let _ = leases;
         Ok(())
     }
 
-    /// The calling process works no longer on this session. Its lease stays in force until another
-    /// one is taken. Does nothing if another process works on the session.
-    async fn release(&self, id: SessionId) -> Result<(), LedgerError> {
-        let _ = id;
+    /// Says that this process works no longer on the sessions of these leases. The leases stay in
+    /// force until others are taken. Leases that are not the newest ones of their sessions are left
+    /// out. A ledger that only one process can open does nothing.
+    async fn release(&self, leases: &[(SessionId, Lease)]) -> Result<(), LedgerError> {
+        let _ = leases;
         Ok(())
     }
 
     /// Waits until another process asks for sessions on which this process works
-    /// ([`Takeover::Ask`]), and returns them, each once for each time that it is asked for. With a
-    /// ledger that only one process can open, it waits for ever.
+    /// ([`Takeover::Ask`]), and returns them. A session is returned once, and again when it is asked
+    /// for again. With a ledger that only one process can open, it waits for ever.
     ///
     /// # Cancel safety
     /// If the future is dropped, nothing is lost.
@@ -213,8 +221,8 @@ pub trait Ledger: Send + Sync + 'static {
     ///   [`MAX_KEY_LEN`] bytes together. An existing resource with a longer key, which an earlier
     ///   release has stored, can be read, replaced and deleted.
     /// * [`LedgerError::Fenced`] if the session to be finished does not exist or is not open, the
-    ///   lease of the change set is not its newest one, or its committed offset is greater than the offset
-    ///   in [`FinishSession::progress`](crate::FinishSession::progress).
+    ///   lease of the change set is not its newest one, or its committed offset is greater than the
+    ///   offset in [`FinishSession::progress`](crate::FinishSession::progress).
     /// * [`LedgerError::Conflict`] if a resource to be inserted exists; if a resource to be
     ///   replaced or deleted does not exist or has another version; if a row of
     ///   [`ChangeSet::expect`] is not as expected, or a collection of [`ChangeSet::expect_empty`]
@@ -317,20 +325,19 @@ pub struct OffsetCommit {
     pub state: SessionState,
     /// New time of expiry; `None` leaves it unchanged.
     pub expires: Option<Timestamp>,
-    /// Whether these are the last bytes of the request, so that the process works no longer on the
-    /// session. The lease stays in force until another one is taken. Otherwise the process works on
+    /// Whether the process works no longer on the session, because these are the last bytes of a
+    /// request. The lease stays in force until another one is taken. Otherwise the process works on
     /// the session from now on.
     pub releases: bool,
 }
 
 /// For how long a lease is in force after it was given out, used for a change, or renewed, where a
-/// ledger limits that: 6 h. It is longer than any request may go without a commit. Media that
-/// nothing references is kept for longer, so that a writer which was stopped cannot commit media
-/// that the sweep has deleted.
+/// ledger limits that: 6 h. A process that runs renews its leases more often. Media that nothing
+/// references is kept for longer, so that a process which was stopped cannot commit media that the
+/// sweep has deleted.
 pub const LEASE_LIFETIME: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// How a lease is taken of a session on which another process works. A process that has ended works
-/// on nothing.
+/// How a lease is taken of a session on which another process works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takeover {
     /// The other process is asked to commit what has arrived and to release the session
@@ -340,8 +347,6 @@ pub enum Takeover {
     /// The lease is taken if the other process has not changed the session or renewed its lease for
     /// this long. Otherwise the call fails with [`LedgerError::Held`].
     IfIdle(Duration),
-    /// The lease is taken.
-    Force,
 }
 
 /// How [`Ledger::end`] ends a session: without a resource.

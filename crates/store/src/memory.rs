@@ -63,6 +63,7 @@ impl MemoryLedger {
     }
 
     /// Returns the same ledger as another process sees it. The process ends when it is dropped.
+    #[must_use]
     pub fn of_another_process(&self) -> Self {
         Self::opened(Arc::clone(&self.tables))
     }
@@ -86,7 +87,8 @@ impl MemoryLedger {
         self.tables().leases.advance(by);
     }
 
-    /// Simulates a power cut: leases that no change has made durable are lost.
+    /// Simulates a power cut of the machine on which the ledger and all its processes run: leases
+    /// that no change has made durable are lost.
     pub fn crash(&self) {
         self.tables().leases.crash();
     }
@@ -133,12 +135,19 @@ impl Ledger for MemoryLedger {
         self.tables().lease(id, self.process, takeover)
     }
 
-    async fn renew(&self, id: SessionId, lease: Lease) -> Result<(), LedgerError> {
-        self.tables().leases.renew(id, lease)
+    async fn renew(&self, leases: &[(SessionId, Lease)]) -> Result<(), LedgerError> {
+        let table = &mut self.tables().leases;
+        for (id, lease) in leases {
+            table.renew(*id, *lease, self.process);
+        }
+        Ok(())
     }
 
-    async fn release(&self, id: SessionId) -> Result<(), LedgerError> {
-        self.tables().leases.release(id, self.process);
+    async fn release(&self, leases: &[(SessionId, Lease)]) -> Result<(), LedgerError> {
+        let table = &mut self.tables().leases;
+        for (id, lease) in leases {
+            table.release(*id, *lease, self.process);
+        }
         Ok(())
     }
 

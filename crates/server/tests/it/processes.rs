@@ -11,6 +11,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tower_service::Service as _;
 use windlass_engine::FINISH_IDLE;
 use windlass_server::Stores;
@@ -19,7 +20,7 @@ use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{LEASE_LIFETIME, Ledger};
 use windlass_testkit::media::Media;
 
-use crate::world::{Reply, Serving, World};
+use crate::world::{Reply, SMALL_MEDIA, Serving, World};
 
 const MEDIA: Media = Media::new(31, 60);
 
@@ -62,8 +63,9 @@ impl Pair {
 
     /// Starts a session that no server has in its cache: a cached lease is used without a word to
     /// the ledger.
-    async fn uncached_session(&self) -> String {
-        let session = self.first.start(Some(MEDIA.len())).await.unwrap();
+    async fn uncached_session(&self, length: u64) -> String {
+        let session = self.first.start(Some(length)).await;
+        let session = session.expect("it is allowed");
         self.first.clock.advance(Duration::from_secs(10));
         // The server evicts old sessions each second.
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -103,12 +105,13 @@ impl Halted {
             .header("content-range", range)
             .header("content-length", MEDIA.len() - from)
             .body(StreamBody::new(Box::pin(sent.chain(held))))
-            .unwrap();
+            .expect("it is valid");
         let mut service = server.service().await;
         let reply = tokio::spawn(async move {
-            let (head, body) = service.call(request).await.unwrap().into_parts();
-            let body = body.collect().await.unwrap().to_bytes();
-            Response::from_parts(head, body)
+            let reply = service.call(request).await.expect("no error is left");
+            let (parts, body) = reply.into_parts();
+            let body = body.collect().await.expect("it is whole");
+            Response::from_parts(parts, body.to_bytes())
         });
         // The server reads what is there.
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -117,7 +120,7 @@ impl Halted {
 
     async fn goes_on(self) -> Response<Bytes> {
         self.rest.send(()).expect("the server waits for it");
-        self.reply.await.unwrap()
+        self.reply.await.expect("no panic")
     }
 }
 
@@ -132,7 +135,7 @@ async fn takeover_keeps_what_has_arrived() {
     let calls = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
     let counted = Arc::clone(&calls);
     let pair = Pair::with(|ledger| Arc::new(FaultyLedger::new(ledger, counted))).await;
-    let session = pair.uncached_session().await;
+    let session = pair.uncached_session(MEDIA.len()).await;
     let older = Halted::at(&pair.first, &session, 0, 40).await;
     let commits = calls.calls_of("commit_offset");
     let finished = put_rest(&pair.second, &session, 0).await;
@@ -150,7 +153,7 @@ async fn takeover_keeps_what_has_arrived() {
 #[tokio::test(start_paused = true)]
 async fn equal_last_chunks_give_one_resource_and_equal_replies() {
     let pair = Pair::new().await;
-    let session = pair.uncached_session().await;
+    let session = pair.uncached_session(MEDIA.len()).await;
     let older = Halted::at(&pair.first, &session, 0, MEDIA.len() - 1).await;
     let newer = Halted::at(&pair.second, &session, 0, MEDIA.len() - 1).await;
     let newer = tokio::spawn(newer.goes_on());
@@ -220,4 +223,57 @@ async fn writer_that_was_stopped_longer_than_its_deadline_commits_nothing() {
     let finished = put_rest(&pair.second, &session, 40).await;
     assert_eq!(finished.status, 201, "{finished:?}");
     assert_eq!(pair.second.media(&finished).await, MEDIA.whole());
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_that_changes_nothing_leaves_its_session() {
+    let pair = Pair::new().await;
+    let session = pair.uncached_session(MEDIA.len()).await;
+    let range = format!("bytes 0-39/{}", MEDIA.len());
+    for committed in [40, 40] {
+        let chunk = MEDIA.bytes(0..40);
+        let reply = pair.first.put(&session, &range, chunk).await;
+        assert_eq!(reply.committed(), committed);
+    }
+    let before = Instant::now();
+    let finished = put_rest(&pair.second, &session, 40).await;
+    assert_eq!(finished.status, 201, "{finished:?}");
+    assert!(before.elapsed() < Duration::from_secs(1), "nobody is asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn finish_that_has_failed_is_completed_by_another_server() {
+    let refused = Faults::new(Trigger::CallsOf("apply"), InjectedFault::Unavailable);
+    let refused = Arc::new(refused);
+    let pair = Pair::with(|ledger| Arc::new(FaultyLedger::new(ledger, refused))).await;
+    let session = pair.first.start(Some(MEDIA.len())).await.unwrap();
+    let failed = put_rest(&pair.first, &session, 0).await;
+    assert_eq!(failed.status, 503, "{failed:?}");
+    let before = Instant::now();
+    let finished = put_rest(&pair.second, &session, MEDIA.len()).await;
+    assert_eq!(finished.status, 201, "{finished:?}");
+    assert!(before.elapsed() < Duration::from_secs(1), "nobody is asked");
+}
+
+/// A session with small media is not in the state *finishing* while its media is finished.
+#[tokio::test(start_paused = true)]
+async fn long_finish_of_small_media_is_waited_for() {
+    const SHORT: Duration = Duration::from_secs(5);
+    let slow = Faults::new(Trigger::CallsOf("apply"), InjectedFault::Slow(SHORT));
+    let slow = Arc::new(slow);
+    let pair = Pair::with(|ledger| Arc::new(FaultyLedger::new(ledger, slow))).await;
+    pair.start_clock();
+    let small = Media::new(32, SMALL_MEDIA);
+    let session = pair.uncached_session(small.len()).await;
+    let put = async |server: &World| server.put(&session, "bytes 0-15/16", small.whole()).await;
+    let before = Instant::now();
+    let (older, newer) = tokio::join!(put(&pair.first), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let newer = put(&pair.second).await;
+        assert!(before.elapsed() >= SHORT, "it was not taken over");
+        newer
+    });
+    assert_eq!((older.status.as_u16(), newer.status.as_u16()), (201, 201));
+    assert_eq!(older.body, newer.body);
+    assert_eq!(pair.second.count().await, 1);
 }

@@ -261,10 +261,10 @@ async fn take(ledger: &dyn Ledger, model: &Reference, leases: &mut Leases, step:
             started.map(|lease| leases.add(session, lease))
         }
         Step::Lease { session } => {
-            let leased = ledger.lease(session_id(session)).await.unwrap();
-            return End::Leased(leased.map(|leased| {
-                leases.add(session, leased.lease);
-                leased.session.epoch.0
+            let taken = ledger.lease(session_id(session)).await.unwrap();
+            return End::Leased(taken.map(|taken| {
+                leases.add(session, taken.lease);
+                taken.session.epoch.0
             }));
         }
         Step::OffsetCommit {

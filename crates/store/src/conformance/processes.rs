@@ -19,7 +19,7 @@ pub async fn ledger_of_processes(first: &dyn Ledger, second: &dyn Ledger) {
     session_that_nobody_works_on_is_leased_at_once(first, second).await;
     holder_is_asked_and_commits_before_it_releases(first, second).await;
     released_session_keeps_its_lease_until_the_next_one(first, second).await;
-    lease_is_taken_by_force_or_after_idle_time(first, second).await;
+    lease_is_taken_after_idle_time(first, second).await;
     ended_session_is_held_by_nobody(first, second).await;
     finishing_session_is_left_to_the_process_that_works_on_it(first, second).await;
     only_the_newest_lease_is_renewed(first, second).await;
@@ -67,22 +67,25 @@ async fn released_session_keeps_its_lease_until_the_next_one(
     let id = names.session(0);
     first.start(names.new_session(0)).await.unwrap();
     let held = lease(first, id).await.lease;
-    second.release(id).await.unwrap();
+    second.release(&[(id, held)]).await.unwrap();
     assert!(asks(second, id).await.is_none(), "it is not the second's");
-    first.release(id).await.unwrap();
+    let another = no_lease(held.epoch);
+    first.release(&[(id, another)]).await.unwrap();
+    assert!(asks(second, id).await.is_none(), "it is another lease");
+    first.release(&[(id, held)]).await.unwrap();
     let more = OffsetCommit {
         releases: false,
         ..some_bytes(0)
     };
     first.commit_offset(id, held, more).await.unwrap();
     assert!(asks(second, id).await.is_none(), "it is worked on again");
-    first.release(id).await.unwrap();
+    first.release(&[(id, held)]).await.unwrap();
     assert!(asks(second, id).await.is_some());
     fenced(first.commit_offset(id, held, some_bytes(10)).await);
 }
 
-async fn lease_is_taken_by_force_or_after_idle_time(first: &dyn Ledger, second: &dyn Ledger) {
-    let names = Names::of("lease_is_taken_by_force_or_after_idle_time");
+async fn lease_is_taken_after_idle_time(first: &dyn Ledger, second: &dyn Ledger) {
+    let names = Names::of("lease_is_taken_after_idle_time");
     let id = names.session(0);
     first.start(names.new_session(0)).await.unwrap();
     let held = lease(first, id).await.lease;
@@ -91,7 +94,7 @@ async fn lease_is_taken_by_force_or_after_idle_time(first: &dyn Ledger, second: 
     let at_once = Takeover::IfIdle(Duration::ZERO);
     assert!(takes(second, id, at_once).await.is_some());
     fenced(first.commit_offset(id, held, some_bytes(0)).await);
-    let held = takes(first, id, Takeover::Force).await.expect("by force");
+    let held = takes(first, id, at_once).await.expect("at once");
     assert!(takes(first, id, waits).await.is_some(), "it is its own");
     fenced(first.commit_offset(id, held, some_bytes(0)).await);
 }
@@ -137,7 +140,7 @@ async fn finishing_session_is_left_to_the_process_that_works_on_it(
     assert!(!is_listed(second, LONG).await);
     assert!(is_listed(second, Duration::ZERO).await);
     assert!(is_listed(first, LONG).await, "it knows what it works on");
-    first.release(id).await.unwrap();
+    first.release(&[(id, held)]).await.unwrap();
     assert!(is_listed(second, LONG).await);
     let changes = finishing(finish(id, held, Some(names.large(0))), vec![]);
     first.apply(changes).await.expect("the lease is in force");
@@ -148,12 +151,20 @@ async fn only_the_newest_lease_is_renewed(first: &dyn Ledger, second: &dyn Ledge
     let names = Names::of("only_the_newest_lease_is_renewed");
     let id = names.session(0);
     let started = first.start(names.new_session(0)).await.unwrap();
-    first.renew(id, started).await.unwrap();
+    let unknown = (names.session(1), started);
+    first.renew(&[unknown, (id, started)]).await.unwrap();
+    assert!(asks(second, id).await.is_none(), "the first works on it");
     let taken = lease(second, id).await.lease;
-    fenced(first.renew(id, started).await);
-    fenced(first.renew(id, no_lease(Epoch(1))).await);
-    second.renew(id, taken).await.unwrap();
-    fenced(first.renew(names.session(1), taken).await);
+    let earlier = (id, started);
+    let another = (id, no_lease(Epoch(1)));
+    first.renew(&[earlier, another]).await.unwrap();
+    assert!(asks(first, id).await.is_none(), "the second works on it");
+    second.renew(&[(id, taken)]).await.unwrap();
+    second
+        .commit_offset(id, taken, some_bytes(0))
+        .await
+        .unwrap();
+    assert!(asks(first, id).await.is_some());
 }
 
 /// Commits ten bytes, which are the last ones of a request.

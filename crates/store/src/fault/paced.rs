@@ -167,12 +167,12 @@ impl Ledger for PacedLedger {
         leased
     }
 
-    async fn renew(&self, id: SessionId, lease: Lease) -> Result<(), LedgerError> {
-        self.inner.renew(id, lease).await
+    async fn renew(&self, leases: &[(SessionId, Lease)]) -> Result<(), LedgerError> {
+        self.inner.renew(leases).await
     }
 
-    async fn release(&self, id: SessionId) -> Result<(), LedgerError> {
-        self.inner.release(id).await
+    async fn release(&self, leases: &[(SessionId, Lease)]) -> Result<(), LedgerError> {
+        self.inner.release(leases).await
     }
 
     async fn takeover_requests(&self) -> Vec<SessionId> {

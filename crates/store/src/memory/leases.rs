@@ -77,7 +77,6 @@ impl Leases {
     ) -> Result<Lease, LedgerError> {
         if let Some(idle) = self.idle_by_others(id, process) {
             match takeover {
-                Takeover::Force => {}
                 Takeover::IfIdle(enough) if idle >= enough => {}
                 Takeover::IfIdle(_) => return Err(LedgerError::Held),
                 Takeover::Ask => {
@@ -123,7 +122,10 @@ impl Leases {
     /// Refuses a lease that is not the newest one, or that has been left alone for too long.
     pub(super) fn check(&self, id: SessionId, lease: Lease) -> Result<(), LedgerError> {
         match self.by_session.get(&id) {
-            Some(state) if state.newest == lease && self.now - state.touched < LEASE_LIFETIME => {
+            Some(state)
+                if state.newest == lease
+                    && self.now.saturating_sub(state.touched) < LEASE_LIFETIME =>
+            {
                 Ok(())
             }
             _ => Err(LedgerError::Fenced),
@@ -138,28 +140,35 @@ impl Leases {
             state.touched = now;
             state.holder = holder;
         }
-    }
-
-    pub(super) fn renew(&mut self, id: SessionId, lease: Lease) -> Result<(), LedgerError> {
-        self.check(id, lease)?;
-        let now = self.now;
-        if let Some(state) = self.by_session.get_mut(&id) {
-            state.touched = now;
+        if holder.is_none() {
+            self.asked_for.remove(&id);
         }
-        Ok(())
     }
 
-    /// The process works no longer on a session.
-    pub(super) fn release(&mut self, id: SessionId, process: u64) {
+    /// The process works on the session of this lease, if the lease is in force.
+    pub(super) fn renew(&mut self, id: SessionId, lease: Lease, process: u64) {
+        if self.check(id, lease).is_ok() {
+            let now = self.now;
+            let state = self.by_session.get_mut(&id).expect("it was checked");
+            state.touched = now;
+            state.holder = Some(process);
+        }
+    }
+
+    /// The process works no longer on the session of this lease.
+    pub(super) fn release(&mut self, id: SessionId, lease: Lease, process: u64) {
         if let Some(state) = self.by_session.get_mut(&id)
+            && state.newest == lease
             && state.holder == Some(process)
         {
             state.holder = None;
+            self.asked_for.remove(&id);
         }
     }
 
     pub(super) fn remove(&mut self, id: SessionId) {
         self.by_session.remove(&id);
+        self.asked_for.remove(&id);
     }
 
     /// Loses the leases that no change has made durable.

@@ -120,19 +120,19 @@ async fn lease_that_was_left_alone_for_too_long_is_refused() {
     let ledger = MemoryLedger::new();
     let id = session_id(1);
     let held = start(&ledger, 1, 100).await;
-    let short = LEASE_LIFETIME - Duration::from_secs(1);
+    let short = LEASE_LIFETIME.saturating_sub(Duration::from_secs(1));
     for from in [0, 8] {
         ledger.advance_clock(short);
         let commit = step(1, from, from + 8);
         ledger.commit_offset(id, held, commit).await.unwrap();
     }
     ledger.advance_clock(short);
-    ledger.renew(id, held).await.unwrap();
+    ledger.renew(&[(id, held)]).await.unwrap();
     ledger.advance_clock(LEASE_LIFETIME);
+    ledger.renew(&[(id, held)]).await.unwrap();
     let late = [
         ledger.commit_offset(id, held, step(1, 16, 24)).await,
         ledger.end(id, held, EndSession::Failed).await,
-        ledger.renew(id, held).await,
     ];
     for refused in late {
         assert!(matches!(refused, Err(LedgerError::Fenced)), "{refused:?}");
