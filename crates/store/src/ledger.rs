@@ -63,7 +63,7 @@ use crate::vault::Space;
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
     /// Inserts a session: active, with offset 0 and epoch 0. Returns its first lease. No process
-    /// works on it yet.
+    /// works on it yet. No earlier session may have had its id, not even a deleted one.
     ///
     /// # Errors
     /// [`LedgerError::Conflict`] if a session with this id exists.

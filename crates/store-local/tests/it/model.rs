@@ -182,6 +182,11 @@ struct Driven<S> {
 struct Leases(HashMap<u8, (Lease, Option<Lease>)>);
 
 impl Leases {
+    /// Forgets the leases of an earlier session with the same id, which no real session has.
+    fn start(&mut self, session: u8, lease: Lease) {
+        self.0.insert(session, (lease, None));
+    }
+
     fn add(&mut self, session: u8, lease: Lease) {
         let before = self.0.get(&session).map(|(newest, _)| *newest);
         self.0.insert(session, (lease, before));
@@ -258,7 +263,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, leases: &mut Leases, step:
     let result = match step {
         Step::Start { session, expires } => {
             let started = ledger.start(new_session(session, expires)).await;
-            started.map(|lease| leases.add(session, lease))
+            started.map(|lease| leases.start(session, lease))
         }
         Step::Lease { session } => {
             let taken = ledger.lease(session_id(session)).await.unwrap();
