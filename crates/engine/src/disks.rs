@@ -28,9 +28,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::timeout;
 use windlass_store::{
-    ChangeSet, EndSession, Lease, Leased, Ledger, LedgerError, MediaId, NewSession, OffsetCommit,
-    OwnerQuotas, Quota, Resource, Session, SessionId, SessionPage, SessionQuery, Space, Takeover,
-    Timestamp, Usage, Vault, VaultError,
+    ChangeSet, EndSession, Garbage, GarbageId, Lease, Leased, Ledger, LedgerError, MediaId,
+    NewSession, OffsetCommit, OwnerQuotas, Quota, Resource, Retention, Session, SessionId,
+    SessionPage, SessionQuery, Space, Takeover, Timestamp, Usage, Vault, VaultError,
 };
 
 use crate::error::Error;
@@ -531,16 +531,24 @@ impl Ledger for CheckedLedger {
         self.inner.expire(now, limit).await
     }
 
+    fn retention(&self) -> Retention {
+        self.inner.retention()
+    }
+
     async fn garbage(
         &self,
-        after: Option<MediaId>,
+        after: Option<&GarbageId>,
         limit: usize,
-    ) -> Result<Vec<MediaId>, LedgerError> {
+    ) -> Result<Vec<Garbage>, LedgerError> {
         self.inner.garbage(after, limit).await
     }
 
-    async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError> {
-        self.inner.forget_garbage(ids).await
+    async fn deleted(
+        &self,
+        entries: &[GarbageId],
+        again_after: Option<Duration>,
+    ) -> Result<(), LedgerError> {
+        self.inner.deleted(entries, again_after).await
     }
 
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {

@@ -33,7 +33,7 @@ use crate::directory::{
     self, COMPLETE_BACKUP, INCOMPLETE_BACKUP, Identity, LEDGER, NEW_LEDGER, lock_vault,
 };
 use crate::file_lock::FileLock;
-use crate::ledger::{self, LedgerReader, ResourceRow, RowBatch, SessionRow, TableScan};
+use crate::ledger::{self, LedgerReader, Miscount, ResourceRow, RowBatch, SessionRow, TableScan};
 use crate::vault::layout;
 use crate::verify::{Expected, Fault, Finding, Subject, check_file};
 use crate::{OpenError, filesystem};
@@ -182,9 +182,12 @@ impl Backup<'_> {
         self.copy_all(&copy)?;
         drop(deletion_lock);
         self.check_all(&copy)?;
+        let is_counted = self.check_counts(&copy)?;
         drop(copy);
         self.target.complete()?;
-        self.delete_unnamed()?;
+        if is_counted {
+            self.delete_unnamed()?;
+        }
         self.target.close()?;
         Ok(self.counts)
     }
@@ -245,6 +248,25 @@ impl Backup<'_> {
         self.counts.resources = ledger.count_resources()?;
         self.counts.rows = ledger.count_rows("resources")?;
         Ok(())
+    }
+
+    /// Compares the stored numbers of references with the references. Returns whether all are
+    /// right. If not, it is uncertain which media the ledger does not reference.
+    fn check_counts(&mut self, ledger: &LedgerReader) -> Result<bool, BackupError> {
+        let miscounted = ledger.miscounted_media()?;
+        for miscount in &miscounted {
+            let Miscount {
+                media,
+                counted,
+                stored,
+            } = *miscount;
+            self.report(Finding {
+                subject: Subject::Media(media.id),
+                fault: Fault::Miscounted { counted, stored },
+                is_repaired: false,
+            });
+        }
+        Ok(miscounted.is_empty())
     }
 
     /// Deletes media that the new ledger of the backup does not reference.

@@ -19,8 +19,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use windlass_store::Cause;
 use windlass_store::recorder::{NoRecorder, StoreRecorder};
+use windlass_store::{Cause, Retention};
 
 use crate::file_lock::FileLock;
 use crate::filesystem::{self, SharedDirectory};
@@ -51,6 +51,8 @@ pub struct Options {
     pub allow_shared_data: bool,
     /// What the store does is recorded here, for metrics. The default is [`NoRecorder`].
     pub recorder: Arc<dyn StoreRecorder>,
+    /// How released media in the vault is treated. The default is to delete it at once, and once.
+    pub retention: Retention,
 }
 
 impl Default for Options {
@@ -61,6 +63,7 @@ impl Default for Options {
             allow_unsafe_filesystem: false,
             allow_shared_data: false,
             recorder: Arc::new(NoRecorder),
+            retention: Retention::default(),
         }
     }
 }
@@ -98,6 +101,13 @@ impl Options {
     #[must_use]
     pub fn recorder(self, recorder: Arc<dyn StoreRecorder>) -> Self {
         Self { recorder, ..self }
+    }
+
+    /// Sets [`Options::retention`].
+    #[must_use]
+    pub const fn retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
+        self
     }
 }
 
@@ -231,6 +241,7 @@ pub(crate) struct StoreShared {
     /// [`Options::allow_shared_data`].
     pub(crate) allow_shared_data: bool,
     pub(crate) recorder: Arc<dyn StoreRecorder>,
+    pub(crate) retention: Retention,
 }
 
 /// The locks on the data directory and on its vault, held as long as the ledger or the vault

@@ -2,8 +2,9 @@
 //!
 //! One connection makes all changes ([`committer`]), one copies the WAL into the database file
 //! ([`wal`]), and a few others read ([`ReaderPool`]). SQLite's WAL lets all of them work at the
-//! same time. Opening a ledger scans no table, unless it is upgraded. The ledger never reads the
-//! wall clock: callers pass the time. Waits are measured by the monotonic clock.
+//! same time. Opening a ledger scans no table, unless it is upgraded. Callers pass the time. The
+//! ledger reads the wall clock only to keep released media for a time ([`garbage`]). Waits are
+//! measured by the monotonic clock.
 //!
 //! Terms of these modules:
 //!
@@ -17,7 +18,7 @@
 //! * **Media**: the bytes of an upload. *Small media* is in the ledger, all other media is in the
 //!   vault. A session or a resource *references* media. Media that loses its last reference is
 //!   *released*: small media is deleted, and other media goes to the **garbage list** until the
-//!   vault has deleted its file. The id of media is *unknown* if nothing references it and it is
+//!   vault has deleted its file. The references to each media are counted ([`references`]). The id of media is *unknown* if nothing references it and it is
 //!   not on the list. A file in the vault whose id is unknown is an *orphan*.
 //! * **Writer**: the thread that makes all changes ([`writer`]). Its [`committer`] owns the
 //!   connection.
@@ -69,7 +70,9 @@
 
 mod changes;
 mod committer;
+mod garbage;
 mod maintenance;
+mod references;
 mod rows;
 mod schema;
 #[cfg(test)]
@@ -89,9 +92,9 @@ use bytes::Bytes;
 use rusqlite::{Connection, params};
 use tokio::sync::Semaphore;
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, Failpoint, Lease, LeaseId, Leased, Ledger, LedgerError, MediaId,
-    NewSession, OffsetCommit, OwnerQuotas, Quota, Resource, Session, SessionId, SessionPage,
-    SessionQuery, Space, Takeover, Timestamp, Usage,
+    ChangeSet, EndSession, Epoch, Failpoint, Garbage, GarbageId, Lease, LeaseId, Leased, Ledger,
+    LedgerError, MediaId, NewSession, OffsetCommit, OwnerQuotas, Quota, Resource, Retention,
+    Session, SessionId, SessionPage, SessionQuery, Space, Takeover, Timestamp, Usage,
 };
 
 use crate::directory::{DirectoryLock, Identity, StoreShared};
@@ -106,7 +109,8 @@ use wal::{CheckpointThread, PAGE_LEN, Wal, is_busy_error};
 use writer::Writer;
 
 pub(crate) use maintenance::{
-    LedgerReader, Repair, ResourceRow, RowBatch, SessionRow, StoredResource, TableScan, copy,
+    LedgerReader, Miscount, Repair, ResourceRow, RowBatch, SessionRow, StoredResource, TableScan,
+    copy,
 };
 pub(crate) use rows::is_conversion_error;
 pub(crate) use schema::identity_in;
@@ -138,6 +142,7 @@ pub struct LocalLedger {
     space_probe: SpaceProbe,
     unwritten_epochs: Arc<UnwrittenEpochs>,
     fail_stop: FailStop,
+    retention: Retention,
     /// A random number, see [`Ledger::opening`].
     opening: u64,
     /// Dropped last: no other process may open the directory before the database is closed.
@@ -158,6 +163,7 @@ impl LocalLedger {
             lock,
             stop_probes,
             recorder,
+            retention,
             // The files were checked before.
             allow_shared_data: _,
         } = store;
@@ -209,6 +215,7 @@ impl LocalLedger {
             unwritten_epochs: Arc::clone(&unwritten_epochs),
             reserve,
             sync_verifier: Arc::clone(&sync_verifier),
+            retention,
         };
         let writer = Committer::new(connection, checkpoint_thread, shared)
             .and_then(|committer| Writer::start(committer, fail_stop.clone(), recorder))
@@ -220,6 +227,7 @@ impl LocalLedger {
             space_probe,
             unwritten_epochs,
             fail_stop,
+            retention,
             opening: getrandom::u64().expect("the system has random numbers"),
             _lock: lock,
         })
@@ -430,32 +438,40 @@ impl Ledger for LocalLedger {
         self.writer.change(Change::Expire { now, limit }).await
     }
 
-    async fn garbage(
-        &self,
-        after: Option<MediaId>,
-        limit: usize,
-    ) -> Result<Vec<MediaId>, LedgerError> {
-        let after = after.map_or(Vec::new(), |id| id.as_bytes().to_vec());
-        let query = move |connection: &Connection| {
-            connection
-                .prepare_cached(
-                    "SELECT media FROM garbage WHERE media > ?1 AND length(media) = 16 ORDER BY media LIMIT ?2",
-                )?
-                .query_map(params![after, rows::sql_limit(limit)], |row| row.get(0))?
-                .map(|id| id.map(MediaId::from_bytes))
-                .collect()
-        };
-        self.readers.read(query).await
+    fn retention(&self) -> Retention {
+        self.retention
     }
 
-    async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError> {
-        self.change(Change::ForgetGarbage(ids.to_vec())).await
+    async fn garbage(
+        &self,
+        after: Option<&GarbageId>,
+        limit: usize,
+    ) -> Result<Vec<Garbage>, LedgerError> {
+        let after = after.cloned();
+        self.readers
+            .read(move |connection| garbage::due(connection, after.as_ref(), limit))
+            .await
+    }
+
+    async fn deleted(
+        &self,
+        entries: &[GarbageId],
+        again_after: Option<Duration>,
+    ) -> Result<(), LedgerError> {
+        let entries = entries.to_vec();
+        let change = Change::Deleted {
+            entries,
+            again_after,
+        };
+        self.change(change).await
     }
 
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
         let ids = ids.to_vec();
         self.readers
-            .read(move |connection| rows::unknown_media(connection, ids))
+            .read(move |connection| {
+                references::unknown_media(connection, references::IS_KNOWN, ids)
+            })
             .await
     }
 

@@ -97,6 +97,7 @@ impl LocalStore {
             stop_probes: stop_probes(dir, &vault_dir, options.durability).map_err(io)?,
             allow_shared_data: options.allow_shared_data,
             recorder: options.recorder,
+            retention: options.retention,
         };
         let vault = LocalVault::new(vault_dir, write_policy, shared_state.clone());
         let ledger = LocalLedger::open(&ledger_path, identity, shared_state)?;

@@ -27,7 +27,8 @@ use windlass_store::{
 use crate::directory::{self, Identity};
 use crate::file_lock::FileLock;
 use crate::ledger::{
-    LedgerReader, Repair, ResourceRow, RowBatch, SessionRow, TableScan, is_conversion_error,
+    LedgerReader, Miscount, Repair, ResourceRow, RowBatch, SessionRow, TableScan,
+    is_conversion_error,
 };
 use crate::reserve::{self, Reserve};
 use crate::vault::layout::{self, Shard};
@@ -282,6 +283,8 @@ impl Verifier<'_> {
         self.ledger.identity()?;
         self.each("sessions", LedgerReader::sessions, Self::check_session)?;
         self.each("resources", LedgerReader::resources, Self::check_resource)?;
+        // Before the checks that rely on the counts.
+        self.check_counts()?;
         self.each(
             "small_media",
             LedgerReader::small_media_ids,
@@ -313,7 +316,10 @@ impl Verifier<'_> {
             MediaLocation::Ledger => self.fault_in_ledger(media.id, expected)?,
         };
         // A server may have released the media during the check.
-        let stands = fault.is_some() && self.ledger.is_referenced(media)?;
+        let stands = match self.counts.with_server {
+            true => fault.is_some() && self.ledger.is_referenced(media)?,
+            false => true,
+        };
         Ok(fault.filter(|_| stands))
     }
 
@@ -420,6 +426,24 @@ impl Verifier<'_> {
         if let Some(fault) = self.fault_of(media, &expected)? {
             let ResourceRow { collection, id, .. } = resource.clone();
             self.report(Subject::Resource { collection, id }, fault, false);
+        }
+        Ok(())
+    }
+
+    /// Compares the stored numbers of references with the references.
+    fn check_counts(&mut self) -> Result<(), VerifyError> {
+        for miscount in self.ledger.miscounted_media()? {
+            let Miscount {
+                media,
+                counted,
+                stored,
+            } = miscount;
+            let repaired = match &self.repair {
+                Some(repair) => repair.set_references(media, counted)?,
+                None => false,
+            };
+            let fault = Fault::Miscounted { counted, stored };
+            self.report(Subject::Media(media.id), fault, repaired);
         }
         Ok(())
     }
@@ -563,6 +587,10 @@ fn contradiction(session: &SessionRow) -> Option<&'static str> {
             offset,
             ..
         } if extent.start > *offset => Some("its last extent begins behind the committed offset"),
+        SessionRow {
+            lacks_context: true,
+            ..
+        } => Some("the request that started it is not there"),
         _ => None,
     }
 }

@@ -36,7 +36,7 @@ use crate::records::{
 };
 use crate::vault::{MediaReader, MediaWriter, READ_LEN, StoredMedia, Vault, VaultError};
 
-pub use ledger::{ledger, ledger_restart};
+pub use ledger::{RETENTION, ledger, ledger_restart, ledger_with_retention};
 pub use processes::ledger_of_processes;
 
 /// A time after all times that the checks use.

@@ -34,8 +34,8 @@ use crate::Cause;
 use crate::change_set::ChangeSet;
 use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit, Takeover};
 use crate::records::{
-    Extent, Lease, Leased, MediaId, NewSession, OwnerQuotas, Quota, Resource, Session, SessionId,
-    Timestamp, Usage,
+    Extent, Garbage, GarbageId, Lease, Leased, MediaId, NewSession, OwnerQuotas, Quota, Resource,
+    Retention, Session, SessionId, Timestamp, Usage,
 };
 use crate::session_list::{SessionPage, SessionQuery};
 use crate::vault::{
@@ -355,16 +355,24 @@ impl Ledger for FaultyLedger {
         self.change("expire", self.inner.expire(now, limit)).await
     }
 
+    fn retention(&self) -> Retention {
+        self.inner.retention()
+    }
+
     async fn garbage(
         &self,
-        after: Option<MediaId>,
+        after: Option<&GarbageId>,
         limit: usize,
-    ) -> Result<Vec<MediaId>, LedgerError> {
+    ) -> Result<Vec<Garbage>, LedgerError> {
         self.read("garbage", self.inner.garbage(after, limit)).await
     }
 
-    async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError> {
-        self.change("forget_garbage", self.inner.forget_garbage(ids))
+    async fn deleted(
+        &self,
+        entries: &[GarbageId],
+        again_after: Option<Duration>,
+    ) -> Result<(), LedgerError> {
+        self.change("deleted", self.inner.deleted(entries, again_after))
             .await
     }
 

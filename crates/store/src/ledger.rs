@@ -8,8 +8,8 @@ use bytes::Bytes;
 use crate::Cause;
 use crate::change_set::{ChangeSet, MAX_ADDED_MEDIA};
 use crate::records::{
-    Lease, Leased, MAX_KEY_LEN, MediaId, NewSession, OwnerQuotas, Progress, Quota, Resource,
-    Session, SessionId, SessionState, Timestamp, Usage,
+    Garbage, GarbageId, Lease, Leased, MAX_KEY_LEN, MediaId, NewSession, OwnerQuotas, Progress,
+    Quota, Resource, Retention, Session, SessionId, SessionState, Timestamp, Usage,
 };
 use crate::session_list::{SessionPage, SessionQuery};
 use crate::vault::Space;
@@ -273,20 +273,39 @@ pub trait Ledger: Send + Sync + 'static {
     /// sessions.
     async fn expire(&self, now: Timestamp, limit: usize) -> Result<usize, LedgerError>;
 
-    /// Returns up to `limit` entries of the garbage list that are greater than `after`, in the
-    /// order of their ids: media in the vault that the ledger has released.
+    /// Returns how long released media in the vault is kept, and whether it is deleted twice. The
+    /// ledger is opened with it. The default is neither.
+    fn retention(&self) -> Retention {
+        Retention::default()
+    }
+
+    /// Returns up to `limit` entries of the garbage list: media in the vault that the ledger has
+    /// released. They are in an order of the ledger's choice, which stays the same. With `after`,
+    /// only entries behind that entry are returned, which may be gone.
+    ///
+    /// Entries are left out until they are due by the clock of the ledger: for
+    /// [`Retention::keep`] after their release, and after the first deletion for as long as
+    /// [`Ledger::deleted`] says.
     async fn garbage(
         &self,
-        after: Option<MediaId>,
+        after: Option<&GarbageId>,
         limit: usize,
-    ) -> Result<Vec<MediaId>, LedgerError>;
+    ) -> Result<Vec<Garbage>, LedgerError>;
 
-    /// Removes media from the garbage list. Called after the vault has deleted it. Ids that are not
-    /// on the list are ignored.
-    async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError>;
+    /// Says that the vault has deleted the media of these entries of the garbage list. With
+    /// `again_after`, an entry that was deleted for the first time stays on the list, is due again
+    /// after this time, and gets another id. All other entries are forgotten. Ids that are not on
+    /// the list are ignored.
+    ///
+    /// The caller passes [`Retention::again_after`] of [`Ledger::retention`].
+    async fn deleted(
+        &self,
+        entries: &[GarbageId],
+        again_after: Option<Duration>,
+    ) -> Result<(), LedgerError>;
 
-    /// Returns the members of `ids` that no session, resource or garbage entry references. All ids
-    /// are looked up in one state of the ledger: media that moves from a session to its resource
+    /// Returns the members of `ids` that no session, resource or garbage entry references, whether
+    /// the entry is due or not. All ids are looked up in one state of the ledger: media that moves from a session to its resource
     /// during the call counts as referenced.
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError>;
 

@@ -104,9 +104,9 @@ pub use change_set::{
 pub use failpoint::Failpoint;
 pub use ledger::{EndSession, LEASE_LIFETIME, Ledger, LedgerError, OffsetCommit, Takeover};
 pub use records::{
-    Epoch, Extent, Lease, LeaseId, Leased, MAX_KEY_LEN, Media, MediaId, MediaLocation, MediaRef,
-    NewSession, OwnerQuotas, Progress, Quota, Resource, Session, SessionId, SessionState,
-    Timestamp, Usage,
+    Epoch, Extent, Garbage, GarbageId, Lease, LeaseId, Leased, MAX_KEY_LEN, Media, MediaId,
+    MediaLocation, MediaRef, NewSession, OwnerQuotas, Progress, Quota, Resource, Retention,
+    Session, SessionId, SessionState, Timestamp, Usage,
 };
 pub use session_list::{SessionOrder, SessionPage, SessionQuery, SessionSummary};
 pub use sweep::{Sweep, SweepError, SweepOptions, Swept};

@@ -8,10 +8,11 @@
 //! Absent: a limit on memory, and any disk.
 
 // The ledger is below.
+mod garbage;
 mod leases;
 mod vault;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,14 +24,16 @@ use bytes::Bytes;
 use crate::change_set::{ChangeSet, Expected, FinishSession, ResourceChange};
 use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit, Takeover};
 use crate::records::{
-    Lease, Leased, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas, Progress, Quota,
-    Resource, Session, SessionId, SessionState, Timestamp, Usage, counted,
+    Garbage, GarbageId, Lease, Leased, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas,
+    Progress, Quota, Resource, Retention, Session, SessionId, SessionState, Timestamp, Usage,
+    counted,
 };
 use crate::session_list::{
     MAX_SESSIONS_READ_PER_PAGE, SessionOrder, SessionPage, SessionQuery, SessionSummary,
 };
 use crate::vault::Space;
 
+use garbage::GarbageList;
 use leases::Leases;
 pub use vault::{MemoryVault, UnsyncedWrite};
 
@@ -60,6 +63,13 @@ impl MemoryLedger {
     /// Returns an empty ledger.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Returns the ledger with another treatment of released media.
+    #[must_use]
+    pub fn with_retention(self, retention: Retention) -> Self {
+        self.tables().garbage.retention = retention;
+        self
     }
 
     /// Returns the same ledger as another process sees it. The process ends when it is dropped.
@@ -246,28 +256,35 @@ impl Ledger for MemoryLedger {
         Ok(self.tables().expire(now, limit))
     }
 
-    async fn garbage(
-        &self,
-        after: Option<MediaId>,
-        limit: usize,
-    ) -> Result<Vec<MediaId>, LedgerError> {
-        let tables = self.tables();
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let listed = tables.garbage.range((from, Bound::Unbounded));
-        Ok(listed.take(limit).copied().collect())
+    fn retention(&self) -> Retention {
+        self.tables().garbage.retention
     }
 
-    async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError> {
+    async fn garbage(
+        &self,
+        after: Option<&GarbageId>,
+        limit: usize,
+    ) -> Result<Vec<Garbage>, LedgerError> {
+        let tables = self.tables();
+        Ok(tables.garbage.due(after, limit, tables.leases.now()))
+    }
+
+    async fn deleted(
+        &self,
+        entries: &[GarbageId],
+        again_after: Option<Duration>,
+    ) -> Result<(), LedgerError> {
         let mut tables = self.tables();
-        for id in ids {
-            tables.garbage.remove(id);
+        let again = again_after.map(|pause| tables.leases.now() + pause);
+        for id in entries {
+            tables.garbage.deleted(id, again);
         }
         Ok(())
     }
 
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
         let tables = self.tables();
-        let unknown = |id: &&MediaId| !tables.is_referenced(**id) && !tables.garbage.contains(id);
+        let unknown = |id: &&MediaId| !tables.is_referenced(**id) && !tables.garbage.has(**id);
         Ok(ids.iter().filter(unknown).copied().collect())
     }
 
@@ -286,7 +303,7 @@ struct Tables {
     sessions: BTreeMap<SessionId, Session>,
     resources: BTreeMap<(String, String), Resource>,
     small_media: BTreeMap<MediaId, Bytes>,
-    garbage: BTreeSet<MediaId>,
+    garbage: GarbageList,
     leases: Leases,
     /// Number of sessions and resources that reference a media.
     references: HashMap<MediaRef, usize>,
@@ -637,9 +654,7 @@ impl Tables {
         }
         match media.location {
             MediaLocation::Ledger => drop(self.small_media.remove(&media.id)),
-            MediaLocation::Vault => {
-                self.garbage.insert(media.id);
-            }
+            MediaLocation::Vault => self.garbage.insert(media.id, self.leases.now()),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 use windlass_digest::{Crc32c, Digests};
@@ -190,6 +191,46 @@ pub struct MediaRef {
     pub id: MediaId,
     /// Where its bytes are stored.
     pub location: MediaLocation,
+}
+
+/// The id of an entry of the garbage list. Opaque to all but the ledger.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GarbageId(Bytes);
+
+impl GarbageId {
+    /// Returns the id with these bytes.
+    pub const fn from_bytes(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+
+    /// Returns the bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// An entry of the garbage list: media in the vault that the ledger has released.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Garbage {
+    /// Id of the entry. It has another id after its first deletion, if it is deleted twice.
+    pub id: GarbageId,
+    /// Id of the media.
+    pub media: MediaId,
+    /// What the vault needs to find the media, beside its id. Empty if the id is enough.
+    pub handle: Bytes,
+    /// Number of times that the vault has deleted it.
+    pub attempt: u8,
+}
+
+/// How released media in the vault is treated. The default is to delete it at once, and once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// For how long it is kept before it is deleted, for backups of the ledger alone.
+    pub keep: Duration,
+    /// For how long the ledger waits before the vault deletes it a second time; `None` if it is
+    /// deleted once. A second deletion is for vaults in which a write may take effect after the
+    /// deletion, since its sender was stopped in between.
+    pub again_after: Option<Duration>,
 }
 
 /// The state of a session.

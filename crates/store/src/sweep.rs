@@ -2,13 +2,14 @@
 //!
 //! A sweep is a sequence of small steps, and the caller decides how often to run one. It needs no
 //! lock, and may be interrupted anywhere: the ledger releases a media first, the vault deletes it
-//! next, and only then it is removed from the garbage list.
+//! next, and only then it is removed from the garbage list. A ledger may keep released media for a
+//! while, and may have it deleted twice ([`Retention`](crate::Retention)).
 
 use std::time::Duration;
 
 use crate::failpoint::Failpoint;
 use crate::ledger::{Ledger, LedgerError};
-use crate::records::{MediaId, Timestamp};
+use crate::records::{GarbageId, MediaId, Timestamp};
 use crate::vault::{ListPosition, Vault, VaultError};
 
 /// Options of a sweep.
@@ -86,7 +87,7 @@ pub struct Sweep {
     ledger_batch: usize,
     /// The garbage entries up to this one include some that could not be deleted. Those after it
     /// come first, so that they are not delayed.
-    tried: Option<MediaId>,
+    tried: Option<GarbageId>,
     /// All garbage has been tried since the sweep was last done, and the last steps have deleted
     /// none.
     tried_all: bool,
@@ -150,14 +151,21 @@ impl Sweep {
         vault: &dyn Vault,
         swept: &mut Swept,
     ) -> Result<(), SweepError> {
-        let listed = ledger.garbage(self.tried, self.ledger_batch).await?;
+        let listed = ledger.garbage(self.tried.as_ref(), self.ledger_batch);
+        let listed = listed.await?;
         if !listed.is_empty() {
             Failpoint::GarbageListed.reach();
         }
-        let deleted = delete(vault, &listed, swept).await;
+        let mut deleted = Vec::with_capacity(listed.len());
+        for entry in &listed {
+            if delete(vault, entry.media, swept).await {
+                deleted.push(entry.id.clone());
+            }
+        }
         if !deleted.is_empty() {
             Failpoint::GarbageUnlinked.reach();
-            ledger.forget_garbage(&deleted).await?;
+            let again_after = ledger.retention().again_after;
+            ledger.deleted(&deleted, again_after).await?;
             Failpoint::GarbageForgotten.reach();
         }
         swept.garbage += deleted.len();
@@ -166,7 +174,7 @@ impl Sweep {
         if is_end {
             self.tried = None;
         } else if deleted.len() < listed.len() {
-            self.tried = listed.last().copied();
+            self.tried = listed.into_iter().next_back().map(|entry| entry.id);
         }
         Ok(())
     }
@@ -192,7 +200,9 @@ impl Sweep {
             let unknown = ledger.unknown_media(&old).await?;
             if !unknown.is_empty() {
                 Failpoint::OrphansFound.reach();
-                swept.orphans = delete(vault, &unknown, swept).await.len();
+                for id in unknown {
+                    swept.orphans += usize::from(delete(vault, id, swept).await);
+                }
                 Failpoint::OrphansUnlinked.reach();
             }
         }
@@ -201,17 +211,14 @@ impl Sweep {
     }
 }
 
-/// Deletes media one by one. Returns the deleted media.
-async fn delete(vault: &dyn Vault, media: &[MediaId], swept: &mut Swept) -> Vec<MediaId> {
-    let mut deleted = Vec::with_capacity(media.len());
-    for &id in media {
-        match vault.delete(id).await {
-            Ok(()) => deleted.push(id),
-            Err(error) => {
-                swept.failed += 1;
-                swept.failure = Some(error);
-            }
+/// Deletes a media. Returns whether that has succeeded.
+async fn delete(vault: &dyn Vault, media: MediaId, swept: &mut Swept) -> bool {
+    match vault.delete(media).await {
+        Ok(()) => true,
+        Err(error) => {
+            swept.failed += 1;
+            swept.failure = Some(error);
+            false
         }
     }
-    deleted
 }

@@ -86,8 +86,8 @@ async fn append_whose_session_a_newer_lease_has_finished_is_answered_503() {
         let deleted = newer.call("DELETE", &animal).await;
         assert_eq!(deleted.status, 204, "{deleted:?}");
         // Deletes garbage like the sweep.
-        for media in shared.ledger.garbage(None, 10).await.unwrap() {
-            shared.vault.delete(media).await.unwrap();
+        for entry in shared.ledger.garbage(None, 10).await.unwrap() {
+            shared.vault.delete(entry.media).await.unwrap();
         }
     };
     let reply = shared.overtaken(&session, 40, finished).await;

@@ -172,7 +172,7 @@ pub(crate) fn is_durable(name: &str) -> bool {
         "end",
         "apply",
         "expire",
-        "forget_garbage",
+        "deleted",
     ];
     let vault = ["create", "sync", "delete"];
     changes.contains(&name) || vault.contains(&name)

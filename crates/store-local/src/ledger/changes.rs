@@ -5,15 +5,18 @@
 //! may be written already. The committer rolls them back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, Expected, FinishSession, LedgerError, Media, MediaId,
-    MediaLocation, MediaRef, NewSession, OffsetCommit, OwnerQuotas, Progress, Quota, Resource,
-    ResourceChange, SessionId, SessionState, Timestamp,
+    ChangeSet, EndSession, Epoch, Expected, FinishSession, GarbageId, LedgerError, Media, MediaId,
+    MediaRef, NewSession, OffsetCommit, OwnerQuotas, Progress, Quota, Resource, ResourceChange,
+    Retention, SessionId, SessionState, Timestamp,
 };
 
+use super::references::{self, References};
 use super::rows::{self, UnwrittenEpochs};
+use super::schema::MAX_CONTEXT_IN_ROW;
 use crate::reserve::Purpose;
 
 /// A queued change: the arguments of a method of [`Ledger`](windlass_store::Ledger), or
@@ -39,7 +42,10 @@ pub(super) enum Change {
         now: Timestamp,
         limit: usize,
     },
-    ForgetGarbage(Vec<MediaId>),
+    Deleted {
+        entries: Vec<GarbageId>,
+        again_after: Option<Duration>,
+    },
     /// Removes up to [`SHRINK_PAGES`] free pages from the database.
     Shrink,
     /// Runs any statements of a test inside the transaction.
@@ -141,7 +147,10 @@ impl Change {
                 tables.within(owners, quotas, || tables.apply(changes))?;
             }
             Self::Expire { now, limit } => return tables.expire(*now, *limit),
-            Self::ForgetGarbage(ids) => tables.forget_garbage(ids)?,
+            Self::Deleted {
+                entries,
+                again_after,
+            } => tables.deleted(entries, *again_after)?,
             Self::Shrink => tables.shrink()?,
             #[cfg(test)]
             Self::Any(change) => (change.work)(tables.connection)?,
@@ -165,7 +174,7 @@ impl Change {
     /// is missing. All other changes would only use it up.
     pub(super) fn purpose(&self) -> Option<Purpose> {
         match self {
-            Self::End { .. } | Self::Expire { .. } | Self::ForgetGarbage(_) => {
+            Self::End { .. } | Self::Expire { .. } | Self::Deleted { .. } => {
                 Some(Purpose::MakeSpace)
             }
             Self::Apply { changes, .. } if changes.makes_space() => Some(Purpose::MakeSpace),
@@ -206,6 +215,7 @@ pub(super) const SHRINK_PAGES: u64 = 512;
 pub(super) struct Tables<'a> {
     pub(super) connection: &'a Connection,
     pub(super) unwritten_epochs: &'a UnwrittenEpochs,
+    pub(super) retention: Retention,
 }
 
 pub(super) type ChangeResult = Result<(), ChangeError>;
@@ -216,27 +226,50 @@ struct LeasedRow {
     state: SessionState,
     offset: u64,
     media: Option<MediaRef>,
+    /// Whether its context is in the table `contexts`.
+    has_long_context: bool,
+}
+
+/// The row of a session that is deleted after its expiry.
+struct ExpiredRow {
+    rowid: i64,
+    id: [u8; 32],
+    media: Option<MediaRef>,
+    has_long_context: bool,
 }
 
 impl Tables<'_> {
     pub(super) fn start(&self, new: &NewSession) -> ChangeResult {
+        let is_long = new.context.len() > MAX_CONTEXT_IN_ROW;
+        let (in_row, context_len) = match i64::try_from(new.context.len()) {
+            Ok(len) if is_long => (&[][..], len),
+            _ => (&new.context[..], 0),
+        };
         let inserted = self.execute(
             "INSERT INTO sessions
                  (id, context, created, expires, state, epoch, offset, total, crc32c, slow_digests,
-                  owner, dialect)
-             VALUES (?1, ?2, ?3, ?4, 0, 0, 0, ?5, 0, x'', ?6, ?7)
+                  owner, dialect, context_len)
+             VALUES (?1, ?2, ?3, ?4, 0, 0, 0, ?5, 0, x'', ?6, ?7, ?8)
              ON CONFLICT (id) DO NOTHING",
             params![
                 new.id.as_bytes(),
-                new.context,
+                in_row,
                 new.created.as_millis().cast_signed(),
                 rows::sql_moment(new.expires),
                 new.total.map(u64::cast_signed),
                 new.owner,
                 new.dialect,
+                context_len,
             ],
         )?;
-        one_row_or(inserted, Refusal::Conflict)
+        one_row_or(inserted, Refusal::Conflict)?;
+        if is_long {
+            self.execute(
+                "INSERT INTO contexts (session, bytes) VALUES (?1, ?2)",
+                params![new.id.as_bytes(), new.context],
+            )?;
+        }
+        Ok(())
     }
 
     pub(super) fn commit_offset(
@@ -271,10 +304,14 @@ impl Tables<'_> {
         // The context, which may be large, is not needed any more. `finish` keeps it: the server
         // compares later requests for the session with it before it repeats the reply.
         self.execute(
-            "UPDATE sessions SET epoch = ?2, context = x'', extent_start = NULL, extent_crc32c = NULL
+            "UPDATE sessions SET epoch = ?2, context = x'', context_len = 0, extent_start = NULL,
+                 extent_crc32c = NULL
              WHERE rowid = ?1",
             params![session.rowid, epoch.0.cast_signed()],
         )?;
+        if session.has_long_context {
+            self.delete_context(id.as_bytes())?;
+        }
         self.write_state(&session, state)?;
         self.replace_media(&session, None)
     }
@@ -293,38 +330,36 @@ impl Tables<'_> {
         for expected in &changes.expect {
             self.expect(expected)?;
         }
-        // Media that may be without a reference when all changes are made. It is released only
-        // then, because media that moves from one resource to another within the set must survive.
-        // At first this is the media that comes with the set.
-        let mut candidates: Vec<_> = changes.incoming_media().collect();
+        // They are written at the end, because media that moves from one resource to another within
+        // the set must survive.
+        let mut references = References::default();
+        if let Some(session) = &session {
+            references.removed(session.media);
+        }
+        changes
+            .incoming_media()
+            .for_each(|media| references.arrives(media));
         for (id, bytes) in changes.incoming_small_media() {
             self.put_small_media(id, bytes)?;
         }
         for change in &changes.resources {
             if let Some(media) = change.media() {
-                self.expect_media(media, &candidates)?;
+                self.expect_media(media, changes)?;
             }
-            candidates.extend(self.change_resource(change)?);
+            references.added(change.media());
+            references.removed(self.change_resource(change)?);
         }
         for collection in &changes.expect_empty {
             self.expect_empty(collection)?;
         }
         if let (Some(session), Some(finish)) = (session, &changes.finish) {
             self.finish(&session, finish)?;
-            candidates.extend(session.media);
         }
-        // Usually the set changes one resource, which references the new media now. This saves the
-        // query by which `release_if_unreferenced` would find that reference.
-        if let [change] = &changes.resources[..] {
-            candidates.retain(|media| !change.references(*media));
-        }
-        candidates
-            .into_iter()
-            .try_for_each(|media| self.release_if_unreferenced(media))
+        self.settle(references)
     }
 
-    /// Makes the state of the session finished, and removes its reference to its media. The caller
-    /// releases the media if no row references it when the change set is made.
+    /// Makes the state of the session finished, and removes its media. The caller counts the
+    /// reference.
     fn finish(&self, session: &LeasedRow, finish: &FinishSession) -> ChangeResult {
         let progress = &finish.progress;
         self.execute(
@@ -357,34 +392,38 @@ impl Tables<'_> {
         // acknowledged as complete, so it must be finished first. The conditions on the lengths of
         // ids and on `place` skip rows that would otherwise make the whole change fail.
         let mut statement = self.connection.prepare_cached(
-            "SELECT rowid, id, media, place FROM sessions
+            "SELECT rowid, id, media, place, context_len > 0 AS has_long_context FROM sessions
              WHERE expires < ?1 AND state <> 1 AND length(id) = 32
                  AND (media IS NULL OR length(media) = 16 AND place IN (0, 1))
              ORDER BY expires LIMIT ?2",
         )?;
         let bounds = params![rows::sql_moment(now), rows::sql_limit(limit)];
         let expired = statement.query_map(bounds, |row| {
-            Ok((row.get("rowid")?, row.get("id")?, rows::media_ref(row)?))
+            Ok(ExpiredRow {
+                rowid: row.get("rowid")?,
+                id: row.get("id")?,
+                media: rows::media_ref(row)?,
+                has_long_context: row.get("has_long_context")?,
+            })
         })?;
         // Collected before the first DELETE, which would change the index that the query scans.
-        let expired: Vec<(i64, [u8; 32], Option<MediaRef>)> = expired.collect::<Result<_, _>>()?;
-        for (rowid, _, media) in &expired {
-            self.execute("DELETE FROM sessions WHERE rowid = ?1", [rowid])?;
-            if let Some(media) = media {
-                self.release_if_unreferenced(*media)?;
+        let expired: Vec<ExpiredRow> = expired.collect::<Result<_, _>>()?;
+        for session in &expired {
+            self.execute("DELETE FROM sessions WHERE rowid = ?1", [session.rowid])?;
+            if session.has_long_context {
+                self.delete_context(&session.id)?;
             }
+            let mut references = References::default();
+            references.removed(session.media);
+            self.settle(references)?;
         }
-        Ok(expired
-            .into_iter()
-            .map(|(_, id, _)| SessionId::from_bytes(id))
-            .collect())
+        let ids = expired.into_iter().map(|session| session.id);
+        Ok(ids.map(SessionId::from_bytes).collect())
     }
 
-    pub(super) fn forget_garbage(&self, ids: &[MediaId]) -> ChangeResult {
-        for id in ids {
-            self.execute("DELETE FROM garbage WHERE media = ?1", [id.as_bytes()])?;
-        }
-        Ok(())
+    fn delete_context(&self, session: &[u8; 32]) -> rusqlite::Result<()> {
+        let deletion = "DELETE FROM contexts WHERE session = ?1";
+        self.execute(deletion, [session]).map(drop)
     }
 
     /// Removes up to [`SHRINK_PAGES`] free pages. A database that was created without `auto_vacuum`
@@ -424,7 +463,8 @@ impl Tables<'_> {
     /// other than `epoch`.
     fn leased_row(&self, id: SessionId, epoch: Epoch) -> Result<LeasedRow, ChangeError> {
         let mut statement = self.connection.prepare_cached(
-            "SELECT rowid, state, epoch, offset, media, place FROM sessions WHERE id = ?1",
+            "SELECT rowid, state, epoch, offset, media, place, context_len > 0 AS has_long_context
+             FROM sessions WHERE id = ?1",
         )?;
         let found = statement.query_row([id.as_bytes()], |row| {
             let found = LeasedRow {
@@ -432,6 +472,7 @@ impl Tables<'_> {
                 state: rows::state(row)?,
                 offset: rows::unsigned(row, "offset")?,
                 media: rows::media_ref(row)?,
+                has_long_context: row.get("has_long_context")?,
             };
             Ok((found, Epoch(rows::unsigned(row, "epoch")?)))
         });
@@ -496,11 +537,14 @@ impl Tables<'_> {
 
     /// Makes the session reference `media`, and releases the media that it referenced before.
     fn replace_media(&self, session: &LeasedRow, media: Option<MediaRef>) -> ChangeResult {
-        self.write_media(session, media)?;
-        match session.media {
-            Some(before) if media != Some(before) => self.release_if_unreferenced(before),
-            _ => Ok(()),
+        if media == session.media {
+            return Ok(());
         }
+        self.write_media(session, media)?;
+        let mut references = References::default();
+        references.removed(session.media);
+        references.added(media);
+        self.settle(references)
     }
 
     fn write_media(&self, session: &LeasedRow, media: Option<MediaRef>) -> ChangeResult {
@@ -517,13 +561,12 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Refuses media that no row references, since it may be deleted already.
-    ///
-    /// Media among `candidates` is accepted without a reference. It is not released before the end
-    /// of the change set: it comes with the set, or is of a resource that the set has already
-    /// replaced or deleted.
-    fn expect_media(&self, media: MediaRef, candidates: &[MediaRef]) -> ChangeResult {
-        if candidates.contains(&media) || rows::is_referenced(self.connection, media)? {
+    /// Refuses media that neither comes with the change set nor was referenced by a row before it,
+    /// since such media may be deleted already.
+    fn expect_media(&self, media: MediaRef, changes: &ChangeSet) -> ChangeResult {
+        // The counts are written when all changes are made, so they are those of before.
+        let mut incoming = changes.incoming_media();
+        if incoming.any(|new| new == media) || references::is_referenced(self.connection, media)? {
             Ok(())
         } else {
             Err(Refusal::Conflict.into())
@@ -662,23 +705,11 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Releases media if no session or resource references it: deletes small media, and puts other
-    /// media on the garbage list.
-    pub(super) fn release_if_unreferenced(&self, media: MediaRef) -> ChangeResult {
-        if rows::is_referenced(self.connection, media)? {
-            return Ok(());
-        }
-        let sql = match media.location {
-            MediaLocation::Ledger => "DELETE FROM small_media WHERE id = ?1",
-            MediaLocation::Vault => {
-                "INSERT INTO garbage (media) VALUES (?1) ON CONFLICT DO NOTHING"
-            }
-        };
-        self.execute(sql, [media.id.as_bytes()])?;
-        Ok(())
-    }
-
-    fn execute(&self, sql: &str, params: impl rusqlite::Params) -> rusqlite::Result<usize> {
+    pub(super) fn execute(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+    ) -> rusqlite::Result<usize> {
         self.connection.prepare_cached(sql)?.execute(params)
     }
 }

@@ -23,7 +23,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use windlass_store::{Cause, Epoch, Failpoint, LedgerError, Session, SessionId, SessionState};
+use windlass_store::{
+    Cause, Epoch, Failpoint, LedgerError, Retention, Session, SessionId, SessionState,
+};
 
 use super::changes::{Change, ChangeError, Refusal, Tables, locked};
 use super::rows::{self, UnreadableRows, UnwrittenEpochs};
@@ -45,6 +47,7 @@ pub(super) struct WriterShared {
     pub(super) unwritten_epochs: Arc<UnwrittenEpochs>,
     pub(super) reserve: Arc<Reserve>,
     pub(super) sync_verifier: Arc<SyncVerifier>,
+    pub(super) retention: Retention,
 }
 
 /// The only connection that writes, with everything that belongs to its commits.
@@ -330,6 +333,7 @@ impl Committer {
         let tables = Tables {
             connection: &self.connection,
             unwritten_epochs: &self.shared.unwritten_epochs,
+            retention: self.shared.retention,
         };
         Failpoint::TransactionBegun.reach();
         let mut outcomes = Vec::with_capacity(changes.len());

@@ -14,11 +14,12 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags, Row, params};
 use windlass_digest::{Crc32c, Digests};
 use windlass_store::{
-    EndSession, Epoch, Extent, MediaId, MediaLocation, MediaRef, SessionId, SessionState,
+    EndSession, Epoch, Extent, MediaId, MediaLocation, MediaRef, Retention, SessionId, SessionState,
 };
 
 use super::changes::{ChangeError, Tables};
 use super::prepare_files;
+use super::references;
 use super::rows::{self, UnwrittenEpochs};
 use super::schema::{self, SchemaError};
 use super::wal::Wal;
@@ -27,6 +28,13 @@ use crate::{Durability, OpenError, filesystem};
 
 /// Maximum number of rows in a batch.
 const ROW_BATCH_LEN: i64 = 256;
+
+/// Number of media that [`LedgerReader::miscounted_media`] counts in one pass, which keeps them in
+/// memory.
+const COUNTED_PER_PASS: i64 = 500_000;
+
+/// The first version of the schema with the table `media`.
+const FIRST_WITH_COUNTS: i32 = 5;
 
 /// Maximum number of lines of `PRAGMA integrity_check`. A few suffice to show that the file is
 /// damaged.
@@ -37,6 +45,8 @@ const INTEGRITY_LINES: u32 = 20;
 #[derive(Debug)]
 pub(crate) struct LedgerReader {
     connection: Connection,
+    /// Whether the schema has counts of references. Earlier versions find references by indexes.
+    has_counts: bool,
 }
 
 /// Consecutive rows of a table, each with its rowid, in ascending order of rowids. Empty at the end
@@ -95,6 +105,8 @@ pub(crate) struct SessionRow {
     pub(crate) media: Option<MediaRef>,
     pub(crate) extent: Option<Extent>,
     pub(crate) has_reply: bool,
+    /// Whether its context is not there, or has another length than the row says.
+    pub(crate) lacks_context: bool,
 }
 
 /// The columns of a resource that describe its media.
@@ -104,6 +116,28 @@ pub(crate) struct ResourceRow {
     pub(crate) id: String,
     /// The media with its length and digests.
     pub(crate) media: Option<(MediaRef, u64, Digests)>,
+}
+
+/// Media whose number of references is not the one that the ledger has stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Miscount {
+    pub(crate) media: MediaRef,
+    /// Number of rows that reference it.
+    pub(crate) counted: u64,
+    /// The stored number; 0 if there is none.
+    pub(crate) stored: u64,
+}
+
+fn read_miscount(row: &Row<'_>) -> rusqlite::Result<Miscount> {
+    let number = |column| row.get(column).map(i64::cast_unsigned);
+    Ok(Miscount {
+        media: MediaRef {
+            id: MediaId::from_bytes(row.get("id")?),
+            location: rows::location(row)?,
+        },
+        counted: number(2)?,
+        stored: number(3)?,
+    })
 }
 
 /// A resource without its media.
@@ -121,7 +155,13 @@ impl LedgerReader {
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let connection = schema::open_external_reader(path);
         let connection = connection.map_err(|source| source.at(path))?;
-        Ok(Self { connection })
+        let version = schema::version(&connection);
+        let version = version.map_err(|error| SchemaError::from(error).at(path))?;
+        let has_counts = version >= FIRST_WITH_COUNTS;
+        Ok(Self {
+            connection,
+            has_counts,
+        })
     }
 
     /// Returns the identity of the store.
@@ -165,9 +205,17 @@ impl LedgerReader {
     /// Returns the batch of sessions after a rowid.
     pub(crate) fn sessions(&self, after: i64) -> rusqlite::Result<RowBatch<SessionRow>> {
         let sql = "SELECT rowid, id, state, epoch, offset, total, crc32c, media, place,
-                       extent_start, extent_crc32c, reply IS NOT NULL AS has_reply
+                       extent_start, extent_crc32c, reply IS NOT NULL AS has_reply,
+                       LACKS_CONTEXT AS lacks_context
                    FROM sessions WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
-        self.read_batch(sql, after, |row| {
+        let lacks_context = match self.has_counts {
+            true => {
+                "context_len <> coalesce((SELECT length(bytes) FROM contexts WHERE session = sessions.id), 0)"
+            }
+            false => "FALSE",
+        };
+        let sql = sql.replace("LACKS_CONTEXT", lacks_context);
+        self.read_batch(&sql, after, |row| {
             Ok(SessionRow {
                 id: SessionId::from_bytes(row.get("id")?),
                 state: rows::state(row)?,
@@ -178,6 +226,7 @@ impl LedgerReader {
                 media: rows::media_ref(row)?,
                 extent: rows::extent(row)?,
                 has_reply: row.get("has_reply")?,
+                lacks_context: row.get("lacks_context")?,
             })
         })
     }
@@ -223,27 +272,25 @@ impl LedgerReader {
         &self,
         after: i64,
     ) -> rusqlite::Result<RowBatch<(MediaId, bool)>> {
-        let sql = "SELECT rowid, id,
-                       EXISTS (SELECT 1 FROM sessions WHERE media = small_media.id AND place = 0)
-                       OR EXISTS (SELECT 1 FROM resources WHERE media = small_media.id AND place = 0)
-                   FROM small_media WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
-        self.read_batch(sql, after, |row| {
+        let sql = format!(
+            "SELECT rowid, id, {} FROM small_media WHERE rowid > ?1 ORDER BY rowid LIMIT ?2",
+            self.is_referenced_sql("small_media.id", "0")
+        );
+        self.read_batch(&sql, after, |row| {
             Ok((MediaId::from_bytes(row.get(1)?), row.get(2)?))
         })
     }
 
-    /// Returns the batch of the garbage list after `after`: each id, and whether a session or a
+    /// Returns the batch of the media on the garbage list after `after`: each id, and whether a session or a
     /// resource references the media nevertheless. That would be damage, since the sweep is going
     /// to delete it. Fails if an entry cannot be read.
     pub(crate) fn garbage(&self, after: Option<MediaId>) -> rusqlite::Result<Vec<(MediaId, bool)>> {
-        let sql = "SELECT media,
-                       EXISTS (SELECT 1 FROM sessions
-                               WHERE sessions.media = garbage.media AND place = 1)
-                       OR EXISTS (SELECT 1 FROM resources
-                                  WHERE resources.media = garbage.media AND place = 1)
-                   FROM garbage WHERE media > ?1 ORDER BY media LIMIT ?2";
+        let sql = format!(
+            "SELECT DISTINCT media, {} FROM garbage WHERE media > ?1 ORDER BY media LIMIT ?2",
+            self.is_referenced_sql("garbage.media", "1")
+        );
         let after = after.map_or(Vec::new(), |id| id.as_bytes().to_vec());
-        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut statement = self.connection.prepare_cached(&sql)?;
         let found = statement.query_map(params![after, ROW_BATCH_LEN], |row| {
             Ok((MediaId::from_bytes(row.get(0)?), row.get(1)?))
         })?;
@@ -257,13 +304,67 @@ impl LedgerReader {
 
     /// Returns whether a session or a resource references a media.
     pub(crate) fn is_referenced(&self, media: MediaRef) -> rusqlite::Result<bool> {
-        rows::is_referenced(&self.connection, media)
+        let sql = format!("SELECT {}", self.is_referenced_sql("?1", "?2"));
+        let place = rows::sql_location(media.location);
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        statement.query_row(params![media.id.as_bytes(), place], |row| row.get(0))
     }
 
     /// Returns the unknown media among `ids`: no session or resource references it, and it is not
     /// on the garbage list.
     pub(crate) fn unknown_media(&self, ids: Vec<MediaId>) -> rusqlite::Result<Vec<MediaId>> {
-        rows::unknown_media(&self.connection, ids)
+        let is_known = format!(
+            "SELECT {} OR {} OR EXISTS (SELECT 1 FROM garbage WHERE media = ?1)",
+            self.is_referenced_sql("?1", "0"),
+            self.is_referenced_sql("?1", "1")
+        );
+        references::unknown_media(&self.connection, &is_known, ids)
+    }
+
+    /// Returns an SQL expression: whether a session or a resource references the media with this
+    /// id in this place.
+    fn is_referenced_sql(&self, id: &str, place: &str) -> String {
+        let exists = |table: &str, column: &str| {
+            format!(
+                "EXISTS (SELECT 1 FROM {table} WHERE {table}.{column} = {id} AND place = {place})"
+            )
+        };
+        if self.has_counts {
+            exists("media", "id")
+        } else {
+            let [of_sessions, of_resources] =
+                ["sessions", "resources"].map(|it| exists(it, "media"));
+            format!("({of_sessions} OR {of_resources})")
+        }
+    }
+
+    /// Counts the references to all media, and returns the media whose stored count differs. It is
+    /// one read transaction. The earlier versions of the schema have no counts.
+    pub(crate) fn miscounted_media(&self) -> rusqlite::Result<Vec<Miscount>> {
+        const SQL: &str = "SELECT id, place, sum(counted), sum(stored) FROM (
+                SELECT media AS id, place, 1 AS counted, 0 AS stored FROM sessions
+                UNION ALL SELECT media, place, 1, 0 FROM resources
+                UNION ALL SELECT id, place, 0, refs FROM media
+            ) WHERE length(id) = 16 AND place IN (0, 1) AND substr(id, 16) BETWEEN ?1 AND ?2
+            GROUP BY id, place HAVING sum(counted) <> sum(stored) OR sum(counted) = 0";
+        if !self.has_counts {
+            return Ok(Vec::new());
+        }
+        let snapshot = self.connection.unchecked_transaction()?;
+        let media: i64 = snapshot.query_row("SELECT count(*) FROM media", [], |row| row.get(0))?;
+        // Each pass counts the media whose last byte, which is random, is in a range.
+        let passes = usize::try_from(media / COUNTED_PER_PASS).unwrap_or(usize::MAX);
+        let bytes: Vec<u8> = (0..=u8::MAX).collect();
+        let range = bytes.len().div_ceil(passes.saturating_add(1));
+        let mut statement = snapshot.prepare(SQL)?;
+        let mut found = Vec::new();
+        for range in bytes.chunks(range) {
+            let ends = [&range[..1], &range[range.len() - 1..]];
+            for miscount in statement.query_map(ends, read_miscount)? {
+                found.push(miscount?);
+            }
+        }
+        Ok(found)
     }
 
     fn read_batch<T>(
@@ -330,7 +431,13 @@ impl Repair {
 
     /// Removes media from the garbage list. Always returns `true`.
     pub(crate) fn forget_garbage(&self, id: MediaId) -> rusqlite::Result<bool> {
-        self.change(|tables| tables.forget_garbage(&[id]))
+        self.change(|tables| tables.forget_garbage(id))
+    }
+
+    /// Sets the number of references to a media, and releases media without a reference. Always
+    /// returns `true`.
+    pub(crate) fn set_references(&self, media: MediaRef, refs: u64) -> rusqlite::Result<bool> {
+        self.change(|tables| tables.set_references(media, refs))
     }
 
     /// Deletes a small media, unless a row references it. Always returns `true`.
@@ -347,6 +454,7 @@ impl Repair {
         let tables = Tables {
             connection: &self.connection,
             unwritten_epochs: &self.unwritten_epochs,
+            retention: Retention::default(),
         };
         match change(&tables) {
             Ok(()) => transaction.commit()?,

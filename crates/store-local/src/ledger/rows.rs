@@ -22,7 +22,9 @@ use windlass_store::{
 /// Returns one session.
 pub(super) fn session(connection: &Connection, id: SessionId) -> rusqlite::Result<Option<Session>> {
     let mut statement = connection.prepare_cached(
-        "SELECT context, created, expires, state, epoch, offset, total, crc32c, slow_digests,
+        "SELECT iif(context_len = 0, context, (SELECT bytes FROM contexts WHERE session = sessions.id))
+                    AS context,
+                created, expires, state, epoch, offset, total, crc32c, slow_digests,
                 media, place, extent_start, extent_crc32c, reply, owner, dialect
          FROM sessions WHERE id = ?1",
     )?;
@@ -173,41 +175,6 @@ fn read_resource(row: &Row<'_>) -> rusqlite::Result<Resource> {
     })
 }
 
-/// Returns the unknown media among `ids` (orphans, if the vault has them): no session or resource
-/// references it, and it is not on the garbage list.
-pub(super) fn unknown_media(
-    connection: &Connection,
-    ids: impl IntoIterator<Item = MediaId>,
-) -> rusqlite::Result<Vec<MediaId>> {
-    // One snapshot for all ids, because each call sees one state of the ledger.
-    let snapshot = connection.unchecked_transaction()?;
-    let mut statement = snapshot.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM sessions WHERE media = ?1)
-             OR EXISTS (SELECT 1 FROM resources WHERE media = ?1)
-             OR EXISTS (SELECT 1 FROM garbage WHERE media = ?1)",
-    )?;
-    let mut unknown = Vec::new();
-    for id in ids {
-        if !statement.query_row([id.as_bytes()], |row| row.get(0))? {
-            unknown.push(id);
-        }
-    }
-    Ok(unknown)
-}
-
-/// Returns whether a session or a resource references a media.
-pub(super) fn is_referenced(connection: &Connection, media: MediaRef) -> rusqlite::Result<bool> {
-    connection
-        .prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM sessions WHERE media = ?1 AND place = ?2)
-                 OR EXISTS (SELECT 1 FROM resources WHERE media = ?1 AND place = ?2)",
-        )?
-        .query_row(
-            params![media.id.as_bytes(), sql_location(media.location)],
-            |row| row.get(0),
-        )
-}
-
 /// Returns the bytes of a small media.
 pub(super) fn small_media(
     connection: &Connection,
@@ -251,12 +218,17 @@ pub(super) fn media_ref(row: &Row<'_>) -> rusqlite::Result<Option<MediaRef>> {
         return Ok(None);
     };
     let id = MediaId::from_bytes(id);
-    let location = match row.get("place")? {
-        0 => MediaLocation::Ledger,
-        1 => MediaLocation::Vault,
-        other => return Err(unknown_number("place", other)),
-    };
+    let location = location(row)?;
     Ok(Some(MediaRef { id, location }))
+}
+
+/// Reads the column `place`.
+pub(super) fn location(row: &Row<'_>) -> rusqlite::Result<MediaLocation> {
+    match row.get("place")? {
+        0 => Ok(MediaLocation::Ledger),
+        1 => Ok(MediaLocation::Vault),
+        other => Err(unknown_number("place", other)),
+    }
 }
 
 /// Returns the value of the column `place` for a location.

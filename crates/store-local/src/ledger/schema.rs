@@ -17,7 +17,7 @@ use crate::{Durability, OpenError, filesystem};
 const APPLICATION_ID: i32 = 0x576E_646C;
 
 /// Version of the schema below. A database of a newer version is refused.
-pub(crate) const VERSION: i32 = 4;
+pub(crate) const VERSION: i32 = 5;
 
 /// The oldest version that is still read. Opening a store upgrades it to [`VERSION`].
 const OLDEST: i32 = 1;
@@ -33,8 +33,10 @@ const OLDEST: i32 = 1;
 /// [`Media`](windlass_store::Media) that they store. [`super::rows`] defines the numbers in `state`
 /// and `place`.
 ///
-/// * `context`: the request that started the session, as the server encodes it. Empty in a
-///   cancelled or failed session.
+/// * `context`, `context_len`: the request that started the session, as the server encodes it. Each
+///   commit of an offset writes the row again, so a context of more than [`MAX_CONTEXT_IN_ROW`]
+///   bytes is in `contexts`. The row then has an empty context and the length, which is 0
+///   otherwise. A cancelled or failed session has no context.
 /// * `created`, `expires`, `updated`: milliseconds since the Unix epoch.
 /// * `state`: number of the [`SessionState`](windlass_store::SessionState).
 /// * `epoch`: epoch of the last lease that was written.
@@ -50,6 +52,14 @@ const OLDEST: i32 = 1;
 /// * `reply`: final reply of a finished session, as the server encodes it.
 /// * `owner`: principal that has started the session, or that the resource belongs to.
 /// * `dialect`: wire dialect of the session.
+///
+/// `media` has the number of sessions and resources that reference each media
+/// ([`super::references`]). No index has the media of their rows.
+///
+/// `garbage` has the media that [`super::garbage`] lists.
+///
+/// * `handle`: what the vault needs for the deletion beside the id. The local vault needs nothing.
+/// * `not_before`: time before which it is not deleted, or 0; `attempt`: number of its deletions.
 ///
 /// [`super::usage`] adds the table of the usage of each owner.
 ///
@@ -78,11 +88,16 @@ CREATE TABLE sessions (
     extent_crc32c INTEGER,
     reply         BLOB,
     owner         TEXT,
-    dialect       TEXT    NOT NULL DEFAULT 'google'
+    dialect       TEXT    NOT NULL DEFAULT 'google',
+    context_len   INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX sessions_finishing ON sessions (id) WHERE state = 1;
 CREATE INDEX sessions_expires ON sessions (expires);
-CREATE INDEX sessions_media ON sessions (media) WHERE media IS NOT NULL;
+
+CREATE TABLE contexts (
+    session BLOB NOT NULL UNIQUE,
+    bytes   BLOB NOT NULL
+) STRICT;
 
 CREATE TABLE resources (
     collection   TEXT    NOT NULL,
@@ -101,15 +116,25 @@ CREATE TABLE resources (
     owner        TEXT,
     UNIQUE (collection, id)
 ) STRICT;
-CREATE INDEX resources_media ON resources (media) WHERE media IS NOT NULL;
 
 CREATE TABLE small_media (
     id    BLOB NOT NULL UNIQUE,
     bytes BLOB NOT NULL
 ) STRICT;
 
+CREATE TABLE media (
+    id    BLOB    NOT NULL,
+    place INTEGER NOT NULL,
+    refs  INTEGER NOT NULL,
+    PRIMARY KEY (id, place)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE garbage (
-    media BLOB NOT NULL PRIMARY KEY
+    media      BLOB    NOT NULL,
+    handle     BLOB    NOT NULL,
+    not_before INTEGER NOT NULL,
+    attempt    INTEGER NOT NULL,
+    PRIMARY KEY (media, handle)
 ) STRICT, WITHOUT ROWID;
 ";
 
@@ -120,6 +145,51 @@ ALTER TABLE sessions ADD COLUMN owner TEXT;
 ALTER TABLE sessions ADD COLUMN dialect TEXT NOT NULL DEFAULT 'google';
 ALTER TABLE resources ADD COLUMN owner TEXT;
 ";
+
+/// Maximum number of bytes of a context that is in the row of its session. A row of this length
+/// occupies a part of one page, and a commit writes that page anyway, so a context in the row costs
+/// nothing. A context in the table `contexts` costs two pages at the start and none later.
+pub(super) const MAX_CONTEXT_IN_ROW: usize = 1024;
+
+/// Returns the statements that upgrade a database of version 2, 3 or 4 to version 5.
+fn from_version_4() -> String {
+    format!(
+        "
+CREATE TABLE contexts (
+    session BLOB NOT NULL UNIQUE,
+    bytes   BLOB NOT NULL
+) STRICT;
+ALTER TABLE sessions ADD COLUMN context_len INTEGER NOT NULL DEFAULT 0;
+INSERT INTO contexts SELECT id, context FROM sessions WHERE length(context) > {MAX_CONTEXT_IN_ROW};
+UPDATE sessions SET context_len = length(context), context = x''
+WHERE length(context) > {MAX_CONTEXT_IN_ROW};
+
+CREATE TABLE media (
+    id    BLOB    NOT NULL,
+    place INTEGER NOT NULL,
+    refs  INTEGER NOT NULL,
+    PRIMARY KEY (id, place)
+) STRICT, WITHOUT ROWID;
+INSERT INTO media
+SELECT media, place, count(*) FROM (
+    SELECT media, place FROM sessions UNION ALL SELECT media, place FROM resources
+) WHERE length(media) = 16 AND place IN (0, 1) GROUP BY media, place;
+DROP INDEX sessions_media;
+DROP INDEX resources_media;
+
+ALTER TABLE garbage RENAME TO old_garbage;
+CREATE TABLE garbage (
+    media      BLOB    NOT NULL,
+    handle     BLOB    NOT NULL,
+    not_before INTEGER NOT NULL,
+    attempt    INTEGER NOT NULL,
+    PRIMARY KEY (media, handle)
+) STRICT, WITHOUT ROWID;
+INSERT INTO garbage SELECT media, x'', 0, 0 FROM old_garbage;
+DROP TABLE old_garbage;
+"
+    )
+}
 
 /// Why a database was not opened or copied.
 #[derive(Debug, thiserror::Error)]
@@ -323,6 +393,7 @@ fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), Sc
                 transaction.execute_batch(FROM_VERSION_1)?;
             }
             transaction.execute_batch(usage::REMOVE)?;
+            transaction.execute_batch(&from_version_4())?;
             transaction.execute_batch(&usage::tables())?;
             transaction.execute_batch(&usage::count_all())?;
             transaction.pragma_update(None, "user_version", VERSION)?;
@@ -346,6 +417,11 @@ fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), Sc
 fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     let count = "SELECT count(*) FROM sqlite_schema";
     connection.query_row(count, [], |row| Ok(row.get::<_, i64>(0)? == 0))
+}
+
+/// Returns the version of the schema.
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<i32> {
+    Ok(read_header(connection)?.1)
 }
 
 /// Reads the application id and the version of the schema from the header of the database.

@@ -136,6 +136,7 @@ fn try_open(dir: &TempDir, stop_probes: Arc<[StopProbe]>) -> Result<LocalLedger,
         stop_probes,
         allow_shared_data: false,
         recorder: Arc::new(NoRecorder),
+        retention: Retention::default(),
     };
     LocalLedger::open(&dir.path().join("ledger.sqlite"), IDENTITY, store)
 }
@@ -303,6 +304,7 @@ async fn unused_leases_beyond_the_limit_are_written() {
         changes::Tables {
             connection,
             unwritten_epochs: &unwritten_epochs,
+            retention: Retention::default(),
         }
         .write_epochs(&overflow)
     })
@@ -392,7 +394,7 @@ async fn change_on_a_full_disk_is_refused_without_a_fault() {
 async fn database_of_an_unsupported_version_or_another_application_is_refused() {
     for (pragma, value, message) in [
         ("user_version", 77, "version 77"),
-        ("user_version", 0, "supports versions 1 to 4"),
+        ("user_version", 0, "supports versions 1 to 5"),
         ("application_id", 77, "another"),
     ] {
         let test = TestLedger::new();

@@ -98,7 +98,7 @@ BEGIN
     ON CONFLICT (owner) DO UPDATE SET sessions = sessions + excluded.sessions, kib = kib + excluded.kib;
 END;
 
-CREATE TRIGGER session_changed AFTER UPDATE OF context, state, offset, total, reply ON sessions
+CREATE TRIGGER session_changed AFTER UPDATE OF context, context_len, state, offset, total, reply ON sessions
 WHEN NEW.owner IS NOT NULL AND ({new_count} <> {old_count} OR {new_kib} <> {old_kib})
 BEGIN
     UPDATE usage SET sessions = sessions + {new_count} - {old_count}, kib = kib + {new_kib} - {old_kib}
@@ -158,7 +158,8 @@ SELECT owner, sum(count), sum(kib) FROM (
 fn of_session(row: &str) -> (String, String) {
     let count = format!("({row}.state IN (0, 1))");
     let media = format!("{count} * max(coalesce({row}.total, 0), {row}.offset)");
-    let rest = format!("length({row}.context) + coalesce(length({row}.reply), 0)");
+    let rest =
+        format!("length({row}.context) + {row}.context_len + coalesce(length({row}.reply), 0)");
     let kib = kib(&media, &rest);
     (count, kib)
 }

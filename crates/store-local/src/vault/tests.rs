@@ -9,8 +9,8 @@ use bytes::Bytes;
 use rustix::process::{Resource, Rlimit};
 use tempfile::TempDir;
 
-use windlass_store::READ_LEN;
 use windlass_store::recorder::NoRecorder;
+use windlass_store::{READ_LEN, Retention};
 
 use super::*;
 use crate::file_lock::FileLock;
@@ -43,6 +43,7 @@ fn open_with(
         lock: Arc::new(DirectoryLock::new(vec![lock])),
         stop_probes: Arc::new([]),
         allow_shared_data,
+        retention: Retention::default(),
         recorder: Arc::new(NoRecorder),
     };
     LocalVault::new(root, WritePolicy::Direct, shared_state)

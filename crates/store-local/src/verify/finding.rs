@@ -20,7 +20,8 @@ pub struct Finding {
     /// The fault.
     pub fault: Fault,
     /// Whether it was repaired. Then a session has failed and its client starts again, unreferenced
-    /// media was deleted, or referenced media was removed from the garbage list.
+    /// media was deleted, referenced media was removed from the garbage list, or references were
+    /// counted again.
     pub is_repaired: bool,
 }
 
@@ -119,6 +120,14 @@ pub enum Fault {
     /// Media in the ledger that no row references.
     #[error("it is in the ledger, and no row references it")]
     UnnamedInLedger,
+    /// The ledger has counted another number of rows that reference a media.
+    #[error("{counted} rows reference it, and the ledger has counted {stored}")]
+    Miscounted {
+        /// Number of rows that reference it.
+        counted: u64,
+        /// Number that the ledger has stored.
+        stored: u64,
+    },
     /// Media on the garbage list that a row references. The next sweep would delete it.
     #[error("it is on the garbage list, and a row references it")]
     NamedGarbage,
@@ -147,6 +156,7 @@ impl Finding {
             | Fault::Rotten { .. }
             | Fault::Unreadable { .. }
             | Fault::UnnamedInLedger
+            | Fault::Miscounted { .. }
             | Fault::NamedGarbage => Severity::Damage,
         }
     }
@@ -176,6 +186,7 @@ impl Fault {
             Self::Rotten { .. } => "rotten",
             Self::Unreadable { .. } => "unreadable",
             Self::UnnamedInLedger => "unnamed_in_ledger",
+            Self::Miscounted { .. } => "miscounted",
             Self::NamedGarbage => "named_garbage",
             Self::Garbage => "garbage",
             Self::Unnamed => "unnamed",

@@ -358,7 +358,10 @@ async fn garbage_and_ended_sessions_need_no_media() {
     let (dir, target) = (store_with_everything().await, directory::new());
     sql(
         &dir,
-        &format!("INSERT INTO garbage VALUES (x'{}')", media(CANCELLED)),
+        &format!(
+            "INSERT INTO garbage VALUES (x'{}', x'', 0, 0)",
+            media(CANCELLED)
+        ),
     );
     make(&dir, target.path()).unwrap();
     assert_sound(target.path());
@@ -438,8 +441,11 @@ fn another(dir: &TempDir, number: u8) {
     sql(
         dir,
         &format!(
-            "INSERT INTO sessions (id, media, {same})
-             SELECT randomblob(32), x'{media}', {same} FROM sessions WHERE rowid = {OPEN}"
+            "BEGIN IMMEDIATE;
+             INSERT INTO sessions (id, media, {same})
+             SELECT randomblob(32), x'{media}', {same} FROM sessions WHERE rowid = {OPEN};
+             INSERT INTO media VALUES (x'{media}', 1, 1);
+             COMMIT;"
         ),
     );
 }

@@ -77,11 +77,10 @@ pub(crate) async fn store_with_everything() -> TempDir {
         .await
         .unwrap();
     store.vault.delete(media(CANCELLED)).await.unwrap();
-    store
-        .ledger
-        .forget_garbage(&[media(CANCELLED)])
-        .await
-        .unwrap();
+    let garbage = store.ledger.garbage(None, 10).await.unwrap();
+    assert_eq!(garbage.len(), 1);
+    let ids: Vec<_> = garbage.into_iter().map(|entry| entry.id).collect();
+    store.ledger.deleted(&ids, None).await.unwrap();
     drop(store);
     // Bytes behind the committed offset mean nothing.
     let path = path(&dir, OPEN);
@@ -214,7 +213,14 @@ pub(crate) fn flip(dir: &TempDir, number: u8, at: usize) {
 
 /// Cancels a session as the server does, and deletes its media as the sweep does.
 pub(crate) fn cancel(dir: &TempDir, number: u8) {
-    let row = "UPDATE sessions SET state = 3, media = NULL, place = NULL WHERE rowid =";
-    sql(dir, &format!("{row} {number}"));
+    sql(
+        dir,
+        &format!(
+            "BEGIN IMMEDIATE;
+             DELETE FROM media WHERE id = (SELECT media FROM sessions WHERE rowid = {number});
+             UPDATE sessions SET state = 3, media = NULL, place = NULL WHERE rowid = {number};
+             COMMIT;"
+        ),
+    );
     std::fs::remove_file(path(dir, number)).ok();
 }

@@ -5,9 +5,13 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
+use bytes::Bytes;
 use rusqlite::Connection;
 use tempfile::TempDir;
-use windlass_store::{Ledger, READ_LEN, Session, SessionId, SessionState, Usage, Vault};
+use windlass_store::{
+    ChangeSet, Ledger, MediaId, MediaLocation, MediaRef, READ_LEN, Resource, ResourceChange,
+    SessionId, SessionState, Usage, Vault,
+};
 use windlass_store_local::backup::backup;
 use windlass_store_local::verify::{VerifyOptions, verify};
 use windlass_store_local::{LocalStore, OpenError, Options};
@@ -15,18 +19,22 @@ use windlass_store_local::{LocalStore, OpenError, Options};
 use crate::directory;
 use crate::sample::NOW;
 
-/// The sessions of the fixture, in the order of their starts: the letter of the media, the state,
-/// and the committed bytes.
-const SESSIONS: [(char, SessionState, usize); 6] = [
+/// The earlier versions of the schema. There is a fixture of each.
+const EARLIER: [i32; 4] = [1, 2, 3, 4];
+
+/// The sessions of the fixtures, in the order of their starts: the letter of the media, the state,
+/// and the committed bytes. Version 1 has no session `v`, whose context is long.
+const SESSIONS: [(char, SessionState, usize); 7] = [
     ('a', SessionState::Active, 4096),
     ('b', SessionState::Active, 300),
     ('c', SessionState::Cancelled, 2000),
     ('d', SessionState::Finished, 3000),
     ('f', SessionState::Finished, 700),
+    ('v', SessionState::Active, 1600),
     ('k', SessionState::Finishing, 2500),
 ];
 
-/// The resources of the fixture, in the order of their ids: the letter and the length of the media.
+/// The resources of the fixtures, in the order of their ids: the letter and the length of the media.
 const RESOURCES: [(char, usize); 4] = [('s', 600), ('l', 5000), ('d', 3000), ('f', 700)];
 
 /// Length of the header of a WAL, and of a frame with its header.
@@ -34,10 +42,11 @@ const WAL_HEADER: usize = 32;
 const FRAME: usize = 24 + 4096;
 
 /// Returns a copy of the fixture. The last process that used the fixture was killed.
-fn schema_1() -> TempDir {
-    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/schema-1/data");
+fn fixture(version: i32) -> TempDir {
+    let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures"));
     let dir = directory::new();
-    windlass_testkit::directory::copy(Path::new(fixture), dir.path());
+    let data = fixtures.join(format!("schema-{version}/data"));
+    windlass_testkit::directory::copy(&data, dir.path());
     dir
 }
 
@@ -52,41 +61,86 @@ fn ask<T>(dir: &Path, query: impl FnOnce(&Connection) -> T) -> T {
     query(&Connection::open(aside.path().join("ledger.sqlite")).unwrap())
 }
 
-/// The version of the schema, and the columns that version 1 does not have.
-fn schema(dir: &Path) -> (i32, BTreeSet<String>) {
-    const COLUMNS: &str = "SELECT tables.name || '.' || columns.name
-        FROM sqlite_schema AS tables, pragma_table_info(tables.name) AS columns
-        WHERE columns.name IN ('owner', 'dialect')";
+/// The version of the schema, and all columns, indexes and triggers.
+type Schema = (i32, BTreeSet<String>);
+
+fn schema(dir: &Path) -> Schema {
+    const NAMES: &str = "SELECT tables.name || ': ' || columns.cid || columns.name || ' '
+            || columns.type || columns.\"notnull\" || ifnull(columns.dflt_value, '-') || columns.pk
+        FROM sqlite_schema AS tables, pragma_table_xinfo(tables.name) AS columns
+        UNION SELECT type || ' ' || name || ' on ' || tbl_name FROM sqlite_schema";
     ask(dir, |connection| {
         let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
-        let mut statement = connection.prepare(COLUMNS).unwrap();
-        let columns = statement.query_map([], |row| row.get(0)).unwrap();
-        (version.unwrap(), columns.collect::<Result<_, _>>().unwrap())
+        let mut statement = connection.prepare(NAMES).unwrap();
+        let names = statement.query_map([], |row| row.get(0)).unwrap();
+        (version.unwrap(), names.collect::<Result<_, _>>().unwrap())
     })
 }
 
-fn old() -> (i32, BTreeSet<String>) {
-    (1, BTreeSet::new())
+/// The schema of a new store.
+fn newest() -> Schema {
+    let dir = directory::new();
+    drop(open(dir.path()).unwrap());
+    schema(dir.path())
 }
 
-fn new() -> (i32, BTreeSet<String>) {
-    let columns = [
-        "resources.owner",
-        "sessions.dialect",
-        "sessions.owner",
-        "usage.owner",
-    ];
-    (4, columns.map(str::to_owned).into())
+/// What is in a fixture, read before the upgrade.
+#[derive(Debug)]
+struct Before {
+    version: i32,
+    schema: Schema,
+    /// Ids and contexts, in the order of their starts.
+    sessions: Vec<(SessionId, Vec<u8>)>,
+    garbage: Vec<MediaId>,
 }
 
-fn session_ids(dir: &Path) -> Vec<SessionId> {
-    ask(dir, |connection| {
-        let mut statement = connection
-            .prepare("SELECT id FROM sessions ORDER BY rowid")
-            .unwrap();
-        let ids = statement.query_map([], |row| row.get(0)).unwrap();
-        ids.map(|id| SessionId::from_bytes(id.unwrap())).collect()
-    })
+impl Before {
+    fn of(version: i32, dir: &Path) -> Self {
+        let schema = schema(dir);
+        assert_eq!(schema.0, version);
+        ask(dir, |connection| {
+            let sql = "SELECT id, context FROM sessions ORDER BY rowid";
+            let mut statement = connection.prepare(sql).unwrap();
+            let sessions = statement.query_map([], |row| {
+                Ok((SessionId::from_bytes(row.get(0)?), row.get(1)?))
+            });
+            let sessions: Vec<_> = sessions.unwrap().collect::<Result<_, _>>().unwrap();
+            let mut statement = connection.prepare("SELECT media FROM garbage").unwrap();
+            let garbage = statement.query_map([], |row| row.get(0)).unwrap();
+            let garbage = garbage.map(|id| MediaId::from_bytes(id.unwrap())).collect();
+            Self {
+                version,
+                schema,
+                sessions,
+                garbage,
+            }
+        })
+    }
+
+    /// The sessions of this version, with their contexts.
+    fn sessions(
+        &self,
+    ) -> impl Iterator<Item = (&(SessionId, Vec<u8>), (char, SessionState, usize))> {
+        let of_version =
+            move |(letter, ..): &(char, SessionState, usize)| self.is_full() || *letter != 'v';
+        self.sessions
+            .iter()
+            .zip(SESSIONS.into_iter().filter(of_version))
+    }
+
+    /// Whether it has all that version 1 lacks: a long context, shared media, events and garbage.
+    fn is_full(&self) -> bool {
+        self.version > 1
+    }
+
+    /// The counts of a verification: sessions, resources and findings, which are the garbage.
+    fn verified(&self) -> (u64, u64, u64) {
+        if self.is_full() {
+            (7, 25, 1)
+        } else {
+            (6, 4, 0)
+        }
+    }
 }
 
 /// The first `len` bytes of the media of this letter: numbered lines.
@@ -108,120 +162,195 @@ fn open(dir: &Path) -> Result<LocalStore, OpenError> {
 }
 
 /// Checks that all rows and media of the fixture are there.
-async fn check(store: &LocalStore, ids: &[SessionId]) {
-    for (id, (letter, state, committed)) in ids.iter().zip(SESSIONS) {
-        let Session {
-            state: found,
-            progress,
-            reply,
-            owner,
-            dialect,
-            ..
-        } = store.ledger.session(*id).await.unwrap().unwrap();
-        assert_eq!(
-            (found, progress.offset),
-            (state, committed as u64),
-            "{letter}"
-        );
-        assert_eq!((owner, dialect.as_str()), (None, "google"), "{letter}");
-        assert_eq!(reply.is_some(), state == SessionState::Finished, "{letter}");
+async fn check(store: &LocalStore, before: &Before) {
+    for ((id, context), (letter, state, committed)) in before.sessions() {
+        let session = store.ledger.session(*id).await.unwrap().unwrap();
+        let found = (session.state, session.progress.offset);
+        assert_eq!(found, (state, committed as u64), "{letter}");
+        let started = (session.owner, session.dialect.as_str());
+        assert_eq!(started, (None, "google"), "{letter}");
+        assert!(session.context == *context, "{letter}");
+        assert_eq!(context.len() > 10_000, letter == 'v', "{letter}");
+        let is_finished = state == SessionState::Finished;
+        assert_eq!(session.reply.is_some(), is_finished, "{letter}");
+        let progress = session.progress;
         match (letter, progress.media) {
             ('b', Some(at)) => {
                 let bytes = store.ledger.small_media(at.id).await.unwrap().unwrap();
                 assert_eq!(bytes, media(letter, committed));
             }
-            ('a' | 'k', Some(at)) => {
+            ('a' | 'k' | 'v', Some(at)) => {
                 let reopened = store.vault.reopen(at.id, progress.offset, progress.extent);
                 reopened.await.unwrap();
-                let mut reader = store.vault.read(at.id, 0..progress.offset).await.unwrap();
                 assert_eq!(
-                    reader.next(READ_LEN).await.unwrap(),
+                    read(store, at, progress.offset).await,
                     media(letter, committed)
                 );
             }
             (_, named) => assert_eq!(named, None, "{letter}"),
         }
     }
-    let resources = store
-        .ledger
-        .resources("farm/farm/v1/animals", None, 10)
-        .await;
-    let resources = resources.unwrap();
-    assert_eq!(resources.len(), RESOURCES.len());
-    for (resource, (letter, len)) in resources.into_iter().zip(RESOURCES) {
+    let animals = resources(store, "farm/farm/v1/animals").await;
+    assert_eq!(animals.len(), RESOURCES.len());
+    for (resource, (letter, len)) in animals.into_iter().zip(RESOURCES) {
         assert_eq!(resource.owner, None);
         let described = resource.media.unwrap();
         assert_eq!(described.length, len as u64);
-        let bytes = if len <= 1024 {
-            store.ledger.small_media(described.at.id).await.unwrap()
-        } else {
-            let mut reader = store
-                .vault
-                .read(described.at.id, 0..described.length)
-                .await
-                .unwrap();
-            Some(reader.next(READ_LEN).await.unwrap())
-        };
-        assert_eq!(bytes.unwrap(), media(letter, len), "{letter}");
+        assert_eq!(
+            read(store, described.at, described.length).await,
+            media(letter, len)
+        );
+    }
+    let garbage = store.ledger.garbage(None, 10).await.unwrap();
+    let listed: Vec<_> = garbage.iter().map(|entry| entry.media).collect();
+    assert_eq!(listed, before.garbage);
+    assert!(
+        garbage
+            .iter()
+            .all(|entry| entry.attempt == 0 && entry.handle.is_empty())
+    );
+}
+
+async fn read(store: &LocalStore, at: MediaRef, len: u64) -> Bytes {
+    match at.location {
+        MediaLocation::Ledger => store.ledger.small_media(at.id).await.unwrap().unwrap(),
+        MediaLocation::Vault => {
+            let mut reader = store.vault.read(at.id, 0..len).await.unwrap();
+            reader.next(READ_LEN).await.unwrap()
+        }
+    }
+}
+
+async fn resources(store: &LocalStore, collection: &str) -> Vec<Resource> {
+    let listed = store.ledger.resources(collection, None, 100).await;
+    listed.unwrap()
+}
+
+#[tokio::test]
+async fn store_of_each_earlier_schema_is_upgraded_with_all_that_is_in_it() {
+    for version in EARLIER {
+        let dir = fixture(version);
+        let before = Before::of(version, dir.path());
+        for _ in 0..2 {
+            let store = open(dir.path()).unwrap();
+            check(&store, &before).await;
+            drop(store);
+            assert_eq!(schema(dir.path()), newest());
+            assert_eq!(verified(dir.path(), false), before.verified());
+        }
     }
 }
 
 #[tokio::test]
-async fn store_of_schema_1_is_upgraded_with_all_that_is_in_it() {
-    let dir = schema_1();
-    assert_eq!(schema(dir.path()), old());
-    let ids = session_ids(dir.path());
-    assert_eq!(ids.len(), SESSIONS.len());
-    for _ in 0..2 {
+async fn references_are_counted_when_a_store_is_upgraded() {
+    for version in &EARLIER[1..] {
+        let dir = fixture(*version);
         let store = open(dir.path()).unwrap();
-        check(&store, &ids).await;
-        drop(store);
-        assert_eq!(schema(dir.path()), new());
-        assert_eq!(verified(dir.path(), false), (6, 4, 0));
+        let objects = resources(&store, "storage/b/barn").await;
+        let [large, large_copy, small, small_copy] = &objects[..] else {
+            panic!("two objects and their copies: {objects:?}");
+        };
+        for (first, last) in [(large, large_copy), (small_copy, small)] {
+            let at = first.media.as_ref().unwrap().at;
+            assert_eq!(last.media.as_ref().unwrap().at, at);
+            let is_unknown = async || {
+                !store
+                    .ledger
+                    .unknown_media(&[at.id])
+                    .await
+                    .unwrap()
+                    .is_empty()
+            };
+            delete(&store, first).await;
+            read(&store, at, 1).await;
+            assert!(!is_unknown().await);
+            delete(&store, last).await;
+            match at.location {
+                MediaLocation::Ledger => assert!(is_unknown().await),
+                MediaLocation::Vault => {
+                    let garbage = store.ledger.garbage(None, 10).await.unwrap();
+                    assert!(garbage.iter().any(|entry| entry.media == at.id));
+                }
+            }
+        }
     }
+}
+
+async fn delete(store: &LocalStore, resource: &Resource) {
+    let deletion = ResourceChange::Delete {
+        collection: resource.collection.clone(),
+        id: resource.id.clone(),
+        expected: resource.version,
+    };
+    let changes = ChangeSet {
+        resources: vec![deletion],
+        ..ChangeSet::default()
+    };
+    store.ledger.apply(changes).await.unwrap();
 }
 
 #[test]
-fn verification_reads_schema_1_and_leaves_it() {
-    let dir = schema_1();
-    assert_eq!(verified(dir.path(), false), (6, 4, 0));
-    assert_eq!(schema(dir.path()), old());
-    // A repair writes, and opens the ledger as a server does.
-    assert_eq!(verified(dir.path(), true), (6, 4, 0));
-    assert_eq!(schema(dir.path()), new());
+fn verification_reads_each_earlier_schema_and_leaves_it() {
+    for version in EARLIER {
+        let dir = fixture(version);
+        let before = Before::of(version, dir.path());
+        assert_eq!(verified(dir.path(), false), before.verified());
+        assert_eq!(schema(dir.path()), before.schema);
+        // A repair writes, and opens the ledger as a server does.
+        assert_eq!(verified(dir.path(), true), before.verified());
+        assert_eq!(schema(dir.path()), newest());
+        let (.., found) = verified(dir.path(), true);
+        assert_eq!(found, 0, "the garbage is deleted");
+    }
 }
 
 #[tokio::test]
-async fn backup_of_schema_1_stays_as_it_is_until_a_server_opens_it() {
-    let (dir, target) = (schema_1(), directory::new());
-    let made = backup(dir.path(), target.path(), &mut |_| ()).unwrap();
-    assert_eq!((made.sessions, made.resources, made.damage), (6, 4, 0));
-    assert_eq!(schema(dir.path()), old());
-    // The way back, should the upgrade not be wanted.
-    assert_eq!(schema(target.path()), old());
-    assert_eq!(verified(target.path(), false), (6, 4, 0));
-    let ids = session_ids(target.path());
-    let store = open(target.path()).unwrap();
-    check(&store, &ids).await;
-    drop(store);
-    assert_eq!(schema(target.path()), new());
+async fn backup_of_an_earlier_schema_stays_as_it_is_until_a_server_opens_it() {
+    for version in EARLIER {
+        let (dir, target) = (fixture(version), directory::new());
+        let mut before = Before::of(version, dir.path());
+        let (sessions, resources, _) = before.verified();
+        let made = backup(dir.path(), target.path(), &mut |_| ()).unwrap();
+        let counts = (made.sessions, made.resources, made.damage);
+        assert_eq!(counts, (sessions, resources, 0));
+        assert_eq!(schema(dir.path()), before.schema);
+        // The way back, should the upgrade not be wanted.
+        assert_eq!(schema(target.path()), before.schema);
+        assert_eq!(verified(target.path(), false), (sessions, resources, 0));
+        before.garbage.clear();
+        let store = open(target.path()).unwrap();
+        check(&store, &before).await;
+        drop(store);
+        assert_eq!(schema(target.path()), newest());
+    }
 }
 
 #[test]
 fn backup_of_an_upgraded_store_is_upgraded_too() {
-    let (dir, target) = (schema_1(), directory::new());
-    backup(dir.path(), target.path(), &mut |_| ()).unwrap();
-    drop(open(dir.path()).unwrap());
-    // Into the backup that was made before.
-    let made = backup(dir.path(), target.path(), &mut |_| ()).unwrap();
-    assert_eq!((made.sessions, made.resources, made.damage), (6, 4, 0));
-    assert_eq!(schema(target.path()), new());
+    for version in EARLIER {
+        let (dir, target) = (fixture(version), directory::new());
+        let (sessions, resources, _) = Before::of(version, dir.path()).verified();
+        backup(dir.path(), target.path(), &mut |_| ()).unwrap();
+        drop(open(dir.path()).unwrap());
+        // Into the backup that was made before.
+        let made = backup(dir.path(), target.path(), &mut |_| ()).unwrap();
+        let counts = (made.sessions, made.resources, made.damage);
+        assert_eq!(counts, (sessions, resources, 0));
+        assert_eq!(schema(target.path()), newest());
+    }
 }
 
 #[tokio::test]
 async fn upgrade_that_is_interrupted_leaves_either_schema_and_is_made_again() {
-    let (dir, crashed) = (schema_1(), directory::new());
-    let ids = session_ids(dir.path());
+    for version in EARLIER {
+        interrupt_the_upgrade_from(version).await;
+    }
+}
+
+async fn interrupt_the_upgrade_from(version: i32) {
+    let (dir, crashed) = (fixture(version), directory::new());
+    let before = Before::of(version, dir.path());
+    let (old, new) = (&before.schema, &newest());
     let name = "ledger.sqlite-wal";
     let len_before = fs::metadata(dir.path().join(name)).unwrap().len();
     let store = open(dir.path()).unwrap();
@@ -238,60 +367,38 @@ async fn upgrade_that_is_interrupted_leaves_either_schema_and_is_made_again() {
         windlass_testkit::directory::copy(crashed.path(), dir.path());
         fs::write(dir.path().join(name), &wal[..end]).unwrap();
         let found = schema(dir.path());
-        assert!(found == old() || found == new(), "at {end}: {found:?}");
+        assert!(found == *old || found == *new, "at {end}: {found:?}");
         seen.push(found.0);
         let store = open(dir.path()).unwrap();
-        check(&store, &ids).await;
+        check(&store, &before).await;
         drop(store);
-        assert_eq!(schema(dir.path()), new(), "at {end}");
+        assert_eq!(schema(dir.path()), *new, "at {end}");
     }
-    assert!(
-        seen.is_sorted() && seen.contains(&1) && seen.contains(&4),
-        "{seen:?}"
-    );
-}
-
-#[test]
-fn upgraded_tables_are_those_of_a_new_store() {
-    const COLUMNS: &str = "SELECT tables.name || ': ' || columns.cid || columns.name || ' '
-            || columns.type || columns.\"notnull\" || ifnull(columns.dflt_value, '-') || columns.pk
-        FROM sqlite_schema AS tables, pragma_table_xinfo(tables.name) AS columns ORDER BY 1";
-    let columns = |dir: &TempDir| -> Vec<String> {
-        drop(open(dir.path()).unwrap());
-        ask(dir.path(), |connection| {
-            let mut statement = connection.prepare(COLUMNS).unwrap();
-            let columns = statement.query_map([], |row| row.get(0)).unwrap();
-            columns.collect::<Result<_, _>>().unwrap()
-        })
-    };
-    assert_eq!(columns(&schema_1()), columns(&directory::new()));
+    let has_both = seen.contains(&old.0) && seen.contains(&new.0);
+    assert!(seen.is_sorted() && has_both, "{seen:?}");
 }
 
 #[tokio::test]
 async fn usage_is_counted_when_a_store_of_schema_2_is_opened() {
-    usage_is_counted_after(
-        "DROP TABLE usage; DROP TRIGGER session_started; DROP TRIGGER session_changed; DROP TRIGGER session_deleted;
-        DROP TRIGGER resource_inserted; DROP TRIGGER resource_changed; DROP TRIGGER resource_deleted;
-        PRAGMA user_version = 2;",
-    )
-    .await;
+    usage_is_counted_in(2, "").await;
 }
 
 #[tokio::test]
 async fn usage_is_counted_again_when_a_store_of_schema_3_is_opened() {
-    usage_is_counted_after("UPDATE usage SET kib = 7; PRAGMA user_version = 3;").await;
+    usage_is_counted_in(3, "UPDATE usage SET kib = 7;").await;
 }
 
-/// Opens a store after these statements, and compares the usage with a count.
-async fn usage_is_counted_after(statements: &str) {
-    let dir = schema_1();
-    let owners =
-        "UPDATE sessions SET owner = 'ann'; UPDATE resources SET owner = 'ann' WHERE rowid < 3;";
+#[tokio::test]
+async fn usage_stays_the_same_when_a_store_of_schema_4_is_opened() {
+    usage_is_counted_in(4, "").await;
+}
+
+/// Gives rows an owner, runs these statements, and opens the store. Compares the usage with a count.
+async fn usage_is_counted_in(version: i32, statements: &str) {
+    let dir = fixture(version);
+    let owners = "UPDATE sessions SET owner = 'ann';
+        UPDATE resources SET owner = 'ann' WHERE collection = 'farm/farm/v1/animals';";
     let counted = {
-        let store = open(dir.path()).unwrap();
-        let before = store.ledger.usage("ann").await.unwrap();
-        assert_eq!(before, Usage::default());
-        drop(store);
         let connection = Connection::open(dir.path().join("ledger.sqlite")).unwrap();
         connection.execute_batch(owners).unwrap();
         connection.execute_batch(statements).unwrap();
@@ -309,7 +416,7 @@ async fn usage_is_counted_after(statements: &str) {
         }
     };
     assert!(
-        counted.sessions == 3 && counted.bytes > 3 * 1024,
+        counted.sessions == 4 && counted.bytes > 20 * 1024,
         "{counted:?}"
     );
     let store = open(dir.path()).unwrap();
@@ -325,11 +432,11 @@ fn causes(error: &(dyn Error + 'static)) -> String {
 
 #[test]
 fn store_of_a_newer_schema_is_refused_by_server_verification_and_backup() {
-    let (dir, target) = (schema_1(), directory::new());
+    let (dir, target) = (fixture(1), directory::new());
     drop(open(dir.path()).unwrap());
     let ledger = dir.path().join("ledger.sqlite");
     let connection = Connection::open(&ledger).unwrap();
-    connection.pragma_update(None, "user_version", 5).unwrap();
+    connection.pragma_update(None, "user_version", 6).unwrap();
     drop(connection);
     let before = fs::read(&ledger).unwrap();
     let refusals = [
@@ -338,7 +445,7 @@ fn store_of_a_newer_schema_is_refused_by_server_verification_and_backup() {
         causes(&backup(dir.path(), target.path(), &mut |_| ()).unwrap_err()),
     ];
     for refusal in refusals {
-        assert!(refusal.contains("its schema has version 5"), "{refusal}");
+        assert!(refusal.contains("its schema has version 6"), "{refusal}");
     }
     assert!(fs::read(&ledger).unwrap() == before);
 }

@@ -143,7 +143,7 @@ async fn remains_of_crashes_are_not_damage_and_a_repair_deletes_them() {
     std::fs::write(&garbage, "let go of").unwrap();
     sql(
         &dir,
-        &format!("INSERT INTO garbage VALUES (x'{}')", media(0xcd)),
+        &format!("INSERT INTO garbage VALUES (x'{}', x'', 0, 0)", media(0xcd)),
     );
     assert_found(&dir, &["remains media garbage", "remains media unnamed"]);
     assert!(orphan.exists() && garbage.exists(), "only a repair deletes");
@@ -213,7 +213,10 @@ async fn media_that_a_row_names_is_taken_off_the_garbage_list_before_a_sweep_del
     let dir = store_with_everything().await;
     sql(
         &dir,
-        &format!("INSERT INTO garbage VALUES (x'{}')", media(FINISHED)),
+        &format!(
+            "INSERT INTO garbage VALUES (x'{}', x'', 0, 0)",
+            media(FINISHED)
+        ),
     );
     assert_found(&dir, &["damage media named_garbage"]);
     assert_repaired(&dir, &["damage media named_garbage mended"]);
@@ -231,6 +234,47 @@ async fn small_media_that_no_row_names_is_found_and_dropped() {
     assert_found(&dir, &["damage media unnamed_in_ledger"]);
     assert_repaired(&dir, &["damage media unnamed_in_ledger mended"]);
     assert_found(&dir, &[]);
+}
+
+#[tokio::test]
+async fn references_are_counted_and_wrong_numbers_are_found() {
+    let counts = |dir: &TempDir| {
+        let ledger = rusqlite::Connection::open(dir.path().join("ledger.sqlite")).unwrap();
+        let mut statement = ledger
+            .prepare("SELECT id, refs FROM media ORDER BY id")
+            .unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+        rows.unwrap()
+            .collect::<Result<Vec<(Vec<u8>, i64)>, _>>()
+            .unwrap()
+    };
+    let dir = store_with_everything().await;
+    let sound = counts(&dir);
+    let (finished, small) = (media(FINISHED), media(SMALL));
+    sql(
+        &dir,
+        &format!(
+            "UPDATE media SET refs = 2 WHERE id = x'{finished}';
+             DELETE FROM media WHERE id = x'{small}';"
+        ),
+    );
+    let (lines, verified) = found(&dir, false);
+    let unnamed = "damage media unnamed_in_ledger";
+    let wrong = "damage media miscounted";
+    assert_eq!(lines, [wrong, wrong, unnamed]);
+    assert!(!verified.is_sound());
+    // The counts come first: small media that a row references is not deleted.
+    let repaired = "damage media miscounted mended";
+    assert_repaired(&dir, &[repaired, repaired]);
+    assert_found(&dir, &[]);
+    assert_eq!(counts(&dir), sound);
+
+    let absent = format!("INSERT INTO media VALUES (x'{}', 1, 1);", media(0xee));
+    sql(&dir, &absent);
+    assert_found(&dir, &[wrong]);
+    assert_repaired(&dir, &[repaired, "remains media garbage mended"]);
+    assert_found(&dir, &[]);
+    assert_eq!(counts(&dir), sound);
 }
 
 #[tokio::test]
@@ -252,7 +296,7 @@ async fn contradictory_rows_end_the_repair() {
         &dir,
         "UPDATE sessions SET media = NULL, place = NULL WHERE rowid = 1",
     );
-    let expected = ["damage session contradiction", "remains media unnamed"];
+    let expected = ["damage session contradiction", "damage media miscounted"];
     assert_found(&dir, &expected);
     assert_repaired(&dir, &expected);
     assert!(path(&dir, OPEN).exists(), "it has the session's bytes");
@@ -307,7 +351,7 @@ async fn a_repair_fails_no_session_because_the_whole_vault_is_elsewhere() {
     std::fs::rename(&vault, &aside).unwrap();
     sql(
         &dir,
-        &format!("INSERT INTO garbage VALUES (x'{}')", media(0xcd)),
+        &format!("INSERT INTO garbage VALUES (x'{}', x'', 0, 0)", media(0xcd)),
     );
     let expected = [
         "damage vault stranger",
@@ -375,12 +419,11 @@ async fn a_damaged_database_is_found_and_nothing_is_mended_in_it() {
     let orphan = path(&dir, 0xab);
     std::fs::create_dir_all(orphan.parent().unwrap()).unwrap();
     std::fs::write(&orphan, "nobody's").unwrap();
-    // The index lacks a media, which would look unreferenced without the check.
     sql(
         &dir,
         "PRAGMA writable_schema = 1;
-         UPDATE sqlite_schema SET sql = replace(sql, '(media)', '(place)')
-         WHERE name = 'resources_media';",
+         UPDATE sqlite_schema SET sql = replace(sql, '(expires)', '(created)')
+         WHERE name = 'sessions_expires';",
     );
     let (lines, verified) = found(&dir, true);
     assert_eq!(lines[0], "damage ledger database", "{lines:?}");
@@ -481,7 +524,7 @@ async fn ledger_of_many_pages_is_scanned_to_its_end() {
     let many = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)";
     sql(
         &dir,
-        &format!("{many} INSERT INTO garbage SELECT randomblob(16) FROM n"),
+        &format!("{many} INSERT INTO garbage SELECT randomblob(16), x'', 0, 0 FROM n"),
     );
     sql(
         &dir,

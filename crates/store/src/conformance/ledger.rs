@@ -15,8 +15,8 @@ use super::{FAR, Names, finish, progress, small_step, step};
 use crate::change_set::{AddedMedia, ChangeSet, FinishSession, ResourceChange};
 use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{
-    Epoch, Lease, LeaseId, Leased, MediaId, NewSession, Progress, Resource, Session, SessionId,
-    SessionState, Timestamp,
+    Epoch, Garbage, Lease, LeaseId, Leased, MediaId, NewSession, Progress, Resource, Session,
+    SessionId, SessionState, Timestamp,
 };
 
 use ResourceChange::Insert;
@@ -41,6 +41,8 @@ pub async fn ledger(ledger: &dyn Ledger) {
         );
     }
 }
+
+pub use clearing::{RETENTION, ledger_with_retention};
 
 /// Checks that a ledger keeps committed changes across a restart.
 ///
@@ -100,7 +102,9 @@ pub async fn ledger_restart(open: impl AsyncFn() -> Arc<dyn Ledger>) {
     }
     let preview = [names.media(6)];
     assert_eq!(ledger.unknown_media(&preview).await.unwrap(), []);
-    assert_eq!(ledger.garbage(None, 10).await.unwrap(), [names.media(2)]);
+    let listed = ledger.garbage(None, 10).await.unwrap();
+    let listed: Vec<_> = listed.into_iter().map(|entry| entry.media).collect();
+    assert_eq!(listed, [names.media(2)]);
 
     let again = lease(&*ledger, ids[0]).await;
     assert!(
@@ -486,8 +490,20 @@ async fn small(ledger: &dyn Ledger, id: MediaId) -> Option<Bytes> {
     ledger.small_media(id).await.unwrap()
 }
 
+/// Returns the entry of the garbage list with this media, if it is due.
+async fn garbage_of(ledger: &dyn Ledger, id: MediaId) -> Option<Garbage> {
+    let mut listed = ledger.garbage(None, 1_000).await.unwrap().into_iter();
+    listed.find(|entry| entry.media == id)
+}
+
 async fn is_garbage(ledger: &dyn Ledger, id: MediaId) -> bool {
-    ledger.garbage(None, 1_000).await.unwrap().contains(&id)
+    garbage_of(ledger, id).await.is_some()
+}
+
+/// Forgets a media on the garbage list.
+async fn forget_garbage(ledger: &dyn Ledger, id: MediaId) {
+    let entry = garbage_of(ledger, id).await.expect("it is on the list");
+    ledger.deleted(&[entry.id], None).await.unwrap();
 }
 
 pub(super) fn finishing(finish: FinishSession, resources: Vec<ResourceChange>) -> ChangeSet {

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use crate::change_set::ChangeSet;
 use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit, Takeover};
 use crate::records::{
-    Lease, Leased, MediaId, NewSession, OwnerQuotas, Quota, Resource, Session, SessionId,
-    Timestamp, Usage,
+    Garbage, GarbageId, Lease, Leased, MediaId, NewSession, OwnerQuotas, Quota, Resource,
+    Retention, Session, SessionId, Timestamp, Usage,
 };
 use crate::session_list::{SessionPage, SessionQuery};
 use crate::vault::Space;
@@ -238,16 +238,24 @@ impl Ledger for PacedLedger {
         self.inner.expire(now, limit).await
     }
 
+    fn retention(&self) -> Retention {
+        self.inner.retention()
+    }
+
     async fn garbage(
         &self,
-        after: Option<MediaId>,
+        after: Option<&GarbageId>,
         limit: usize,
-    ) -> Result<Vec<MediaId>, LedgerError> {
+    ) -> Result<Vec<Garbage>, LedgerError> {
         self.inner.garbage(after, limit).await
     }
 
-    async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError> {
-        self.inner.forget_garbage(ids).await
+    async fn deleted(
+        &self,
+        entries: &[GarbageId],
+        again_after: Option<Duration>,
+    ) -> Result<(), LedgerError> {
+        self.inner.deleted(entries, again_after).await
     }
 
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {

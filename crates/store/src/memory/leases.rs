@@ -51,6 +51,11 @@ impl Leases {
         self.alive.remove(&process);
     }
 
+    /// Returns the time by the ledger's clock.
+    pub(super) fn now(&self) -> Duration {
+        self.now
+    }
+
     pub(super) fn advance(&mut self, by: Duration) {
         self.now += by;
     }

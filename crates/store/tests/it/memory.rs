@@ -19,6 +19,13 @@ async fn the_memory_ledger_keeps_the_contract() {
 }
 
 #[tokio::test]
+async fn the_memory_ledger_keeps_released_media() {
+    let ledger = MemoryLedger::new().with_retention(conformance::RETENTION);
+    let advance = async |time| ledger.advance_clock(time);
+    conformance::ledger_with_retention(&ledger, advance).await;
+}
+
+#[tokio::test]
 async fn the_memory_vault_keeps_the_contract() {
     conformance::vault(&MemoryVault::new()).await;
 }

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use windlass_testkit::process::ServerProcess;
@@ -16,10 +16,11 @@ use windlass_testkit::{directory, farm};
 use super::assert_sound;
 use crate::server::own;
 
-const SCHEMA_1: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../store-local/tests/fixtures/schema-1"
-);
+/// The directory of the fixture with this version of the schema.
+fn fixture(version: u8) -> PathBuf {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../store-local/tests/fixtures");
+    Path::new(fixtures).join(format!("schema-{version}"))
+}
 
 /// An upload of the fixture.
 #[derive(Debug)]
@@ -31,8 +32,8 @@ struct Upload {
 }
 
 impl Upload {
-    fn of(name: &str) -> Self {
-        let path = Path::new(SCHEMA_1).join("uploads.json");
+    fn of(version: u8, name: &str) -> Self {
+        let path = fixture(version).join("uploads.json");
         let uploads: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
         let upload = &uploads[name];
         let number = |name| {
@@ -66,13 +67,15 @@ impl Upload {
 }
 
 /// A server on the data of the fixture.
-fn upgraded() -> ServerProcess {
+fn upgraded(version: u8) -> ServerProcess {
     let mut server = own(&[]);
     server.kill9();
-    let data = server.beside_data("schema-1");
-    directory::copy(&Path::new(SCHEMA_1).join("data"), &data);
+    let data = server.beside_data("earlier");
+    directory::copy(&fixture(version).join("data"), &data);
     server.replace_data(&data);
-    assert_eq!(assert_sound(&server.data()), 0);
+    // Of an object that was deleted just before the end.
+    let garbage = u64::from(version > 1);
+    assert_eq!(assert_sound(&server.data()), garbage);
     server.start_again();
     server
 }
@@ -84,8 +87,14 @@ fn finish(upload: &Upload, session: &Session) -> Reply {
 }
 
 #[test]
-fn data_of_schema_1_is_upgraded_and_every_upload_continues() {
-    let mut server = upgraded();
+fn data_of_each_earlier_schema_is_upgraded_and_every_upload_continues() {
+    for version in 1..=4 {
+        upgrade_from(version);
+    }
+}
+
+fn upgrade_from(version: u8) {
+    let mut server = upgraded(version);
     let address = server.address();
     assert!(
         server
@@ -95,19 +104,22 @@ fn data_of_schema_1_is_upgraded_and_every_upload_continues() {
         server.stderr()
     );
     for name in ["small resource", "large resource"] {
-        let upload = Upload::of(name);
+        let upload = Upload::of(version, name);
         upload.assert_media(address, upload.reply.as_bytes());
     }
     for name in ["done in the vault", "finished in the ledger"] {
-        let upload = Upload::of(name);
+        let upload = Upload::of(version, name);
         let reply = upload.session(&server).query().expect(201);
         assert_eq!(reply.text(), upload.reply);
         upload.assert_media(address, &reply.body);
     }
-    let cancelled = Upload::of("cancelled");
+    let cancelled = Upload::of(version, "cancelled");
     cancelled.session(&server).query().expect(499);
-    for name in ["active in the vault", "begun in the ledger"] {
-        let upload = Upload::of(name);
+    let mut active = vec!["active in the vault", "begun in the ledger"];
+    // A session with a long context.
+    active.extend((version > 1).then_some("verbose"));
+    for name in active {
+        let upload = Upload::of(version, name);
         let session = upload.session(&server);
         let committed = session.query().expect(308).committed();
         assert_eq!(committed, upload.committed as u64, "{name}");
@@ -118,7 +130,7 @@ fn data_of_schema_1_is_upgraded_and_every_upload_continues() {
     wait::until("the left-over session is finished", || {
         farm::count(address, name) == 1
     });
-    let left_over = Upload::of(name);
+    let left_over = Upload::of(version, name);
     let reply = left_over.session(&server).query().expect(201);
     left_over.assert_media(address, &reply.body);
 

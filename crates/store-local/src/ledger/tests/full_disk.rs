@@ -165,7 +165,13 @@ fn purpose_of_each_change() {
         (change(vec![deletion(1)]), Some(Purpose::MakeSpace)),
         (Change::End { id, epoch, end }, Some(Purpose::MakeSpace)),
         (Change::Expire { now, limit }, Some(Purpose::MakeSpace)),
-        (Change::ForgetGarbage(Vec::new()), Some(Purpose::MakeSpace)),
+        (
+            Change::Deleted {
+                entries: Vec::new(),
+                again_after: None,
+            },
+            Some(Purpose::MakeSpace),
+        ),
     ];
     for (number, (change, purpose)) in cases.into_iter().enumerate() {
         assert_eq!(change.purpose(), purpose, "case {number}");

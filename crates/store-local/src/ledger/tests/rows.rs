@@ -113,9 +113,9 @@ fn unknown_media_is_looked_up_in_one_snapshot() {
     let ids = [1, 2].map(|n| MediaId::from_bytes([n; 16]));
     // Each media becomes garbage just before it is looked up.
     let looked_up = ids.into_iter().inspect(|id| {
-        let sql = "INSERT INTO garbage VALUES (?1)";
+        let sql = "INSERT INTO garbage VALUES (?1, x'', 0, 0)";
         writer.execute(sql, [id.as_bytes()]).unwrap();
     });
-    let unknown = crate::ledger::rows::unknown_media(&reader, looked_up).unwrap();
+    let unknown = references::unknown_media(&reader, references::IS_KNOWN, looked_up).unwrap();
     assert_eq!(unknown, ids[1..]);
 }

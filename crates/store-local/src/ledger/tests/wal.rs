@@ -23,6 +23,31 @@ async fn long_wal_is_checkpointed_and_restarted() {
     );
 }
 
+/// A row with a long context would be written again with each commit.
+#[tokio::test]
+async fn commits_of_a_session_with_a_long_context_write_few_pages() {
+    const COMMITS: u64 = 100;
+    let test = TestLedger::new();
+    let new = NewSession {
+        context: vec![1; 1 << 20],
+        ..new_session(1)
+    };
+    test.ledger.start(new).await.unwrap();
+    let wal = filesystem::with_suffix(&test.dir.path().join("ledger.sqlite"), "-wal");
+    let len = || wal.metadata().unwrap().len();
+    let before = len();
+    let lease = test.ledger.lease(id(1)).await.unwrap().unwrap().lease;
+    for offset in 0..COMMITS {
+        let commit = append(offset, offset + 1);
+        test.ledger
+            .commit_offset(id(1), lease, commit)
+            .await
+            .unwrap();
+    }
+    let pages = (len() - before) / PAGE_LEN;
+    assert!(pages <= COMMITS + 5, "{pages} pages in {COMMITS} commits");
+}
+
 #[test]
 fn wal_of_a_long_repair_is_checkpointed_and_restarted() {
     let dir = tempfile::tempdir().unwrap();
@@ -30,7 +55,7 @@ fn wal_of_a_long_repair_is_checkpointed_and_restarted() {
     let garbage: Vec<_> = (0..250).map(|n| MediaId::from_bytes([n; 16])).collect();
     let transaction = writer.transaction().unwrap();
     for id in &garbage {
-        let insert = "INSERT INTO garbage (media) VALUES (?1)";
+        let insert = "INSERT INTO garbage VALUES (?1, x'', 0, 0)";
         transaction.execute(insert, [id.as_bytes()]).unwrap();
     }
     transaction.commit().unwrap();

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use super::super::{FAR, Names, finish, insert_with_new, small_step, step};
-use super::{fenced, finishing, found, is_garbage, lease, session, small, start};
+use super::{
+    fenced, finishing, forget_garbage, found, garbage_of, is_garbage, lease, session, small, start,
+};
 use crate::change_set::ResourceChange;
 use crate::ledger::{EndSession, Ledger, OffsetCommit};
-use crate::records::{MediaId, NewSession, SessionState, Timestamp};
+use crate::records::{MediaId, NewSession, Retention, SessionState, Timestamp};
 
 use ResourceChange::Insert;
 
@@ -179,23 +181,26 @@ async fn garbage_is_listed_until_it_is_forgotten(ledger: &dyn Ledger) {
         ledger.end(id, held, EndSession::Cancelled).await.unwrap();
     }
     assert_eq!(ledger.garbage(None, 2).await.unwrap().len(), 2, "bounded");
-    let mut ids: Vec<MediaId> = (0..3).map(|n| names.media(n)).collect();
-    ids.sort_unstable();
-    for (n, id) in ids.iter().enumerate() {
-        let behind = ledger.garbage(Some(*id), 1_000).await.unwrap();
-        assert!(behind.is_sorted() && behind.iter().all(|other| other > id));
-        let ours = behind.into_iter().filter(|other| ids.contains(other));
-        assert!(ours.eq(ids[n + 1..].iter().copied()), "all that is behind");
+    let all = ledger.garbage(None, 1_000).await.unwrap();
+    for (n, entry) in all.iter().enumerate() {
+        assert_eq!(entry.attempt, 0);
+        let behind = ledger.garbage(Some(&entry.id), 1_000).await.unwrap();
+        assert_eq!(behind, all[n + 1..], "all that is behind");
     }
-    ledger
-        .forget_garbage(&[names.media(0), names.media(1)])
-        .await
-        .unwrap();
-    ledger
-        .forget_garbage(&[names.media(1), names.media(9)])
-        .await
-        .unwrap();
-    ledger.forget_garbage(&[]).await.unwrap();
+    let mut of_each = Vec::new();
+    for n in 0..3 {
+        let entry = garbage_of(ledger, names.media(n)).await;
+        of_each.push(entry.expect("it was released").id);
+    }
+    ledger.deleted(&of_each[..2], None).await.unwrap();
+    ledger.deleted(&of_each[1..2], None).await.unwrap();
+    ledger.deleted(&[], None).await.unwrap();
+    let behind_a_gap = ledger.garbage(Some(&of_each[0]), 1_000).await.unwrap();
+    let at = all.iter().position(|entry| entry.id == of_each[0]).unwrap();
+    let left = all[at..]
+        .iter()
+        .filter(|entry| !of_each[..2].contains(&entry.id));
+    assert!(behind_a_gap.iter().eq(left), "the entry itself is gone");
     for (n, is_there) in [(0, false), (1, false), (2, true)] {
         assert_eq!(
             is_garbage(ledger, names.media(n)).await,
@@ -234,10 +239,73 @@ async fn media_is_unknown_when_nothing_names_it(ledger: &dyn Ledger) {
         [names.media(4), names.media(3)],
         "session, resource, garbage name theirs"
     );
-    ledger.forget_garbage(&[names.media(2)]).await.unwrap();
+    forget_garbage(ledger, names.media(2)).await;
     assert_eq!(
         ledger.unknown_media(&ids[3..4]).await.unwrap(),
         [names.media(2)]
     );
     assert_eq!(ledger.unknown_media(&[]).await.unwrap(), []);
+}
+
+/// The retention with which a ledger for [`ledger_with_retention`] is opened.
+pub const RETENTION: Retention = Retention {
+    keep: Duration::from_secs(7 * 24 * 60 * 60),
+    again_after: Some(Duration::from_secs(4 * 60 * 60)),
+};
+
+/// Checks that a ledger which was opened with [`RETENTION`] keeps released media, and has it
+/// deleted twice. `advance` lets the clock of the ledger go on.
+///
+/// # Panics
+/// If it breaks a rule.
+pub async fn ledger_with_retention(ledger: &dyn Ledger, advance: impl AsyncFn(Duration)) {
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+    let names = Names::of("ledger_with_retention");
+    let Retention { keep, again_after } = RETENTION;
+    assert_eq!(ledger.retention(), RETENTION);
+    let again = again_after.expect("it is deleted twice");
+    let release = async |n, commit| {
+        let id = start(ledger, names.new_session(n)).await.id;
+        let held = lease(ledger, id).await.lease;
+        ledger.commit_offset(id, held, commit).await.unwrap();
+        ledger.end(id, held, EndSession::Cancelled).await.unwrap();
+    };
+    let media = names.media(0);
+    let is_known = async || ledger.unknown_media(&[media]).await.unwrap().is_empty();
+    release(0, step(0, 10, Some(names.large(0)))).await;
+    release(1, small_step(0, names.small(1), b"wind")).await;
+    assert_eq!(
+        small(ledger, names.media(1)).await,
+        None,
+        "it is deleted at once"
+    );
+    assert_eq!(garbage_of(ledger, media).await, None);
+    assert!(is_known().await, "it is on the list");
+
+    advance(keep - HOUR).await;
+    assert_eq!(garbage_of(ledger, media).await, None);
+    release(2, step(0, 10, Some(names.large(2)))).await;
+    advance(HOUR).await;
+    assert_eq!(
+        garbage_of(ledger, names.media(2)).await,
+        None,
+        "it was released later"
+    );
+    let first = garbage_of(ledger, media).await.expect("it is due");
+    assert_eq!(first.attempt, 0);
+
+    let deleted = [first.id.clone()];
+    ledger.deleted(&deleted, again_after).await.unwrap();
+    ledger.deleted(&deleted, again_after).await.unwrap();
+    assert_eq!(garbage_of(ledger, media).await, None);
+    assert!(is_known().await, "the second call has an id that is void");
+    advance(again - HOUR).await;
+    assert_eq!(garbage_of(ledger, media).await, None);
+    advance(HOUR).await;
+    let second = garbage_of(ledger, media).await.expect("it is due again");
+    assert_eq!((second.attempt, &second.handle), (1, &first.handle));
+    ledger.deleted(&deleted, again_after).await.unwrap();
+    assert_eq!(garbage_of(ledger, media).await.as_ref(), Some(&second));
+    ledger.deleted(&[second.id], again_after).await.unwrap();
+    assert!(!is_known().await);
 }

@@ -6,13 +6,14 @@ use super::super::{Names, finish, small_step, step};
 use super::{fenced, finishing, found, is_garbage, lease, session, small, start};
 use crate::change_set::{ChangeSet, ResourceChange};
 use crate::ledger::{EndSession, Ledger};
-use crate::records::{Progress, Session, SessionState};
+use crate::records::{Leased, NewSession, Progress, Session, SessionState, Timestamp};
 
 use ResourceChange::Insert;
 
 /// Checks the ends of sessions, with and without a resource.
 pub(super) async fn check_endings(ledger: &dyn Ledger) {
     ended_session_releases_its_media(ledger).await;
+    context_of_any_length_is_kept_until_its_session_ends(ledger).await;
     ended_session_refuses_all_changes(ledger).await;
     finishing_makes_the_resource_and_keeps_the_reply(ledger).await;
     a_resource_takes_small_media_over_from_its_session(ledger).await;
@@ -55,6 +56,65 @@ async fn ended_session_releases_its_media(ledger: &dyn Ledger) {
             !is_garbage(ledger, media.id).await,
             "only the vault has garbage"
         );
+    }
+}
+
+async fn context_of_any_length_is_kept_until_its_session_ends(ledger: &dyn Ledger) {
+    const KIB: usize = 1024;
+    let names = Names::of("context_of_any_length_is_kept_until_its_session_ends");
+    let owner = "owner of contexts";
+    let expires = Timestamp::from_millis(10_000);
+    for (n, len) in (0_u8..).zip([0_usize, 1_000, 2_000, 8_000, KIB * KIB]) {
+        let context: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+        let new = |which| NewSession {
+            context: context.clone(),
+            owner: Some(owner.to_owned()),
+            total: Some(0),
+            expires,
+            ..names.new_session(4 * n + which)
+        };
+        let occupied = async || ledger.usage(owner).await.unwrap().bytes;
+        let before = occupied().await;
+        let mut held = Vec::new();
+        for which in 0..3 {
+            let id = start(ledger, new(which)).await.id;
+            let Leased { session, lease } = lease(ledger, id).await;
+            assert!(session.context == context, "{len}");
+            held.push((id, lease));
+        }
+        let counted = len.next_multiple_of(KIB) as u64;
+        assert_eq!(occupied().await - before, 3 * counted, "{len}");
+
+        let kept = |session: Session| assert!(session.context == context, "{len}");
+        let [
+            (active, active_lease),
+            (finished, last_lease),
+            (ended, end_lease),
+        ] = held[..]
+        else {
+            panic!("three are started");
+        };
+        let commit = step(0, 10, None);
+        ledger
+            .commit_offset(active, active_lease, commit)
+            .await
+            .unwrap();
+        kept(session(ledger, active).await);
+        let last = finish(finished, last_lease, None);
+        ledger.apply(finishing(last, vec![])).await.unwrap();
+        kept(session(ledger, finished).await);
+        ledger
+            .end(ended, end_lease, EndSession::Failed)
+            .await
+            .unwrap();
+        assert_eq!(session(ledger, ended).await.context, b"");
+
+        let after = Timestamp::from_millis(10_001);
+        assert_eq!(ledger.expire(after, 100).await.unwrap(), 3);
+        assert_eq!(occupied().await, before, "{len}");
+        start(ledger, new(0)).await;
+        kept(session(ledger, active).await);
+        assert_eq!(ledger.expire(after, 100).await.unwrap(), 1);
     }
 }
 

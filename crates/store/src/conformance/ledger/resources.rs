@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::super::{Names, finish, insert_with_new, next_version, one};
-use super::{conflicts, found, is_garbage, lease, session, small, start};
+use super::super::{Names, finish, insert_with_new, next_version, one, step};
+use super::{conflicts, forget_garbage, found, is_garbage, lease, session, small, start};
 use crate::change_set::{ChangeSet, Expected, ResourceChange};
 use crate::ledger::{Ledger, LedgerError};
 use crate::records::{MAX_KEY_LEN, Resource};
@@ -25,6 +25,7 @@ pub(super) async fn check_resources(ledger: &dyn Ledger) {
     media_moves_between_resources_of_one_set(ledger).await;
     media_referenced_and_unreferenced_by_one_set_is_released(ledger).await;
     media_that_may_be_deleted_is_not_named_again(ledger).await;
+    media_is_released_with_its_last_reference(ledger).await;
     new_media_that_no_resource_takes_is_garbage(ledger).await;
     resources_are_listed_in_order_of_their_ids(ledger).await;
     keys_have_any_bytes_up_to_the_maximum(ledger).await;
@@ -457,13 +458,75 @@ async fn media_that_may_be_deleted_is_not_named_again(ledger: &dyn Ledger) {
         conflicts(ledger.apply(copy("late", media)).await);
         conflicts(ledger.apply(attach(media)).await);
     }
-    ledger.forget_garbage(&[large.id]).await.unwrap();
+    forget_garbage(ledger, large.id).await;
     for media in [large, names.large(2), names.small(3)] {
         conflicts(ledger.apply(copy("late", media)).await);
         conflicts(ledger.apply(attach(media)).await);
     }
     assert_eq!(found(ledger, &names, "late").await, None);
     assert_eq!(found(ledger, &names, "other").await, Some(other));
+}
+
+/// In any order, and also of several references that one change set removes.
+async fn media_is_released_with_its_last_reference(ledger: &dyn Ledger) {
+    let names = Names::of("media_is_released_with_its_last_reference");
+    let delete = |id: &str| Delete {
+        collection: names.collection(),
+        id: id.to_owned(),
+        expected: 1,
+    };
+    let orders: [&[&[&str]]; 4] = [
+        &[&["a"], &["b"], &["c"]],
+        &[&["c"], &["b"], &["a"]],
+        &[&["b"], &["a", "c"]],
+        &[&["c", "a", "b"]],
+    ];
+    for (n, order) in (0..).zip(orders) {
+        let (large, little) = (names.large(2 * n), names.small(2 * n + 1));
+        let id = start(ledger, names.new_session(n)).await.id;
+        let held = lease(ledger, id).await.lease;
+        let commit = step(0, 10, Some(large));
+        ledger.commit_offset(id, held, commit).await.unwrap();
+        let insert = |id: &str, media| Insert(names.resource(id, Some(media)));
+        let first = ChangeSet {
+            small_media: Some((little.id, Bytes::from_static(b"wind"))),
+            resources: vec![insert("a", large), insert("a small", little)],
+            finish: Some(finish(id, held, Some(large))),
+            ..ChangeSet::default()
+        };
+        ledger.apply(first).await.unwrap();
+        let copies = ChangeSet {
+            resources: vec![
+                insert("b", large),
+                insert("b small", little),
+                insert("c", large),
+                insert("c small", little),
+            ],
+            ..ChangeSet::default()
+        };
+        ledger.apply(copies).await.unwrap();
+        for (nth, together) in (1..).zip(order) {
+            assert!(!is_garbage(ledger, large.id).await, "{order:?}");
+            assert!(small(ledger, little.id).await.is_some(), "{order:?}");
+            let of_small = together.iter().map(|id| delete(&format!("{id} small")));
+            let changes = ChangeSet {
+                resources: together
+                    .iter()
+                    .map(|id| delete(id))
+                    .chain(of_small)
+                    .collect(),
+                ..ChangeSet::default()
+            };
+            ledger.apply(changes).await.unwrap();
+            let unknown = ledger.unknown_media(&[large.id, little.id]).await.unwrap();
+            let is_last = nth == order.len();
+            assert_eq!(unknown.contains(&little.id), is_last, "{order:?}");
+            assert!(!unknown.contains(&large.id), "{order:?}");
+        }
+        assert!(is_garbage(ledger, large.id).await, "{order:?}");
+        assert_eq!(small(ledger, little.id).await, None, "{order:?}");
+        forget_garbage(ledger, large.id).await;
+    }
 }
 
 async fn new_media_that_no_resource_takes_is_garbage(ledger: &dyn Ledger) {
