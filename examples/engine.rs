@@ -79,6 +79,8 @@ impl Completion for Files {
             media: Some(finished.media.clone()),
             created: now,
             updated: now,
+            due: None,
+            claimed_by: None,
             owner: None,
         };
         let stored = name.clone().into_bytes();

@@ -74,6 +74,8 @@ fn resource(id: &str, text: &str) -> Option<Resource> {
         media: None,
         created: Timestamp::from_millis(0),
         updated: Timestamp::from_millis(0),
+        due: None,
+        claimed_by: None,
         owner: None,
     })
 }

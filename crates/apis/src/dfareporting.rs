@@ -149,6 +149,8 @@ async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Reje
         media: Some(media),
         created: call.now,
         updated: call.now,
+        due: None,
+        claimed_by: None,
         owner: None,
     };
     changes.push(ResourceChange::Insert(resource));
@@ -404,6 +406,8 @@ fn name_row(call: &Call<'_>, collection: String, name: &AssetName, count: u64) -
         media: None,
         created: call.now,
         updated: call.now,
+        due: None,
+        claimed_by: None,
         owner: None,
     }
 }
@@ -415,6 +419,8 @@ fn counted(call: &Call<'_>, first: Resource, count: u64) -> ResourceChange {
             version: expected + 1,
             body: count_body(count),
             updated: call.now,
+            due: None,
+            claimed_by: None,
             ..first
         },
         expected,
@@ -465,6 +471,8 @@ async fn insert_studio(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answe
         media: Some(media),
         created: call.now,
         updated: call.now,
+        due: None,
+        claimed_by: None,
         owner: None,
     };
     let body = json!({"assets": [asset]});

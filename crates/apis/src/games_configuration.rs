@@ -151,6 +151,8 @@ async fn upload(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Reje
         media: Some(media),
         created: old.as_ref().map_or(call.now, |old| old.created),
         updated: call.now,
+        due: None,
+        claimed_by: None,
         owner: call.owner(),
     };
     let change = match old {

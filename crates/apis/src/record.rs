@@ -147,6 +147,8 @@ pub(crate) fn new(
         media,
         created: call.now,
         updated: call.now,
+        due: None,
+        claimed_by: None,
         owner: None,
     }
 }
@@ -163,6 +165,8 @@ pub(crate) fn next(
         body: to_bytes(fields),
         media: media.or(old.media),
         updated: call.now,
+        due: None,
+        claimed_by: None,
         ..old
     }
 }

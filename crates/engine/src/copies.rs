@@ -394,6 +394,8 @@ mod tests {
                 media: None,
                 created: Timestamp::from_millis(0),
                 updated: Timestamp::from_millis(0),
+                due: None,
+                claimed_by: None,
                 owner: None,
             })
         };

@@ -514,6 +514,29 @@ impl Ledger for CheckedLedger {
         self.inner.resources(collection, after, limit).await
     }
 
+    async fn fetch(&self, keys: &[(&str, &str)]) -> Result<Vec<Option<Resource>>, LedgerError> {
+        self.inner.fetch(keys).await
+    }
+
+    async fn claim(
+        &self,
+        collection: &str,
+        now: Timestamp,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Resource>, LedgerError> {
+        let _reservation = self.reserve(Purpose::Change, limit, 0)?;
+        self.inner.claim(collection, now, until, limit).await
+    }
+
+    async fn next_due(&self, collection: &str) -> Result<Option<Timestamp>, LedgerError> {
+        self.inner.next_due(collection).await
+    }
+
+    async fn count_due(&self, collection: &str) -> Result<u64, LedgerError> {
+        self.inner.count_due(collection).await
+    }
+
     async fn small_media(&self, id: MediaId) -> Result<Option<Bytes>, LedgerError> {
         self.inner.small_media(id).await
     }
@@ -553,6 +576,10 @@ impl Ledger for CheckedLedger {
 
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
         self.inner.unknown_media(ids).await
+    }
+
+    async fn acquire_task(&self, name: &str, term: Duration) -> Result<bool, LedgerError> {
+        self.inner.acquire_task(name, term).await
     }
 
     async fn space(&self) -> Result<Option<Space>, LedgerError> {

@@ -257,6 +257,8 @@ fn inserted(
         media,
         created: call.now,
         updated: call.now,
+        due: None,
+        claimed_by: None,
         owner: None,
     };
     check_required(call, &resource, &own)?;
@@ -315,6 +317,8 @@ fn replaced(
         body,
         media,
         updated: call.now,
+        due: None,
+        claimed_by: None,
         ..old
     })
 }

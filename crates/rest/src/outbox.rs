@@ -5,17 +5,16 @@
 //! that a slow or broken receiver delays only the events of its topic.
 //!
 //! Several processes may work on one ledger. Before a worker delivers an event, it *claims* the
-//! row: it replaces the row by a row that is due when the claim expires. The ledger checks the
-//! version, so one process gets the claim and all other processes skip the event. The claim is
-//! renewed as long as the delivery runs. After a crash the claim expires, and the event is
-//! delivered again. It is delivered at once if the ledger can tell that the claiming process has
-//! ended ([`Ledger::opening`](windlass_store::Ledger::opening)).
+//! row ([`Ledger::claim`](windlass_store::Ledger::claim)): the row is due when the claim expires,
+//! and no other process gets it until then. The claim is renewed as long as the delivery runs.
+//! After a crash the event is delivered again: at once if the ledger knows that the claiming
+//! process has ended, otherwise when the claim expires.
 
 mod worker;
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,12 +38,8 @@ pub use worker::Worker;
 /// Prefix of the names of all collections of events.
 const PREFIX: &str = ".outbox/";
 
-/// The field of a claimed row with the opening of the ledger.
-const CLAIMED_BY: &str = "claimedBy";
-
-/// Maximum number of new events of a topic that the worker reads by their ids. Further events are
-/// found by the next scan of all rows.
-const MAX_NEW: usize = 4096;
+/// The fields of a row of a former collection with its time and its claim.
+const FORMER_FIELDS: [&str; 2] = ["due", "claimedBy"];
 
 /// The call that leaves events.
 #[derive(Debug)]
@@ -108,7 +103,6 @@ fn insertion(event: OutboxEvent, source: &Source<'_>) -> Result<ResourceChange, 
     let row = Row {
         created: now.as_millis(),
         since: (due > now).then(|| due.as_millis()),
-        due: due.as_millis(),
         failures: 0,
         in_root: owner.is_none() && principal.is_some(),
         payload: &event.payload,
@@ -123,6 +117,8 @@ fn insertion(event: OutboxEvent, source: &Source<'_>) -> Result<ResourceChange, 
         owner: owner.or(principal).map(str::to_owned),
         created: now,
         updated: now,
+        due: Some(due),
+        claimed_by: None,
     }))
 }
 
@@ -150,7 +146,6 @@ struct Row<'a> {
     /// Time of the first attempt, if it is later than `created`.
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<u64>,
-    due: u64,
     failures: u32,
     /// Whether the row is in the root namespace although it has an owner.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -186,10 +181,7 @@ struct Event {
     created: Timestamp,
     /// Time from which the age counts.
     since: Timestamp,
-    due: Timestamp,
     failures: u32,
-    /// The opening of the ledger in which the event was claimed, while it is claimed.
-    claimed_by: Option<u64>,
     /// Whether the event is delivered in the root namespace, although its row has an owner.
     in_root: bool,
     payload: Value,
@@ -200,29 +192,19 @@ impl Event {
         let mut fields: Map<String, Value> = serde_json::from_slice(body).ok()?;
         let number = |name: &str| fields.get(name).and_then(Value::as_u64);
         let created = Timestamp::from_millis(number("created")?);
-        let due = Timestamp::from_millis(number("due")?);
         let failures = u32::try_from(number("failures")?).unwrap_or(u32::MAX);
         let since = number("since").map(Timestamp::from_millis);
         let in_root = fields.get("in_root").and_then(Value::as_bool);
-        let claimed_by = fields.shift_remove(CLAIMED_BY);
         let payload = fields.shift_remove("payload");
         Some(Self {
             created,
             // A row of a former collection may use this field's name for its own data.
             since: since.filter(|_| payload.is_some()).unwrap_or(created),
-            due,
             failures,
-            claimed_by: claimed_by.as_ref().and_then(Value::as_u64),
             in_root: in_root.unwrap_or(false),
             // The payload of a row of a former collection is the whole object around these fields.
             payload: payload.unwrap_or(Value::Object(fields)),
         })
-    }
-
-    /// Returns whether the process that claimed the event has ended, as far as this opening of the
-    /// ledger shows.
-    fn is_abandoned(&self, opening: Option<u64>) -> bool {
-        self.claimed_by.is_some() && opening.is_some() && self.claimed_by != opening
     }
 
     /// Whether a failed event of this age is given up. An event without a failure is tried again,
@@ -232,30 +214,43 @@ impl Event {
     }
 }
 
-/// Returns the next version of a row with another due time. It is claimed in this opening of the
-/// ledger, or unclaimed. Fields that this version does not know are kept.
-fn rescheduled(
-    row: &Resource,
-    due: Timestamp,
-    failures: u32,
-    claimed_by: Option<u64>,
-    now: Timestamp,
-) -> Resource {
+/// Returns the next version of a claimed row, with a claim that expires later.
+fn renewed(claim: &Resource, until: Timestamp, now: Timestamp) -> Resource {
+    Resource {
+        version: claim.version + 1,
+        due: Some(until),
+        updated: now,
+        ..claim.clone()
+    }
+}
+
+/// Returns the next version of a row that is not claimed any more, with another time. Fields that
+/// this version does not know are kept.
+fn rescheduled(row: &Resource, due: Timestamp, failures: u32, now: Timestamp) -> Resource {
     let fields: Option<Map<String, Value>> = serde_json::from_slice(&row.body).ok();
     let mut fields = fields.expect("only rows that were parsed are rescheduled");
-    fields.insert("due".to_owned(), due.as_millis().into());
     fields.insert("failures".to_owned(), failures.into());
-    match claimed_by {
-        Some(opening) => fields.insert(CLAIMED_BY.to_owned(), opening.into()),
-        None => fields.shift_remove(CLAIMED_BY),
-    };
     let body = serde_json::to_vec(&fields).expect("rows can be written");
     Resource {
-        version: row.version + 1,
         body: body.into(),
-        updated: now,
-        ..row.clone()
+        claimed_by: None,
+        ..renewed(row, due, now)
     }
+}
+
+/// Returns the next version of a row of a former collection, whose time was in its body, and which
+/// may be claimed. `None` if it is no such row.
+fn adopted(row: &Resource, now: Timestamp) -> Option<Resource> {
+    let mut fields: Map<String, Value> = serde_json::from_slice(&row.body).ok()?;
+    let [due, claimed_by] = FORMER_FIELDS.map(|name| fields.shift_remove(name));
+    let due = due.as_ref().and_then(Value::as_u64)?;
+    // The process that has claimed it has ended, since it knew no other way to claim it.
+    let due = if claimed_by.is_some() { 0 } else { due };
+    let body = serde_json::to_vec(&fields).expect("rows can be written");
+    Some(Resource {
+        body: body.into(),
+        ..renewed(row, Timestamp::from_millis(due), now)
+    })
 }
 
 fn deletion(row: &Resource) -> ResourceChange {
@@ -286,7 +281,6 @@ fn parts(
         let row = Row {
             created: event.created.as_millis(),
             since: (event.since > event.created).then(|| event.since.as_millis()),
-            due: now.as_millis(),
             failures: event.failures,
             in_root: event.in_root,
             payload,
@@ -297,6 +291,8 @@ fn parts(
             body: row.to_bytes()?,
             created: now,
             updated: now,
+            due: Some(now),
+            claimed_by: None,
             ..claim.clone()
         }))
     };
@@ -335,8 +331,6 @@ impl fmt::Debug for Outbox {
 struct Topic {
     deliver: Arc<dyn Deliver>,
     name: String,
-    /// Ids of events that this process has committed, at most [`MAX_NEW`], until the worker looks.
-    new: Mutex<Vec<String>>,
     /// Notified when this process has committed an event.
     changed: Notify,
     delivered: AtomicU64,
@@ -362,7 +356,6 @@ impl Outbox {
             topics.push(Arc::new(Topic {
                 deliver,
                 name,
-                new: Mutex::default(),
                 changed: Notify::new(),
                 delivered: AtomicU64::new(0),
                 failed: AtomicU64::new(0),
@@ -397,7 +390,7 @@ impl Outbox {
                 continue;
             };
             if let Some(topic) = self.topics.iter().find(|topic| topic.name == name) {
-                topic.add_new(&row.id);
+                topic.changed.notify_one();
             } else {
                 tracing::warn!(
                     topic = name,
@@ -414,19 +407,6 @@ impl Outbox {
 }
 
 impl Topic {
-    fn add_new(&self, id: &str) {
-        let mut new = self.new.lock().unwrap_or_else(PoisonError::into_inner);
-        if new.len() < MAX_NEW {
-            new.push(id.to_owned());
-        }
-        drop(new);
-        self.changed.notify_one();
-    }
-
-    fn take_new(&self) -> Vec<String> {
-        std::mem::take(&mut *self.new.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     fn counts(&self) -> TopicCounts {
         // Relaxed: the counters guard no other data.
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

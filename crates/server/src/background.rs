@@ -19,8 +19,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use windlass_engine::FINISH_IDLE;
-use windlass_store::SessionId;
 use windlass_store::sweep::{Sweep, SweepError, SweepOptions, Swept};
+use windlass_store::{SessionId, Timestamp};
 
 use crate::error::Error;
 use crate::link_uses;
@@ -39,6 +39,17 @@ const FINISH_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Number of finishing sessions that are read at once.
 const FINISH_BATCH: usize = 64;
+
+/// The task of finishing sessions that a crash has interrupted. A session that another process works
+/// on is left to that process in any case.
+const RECOVERY: &str = "recovery";
+
+/// The task of listing the vault to find media that nothing references.
+const VAULT_LISTING: &str = "vault-listing";
+
+// Longer than the pauses between two rounds of a task.
+/// How long another process waits if the process that does a task does not go on with it.
+const TASK_TERM: Duration = Duration::from_secs(5 * 60);
 
 /// Pause before a worker that has panicked is started again.
 const WORKER_PAUSE: Duration = Duration::from_secs(60);
@@ -185,13 +196,13 @@ async fn share_sessions(server: Weak<ServerState>) {
 
 async fn finish_all(server: &Arc<ServerState>, postponed: &mut Postponed) -> Result<(), Error> {
     let mut after = None;
+    let ledger = &server.stores.ledger;
+    if !ledger.acquire_task(RECOVERY, TASK_TERM).await? {
+        return Ok(());
+    }
     postponed.begin_round(Instant::now());
     loop {
-        let batch = server
-            .stores
-            .ledger
-            .finishing(after, FINISH_BATCH, FINISH_IDLE);
-        let batch = batch.await?;
+        let batch = ledger.finishing(after, FINISH_BATCH, FINISH_IDLE).await?;
         let Some(last) = batch.last().copied() else {
             return Ok(());
         };
@@ -252,7 +263,7 @@ async fn sweep(server: Weak<ServerState>) {
     while let Some(server) = server.upgrade() {
         let (now, begun) = (server.clock.now(), Instant::now());
         sweep.set_ledger_batch(throttle.batch_size());
-        let step = sweep.step(&*server.stores.ledger, &*server.stores.vault, now);
+        let step = sweep_once(&server, &mut sweep, now);
         let pause = match catch_panic("sweep", step).await {
             Some(Ok(swept)) => {
                 let expired = swept.expired as u64;
@@ -274,6 +285,17 @@ async fn sweep(server: Weak<ServerState>) {
         drop(server);
         pause_for(pause, &lifecycle.sweep_now).await;
     }
+}
+
+/// Runs the next step of a sweep. One process at a time lists the vault.
+async fn sweep_once(
+    server: &ServerState,
+    sweep: &mut Sweep,
+    now: Timestamp,
+) -> Result<Swept, SweepError> {
+    let (ledger, vault) = (&*server.stores.ledger, &*server.stores.vault);
+    sweep.set_lists_vault(ledger.acquire_task(VAULT_LISTING, TASK_TERM).await?);
+    sweep.step(ledger, vault, now).await
 }
 
 /// Pauses. The pause is shorter if a request has left garbage, because its client may need the

@@ -50,6 +50,8 @@ pub(crate) fn record(link: Option<&LinkTerms>, now: Timestamp) -> Option<Resourc
         media: None,
         created: now,
         updated: now,
+        due: None,
+        claimed_by: None,
         owner: None,
     }))
 }

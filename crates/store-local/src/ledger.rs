@@ -69,6 +69,7 @@
 //!   build without the feature `failpoints` it does nothing.
 
 mod changes;
+mod claims;
 mod committer;
 mod garbage;
 mod maintenance;
@@ -101,7 +102,7 @@ use crate::directory::{DirectoryLock, Identity, StoreShared};
 use crate::reserve::Reserve;
 use crate::sync_health::{FailStop, SyncVerifier};
 use crate::{Durability, OpenError, filesystem};
-use changes::{Change, SHRINK_PAGES, locked};
+use changes::{Change, Made, SHRINK_PAGES, locked};
 use committer::{Committer, WriterShared};
 use rows::{UnreadableRows, UnwrittenEpochs};
 use schema::SchemaError;
@@ -405,6 +406,55 @@ impl Ledger for LocalLedger {
         self.readers.read(query).await
     }
 
+    async fn fetch(&self, keys: &[(&str, &str)]) -> Result<Vec<Option<Resource>>, LedgerError> {
+        let owned = |(collection, id): &(&str, &str)| ((*collection).to_owned(), (*id).to_owned());
+        let keys: Vec<_> = keys.iter().map(owned).collect();
+        self.readers
+            .read(move |connection| rows::fetch(connection, &keys))
+            .await
+    }
+
+    async fn claim(
+        &self,
+        collection: &str,
+        now: Timestamp,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Resource>, LedgerError> {
+        let (collection, opening) = (collection.to_owned(), self.opening);
+        // Nearly always no row is due, and a change would wake the writer.
+        let of = collection.clone();
+        let is_any = move |connection: &_| claims::is_any_claimable(connection, &of, now, opening);
+        if !self.readers.read(is_any).await? {
+            return Ok(Vec::new());
+        }
+        let change = Change::Claim {
+            collection,
+            now,
+            until,
+            limit,
+            opening,
+        };
+        match self.writer.change(change).await? {
+            Made::Claimed(claimed) => Ok(claimed),
+            Made::Nothing | Made::Expired(_) => Ok(Vec::new()),
+        }
+    }
+
+    async fn next_due(&self, collection: &str) -> Result<Option<Timestamp>, LedgerError> {
+        let collection = collection.to_owned();
+        self.readers
+            .read(move |connection| claims::next_due(connection, &collection))
+            .await
+    }
+
+    async fn count_due(&self, collection: &str) -> Result<u64, LedgerError> {
+        let collection = collection.to_owned();
+        self.readers
+            .read(move |connection| claims::count_due(connection, &collection))
+            .await
+    }
+
     async fn small_media(&self, id: MediaId) -> Result<Option<Bytes>, LedgerError> {
         let query = move |connection: &_| rows::small_media(connection, id);
         Ok(self.readers.read(query).await?.map(Bytes::from))
@@ -435,7 +485,10 @@ impl Ledger for LocalLedger {
     }
 
     async fn expire(&self, now: Timestamp, limit: usize) -> Result<usize, LedgerError> {
-        self.writer.change(Change::Expire { now, limit }).await
+        match self.writer.change(Change::Expire { now, limit }).await? {
+            Made::Expired(sessions) => Ok(sessions.len()),
+            Made::Nothing | Made::Claimed(_) => Ok(0),
+        }
     }
 
     fn retention(&self) -> Retention {

@@ -121,6 +121,8 @@ impl Names {
             }),
             created: Timestamp::from_millis(2_000),
             updated: Timestamp::from_millis(3_000),
+            due: None,
+            claimed_by: None,
             owner: Some(format!("owner of {id}")),
         }
     }

@@ -337,6 +337,30 @@ impl Ledger for FaultyLedger {
             .await
     }
 
+    async fn fetch(&self, keys: &[(&str, &str)]) -> Result<Vec<Option<Resource>>, LedgerError> {
+        self.read("fetch", self.inner.fetch(keys)).await
+    }
+
+    async fn claim(
+        &self,
+        collection: &str,
+        now: Timestamp,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Resource>, LedgerError> {
+        self.change("claim", self.inner.claim(collection, now, until, limit))
+            .await
+    }
+
+    async fn next_due(&self, collection: &str) -> Result<Option<Timestamp>, LedgerError> {
+        self.read("next_due", self.inner.next_due(collection)).await
+    }
+
+    async fn count_due(&self, collection: &str) -> Result<u64, LedgerError> {
+        self.read("count_due", self.inner.count_due(collection))
+            .await
+    }
+
     async fn small_media(&self, id: MediaId) -> Result<Option<Bytes>, LedgerError> {
         self.read("small_media", self.inner.small_media(id)).await
     }
@@ -378,6 +402,11 @@ impl Ledger for FaultyLedger {
 
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
         self.read("unknown_media", self.inner.unknown_media(ids))
+            .await
+    }
+
+    async fn acquire_task(&self, name: &str, term: Duration) -> Result<bool, LedgerError> {
+        self.change("acquire_task", self.inner.acquire_task(name, term))
             .await
     }
 

@@ -255,6 +255,32 @@ pub trait Ledger: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Resource>, LedgerError>;
 
+    /// Returns the resources with these collections and ids, in the order of `keys`, and `None` for
+    /// each that does not exist. All are of one state of the ledger.
+    async fn fetch(&self, keys: &[(&str, &str)]) -> Result<Vec<Option<Resource>>, LedgerError>;
+
+    /// Claims up to `limit` rows of a collection: those that are due at `now`, the earliest first,
+    /// and those that a process has claimed which has ended since. No two processes get one row.
+    ///
+    /// Returns the rows as they are then. Each is due at `until`, has the next version, and is
+    /// claimed by this process ([`Resource::claimed_by`]). The caller replaces or deletes a claimed
+    /// row, which fails if another process has claimed it meanwhile. With a later time in
+    /// [`Resource::due`] it renews its claim. A row that cannot be read is left out.
+    async fn claim(
+        &self,
+        collection: &str,
+        now: Timestamp,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Resource>, LedgerError>;
+
+    /// Returns the time from which the first row of a collection is due, claimed rows included.
+    /// `None` if no row is ever due. It reads one row, however many there are.
+    async fn next_due(&self, collection: &str) -> Result<Option<Timestamp>, LedgerError>;
+
+    /// Returns the number of rows of a collection that are due at any time, claimed rows included.
+    async fn count_due(&self, collection: &str) -> Result<u64, LedgerError>;
+
     /// Returns the bytes of small media, or `None` if the ledger does not have it.
     async fn small_media(&self, id: MediaId) -> Result<Option<Bytes>, LedgerError>;
 
@@ -308,6 +334,17 @@ pub trait Ledger: Send + Sync + 'static {
     /// the entry is due or not. All ids are looked up in one state of the ledger: media that moves from a session to its resource
     /// during the call counts as referenced.
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError>;
+
+    /// Whether this process may do the work of a task of which one process at a time does the work.
+    /// If so, no other process may until the time `term` has passed by the clock of the ledger, or
+    /// this process has ended. A process that goes on with the work asks again within this time.
+    ///
+    /// It saves work: two processes that do it all the same must do no harm. A ledger that only one
+    /// process can open always says `true`.
+    async fn acquire_task(&self, name: &str, term: Duration) -> Result<bool, LedgerError> {
+        let _ = (name, term);
+        Ok(true)
+    }
 
     /// Returns the space for further changes, or `None` if the ledger does not know it, such as a
     /// ledger on another machine. Space that committed changes are yet to occupy does

@@ -232,6 +232,58 @@ impl Ledger for MemoryLedger {
         Ok(of_collection.take(limit).map(|(_, r)| r.clone()).collect())
     }
 
+    async fn fetch(&self, keys: &[(&str, &str)]) -> Result<Vec<Option<Resource>>, LedgerError> {
+        let tables = self.tables();
+        let found = keys.iter().map(|(collection, id)| {
+            let key = ((*collection).to_owned(), (*id).to_owned());
+            tables.resources.get(&key).cloned()
+        });
+        Ok(found.collect())
+    }
+
+    async fn claim(
+        &self,
+        collection: &str,
+        now: Timestamp,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Resource>, LedgerError> {
+        let mut tables = self.tables();
+        let claimable = tables.of_collection(collection).filter_map(|row| {
+            let due = row.due?;
+            let is_abandoned = row.claimed_by.is_some_and(|by| !tables.leases.is_alive(by));
+            (due <= now || is_abandoned).then(|| (due, row.id.clone()))
+        });
+        let mut claimable: Vec<_> = claimable.collect();
+        claimable.sort();
+        let mut claimed = Vec::new();
+        for (_, id) in claimable.into_iter().take(limit) {
+            let key = (collection.to_owned(), id);
+            let row = tables.resources.get_mut(&key).expect("it was found above");
+            row.due = Some(until);
+            row.claimed_by = Some(self.process);
+            row.version += 1;
+            claimed.push(row.clone());
+        }
+        Ok(claimed)
+    }
+
+    async fn next_due(&self, collection: &str) -> Result<Option<Timestamp>, LedgerError> {
+        let tables = self.tables();
+        Ok(tables
+            .of_collection(collection)
+            .filter_map(|row| row.due)
+            .min())
+    }
+
+    async fn count_due(&self, collection: &str) -> Result<u64, LedgerError> {
+        let tables = self.tables();
+        let due = tables
+            .of_collection(collection)
+            .filter(|row| row.due.is_some());
+        Ok(due.count() as u64)
+    }
+
     async fn small_media(&self, id: MediaId) -> Result<Option<Bytes>, LedgerError> {
         Ok(self.tables().small_media.get(&id).cloned())
     }
@@ -288,6 +340,19 @@ impl Ledger for MemoryLedger {
         Ok(ids.iter().filter(unknown).copied().collect())
     }
 
+    async fn acquire_task(&self, name: &str, term: Duration) -> Result<bool, LedgerError> {
+        let mut tables = self.tables();
+        let now = tables.leases.now();
+        let is_free = tables.tasks.get(name).is_none_or(|(holder, until)| {
+            *holder == self.process || !tables.leases.is_alive(*holder) || *until <= now
+        });
+        if is_free {
+            let held = (self.process, now + term);
+            tables.tasks.insert(name.to_owned(), held);
+        }
+        Ok(is_free)
+    }
+
     async fn space(&self) -> Result<Option<Space>, LedgerError> {
         Ok(Some(SPACE))
     }
@@ -305,6 +370,8 @@ struct Tables {
     small_media: BTreeMap<MediaId, Bytes>,
     garbage: GarbageList,
     leases: Leases,
+    /// Of each task: the process that does it, and until when.
+    tasks: HashMap<String, (u64, Duration)>,
     /// Number of sessions and resources that reference a media.
     references: HashMap<MediaRef, usize>,
 }
@@ -392,6 +459,13 @@ impl Tables {
         let lease = self.leases.take(id, process, takeover)?;
         session.epoch = lease.epoch;
         Ok(Some(Leased { session, lease }))
+    }
+
+    fn of_collection<'a>(&'a self, collection: &'a str) -> impl Iterator<Item = &'a Resource> {
+        let from = Bound::Included((collection.to_owned(), String::new()));
+        let rest = self.resources.range((from, Bound::Unbounded));
+        rest.take_while(move |((of, _), _)| of == collection)
+            .map(|(_, resource)| resource)
     }
 
     /// Returns the session if it is open and `lease` is its newest lease.

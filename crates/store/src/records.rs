@@ -503,6 +503,12 @@ pub struct Resource {
     /// Principal that it belongs to, as the server writes it; `None` if nobody was asked who they
     /// are. Opaque to the ledger.
     pub owner: Option<String>,
+    /// Time from which a process may claim the row ([`Ledger::claim`](crate::Ledger::claim)).
+    /// `None` for a row that is never claimed.
+    pub due: Option<Timestamp>,
+    /// The process that has claimed the row, as the ledger names it. Whoever has claimed the row
+    /// leaves this unchanged to keep the claim, and writes `None` to give it up.
+    pub claimed_by: Option<u64>,
 }
 
 impl Resource {

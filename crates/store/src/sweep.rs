@@ -64,7 +64,7 @@ pub struct Swept {
     /// Why the last of those could not be deleted.
     pub failure: Option<VaultError>,
     /// Nothing is left to do, apart from media that could not be deleted, and the step has reached
-    /// the end of the vault. The next step is not urgent.
+    /// the end of the vault, if it lists the vault. The next step is not urgent.
     pub is_done: bool,
 }
 
@@ -91,6 +91,8 @@ pub struct Sweep {
     /// All garbage has been tried since the sweep was last done, and the last steps have deleted
     /// none.
     tried_all: bool,
+    /// Whether steps list the vault.
+    lists_vault: bool,
     /// Where the next listing of the vault begins.
     next_listing: Option<ListPosition>,
 }
@@ -103,6 +105,7 @@ impl Sweep {
             options,
             tried: None,
             tried_all: false,
+            lists_vault: true,
             next_listing: None,
         }
     }
@@ -111,6 +114,12 @@ impl Sweep {
     /// A smaller number occupies the ledger's writer for a shorter time.
     pub fn set_ledger_batch(&mut self, ledger_batch: usize) {
         self.ledger_batch = ledger_batch;
+    }
+
+    /// Sets whether further steps list the vault for media that nothing references. If several
+    /// processes sweep, it suffices that one does.
+    pub fn set_lists_vault(&mut self, lists_vault: bool) {
+        self.lists_vault = lists_vault;
     }
 
     /// Runs the next step.
@@ -138,7 +147,10 @@ impl Sweep {
         };
         swept.expired = expired;
         self.delete_garbage(ledger, vault, &mut swept).await?;
-        let looked_at_all = self.delete_orphans(ledger, vault, now, &mut swept).await?;
+        let looked_at_all = match self.lists_vault {
+            true => self.delete_orphans(ledger, vault, now, &mut swept).await?,
+            false => true,
+        };
         swept.is_done = swept.expired < self.ledger_batch && self.tried_all && looked_at_all;
         self.tried_all &= !swept.is_done;
         Ok(swept)

@@ -224,6 +224,8 @@ fn change(key: (String, String), row: Row, now: Timestamp) -> Option<ResourceCha
             media,
             created: now,
             updated: now,
+            due: None,
+            claimed_by: None,
             owner: None,
         })),
         (PendingWrite::Written { body, media }, Some(found)) => Some(ResourceChange::Replace {
@@ -233,6 +235,8 @@ fn change(key: (String, String), row: Row, now: Timestamp) -> Option<ResourceCha
                 body,
                 media,
                 updated: now,
+                due: None,
+                claimed_by: None,
                 ..found
             },
         }),

@@ -141,6 +141,8 @@ impl Bucket {
             media: None,
             created: call.now,
             updated: call.now,
+            due: None,
+            claimed_by: None,
             owner: None,
         };
         Ok(Self { resource, record })
@@ -170,6 +172,8 @@ impl Bucket {
             version: expected + 1,
             body: to_body(&record),
             updated: call.now,
+            due: None,
+            claimed_by: None,
             ..self.resource
         };
         let change = ResourceChange::Replace {

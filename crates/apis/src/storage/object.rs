@@ -87,6 +87,8 @@ impl Object {
             media: Some(media),
             created: call.now,
             updated: call.now,
+            due: None,
+            claimed_by: None,
             owner: call.owner(),
         };
         Self { resource, record }
@@ -137,6 +139,8 @@ impl Object {
             body: to_body(&record),
             media: resource.media.map(|media| retyped(media, content_type)),
             updated: call.now,
+            due: None,
+            claimed_by: None,
             ..resource
         };
         Ok(Self { resource, record })

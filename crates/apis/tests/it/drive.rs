@@ -436,6 +436,8 @@ fn many(folder: &str, body: &Value, nth: usize) -> [Resource; 2] {
         media: None,
         created: Timestamp::from_millis(0),
         updated: Timestamp::from_millis(0),
+        due: None,
+        claimed_by: None,
         owner: None,
     };
     let row = resource(format!("drive/children/{folder}"), &json!({}));

@@ -126,6 +126,8 @@ fn row(name: &str, generation: u64) -> Resource {
         media: None,
         created: Timestamp::from_millis(0),
         updated: Timestamp::from_millis(0),
+        due: None,
+        claimed_by: None,
         owner: None,
     }
 }

@@ -205,6 +205,8 @@ impl<'a> Index<'a> {
             media: None,
             created: resource.created,
             updated: resource.created,
+            due: None,
+            claimed_by: None,
             owner: None,
         }
     }
@@ -455,6 +457,8 @@ impl Built {
             media: None,
             created: call.now,
             updated: call.now,
+            due: None,
+            claimed_by: None,
             owner: None,
         };
         match before {

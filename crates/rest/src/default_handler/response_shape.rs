@@ -199,6 +199,8 @@ fn long_running_operation(response_shape: &ResponseShape<'_>, schema: Option<&st
         media: None,
         created: call.now,
         updated: call.now,
+        due: None,
+        claimed_by: None,
         owner: None,
     });
     Reply { body, operation }

@@ -122,6 +122,8 @@ fn changed(
         version: old.version + 1,
         body: changed_bytes(call, old, &after)?,
         updated: call.now,
+        due: None,
+        claimed_by: None,
         ..old.clone()
     })
 }

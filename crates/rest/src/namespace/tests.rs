@@ -12,6 +12,8 @@ fn resource(collection: &str) -> Resource {
         media: None,
         created: Timestamp::from_millis(1),
         updated: Timestamp::from_millis(1),
+        due: None,
+        claimed_by: None,
         owner: None,
     }
 }

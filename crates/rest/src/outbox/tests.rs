@@ -16,6 +16,8 @@ fn row(body: &Value) -> Resource {
         owner: None,
         created: NOW,
         updated: NOW,
+        due: None,
+        claimed_by: None,
     }
 }
 
@@ -50,13 +52,12 @@ fn event_becomes_a_row_before_the_changes() {
     let expected = Event {
         created: NOW,
         since: due,
-        due,
         failures: 0,
-        claimed_by: None,
         in_root: false,
         payload: json!([1]),
     };
     assert_eq!(event, expected);
+    assert_eq!((row.due, row.claimed_by), (Some(due), None));
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn event_of_a_namespace_is_delivered_in_it() {
         assert_eq!(left.owner.as_deref(), owner);
         let namespace_of = |row: &Resource| namespace_of(row, &Event::parse(&row.body).unwrap());
         assert_eq!(namespace_of(left), namespace);
-        let later = rescheduled(left, NOW, 1, None, NOW);
+        let later = rescheduled(left, NOW, 1, NOW);
         assert_eq!(namespace_of(&later), namespace);
         let event = Event::parse(&later.body).unwrap();
         let parts = parts(&later, &event, &[json!(2)], NOW).unwrap();
@@ -150,7 +151,7 @@ fn age_counts_from_the_first_due_time_and_parts_keep_it() {
     let [ResourceChange::Insert(row)] = &changes[..] else {
         panic!("{changes:?}");
     };
-    let failed = rescheduled(row, Timestamp::from_millis(6000), 1, None, NOW);
+    let failed = rescheduled(row, Timestamp::from_millis(6000), 1, NOW);
     let event = Event::parse(&failed.body).unwrap();
     let part = parts(&failed, &event, &["a".into()], NOW).unwrap();
     let [ResourceChange::Insert(part)] = &part[..] else {
@@ -180,49 +181,44 @@ fn row_without_a_payload_field_is_a_payload_itself() {
     let body = json!({"created": 1, "due": 2, "failures": 3, "sender": "ann"});
     let event = Event::parse(body.to_string().as_bytes()).unwrap();
     assert_eq!((event.failures, &event.payload), (3, &body));
-    for unreadable in [
-        "",
-        "[]",
-        "{}",
-        r#"{"created": 1, "due": "2", "failures": 3}"#,
-    ] {
+    for unreadable in ["", "[]", "{}", r#"{"created": "1", "failures": 3}"#] {
         assert_eq!(Event::parse(unreadable.as_bytes()), None, "{unreadable}");
     }
 }
 
 #[test]
 fn rescheduling_keeps_fields_of_other_versions() {
-    let old = json!({"created": 1, "due": 2, "failures": 0, "payload": "p", "newer": true});
+    let old = json!({"created": 1, "failures": 0, "payload": "p", "newer": true});
     let due = Timestamp::from_millis(9);
-    let next = rescheduled(&row(&old), due, 4, None, NOW);
+    let claim = Resource {
+        claimed_by: Some(7),
+        ..row(&old)
+    };
+    let next = rescheduled(&claim, due, 4, NOW);
     let body: Value = serde_json::from_slice(&next.body).unwrap();
-    let expected = json!({"created": 1, "due": 9, "failures": 4, "payload": "p", "newer": true});
+    let expected = json!({"created": 1, "failures": 4, "payload": "p", "newer": true});
     assert_eq!((next.version, body), (8, expected));
+    assert_eq!((next.due, next.claimed_by), (Some(due), None));
 }
 
 #[test]
-fn claim_of_an_opening_that_has_ended_is_void() {
-    let waiting = row(&json!({"created": 1, "due": 2, "failures": 0, "payload": "p"}));
-    let due = Timestamp::from_millis(9);
-    let claimed = rescheduled(&waiting, due, 0, Some(7), NOW);
-    let event = Event::parse(&claimed.body).unwrap();
-    assert_eq!(event.payload, "p");
-    for (opening, expected) in [(Some(8), true), (Some(7), false), (None, false)] {
-        assert_eq!(event.is_abandoned(opening), expected, "{opening:?}");
+fn row_of_a_former_collection_gets_a_time_to_be_claimed_at() {
+    let adopt = |body: Value| adopted(&row(&body), NOW);
+    let waiting = json!({"created": 1, "due": 2, "failures": 0, "to": "b"});
+    let claimed = json!({"created": 1, "due": 2, "failures": 0, "to": "b", "claimedBy": 7});
+    for (former, due) in [(waiting, 2), (claimed, 0)] {
+        let next = adopt(former).unwrap();
+        assert_eq!(
+            (next.version, next.due),
+            (8, Some(Timestamp::from_millis(due)))
+        );
+        let event = Event::parse(&next.body).unwrap();
+        let expected = json!({"created": 1, "failures": 0, "to": "b"});
+        assert_eq!(event.payload, expected);
     }
-    let postponed = rescheduled(&claimed, due, 1, None, NOW);
-    let event = Event::parse(&postponed.body).unwrap();
-    assert!(
-        !event.is_abandoned(Some(8)),
-        "it waits for its next attempt"
-    );
-    let former =
-        Event::parse(br#"{"created": 1, "due": 2, "failures": 0, "to": "b", "claimedBy": 7}"#);
-    let former = former.unwrap();
-    assert_eq!(
-        (former.payload["claimedBy"].clone(), former.claimed_by),
-        (Value::Null, Some(7))
-    );
+    for other in [json!([]), json!({"due": "now"}), json!({"to": "b"})] {
+        assert_eq!(adopt(other), None);
+    }
 }
 
 #[test]
@@ -240,7 +236,6 @@ fn parts_of_an_event_have_its_age_and_sort_behind_it() {
     let (id, second) = part(&changes[1]);
     assert_eq!((changes.len(), &id[..]), (2, "1.001"));
     let expected = Event {
-        due: NOW,
         payload: "b".into(),
         ..event
     };

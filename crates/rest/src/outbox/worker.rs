@@ -2,21 +2,21 @@
 
 mod outcomes;
 
-use std::collections::HashSet;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::{FutureExt as _, StreamExt as _, stream};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::time::Instant;
 use windlass_engine::identifiers::Clock;
 use windlass_engine::lifecycle::Lifecycle;
 use windlass_store::{LedgerError, Resource, ResourceChange, Timestamp};
 
-use super::{Event, Topic, collection, namespace_of, rescheduled};
+use super::{Event, Topic, adopted, collection, namespace_of, renewed};
 use crate::handler::{
     Conclusion, Delivery, Failure, Outcome, Rejection, StoreHandles, StoreReader,
 };
@@ -30,14 +30,16 @@ const CLAIM: Duration = Duration::from_secs(5 * 60);
 /// processes are found after the pause.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// Minimum pause between two scans of all rows, for each row.
-const SCAN_PAUSE: Duration = Duration::from_micros(100);
+/// Minimum pause before the worker looks again for events that are due at a known time. New events
+/// of this process do not wait for it.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Number of rows that are read from the ledger at a time.
+/// Number of rows of a former collection that are read at a time.
 const BATCH: usize = 20;
 
-/// Maximum number of unreadable rows of a topic that a worker remembers.
-const MAX_UNREADABLE: usize = 1000;
+/// Time for which an unreadable event is left alone by this process. After a restart, which may be
+/// an upgrade, it is tried again at once if the ledger knows of the restart.
+const UNREADABLE_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Due time of rows with an unknown next attempt.
 const UNKNOWN: Timestamp = Timestamp::from_millis(u64::MAX);
@@ -51,7 +53,6 @@ pub struct Worker {
     stores: OpenStores,
     clock: Arc<dyn Clock>,
     lifecycle: Arc<Lifecycle>,
-    unreadable: Arc<Mutex<Unreadable>>,
 }
 
 impl fmt::Debug for Worker {
@@ -59,9 +60,6 @@ impl fmt::Debug for Worker {
         f.debug_tuple("Worker").field(&self.topic.name).finish()
     }
 }
-
-/// Collections and ids of rows that cannot be read. Each is logged once.
-type Unreadable = HashSet<(String, String)>;
 
 impl Worker {
     pub(super) fn new(
@@ -75,7 +73,6 @@ impl Worker {
             stores: Box::new(stores),
             clock,
             lifecycle,
-            unreadable: Arc::default(),
         }
     }
 
@@ -83,7 +80,7 @@ impl Worker {
     /// server drains is finished.
     pub async fn run(&self) {
         let mut scan = Scan::All;
-        // Time of the next scan of all rows, by both clocks, because the wall clock may be set
+        // Time of the next scan, by both clocks, because the wall clock may be set
         // back.
         let (mut next_scan, mut deadline) = (UNKNOWN, Instant::now());
         while !self.lifecycle.is_draining() {
@@ -119,7 +116,6 @@ impl Worker {
             store_handles: (self.stores)()?,
             clock: Arc::clone(&self.clock),
             lifecycle: Arc::clone(&self.lifecycle),
-            unreadable: Arc::clone(&self.unreadable),
         })
     }
 
@@ -134,155 +130,130 @@ struct Round {
     store_handles: StoreHandles,
     clock: Arc<dyn Clock>,
     lifecycle: Arc<Lifecycle>,
-    unreadable: Arc<Mutex<Unreadable>>,
 }
 
 impl Round {
-    /// Tries the events that are due. Returns the time of the next scan of all rows.
+    /// Tries the events that are due. Returns the time at which the worker looks again.
     async fn deliver_due(&self, scan: Scan) -> Result<Timestamp, LedgerError> {
         let own = collection(&self.topic.name);
-        let found = match scan {
-            Scan::New => {
-                let mut found = self.deliver_new(&own).await?;
-                // All other events still wait.
-                let others = self.topic.waiting.load(Ordering::Relaxed);
-                let others = u32::try_from(others).unwrap_or(u32::MAX);
-                found.waiting = found.waiting.saturating_add(others);
-                found
+        let mut next = self.deliver_due_of(&own).await?;
+        if scan == Scan::All {
+            let ledger = &self.store_handles.ledger;
+            let mut waiting = ledger.count_due(&own).await?;
+            if let Some(former) = self.topic.deliver.former_collection() {
+                self.adopt(former).await?;
+                next = next.min(self.deliver_due_of(former).await?);
+                waiting += ledger.count_due(former).await?;
             }
-            Scan::All => {
-                // Before the first read, which finds the rows of these ids.
-                self.topic.take_new();
-                let mut found = self.deliver_due_of(&own).await?;
-                if let Some(former) = self.topic.deliver.former_collection() {
-                    let other = self.deliver_due_of(former).await?;
-                    found.next = found.next.min(other.next);
-                    found.waiting += other.waiting;
-                }
-                let waiting = u64::from(found.waiting);
-                self.topic.waiting.store(waiting, Ordering::Relaxed);
-                found
-            }
-        };
-        // If very many events wait, an event is due nearly all the time.
+            self.topic.waiting.store(waiting, Ordering::Relaxed);
+        }
         let now = self.now();
-        let earliest = now.saturating_add(SCAN_PAUSE * found.waiting);
-        Ok(found.next.max(earliest).min(now.saturating_add(MAX_PAUSE)))
+        let [earliest, latest] = [MIN_PAUSE, MAX_PAUSE].map(|pause| now.saturating_add(pause));
+        Ok(next.clamp(earliest, latest))
     }
 
-    /// Tries those events that this process has committed since the last scan and that are due.
-    async fn deliver_new(&self, collection: &str) -> Result<Found, LedgerError> {
-        let mut found = Found::new();
-        let ids = self.topic.take_new().into_iter();
-        let attempts = ids.map(|id| self.process_new(collection, id));
-        self.run_all(attempts, &mut found).await?;
-        Ok(found)
-    }
-
-    async fn process_new(
-        &self,
-        collection: &str,
-        id: String,
-    ) -> Result<Option<Timestamp>, LedgerError> {
-        if self.lifecycle.is_draining() {
-            return Ok(Some(UNKNOWN));
-        }
-        let ledger = &self.store_handles.ledger;
-        match ledger.resource(collection, &id).await? {
-            Some(row) => self.process(row).await,
-            None => Ok(None),
-        }
-    }
-
-    /// Tries the due events of a collection.
-    async fn deliver_due_of(&self, collection: &str) -> Result<Found, LedgerError> {
-        let mut found = Found::new();
+    /// Gives the rows of a former collection a time to be claimed at.
+    async fn adopt(&self, former: &str) -> Result<(), LedgerError> {
         let mut after: Option<String> = None;
         loop {
-            // There can be many pages, and no event is begun after the start of a drain.
-            if self.lifecycle.is_draining() {
-                return Ok(found);
-            }
             let ledger = &self.store_handles.ledger;
-            let rows = ledger
-                .resources(collection, after.as_deref(), BATCH)
-                .await?;
+            let rows = ledger.resources(former, after.as_deref(), BATCH).await?;
             let Some(last) = rows.last() else {
-                return Ok(found);
+                return Ok(());
             };
             after = Some(last.id.clone());
-            let attempts = rows.into_iter().map(|row| self.process(row));
-            self.run_all(attempts, &mut found).await?;
+            for row in rows.iter().filter(|row| row.due.is_none()) {
+                let Some(adopted) = adopted(row, self.now()) else {
+                    continue;
+                };
+                match self.replace(adopted).await {
+                    // Another process has adopted it.
+                    Ok(_) | Err(LedgerError::Conflict) => {}
+                    Err(error) => return Err(error),
+                }
+            }
         }
     }
 
-    /// Runs attempts, several at a time, and adds their results to `found`.
-    async fn run_all<F>(
-        &self,
-        attempts: impl Iterator<Item = F>,
-        found: &mut Found,
-    ) -> Result<(), LedgerError>
-    where
-        F: Future<Output = Result<Option<Timestamp>, LedgerError>>,
-    {
-        let concurrency = self.topic.deliver.policy().concurrency.max(1);
-        let attempts = stream::iter(attempts).buffer_unordered(concurrency);
-        // Collected first: an error must not drop the deliveries that still run.
-        let processed: Vec<_> = attempts.collect().await;
-        for due in processed {
-            if let Some(due) = due? {
-                found.next = found.next.min(due);
-                found.waiting = found.waiting.saturating_add(1);
+    /// Claims and delivers the events of a collection that are due, several at a time, until none is
+    /// left or the server drains. Returns the time from which the next event is due.
+    ///
+    /// After an error no more events are claimed. The deliveries that run are finished, because a
+    /// dropped delivery would be repeated.
+    async fn deliver_due_of(&self, collection: &str) -> Result<Timestamp, LedgerError> {
+        let most = self.topic.deliver.policy().concurrency.max(1);
+        let mut running = FuturesUnordered::new();
+        let mut failed = None;
+        loop {
+            let begins = failed.is_none() && !self.lifecycle.is_draining();
+            if begins && running.len() < most {
+                match self.claim(collection, most - running.len()).await {
+                    Ok(rows) => running.extend(rows.into_iter().map(|row| self.process(row))),
+                    Err(error) => failed = Some(error),
+                }
+            }
+            if running.is_empty() {
+                break;
+            }
+            let is_free = failed.is_none() && running.len() < most;
+            tokio::select! {
+                Some(processed) = running.next() => failed = failed.or(processed.err()),
+                // A slow delivery does not delay a new event.
+                () = self.topic.changed.notified(), if is_free => {}
             }
         }
-        Ok(())
+        match failed {
+            Some(error) => Err(error),
+            None => {
+                let next = self.store_handles.ledger.next_due(collection).await?;
+                Ok(next.unwrap_or(UNKNOWN))
+            }
+        }
+    }
+
+    async fn claim(&self, collection: &str, limit: usize) -> Result<Vec<Resource>, LedgerError> {
+        let now = self.now();
+        let ledger = &self.store_handles.ledger;
+        ledger
+            .claim(collection, now, now.saturating_add(CLAIM), limit)
+            .await
     }
 
     fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Tries an event if it is due. Returns the time of the next attempt, or `None` if the event is
-    /// done.
-    async fn process(&self, row: Resource) -> Result<Option<Timestamp>, LedgerError> {
-        if self.is_unreadable(&row) {
-            return Ok(Some(UNKNOWN));
-        }
-        let Some(event) = Event::parse(&row.body) else {
-            self.leave_unreadable(&row, "it is not a row of the outbox");
-            return Ok(Some(UNKNOWN));
+    /// Tries a claimed event.
+    ///
+    /// # Errors
+    /// Errors that concern the ledger as a whole.
+    async fn process(&self, claim: Resource) -> Result<(), LedgerError> {
+        let id = claim.id.clone();
+        let processed = match Event::parse(&claim.body) {
+            Some(event) => self.deliver(claim, &event).await,
+            None => {
+                self.leave_unreadable(claim, "it is not a row of the outbox")
+                    .await
+            }
         };
-        let is_due =
-            event.due <= self.now() || event.is_abandoned(self.store_handles.ledger.opening());
-        if !is_due || self.lifecycle.is_draining() {
-            return Ok(Some(event.due));
-        }
-        match self.deliver(&row, &event).await {
+        match processed {
             // This error concerns only one event, so other events may succeed.
             Err(error) if !concerns_all(&error) => {
                 tracing::warn!(
                     topic = self.topic.name,
-                    id = row.id,
+                    id,
                     %error,
                     "the outcome of an event could not be recorded; it is tried again later"
                 );
-                Ok(Some(UNKNOWN))
+                Ok(())
             }
-            due => due,
+            processed => processed,
         }
     }
 
-    async fn deliver(
-        &self,
-        row: &Resource,
-        event: &Event,
-    ) -> Result<Option<Timestamp>, LedgerError> {
-        let claimed_until = self.now().saturating_add(CLAIM);
-        let Some(mut claim) = self.replace(row, claimed_until, event.failures).await? else {
-            return Ok(Some(UNKNOWN));
-        };
+    async fn deliver(&self, mut claim: Resource, event: &Event) -> Result<(), LedgerError> {
         let Some(outcome) = self.attempt(&mut claim, event).await? else {
-            return Ok(Some(UNKNOWN));
+            return Ok(());
         };
         match outcome {
             Outcome::Delivered => self.conclude(claim, event, Conclusion::Delivered).await,
@@ -293,10 +264,7 @@ impl Round {
             }
             Outcome::Retry(failure) => self.retry(claim, event, &failure).await,
             Outcome::Split(payloads) => self.split(claim, event, payloads).await,
-            Outcome::Unreadable(problem) => {
-                self.leave_unreadable(&claim, &problem);
-                Ok(Some(UNKNOWN))
-            }
+            Outcome::Unreadable(problem) => self.leave_unreadable(claim, &problem).await,
         }
     }
 
@@ -310,7 +278,7 @@ impl Round {
         let namespace = namespace_of(&row, event);
         let delivery = self.delivery(&row, event, &namespace);
         let delivering = self.topic.deliver.deliver(&delivery);
-        let attempted = self.with_claim(claim, event, "delivery", delivering);
+        let attempted = self.with_claim(claim, "delivery", delivering);
         Ok(attempted.await?.map(|it| it.unwrap_or_else(Outcome::Retry)))
     }
 
@@ -322,7 +290,6 @@ impl Round {
     async fn with_claim<T>(
         &self,
         claim: &mut Resource,
-        event: &Event,
         task: &str,
         work: impl Future<Output = Result<T, Rejection>>,
     ) -> Result<Option<Result<T, Failure>>, LedgerError> {
@@ -338,10 +305,9 @@ impl Round {
                 finished = &mut working => break finished,
                 () = tokio::time::sleep(CLAIM / 2) => {}
             }
-            let until = self.now().saturating_add(CLAIM);
-            match self.replace(claim, until, event.failures).await {
-                Ok(Some(renewed)) => *claim = renewed,
-                Ok(None) => {
+            match self.renew(claim, CLAIM).await {
+                Ok(renewed) => *claim = renewed,
+                Err(LedgerError::Conflict) => {
                     self.warn_of_lost_claim(claim);
                     return Ok(None);
                 }
@@ -390,24 +356,24 @@ impl Round {
         Failure::new("the delivery panicked")
     }
 
-    /// Replaces a row by its next version. Returns `None` if another process has changed the row.
-    async fn replace(
-        &self,
-        row: &Resource,
-        due: Timestamp,
-        failures: u32,
-    ) -> Result<Option<Resource>, LedgerError> {
-        let opening = self.store_handles.ledger.opening();
-        let next = rescheduled(row, due, failures, opening, self.now());
+    /// Lets a claim last for this time from now. Returns the next version of the row.
+    ///
+    /// # Errors
+    /// [`LedgerError::Conflict`] if another process has changed the row.
+    async fn renew(&self, claim: &Resource, time: Duration) -> Result<Resource, LedgerError> {
+        let now = self.now();
+        let next = renewed(claim, now.saturating_add(time), now);
+        self.replace(next).await
+    }
+
+    /// Writes the next version of a row.
+    async fn replace(&self, next: Resource) -> Result<Resource, LedgerError> {
         let change = ResourceChange::Replace {
             resource: next.clone(),
-            expected: row.version,
+            expected: next.version - 1,
         };
-        match self.apply(vec![change]).await {
-            Ok(()) => Ok(Some(next)),
-            Err(LedgerError::Conflict) => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.apply(vec![change]).await?;
+        Ok(next)
     }
 
     fn warn_of_lost_claim(&self, claim: &Resource) {
@@ -418,53 +384,26 @@ impl Round {
         );
     }
 
-    fn is_unreadable(&self, row: &Resource) -> bool {
-        let unreadable = self.unreadable.lock();
-        let unreadable = unreadable.unwrap_or_else(PoisonError::into_inner);
-        !unreadable.is_empty() && unreadable.contains(&(row.collection.clone(), row.id.clone()))
-    }
-
-    /// Remembers and logs a row that cannot be parsed. The row is kept, because a later version may
-    /// read it.
-    fn leave_unreadable(&self, row: &Resource, problem: &str) {
-        let unreadable = self.unreadable.lock();
-        let mut unreadable = unreadable.unwrap_or_else(PoisonError::into_inner);
-        if unreadable.len() < MAX_UNREADABLE {
-            unreadable.insert((row.collection.clone(), row.id.clone()));
-            tracing::error!(
-                topic = self.topic.name,
-                id = row.id,
-                problem,
-                "an event cannot be read; it is left in the outbox"
-            );
-        }
+    /// Logs a claimed row that cannot be read, and keeps it claimed. It is not deleted, because a
+    /// later version may read it.
+    async fn leave_unreadable(&self, claim: Resource, problem: &str) -> Result<(), LedgerError> {
+        tracing::error!(
+            topic = self.topic.name,
+            id = claim.id,
+            problem,
+            "an event cannot be read; it is left in the outbox"
+        );
+        self.renew(&claim, UNREADABLE_PAUSE).await.map(drop)
     }
 }
 
-/// The rows that a worker examines.
+/// Why a worker looks for events that are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scan {
+    /// It is time. The events that wait are counted, too.
     All,
-    /// Events that this process has committed since the last scan. A new event is found at once and
-    /// with one read, however many events wait.
+    /// This process has committed an event.
     New,
-}
-
-/// The result of a scan.
-struct Found {
-    /// Time of the earliest next attempt.
-    next: Timestamp,
-    /// Number of events that wait.
-    waiting: u32,
-}
-
-impl Found {
-    fn new() -> Self {
-        Self {
-            next: UNKNOWN,
-            waiting: 0,
-        }
-    }
 }
 
 /// Whether an error concerns all events, and not only the current event.

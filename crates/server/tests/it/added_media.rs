@@ -97,6 +97,8 @@ fn inserted(call: &Call<'_>, collection: &str, media: MediaRecord) -> ResourceCh
         media: Some(media),
         created: call.now,
         updated: call.now,
+        due: None,
+        claimed_by: None,
         owner: None,
     })
 }

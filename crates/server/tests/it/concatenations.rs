@@ -60,6 +60,8 @@ impl ApiHandler for Bindery {
             media: Some(media),
             created: call.now,
             updated: call.now,
+            due: None,
+            claimed_by: None,
             owner: None,
         };
         let change = match old {

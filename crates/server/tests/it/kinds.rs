@@ -126,6 +126,8 @@ fn resource(call: &Call<'_>, collection: &str, id: &str, version: u64) -> Resour
         media: None,
         created: call.now,
         updated: call.now,
+        due: None,
+        claimed_by: None,
         owner: None,
     }
 }

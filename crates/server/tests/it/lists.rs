@@ -455,6 +455,8 @@ async fn resource_with_the_longest_id_is_listed_by_an_index() {
         media: None,
         created: album.now(),
         updated: album.now(),
+        due: None,
+        claimed_by: None,
         owner: None,
     };
     let changes = ChangeSet {

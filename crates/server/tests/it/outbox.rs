@@ -102,7 +102,10 @@ impl Place {
 
     /// Adds a row as another process may have left it.
     async fn insert_row(&self, id: &str, body: &Value) {
-        let row = resource(EVENTS, id, body);
+        let row = Resource {
+            due: Some(Timestamp::from_millis(body["due"].as_u64().unwrap_or(0))),
+            ..resource(EVENTS, id, body)
+        };
         apply(&self.ledger, ResourceChange::Insert(row)).await;
     }
 
@@ -169,6 +172,8 @@ fn resource(collection: &str, id: &str, body: &Value) -> Resource {
         owner: None,
         created: Timestamp::from_millis(0),
         updated: Timestamp::from_millis(0),
+        due: None,
+        claimed_by: None,
     }
 }
 

@@ -372,6 +372,8 @@ impl ApiHandler for Archive {
             media: None,
             created: call.now,
             updated: call.now,
+            due: None,
+            claimed_by: None,
             owner: None,
         };
         let Some(Uploaded { media, .. }) = media else {

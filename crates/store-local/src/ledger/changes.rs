@@ -42,6 +42,14 @@ pub(super) enum Change {
         now: Timestamp,
         limit: usize,
     },
+    /// Claims rows that are due, for the process with this opening.
+    Claim {
+        collection: String,
+        now: Timestamp,
+        until: Timestamp,
+        limit: usize,
+        opening: u64,
+    },
     Deleted {
         entries: Vec<GarbageId>,
         again_after: Option<Duration>,
@@ -51,6 +59,16 @@ pub(super) enum Change {
     /// Runs any statements of a test inside the transaction.
     #[cfg(test)]
     Any(super::tests::AnyChange),
+}
+
+/// What a change has made that its caller does not know.
+#[derive(Debug, Clone)]
+pub(super) enum Made {
+    Nothing,
+    /// The expired sessions that it has deleted.
+    Expired(Vec<SessionId>),
+    /// The rows that it has claimed.
+    Claimed(Vec<Resource>),
 }
 
 /// Why a change was not made.
@@ -123,9 +141,8 @@ impl From<rusqlite::Error> for ChangeError {
 }
 
 impl Change {
-    /// Makes the change. Returns the expired sessions that it has deleted: none unless it is
-    /// [`Change::Expire`].
-    pub(super) fn run(&self, tables: &Tables<'_>) -> Result<Vec<SessionId>, ChangeError> {
+    /// Makes the change.
+    pub(super) fn run(&self, tables: &Tables<'_>) -> Result<Made, ChangeError> {
         match self {
             Self::Start(session, quota) => {
                 let owners = session.owner.as_deref();
@@ -146,7 +163,19 @@ impl Change {
                 let owners = changes.resources.iter().filter_map(ResourceChange::owner);
                 tables.within(owners, quotas, || tables.apply(changes))?;
             }
-            Self::Expire { now, limit } => return tables.expire(*now, *limit),
+            Self::Expire { now, limit } => {
+                return tables.expire(*now, *limit).map(Made::Expired);
+            }
+            Self::Claim {
+                collection,
+                now,
+                until,
+                limit,
+                opening,
+            } => {
+                let claimed = tables.claim(collection, [*now, *until], *limit, *opening)?;
+                return Ok(Made::Claimed(claimed));
+            }
             Self::Deleted {
                 entries,
                 again_after,
@@ -155,7 +184,7 @@ impl Change {
             #[cfg(test)]
             Self::Any(change) => (change.work)(tables.connection)?,
         }
-        Ok(Vec::new())
+        Ok(Made::Nothing)
     }
 
     /// Returns whether the change may use space that the reserve gives up for `purpose`.
@@ -185,7 +214,11 @@ impl Change {
             }
             // Shrinking takes space in the WAL now, and frees space on the disk only with the next
             // complete checkpoint.
-            Self::Start(..) | Self::OffsetCommit { .. } | Self::Apply { .. } | Self::Shrink => None,
+            Self::Start(..)
+            | Self::OffsetCommit { .. }
+            | Self::Apply { .. }
+            | Self::Claim { .. }
+            | Self::Shrink => None,
             #[cfg(test)]
             Self::Any(change) => change.purpose,
         }
@@ -619,8 +652,8 @@ impl Tables<'_> {
         let inserted = self.write_resource(
             "INSERT INTO resources
                  (collection, id, version, body, media, place, length, content_type, crc32c, md5,
-                  sha256, created, updated, owner)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+                  sha256, created, updated, owner, due, claimed_by)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
              ON CONFLICT (collection, id) DO NOTHING",
             resource,
         )?;
@@ -632,7 +665,7 @@ impl Tables<'_> {
         self.write_resource(
             "UPDATE resources SET version = ?3, body = ?4, media = ?5, place = ?6, length = ?7,
                  content_type = ?8, crc32c = ?9, md5 = ?10, sha256 = ?11, created = ?12,
-                 updated = ?13, owner = ?14
+                 updated = ?13, owner = ?14, due = ?15, claimed_by = ?16
              WHERE collection = ?1 AND id = ?2",
             resource,
         )?;
@@ -692,6 +725,8 @@ impl Tables<'_> {
                 resource.created.as_millis().cast_signed(),
                 resource.updated.as_millis().cast_signed(),
                 resource.owner,
+                resource.due.map(rows::sql_moment),
+                resource.claimed_by.map(u64::cast_signed),
             ],
         )
     }

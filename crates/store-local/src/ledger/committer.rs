@@ -27,7 +27,7 @@ use windlass_store::{
     Cause, Epoch, Failpoint, LedgerError, Retention, Session, SessionId, SessionState,
 };
 
-use super::changes::{Change, ChangeError, Refusal, Tables, locked};
+use super::changes::{Change, ChangeError, Made, Refusal, Tables, locked};
 use super::rows::{self, UnreadableRows, UnwrittenEpochs};
 use super::wal::{CheckpointThread, Checkpointer, Wal, is_busy_error, is_full_error};
 use crate::reserve::{Purpose, Reserve};
@@ -69,8 +69,8 @@ pub(super) struct Committer {
     has_shrunk: bool,
 }
 
-/// The outcome of one change: the expired sessions that it has deleted, or why it was refused.
-pub(super) type Outcome = Result<Vec<SessionId>, Refusal>;
+/// The outcome of one change: what it has made, or why it was refused.
+pub(super) type Outcome = Result<Made, Refusal>;
 
 fn lacks_space(outcome: &Outcome) -> bool {
     matches!(outcome, Err(Refusal::NoSpace))
@@ -376,11 +376,12 @@ impl Committer {
     ) {
         let unwritten_epochs = &self.shared.unwritten_epochs;
         for (change, outcome) in changes.iter().zip(outcomes) {
-            if let Ok(expired) = outcome {
-                let written = change.leased_session();
-                for id in expired.iter().copied().chain(written) {
-                    unwritten_epochs.remove(id);
-                }
+            let Ok(made) = outcome else { continue };
+            if let Made::Expired(expired) = made {
+                expired.iter().for_each(|id| unwritten_epochs.remove(*id));
+            }
+            if let Some(id) = change.leased_session() {
+                unwritten_epochs.remove(id);
             }
         }
         for (id, _) in overflow {
@@ -416,7 +417,7 @@ impl Committer {
 
     fn run(&self, change: &Change, tables: &Tables<'_>) -> rusqlite::Result<Outcome> {
         match change.run(tables) {
-            Ok(expired) => Ok(Ok(expired)),
+            Ok(made) => Ok(Ok(made)),
             Err(ChangeError::Refused(refusal)) => Ok(Err(refusal)),
             // On a full disk SQLite may roll back the whole transaction by itself
             // (sqlite.org/lang_transaction.html, 3). Then the last arm returns the error, which

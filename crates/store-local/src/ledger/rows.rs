@@ -137,6 +137,19 @@ pub(super) fn resource(
         .optional()
 }
 
+/// Returns the resources with these collections and ids.
+pub(super) fn fetch(
+    connection: &Connection,
+    keys: &[(String, String)],
+) -> rusqlite::Result<Vec<Option<Resource>>> {
+    // One snapshot for all keys, because each call sees one state of the ledger.
+    let snapshot = connection.unchecked_transaction()?;
+    let found = keys
+        .iter()
+        .map(|(collection, id)| resource(&snapshot, collection, id));
+    found.collect()
+}
+
 /// Returns up to `limit` resources of a collection with ids greater than `after`.
 pub(super) fn resources(
     connection: &Connection,
@@ -153,7 +166,7 @@ pub(super) fn resources(
     statement.query_map(bounds, read_resource)?.collect()
 }
 
-fn read_resource(row: &Row<'_>) -> rusqlite::Result<Resource> {
+pub(super) fn read_resource(row: &Row<'_>) -> rusqlite::Result<Resource> {
     let media = match media_ref(row)? {
         None => None,
         Some(at) => Some(Media {
@@ -172,7 +185,17 @@ fn read_resource(row: &Row<'_>) -> rusqlite::Result<Resource> {
         created: Timestamp::from_millis(unsigned(row, "created")?),
         updated: Timestamp::from_millis(unsigned(row, "updated")?),
         owner: row.get("owner")?,
+        due: moment(row, "due")?,
+        claimed_by: row
+            .get::<_, Option<i64>>("claimed_by")?
+            .map(i64::cast_unsigned),
     })
+}
+
+/// Reads a column that holds a point in time or `NULL`.
+fn moment(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Timestamp>> {
+    let millis: Option<i64> = row.get(column)?;
+    Ok(millis.map(|millis| Timestamp::from_millis(millis.cast_unsigned())))
 }
 
 /// Returns the bytes of a small media.

@@ -50,6 +50,7 @@ const OLDEST: i32 = 1;
 ///   has added in the vault, and checksum of all bytes that it has added there. `NULL` without
 ///   bytes in the vault.
 /// * `reply`: final reply of a finished session, as the server encodes it.
+/// * `due`, `claimed_by`: see [`super::claims`]. `claimed_by` is the number of an opening.
 /// * `owner`: principal that has started the session, or that the resource belongs to.
 /// * `dialect`: wire dialect of the session.
 ///
@@ -114,8 +115,12 @@ CREATE TABLE resources (
     created      INTEGER NOT NULL,
     updated      INTEGER NOT NULL,
     owner        TEXT,
+    due          INTEGER,
+    claimed_by   INTEGER,
     UNIQUE (collection, id)
 ) STRICT;
+CREATE INDEX resources_due ON resources (collection, due) WHERE due IS NOT NULL;
+CREATE INDEX resources_claimed ON resources (collection) WHERE claimed_by IS NOT NULL;
 
 CREATE TABLE small_media (
     id    BLOB NOT NULL UNIQUE,
@@ -152,7 +157,13 @@ ALTER TABLE resources ADD COLUMN owner TEXT;
 pub(super) const MAX_CONTEXT_IN_ROW: usize = 1024;
 
 /// Returns the statements that upgrade a database of version 2, 3 or 4 to version 5.
+///
+/// The rows of events had their time and their claim in their body. A claim is void after the
+/// upgrade, so the event is due at once. So is a row that cannot be read: whoever claims it says so.
 fn from_version_4() -> String {
+    const EVENTS: &str = "collection >= '.outbox/' AND collection < '.outbox0'";
+    // SQLite would take a blob for its own binary form of JSON.
+    const JSON: &str = "CAST(body AS TEXT)";
     format!(
         "
 CREATE TABLE contexts (
@@ -187,6 +198,18 @@ CREATE TABLE garbage (
 ) STRICT, WITHOUT ROWID;
 INSERT INTO garbage SELECT media, x'', 0, 0 FROM old_garbage;
 DROP TABLE old_garbage;
+
+ALTER TABLE resources ADD COLUMN due INTEGER;
+ALTER TABLE resources ADD COLUMN claimed_by INTEGER;
+UPDATE resources SET due = 0 WHERE {EVENTS};
+UPDATE resources SET
+    due = iif(json_type({JSON}, '$.claimedBy') IS NULL, json_extract({JSON}, '$.due'), 0),
+    body = CAST(json_remove({JSON}, '$.due', '$.claimedBy') AS BLOB)
+WHERE {EVENTS} AND json_valid({JSON}) AND json_type({JSON}) = 'object'
+    AND json_type({JSON}, '$.due') = 'integer'
+    AND typeof(json_extract({JSON}, '$.due')) = 'integer';
+CREATE INDEX resources_due ON resources (collection, due) WHERE due IS NOT NULL;
+CREATE INDEX resources_claimed ON resources (collection) WHERE claimed_by IS NOT NULL;
 "
     )
 }

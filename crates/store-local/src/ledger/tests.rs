@@ -228,6 +228,8 @@ async fn change_refused_halfway_leaves_no_trace() {
         media: None,
         created: Timestamp::from_millis(0),
         updated: Timestamp::from_millis(0),
+        due: None,
+        claimed_by: None,
         owner: None,
     };
     let insert = |ids: &[&str]| {

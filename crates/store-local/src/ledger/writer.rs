@@ -30,7 +30,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use windlass_store::recorder::StoreRecorder;
 use windlass_store::{LedgerError, Session, SessionId};
 
-use super::changes::Change;
+use super::changes::{Change, Made};
 use super::committer::{Committer, Outcome};
 use crate::sync_health::FailStop;
 
@@ -73,7 +73,7 @@ struct Queued {
 #[expect(clippy::large_enum_variant, reason = "nearly all calls are changes")]
 enum Call {
     Lease(SessionId, Reply<Option<Session>>),
-    Change(Change, Reply<usize>),
+    Change(Change, Reply<Made>),
 }
 
 type Reply<T> = oneshot::Sender<Result<T, LedgerError>>;
@@ -117,9 +117,8 @@ impl Writer {
         self.call(|reply| Call::Lease(id, reply)).await
     }
 
-    /// Makes a change and returns when it is durable. Returns the number of expired sessions that
-    /// it has deleted.
-    pub(super) async fn change(&self, change: Change) -> Result<usize, LedgerError> {
+    /// Makes a change and returns when it is durable.
+    pub(super) async fn change(&self, change: Change) -> Result<Made, LedgerError> {
         self.call(|reply| Call::Change(change, reply)).await
     }
 
@@ -237,22 +236,24 @@ impl WriterThread {
     }
 
     /// Makes the changes, and answers each caller with the outcome of its change.
-    fn make(&mut self, changes: &[Change], replies: Vec<Reply<usize>>) {
+    fn make(&mut self, changes: &[Change], replies: Vec<Reply<Made>>) {
         let begun = Instant::now();
         let outcomes = self.committer.make(changes);
         if let Ok(outcomes) = &outcomes {
             self.record(begun, outcomes);
         }
-        for (index, reply) in replies.into_iter().enumerate() {
-            let outcome = match &outcomes {
-                Ok(outcomes) => match &outcomes[index] {
-                    Ok(expired) => Ok(expired.len()),
-                    Err(refusal) => Err(LedgerError::from(*refusal)),
-                },
-                Err(cause) => Err(LedgerError::Fault(Arc::clone(cause))),
-            };
-            // Fails if the caller's future was dropped. The caller can learn the outcome by a read.
-            let _ = reply.send(outcome);
+        // Sending fails if the caller's future was dropped. It can learn the outcome by a read.
+        match outcomes {
+            Ok(outcomes) => {
+                for (outcome, reply) in outcomes.into_iter().zip(replies) {
+                    drop(reply.send(outcome.map_err(LedgerError::from)));
+                }
+            }
+            Err(cause) => {
+                for reply in replies {
+                    drop(reply.send(Err(LedgerError::Fault(Arc::clone(&cause)))));
+                }
+            }
         }
     }
 

@@ -4,15 +4,54 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use windlass_store::{Ledger, Vault, conformance};
+use windlass_store::{ChangeSet, Ledger, Resource, ResourceChange, Timestamp, Vault, conformance};
 use windlass_store_local::{LocalStore, Options};
 
-use crate::directory;
+use crate::{directory, sample};
 
 #[tokio::test]
 async fn the_local_ledger_keeps_the_contract() {
     let dir = directory::new();
     conformance::ledger(&directory::open(&dir).ledger).await;
+}
+
+#[tokio::test]
+async fn claim_of_an_earlier_opening_is_free_at_once() {
+    let dir = directory::new();
+    let [now, until] = [10, 1_000_000].map(Timestamp::from_millis);
+    let resource = |id: &str| Resource {
+        due: Some(now),
+        ..sample::resource(id)
+    };
+    let claims = async |store: &LocalStore, limit| {
+        let collection = resource("").collection;
+        let claimed = store.ledger.claim(&collection, now, until, limit).await;
+        let ids = claimed.unwrap().into_iter().map(|row| row.id);
+        ids.collect::<Vec<_>>().concat()
+    };
+    let store = directory::open(&dir);
+    let changes = ChangeSet {
+        resources: ["a", "b", "c"]
+            .map(|id| ResourceChange::Insert(resource(id)))
+            .into(),
+        ..ChangeSet::default()
+    };
+    store.ledger.apply(changes).await.unwrap();
+    assert_eq!(claims(&store, 2).await, "ab");
+    assert_eq!(store.ledger.opening(), claimant(&store, "a").await);
+    drop(store);
+
+    let store = directory::open(&dir);
+    assert_eq!(claims(&store, 2).await, "ca", "the due row comes first");
+    assert_eq!(claims(&store, 9).await, "b");
+    assert_eq!(claims(&store, 9).await, "");
+    assert_eq!(store.ledger.opening(), claimant(&store, "a").await);
+}
+
+async fn claimant(store: &LocalStore, id: &str) -> Option<u64> {
+    let collection = sample::resource(id).collection;
+    let row = store.ledger.resource(&collection, id).await.unwrap();
+    row.unwrap().claimed_by
 }
 
 #[tokio::test]

@@ -515,6 +515,8 @@ fn resource(id: u8, version: u64, media: Option<Named>) -> Resource {
         }),
         created: Timestamp::from_millis(0),
         updated: Timestamp::from_millis(0),
+        due: None,
+        claimed_by: None,
         owner: None,
     }
 }

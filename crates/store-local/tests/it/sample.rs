@@ -157,12 +157,24 @@ pub(crate) async fn upload(store: &LocalStore, number: u8, location: MediaLocati
         .unwrap();
 }
 
-async fn finish(store: &LocalStore, number: u8, location: MediaLocation) {
-    let resource = Resource {
+/// Returns a resource without media.
+pub(crate) fn resource(id: &str) -> Resource {
+    Resource {
         collection: "farm/v1/animals".to_owned(),
-        id: number.to_string(),
+        id: id.to_owned(),
         version: 1,
         body: Bytes::from_static(b"{}"),
+        media: None,
+        created: NOW,
+        updated: NOW,
+        owner: None,
+        due: None,
+        claimed_by: None,
+    }
+}
+
+async fn finish(store: &LocalStore, number: u8, location: MediaLocation) {
+    let resource = Resource {
         media: Some(Media {
             at: MediaRef {
                 id: media(number),
@@ -172,9 +184,7 @@ async fn finish(store: &LocalStore, number: u8, location: MediaLocation) {
             content_type: "image/jpeg".to_owned(),
             digests: digests(),
         }),
-        created: NOW,
-        updated: NOW,
-        owner: None,
+        ..resource(&number.to_string())
     };
     let changes = ChangeSet {
         resources: vec![ResourceChange::Insert(resource)],

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use windlass_store::{
     ChangeSet, Ledger, MediaId, MediaLocation, MediaRef, READ_LEN, Resource, ResourceChange,
-    SessionId, SessionState, Usage, Vault,
+    SessionId, SessionState, Timestamp, Usage, Vault,
 };
 use windlass_store_local::backup::backup;
 use windlass_store_local::verify::{VerifyOptions, verify};
@@ -273,6 +273,75 @@ async fn references_are_counted_when_a_store_is_upgraded() {
                 }
             }
         }
+    }
+}
+
+/// What the rows of the outbox say: the recipient, the time, and the fields of the body.
+async fn events(store: &LocalStore) -> Vec<(String, Option<Timestamp>, String)> {
+    const PARTS: &str = "SELECT json_extract(?1, '$.payload.recipients[0]'), group_concat(key)
+        FROM json_each(?1)";
+    let json = Connection::open_in_memory().unwrap();
+    let event = |row: Resource| {
+        assert_eq!(row.claimed_by, None);
+        let body = std::str::from_utf8(&row.body).unwrap();
+        let parts = json.query_row(PARTS, [body], |parts| Ok((parts.get(0)?, parts.get(1)?)));
+        let (recipient, fields) = parts.unwrap();
+        (recipient, row.due, fields)
+    };
+    let rows = resources(store, ".outbox/gmail").await;
+    rows.into_iter().map(event).collect()
+}
+
+#[tokio::test]
+async fn times_of_events_become_a_column_when_a_store_is_upgraded() {
+    const DUE: &str = "SELECT json_extract(CAST(body AS TEXT), '$.due') FROM resources
+        WHERE collection = '.outbox/gmail' ORDER BY id";
+    for version in &EARLIER[1..] {
+        let dir = fixture(*version);
+        let connection = Connection::open(dir.path().join("ledger.sqlite")).unwrap();
+        let due: i64 = connection.query_row(DUE, [], |row| row.get(0)).unwrap();
+        assert!(due > 1_700_000_000_000);
+        // Rows that no worker could read, and rows that are no events.
+        connection
+            .execute_batch(
+                "INSERT INTO resources (collection, id, version, body, created, updated) VALUES
+                     ('.outbox/odd', '1', 1, x'00ff', 0, 0),
+                     ('.outbox/odd', '2', 1, CAST('[]' AS BLOB), 0, 0),
+                     ('.outbox/odd', '3', 1, CAST('{\"due\":\"now\"}' AS BLOB), 0, 0),
+                     ('.outbox/odd', '4', 1, CAST('{\"due\":18446744073709551615}' AS BLOB), 0, 0),
+                     ('.outbox', '5', 1, CAST('{\"due\":7}' AS BLOB), 0, 0),
+                     ('things', '6', 1, CAST('{\"due\":7}' AS BLOB), 0, 0);",
+            )
+            .unwrap();
+        drop(connection);
+        let store = open(dir.path()).unwrap();
+        let at = |millis: i64| Some(Timestamp::from_millis(millis.cast_unsigned()));
+        let event = |to: &str, due| {
+            let fields = "created,failures,payload".to_owned();
+            (format!("{to}@far.example"), due, fields)
+        };
+        let expected = [event("postponed", at(due)), event("claimed", at(0))];
+        assert_eq!(events(&store).await, expected);
+        let odd = resources(&store, ".outbox/odd").await;
+        assert!(
+            odd.len() == 4 && odd.iter().all(|row| row.due == at(0)),
+            "{odd:?}"
+        );
+        assert_eq!(odd[2].body, r#"{"due":"now"}"#);
+        for other in ["things", ".outbox"] {
+            let rows = resources(&store, other).await;
+            assert_eq!(
+                (rows[0].due, &rows[0].body[..]),
+                (None, &br#"{"due":7}"#[..])
+            );
+        }
+        let now = Timestamp::from_millis(1);
+        let claimed = store
+            .ledger
+            .claim(".outbox/gmail", now, now, 9)
+            .await
+            .unwrap();
+        assert_eq!(claimed.len(), 1, "the mail of the process that was killed");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The rules of [`Ledger`].
 
+pub(super) mod claims;
 mod clearing;
 mod endings;
 mod media;
@@ -8,6 +9,7 @@ mod sessions;
 mod usage;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -31,9 +33,15 @@ pub async fn ledger(ledger: &dyn Ledger) {
     sessions::check_session_lists(ledger).await;
     resources::check_resources(ledger).await;
     media::check_added_media(ledger).await;
+    claims::check_claims(ledger).await;
     clearing::check_clearing(ledger).await;
     usage::check_usage(ledger).await;
     assert!(ledger.check().await.is_ok(), "a sound ledger says so");
+    for _ in 0..2 {
+        let term = Duration::from_secs(60);
+        let is_acquired = ledger.acquire_task("conformance", term).await;
+        assert!(is_acquired.unwrap(), "no other process does it");
+    }
     if let Some(space) = ledger.space().await.unwrap() {
         assert!(
             space.available <= space.total && space.total > 0,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::ledger::claims::{claim, due, insert};
 use super::ledger::{fenced, finishing, lease, no_lease, session};
 use super::{Names, finish, step};
 use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit, Takeover};
@@ -23,6 +24,8 @@ pub async fn ledger_of_processes(first: &dyn Ledger, second: &dyn Ledger) {
     ended_session_is_held_by_nobody(first, second).await;
     finishing_session_is_left_to_the_process_that_works_on_it(first, second).await;
     only_the_newest_lease_is_renewed(first, second).await;
+    row_is_claimed_by_one_process(first, second).await;
+    task_is_done_by_one_process(first, second).await;
 }
 
 async fn session_that_nobody_works_on_is_leased_at_once(first: &dyn Ledger, second: &dyn Ledger) {
@@ -165,6 +168,30 @@ async fn only_the_newest_lease_is_renewed(first: &dyn Ledger, second: &dyn Ledge
         .await
         .unwrap();
     assert!(asks(first, id).await.is_some());
+}
+
+async fn row_is_claimed_by_one_process(first: &dyn Ledger, second: &dyn Ledger) {
+    let names = Names::of("row_is_claimed_by_one_process");
+    let rows = ["a", "b"].map(|id| due(names, id, 10));
+    insert(first, rows.into()).await;
+    assert_eq!(claim(first, names, [10, 20], 1).await, ["a"]);
+    assert_eq!(claim(second, names, [10, 20], 9).await, ["b"]);
+    let claimant = async |id| {
+        let row = second.resource(&names.collection(), id).await.unwrap();
+        row.unwrap().claimed_by.expect("it is claimed")
+    };
+    assert_ne!(claimant("a").await, claimant("b").await);
+    assert_eq!(claim(second, names, [19, 30], 9).await, [""; 0]);
+    assert_eq!(claim(second, names, [20, 30], 9).await, ["a", "b"]);
+}
+
+async fn task_is_done_by_one_process(first: &dyn Ledger, second: &dyn Ledger) {
+    let acquires = async |ledger: &dyn Ledger, task| ledger.acquire_task(task, LONG).await.unwrap();
+    assert!(acquires(first, "one").await);
+    assert!(!acquires(second, "one").await);
+    assert!(acquires(second, "another").await);
+    assert!(!acquires(first, "another").await);
+    assert!(acquires(first, "one").await, "it goes on with it");
 }
 
 /// Commits ten bytes, which are the last ones of a request.

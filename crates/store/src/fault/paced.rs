@@ -221,6 +221,33 @@ impl Ledger for PacedLedger {
         resources
     }
 
+    async fn fetch(&self, keys: &[(&str, &str)]) -> Result<Vec<Option<Resource>>, LedgerError> {
+        for (_, id) in keys {
+            self.pause(Call::Lookup((*id).to_owned())).await;
+        }
+        let found = self.inner.fetch(keys).await;
+        tokio::task::yield_now().await;
+        found
+    }
+
+    async fn claim(
+        &self,
+        collection: &str,
+        now: Timestamp,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Resource>, LedgerError> {
+        self.inner.claim(collection, now, until, limit).await
+    }
+
+    async fn next_due(&self, collection: &str) -> Result<Option<Timestamp>, LedgerError> {
+        self.inner.next_due(collection).await
+    }
+
+    async fn count_due(&self, collection: &str) -> Result<u64, LedgerError> {
+        self.inner.count_due(collection).await
+    }
+
     async fn small_media(&self, id: MediaId) -> Result<Option<Bytes>, LedgerError> {
         self.inner.small_media(id).await
     }
@@ -260,6 +287,10 @@ impl Ledger for PacedLedger {
 
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
         self.inner.unknown_media(ids).await
+    }
+
+    async fn acquire_task(&self, name: &str, term: Duration) -> Result<bool, LedgerError> {
+        self.inner.acquire_task(name, term).await
     }
 
     async fn space(&self) -> Result<Option<Space>, LedgerError> {

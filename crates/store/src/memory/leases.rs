@@ -51,6 +51,11 @@ impl Leases {
         self.alive.remove(&process);
     }
 
+    /// Whether a process has not ended.
+    pub(super) fn is_alive(&self, process: u64) -> bool {
+        self.alive.contains(&process)
+    }
+
     /// Returns the time by the ledger's clock.
     pub(super) fn now(&self) -> Duration {
         self.now

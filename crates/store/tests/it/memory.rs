@@ -7,8 +7,8 @@ use windlass_store::conformance;
 use windlass_store::memory::{MemoryLedger, MemoryVault, UnsyncedWrite};
 use windlass_store::session_list::MAX_SESSIONS_READ_PER_PAGE;
 use windlass_store::{
-    EndSession, LEASE_LIFETIME, Ledger, LedgerError, NewSession, READ_LEN, SessionId, SessionQuery,
-    Takeover, Vault, VaultError,
+    ChangeSet, EndSession, LEASE_LIFETIME, Ledger, LedgerError, NewSession, READ_LEN, Resource,
+    ResourceChange, SessionId, SessionQuery, Takeover, Timestamp, Vault, VaultError,
 };
 
 use crate::samples::{create, data, media_id, new_session, session_id, start, step};
@@ -48,6 +48,45 @@ async fn the_memory_vault_keeps_what_it_synced_over_a_crash() {
         Arc::new(vault.clone()) as Arc<dyn Vault>
     })
     .await;
+}
+
+#[tokio::test]
+async fn claims_and_tasks_of_a_process_that_has_ended_are_free_at_once() {
+    let first = MemoryLedger::new();
+    let second = first.of_another_process();
+    let resource = Resource {
+        collection: "events".to_owned(),
+        id: "1".to_owned(),
+        version: 1,
+        body: "{}".into(),
+        media: None,
+        created: Timestamp::from_millis(0),
+        updated: Timestamp::from_millis(0),
+        owner: None,
+        due: Some(Timestamp::from_millis(10)),
+        claimed_by: None,
+    };
+    let changes = ChangeSet {
+        resources: vec![ResourceChange::Insert(resource)],
+        ..ChangeSet::default()
+    };
+    first.apply(changes).await.unwrap();
+    let [now, until] = [10, 1_000_000].map(Timestamp::from_millis);
+    let claims = async |ledger: &MemoryLedger| {
+        let claimed = ledger.claim("events", now, until, 9).await;
+        claimed.unwrap().len()
+    };
+    let term = Duration::from_secs(60);
+    let acquires = async |ledger: &MemoryLedger| ledger.acquire_task("task", term).await.unwrap();
+    assert_eq!((claims(&first).await, claims(&second).await), (1, 0));
+    assert!(acquires(&first).await && !acquires(&second).await);
+    first.end_process();
+    assert_eq!((claims(&second).await, claims(&second).await), (1, 0));
+    assert!(acquires(&second).await);
+
+    let third = second.of_another_process();
+    second.advance_clock(term);
+    assert!(acquires(&third).await, "the term has passed");
 }
 
 #[tokio::test]

@@ -12,6 +12,8 @@ fn resource(id: &str, version: u64, len: usize) -> Resource {
         media: None,
         created: Timestamp::from_millis(0),
         updated: Timestamp::from_millis(0),
+        due: None,
+        claimed_by: None,
         owner: None,
     }
 }

@@ -91,6 +91,23 @@ async fn a_step_is_bounded() {
 }
 
 #[tokio::test]
+async fn sweep_that_does_not_list_the_vault_leaves_orphans() {
+    let (ledger, vault) = (MemoryLedger::new(), MemoryVault::new());
+    upload(&ledger, &vault, 1, 1_000).await;
+    for n in 2..9 {
+        create(&vault, n).await;
+    }
+    let mut sweep = sweep();
+    sweep.set_lists_vault(false);
+    let swept = sweep.step(&ledger, &vault, LATER).await.unwrap();
+    assert_eq!((swept.expired, swept.garbage, swept.orphans), (1, 1, 0));
+    assert!(swept.is_done);
+    sweep.set_lists_vault(true);
+    let swept = sweep.step(&ledger, &vault, LATER).await.unwrap();
+    assert_eq!((swept.orphans, swept.is_done), (3, false));
+}
+
+#[tokio::test]
 async fn young_media_is_left_alone() {
     let (ledger, vault) = (MemoryLedger::new(), MemoryVault::new());
     vault.set_time(Timestamp::from_millis(10_000));

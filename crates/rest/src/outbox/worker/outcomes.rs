@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use serde_json::Value;
-use windlass_store::{ChangeSet, LedgerError, Resource, ResourceChange, Timestamp};
+use windlass_store::{ChangeSet, LedgerError, Resource, ResourceChange};
 
-use super::{Round, UNKNOWN, concerns_all, count};
+use super::{Round, concerns_all, count};
 use crate::handler::{Conclusion, Failure};
 use crate::outbox::{Event, deletion, namespace_of, parts, rescheduled};
 
@@ -23,7 +23,7 @@ impl Round {
         mut claim: Resource,
         event: &Event,
         conclusion: Conclusion<'_>,
-    ) -> Result<Option<Timestamp>, LedgerError> {
+    ) -> Result<(), LedgerError> {
         let topic = &self.topic.name;
         let counter = match conclusion {
             Conclusion::Delivered => &self.topic.delivered,
@@ -44,9 +44,9 @@ impl Round {
             let row = claim.clone();
             let delivery = self.delivery(&row, event, &namespace);
             let concluding = self.topic.deliver.conclude(&delivery, conclusion);
-            let concluding = self.with_claim(&mut claim, event, "conclusion", concluding);
+            let concluding = self.with_claim(&mut claim, "conclusion", concluding);
             let Some(concluded) = concluding.await? else {
-                return Ok(Some(UNKNOWN));
+                return Ok(());
             };
             let recorded = match concluded {
                 Ok(mut changes) => {
@@ -65,9 +65,9 @@ impl Round {
                 Ok(Recorded::Committed) => {
                     count(counter);
                     tracing::debug!(topic, id = claim.id, ?conclusion, "an event is done");
-                    return Ok(None);
+                    return Ok(());
                 }
-                Ok(Recorded::Lost) => return Ok(Some(UNKNOWN)),
+                Ok(Recorded::Lost) => return Ok(()),
                 Ok(Recorded::Refused) => {}
                 Err(failure) => {
                     let concluded = self.conclude_without_changes(&claim, event, &failure, counter);
@@ -85,7 +85,7 @@ impl Round {
         event: &Event,
         failure: &Failure,
         counter: &AtomicU64,
-    ) -> Result<Option<Timestamp>, LedgerError> {
+    ) -> Result<(), LedgerError> {
         let max_age = self.topic.deliver.policy().max_age.saturating_mul(2);
         if !event.is_older_than(max_age, self.now()) {
             count(&self.topic.failed);
@@ -102,7 +102,7 @@ impl Round {
         if recorded {
             count(counter);
         }
-        Ok((!recorded).then_some(UNKNOWN))
+        Ok(())
     }
 
     /// Postpones an event after a failed attempt. Gives up an event that is too old for another
@@ -112,7 +112,7 @@ impl Round {
         claim: Resource,
         event: &Event,
         failure: &Failure,
-    ) -> Result<Option<Timestamp>, LedgerError> {
+    ) -> Result<(), LedgerError> {
         count(&self.topic.failed);
         let max_age = self.topic.deliver.policy().max_age;
         if event.is_older_than(max_age, self.now()) {
@@ -127,7 +127,7 @@ impl Round {
         claim: &Resource,
         event: &Event,
         failure: &Failure,
-    ) -> Result<Option<Timestamp>, LedgerError> {
+    ) -> Result<(), LedgerError> {
         let failures = event.failures.saturating_add(1);
         let (topic, id, error) = (&self.topic.name, &claim.id, &failure.text);
         tracing::warn!(
@@ -141,11 +141,10 @@ impl Round {
         let delay = self.topic.deliver.policy().delay(event.failures);
         let due = now.saturating_add(delay);
         let postponed = ResourceChange::Replace {
-            resource: rescheduled(claim, due, failures, None, now),
+            resource: rescheduled(claim, due, failures, now),
             expected: claim.version,
         };
-        let is_recorded = self.record(claim, &[postponed]).await?;
-        Ok(Some(if is_recorded { due } else { UNKNOWN }))
+        self.record(claim, &[postponed]).await.map(drop)
     }
 
     pub(super) async fn split(
@@ -153,15 +152,14 @@ impl Round {
         claim: Resource,
         event: &Event,
         payloads: Vec<Value>,
-    ) -> Result<Option<Timestamp>, LedgerError> {
+    ) -> Result<(), LedgerError> {
         let now = self.now();
         let mut changes = match parts(&claim, event, &payloads, now) {
             Ok(changes) => changes,
             Err(problem) => return self.retry(claim, event, &Failure::new(problem)).await,
         };
         changes.push(deletion(&claim));
-        let is_recorded = self.record(&claim, &changes).await?;
-        Ok(Some(if is_recorded { now } else { UNKNOWN }))
+        self.record(&claim, &changes).await.map(drop)
     }
 
     /// Commits changes that replace the claimed row. Returns whether the claim still held.

@@ -184,9 +184,9 @@ async fn drain_ends_the_scan_of_many_events() {
     }
     let serving = world.serve().await;
     next(&mut attempts).await;
-    let before = faults.calls_of("resources");
+    let before = faults.calls_of("claim");
     assert_eq!(serving.stop().await.expect("no panic"), Ended::Drained);
-    assert_eq!(faults.calls_of("resources"), before);
+    assert_eq!(faults.calls_of("claim"), before);
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,6 +28,7 @@ pub(super) async fn check_resources(ledger: &dyn Ledger) {
     media_is_released_with_its_last_reference(ledger).await;
     new_media_that_no_resource_takes_is_garbage(ledger).await;
     resources_are_listed_in_order_of_their_ids(ledger).await;
+    many_resources_are_fetched_by_their_keys(ledger).await;
     keys_have_any_bytes_up_to_the_maximum(ledger).await;
 }
 
@@ -537,6 +538,33 @@ async fn new_media_that_no_resource_takes_is_garbage(ledger: &dyn Ledger) {
     };
     ledger.apply(changes).await.unwrap();
     assert!(is_garbage(ledger, names.media(0)).await);
+}
+
+async fn many_resources_are_fetched_by_their_keys(ledger: &dyn Ledger) {
+    let names = Names::of("many_resources_are_fetched_by_their_keys");
+    let rows: Vec<Resource> = (0..60)
+        .map(|n| Resource {
+            collection: format!("{}/{}", names.collection(), n % 2),
+            ..names.resource(&format!("{n}"), None)
+        })
+        .collect();
+    let changes = ChangeSet {
+        resources: rows.iter().cloned().map(Insert).collect(),
+        ..ChangeSet::default()
+    };
+    ledger.apply(changes).await.unwrap();
+    assert_eq!(ledger.fetch(&[]).await.unwrap(), []);
+    let mut keys: Vec<_> = rows
+        .iter()
+        .map(|row| (&row.collection[..], &row.id[..]))
+        .collect();
+    let mut expected: Vec<_> = rows.iter().cloned().map(Some).collect();
+    let elsewhere = (&rows[0].collection[..], &rows[1].id[..]);
+    keys.insert(7, elsewhere);
+    expected.insert(7, None);
+    keys.push(keys[0]);
+    expected.push(expected[0].clone());
+    assert_eq!(ledger.fetch(&keys).await.unwrap(), expected);
 }
 
 async fn keys_have_any_bytes_up_to_the_maximum(ledger: &dyn Ledger) {
