@@ -47,7 +47,8 @@ pub use rejection::Rejection;
 pub use reply_memory::{ReplyMemoryPermit, SearchedRows};
 pub use settled::SettledCollections;
 pub use stores::{
-    BlockingMedia, MediaBytes, MediaSource, StoreHandles, StoreReader, Uploaded, slice,
+    BlockingMedia, FETCHED_AT_ONCE, MediaBytes, MediaSource, StoreHandles, StoreReader, Uploaded,
+    slice,
 };
 pub use windlass_engine::Concatenation;
 pub use windlass_engine::identifiers::{first_version, new_secret};

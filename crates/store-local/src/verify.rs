@@ -316,11 +316,9 @@ impl Verifier<'_> {
             MediaLocation::Ledger => self.fault_in_ledger(media.id, expected)?,
         };
         // A server may have released the media during the check.
-        let stands = match self.counts.with_server {
-            true => fault.is_some() && self.ledger.is_referenced(media)?,
-            false => true,
-        };
-        Ok(fault.filter(|_| stands))
+        let is_gone =
+            fault.is_some() && self.counts.with_server && !self.ledger.is_referenced(media)?;
+        Ok(fault.filter(|_| !is_gone))
     }
 
     fn report(&mut self, subject: Subject, fault: Fault, is_repaired: bool) {

@@ -343,9 +343,12 @@ impl Ledger for MemoryLedger {
     async fn acquire_task(&self, name: &str, term: Duration) -> Result<bool, LedgerError> {
         let mut tables = self.tables();
         let now = tables.leases.now();
-        let is_free = tables.tasks.get(name).is_none_or(|(holder, until)| {
-            *holder == self.process || !tables.leases.is_alive(*holder) || *until <= now
-        });
+        let is_held = |&(holder, until): &(u64, Duration)| {
+            holder != self.process && tables.leases.is_alive(holder) && until > now
+        };
+        // A process that was declared dead does nothing any more.
+        let is_free =
+            tables.leases.is_alive(self.process) && !tables.tasks.get(name).is_some_and(is_held);
         if is_free {
             let held = (self.process, now + term);
             tables.tasks.insert(name.to_owned(), held);

@@ -147,10 +147,8 @@ impl Sweep {
         };
         swept.expired = expired;
         self.delete_garbage(ledger, vault, &mut swept).await?;
-        let looked_at_all = match self.lists_vault {
-            true => self.delete_orphans(ledger, vault, now, &mut swept).await?,
-            false => true,
-        };
+        let looked_at_all =
+            !self.lists_vault || self.delete_orphans(ledger, vault, now, &mut swept).await?;
         swept.is_done = swept.expired < self.ledger_batch && self.tried_all && looked_at_all;
         self.tried_all &= !swept.is_done;
         Ok(swept)

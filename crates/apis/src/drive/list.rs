@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use thiserror::Error;
-use windlass_rest::handler::{Answer, Call, Rejection, SearchedRows};
+use windlass_rest::handler::{Answer, Call, FETCHED_AT_ONCE, Rejection, SearchedRows};
 use windlass_store::Resource;
 
 use super::file::{flag, is_folder, show};
@@ -135,8 +135,8 @@ impl<'a> Search<'a> {
                     return Ok(page);
                 }
                 looked_at += 1;
-                after = Some(by_id(candidate.id().to_owned()));
-                if let Some(file) = self.file(candidate).await?
+                after = Some(by_id(candidate.id));
+                if let Some(file) = candidate.file
                     && self.matches(&file, &fields_of(&file)).await?
                 {
                     self.call.reply_memory.hold_row(&file.body)?;
@@ -155,13 +155,13 @@ impl<'a> Search<'a> {
             let candidates = self.candidates(last.as_ref()).await?;
             let _searched = self.hold(&candidates)?;
             let Some(end) = candidates.last() else { break };
-            last = Some(by_id(end.id().to_owned()));
+            last = Some(by_id(end.id.clone()));
             looked_at += candidates.len();
             if looked_at > MAX_LOOKED_AT {
                 return Err(too_many_to_sort());
             }
             for candidate in candidates {
-                let Some(file) = self.file(candidate).await? else {
+                let Some(file) = candidate.file else {
                     continue;
                 };
                 if self.effort.is_spent() {
@@ -184,17 +184,22 @@ impl<'a> Search<'a> {
     async fn fetch(&self, positions: BTreeSet<Position>, size: usize) -> Result<Page, Rejection> {
         let mut page = Page::default();
         let mut last = None;
-        for position in positions {
-            if page.is_full(size) {
-                page.next = last;
-                break;
+        let positions: Vec<_> = positions.into_iter().collect();
+        for positions in positions.chunks(FETCHED_AT_ONCE) {
+            let ids: Vec<_> = positions.iter().map(|position| &position.id[..]).collect();
+            let files = self.call.lookup.fetch(FILES, &ids).await?;
+            for (position, file) in positions.iter().zip(files) {
+                if page.is_full(size) {
+                    page.next = last;
+                    return Ok(page);
+                }
+                // The file may have been deleted since its position was read.
+                if let Some(file) = file {
+                    self.call.reply_memory.hold_row(&file.body)?;
+                    page.push(file);
+                }
+                last = Some(position.clone());
             }
-            // The file may have been deleted since its position was read.
-            if let Some(file) = self.call.lookup.resource(FILES, &position.id).await? {
-                self.call.reply_memory.hold_row(&file.body)?;
-                page.push(file);
-            }
-            last = Some(position);
         }
         Ok(page)
     }
@@ -208,19 +213,11 @@ impl<'a> Search<'a> {
 
     /// Takes memory for the candidates that are read already.
     fn hold(&self, candidates: &[Candidate]) -> Result<SearchedRows, Rejection> {
-        let bytes = candidates.iter().map(|candidate| match candidate {
-            Candidate::Read(file) => file.body.len() as u64,
-            Candidate::Listed(_) => 0,
-        });
+        let files = candidates
+            .iter()
+            .filter_map(|candidate| candidate.file.as_ref());
+        let bytes = files.map(|file| file.body.len() as u64);
         self.call.reply_memory.hold_while_searched(bytes.sum())
-    }
-
-    /// Returns the file of a candidate; `None` if it was deleted meanwhile.
-    async fn file(&self, candidate: Candidate) -> Result<Option<Resource>, Rejection> {
-        match candidate {
-            Candidate::Read(file) => Ok(Some(*file)),
-            Candidate::Listed(id) => self.call.lookup.resource(FILES, &id).await,
-        }
     }
 
     /// Returns the next batch of files that may match, in the order of ids. The files come from the
@@ -230,34 +227,27 @@ impl<'a> Search<'a> {
         let lookup = &self.call.lookup;
         let Some(folder) = self.query.folder() else {
             let files = lookup.resources(FILES, after, BATCH).await?;
-            return Ok(files
-                .into_iter()
-                .map(Box::new)
-                .map(Candidate::Read)
-                .collect());
+            let candidate = |file: Resource| Candidate {
+                id: file.id.clone(),
+                file: Some(file),
+            };
+            return Ok(files.into_iter().map(candidate).collect());
         };
         let rows = lookup.resources(&children(folder), after, BATCH).await?;
-        Ok(rows
-            .into_iter()
-            .map(|row| Candidate::Listed(row.id))
+        let ids: Vec<_> = rows.iter().map(|row| &row.id[..]).collect();
+        let files = lookup.fetch(FILES, &ids).await?;
+        let candidates = rows.into_iter().zip(files);
+        Ok(candidates
+            .map(|(row, file)| Candidate { id: row.id, file })
             .collect())
     }
 }
 
 /// A file that may match.
-enum Candidate {
-    Read(Box<Resource>),
-    /// The id of one in the folder that the query names.
-    Listed(String),
-}
-
-impl Candidate {
-    fn id(&self) -> &str {
-        match self {
-            Self::Read(file) => &file.id,
-            Self::Listed(id) => id,
-        }
-    }
+struct Candidate {
+    id: String,
+    /// `None` if it was deleted after the index was read.
+    file: Option<Resource>,
 }
 
 fn by_id(id: String) -> Position {

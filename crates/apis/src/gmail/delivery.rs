@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use windlass_rest::handler::{Answer, OutboxEvent, Rejection, Uploaded};
+use windlass_rest::handler::{Answer, FETCHED_AT_ONCE, OutboxEvent, Rejection, Uploaded};
 
 use super::filing::{MAX_NAMED, NewMessage};
 use super::mailbox::Mailbox;
@@ -412,19 +412,22 @@ pub(super) async fn list_drafts(request: &Request<'_>) -> Result<Answer, Rejecti
     let mut effort = listing::effort();
     let mut drafts = Vec::new();
     let mut last = None;
-    for (id, draft) in found {
-        if drafts.len() == limit || effort.is_spent() {
-            more = last;
-            break;
+    'pages: for found in found.chunks(FETCHED_AT_ONCE) {
+        let keys = found.iter().map(|(_, draft)| &draft.key);
+        let entries = mailbox.peek_entries(keys).await?;
+        for ((id, _), entry) in found.iter().zip(entries) {
+            if drafts.len() == limit || effort.is_spent() {
+                more = last;
+                break 'pages;
+            }
+            if let Some(entry) = entry
+                && filter.matches(&mailbox, &entry, &mut effort).await?
+            {
+                let message = json!({"id": entry.id, "threadId": entry.thread});
+                drafts.push(json!({"id": id, "message": message}));
+            }
+            last = Some(id.clone());
         }
-        let entry = mailbox.peek_entry(&draft.key).await?;
-        if let Some(entry) = entry
-            && filter.matches(&mailbox, &entry, &mut effort).await?
-        {
-            let message = json!({"id": entry.id, "threadId": entry.thread});
-            drafts.push(json!({"id": id, "message": message}));
-        }
-        last = Some(id);
     }
     Ok(body_of(listing::page("drafts", drafts, more, None)))
 }

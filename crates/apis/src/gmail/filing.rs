@@ -132,12 +132,14 @@ impl Mailbox<'_, '_> {
         add: &Labels,
         remove: &Labels,
     ) -> Result<Vec<Entry>, Rejection> {
+        self.prefetch(ids, &[]).await?;
         let mut entries = Vec::new();
         for id in ids {
             entries.push(self.relabelled(id, add, remove).await?);
             // All rows may be in memory, so that nothing else gives way to other tasks.
             tokio::task::yield_now().await;
         }
+        self.prefetch_threads(&entries).await?;
         for (thread, entries) in by_thread(&entries) {
             self.update_thread(thread, &entries, "").await?;
             tokio::task::yield_now().await;
@@ -267,8 +269,17 @@ impl Mailbox<'_, '_> {
         Ok(())
     }
 
+    /// Reads the threads of these messages together, so that the next calls find them.
+    async fn prefetch_threads(&mut self, entries: &[Entry]) -> Result<(), Rejection> {
+        let threads: BTreeSet<_> = entries.iter().map(|entry| entry.thread.as_str()).collect();
+        let threads: Vec<_> = threads.into_iter().collect();
+        let collection = self.collection("threads");
+        self.rows.prefetch(&collection, &threads).await
+    }
+
     /// Takes removed messages out of their threads.
     pub(super) async fn leave_threads(&mut self, removed: &[Entry]) -> Result<(), Rejection> {
+        self.prefetch_threads(removed).await?;
         let collection = self.collection("threads");
         for (id, entries) in by_thread(removed) {
             let Some(before) = self.rows.read::<Thread>(&collection, id).await? else {

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
-use windlass_rest::handler::{Answer, Rejection, ReplyMemoryPermit, SearchedRows};
+use windlass_rest::handler::{Answer, FETCHED_AT_ONCE, Rejection, ReplyMemoryPermit, SearchedRows};
 
 use super::invalid_parameter;
 use super::mailbox::{self, Mailbox};
@@ -162,11 +162,14 @@ async fn was_shown(
     let Some(start) = start else {
         return Ok(false);
     };
-    for member in thread.messages.iter().filter(|it| it.key <= *start) {
-        if let Some(entry) = mailbox.peek_entry(&member.key).await?
-            && filter.matches(mailbox, &entry, effort).await?
-        {
-            return Ok(true);
+    let earlier = thread.messages.iter().map(|it| &it.key);
+    let earlier: Vec<_> = earlier.filter(|key| *key <= start).collect();
+    for keys in earlier.chunks(FETCHED_AT_ONCE) {
+        let entries = mailbox.peek_entries(keys.iter().copied()).await?;
+        for entry in entries.into_iter().flatten() {
+            if filter.matches(mailbox, &entry, effort).await? {
+                return Ok(true);
+            }
         }
     }
     Ok(false)

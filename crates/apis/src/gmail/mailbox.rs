@@ -86,10 +86,49 @@ impl<'r, 'a> Mailbox<'r, 'a> {
         entry.ok_or_else(|| ids::unknown("message", id))
     }
 
-    /// Returns an entry of the ledger, without caching it.
-    pub(super) async fn peek_entry(&self, key: &Key) -> Result<Option<Entry>, Rejection> {
+    /// Reads the entries of messages together, and the rows of the messages in other collections,
+    /// so that the next calls find them.
+    pub(super) async fn prefetch(
+        &mut self,
+        ids: &[&str],
+        collections: &[&str],
+    ) -> Result<(), Rejection> {
+        let messages = self.collection("messages");
+        self.rows.prefetch(&messages, ids).await?;
+        let mut keys = Vec::new();
+        for id in ids {
+            let pointer: Option<EntryRef> = self.rows.read(&messages, id).await?;
+            keys.extend(pointer.map(|pointer| pointer.key));
+        }
+        let keys: Vec<_> = keys.iter().map(Key::as_str).collect();
+        self.rows
+            .prefetch(&self.collection("entries"), &keys)
+            .await?;
+        for name in collections {
+            let collection = self.collection(name);
+            self.rows.prefetch(&collection, ids).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads the rows of labels together, so that the next calls find them.
+    async fn prefetch_labels<'i>(
+        &mut self,
+        ids: impl Iterator<Item = &'i str>,
+    ) -> Result<(), Rejection> {
+        let ids: Vec<_> = ids.collect();
+        let collection = self.collection("labels");
+        self.rows.prefetch(&collection, &ids).await
+    }
+
+    /// Returns entries of the ledger, without caching them. `None` for each that is gone.
+    pub(super) async fn peek_entries(
+        &self,
+        keys: impl Iterator<Item = &Key>,
+    ) -> Result<Vec<Option<Entry>>, Rejection> {
         let collection = self.collection("entries");
-        self.rows.peek(&collection, key.as_str()).await
+        let keys: Vec<_> = keys.map(Key::as_str).collect();
+        self.rows.peek_all(&collection, &keys).await
     }
 
     /// Returns the words of a message that its entry lacks, with a blank around each.
@@ -142,6 +181,9 @@ impl<'r, 'a> Mailbox<'r, 'a> {
     /// Filters out deleted labels. Deleting a label does not change its messages; they lose the
     /// label here, when they are next read.
     pub(super) async fn existing_labels(&mut self, labels: &Labels) -> Result<Labels, Rejection> {
+        let own = labels.iter().map(String::as_str);
+        self.prefetch_labels(own.filter(|id| !is_system_label(id)))
+            .await?;
         let mut existing = Labels::new();
         for id in labels {
             if label_exists(self, id).await? {
@@ -182,12 +224,18 @@ pub(super) async fn recount_labels(
     after: &BTreeMap<&str, Counts>,
 ) -> Result<(), Rejection> {
     let labels: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
-    for id in labels {
-        let old = before.get(id).copied().unwrap_or_default();
-        let new = after.get(id).copied().unwrap_or_default();
-        if old == new {
-            continue;
-        }
+    let counts = |id: &str| {
+        let [old, new] = [before, after].map(|counts| counts.get(id).copied().unwrap_or_default());
+        (old, new)
+    };
+    let changed = labels.into_iter().filter(|id| {
+        let (old, new) = counts(id);
+        old != new
+    });
+    let changed: Vec<_> = changed.collect();
+    mailbox.prefetch_labels(changed.iter().copied()).await?;
+    for id in changed {
+        let (old, new) = counts(id);
         // A deleted label has no counters any more.
         let Some(mut label) = label_row_or_default(mailbox, id).await? else {
             continue;

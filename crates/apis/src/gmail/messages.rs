@@ -343,7 +343,9 @@ pub(super) async fn batch_delete(request: &Request<'_>) -> Result<Answer, Reject
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let mut removed = Vec::new();
-    for id in named_messages(request)? {
+    let ids = named_messages(request)?;
+    prefetch_whole(&mut mailbox, ids.iter().map(String::as_str)).await?;
+    for id in ids {
         match mailbox.remove_rows(&id).await {
             Ok(entry) => removed.push(entry),
             Err(Rejection::NotFound { .. }) => {}
@@ -353,6 +355,15 @@ pub(super) async fn batch_delete(request: &Request<'_>) -> Result<Answer, Reject
     }
     mailbox.leave_threads(&removed).await?;
     Ok(finish(rows, Answer::default()))
+}
+
+/// Reads all rows of messages that are to be deleted.
+async fn prefetch_whole<'i>(
+    mailbox: &mut Mailbox<'_, '_>,
+    ids: impl Iterator<Item = &'i str>,
+) -> Result<(), Rejection> {
+    let ids: Vec<_> = ids.collect();
+    mailbox.prefetch(&ids, &["contents", "texts"]).await
 }
 
 fn named_messages(request: &Request<'_>) -> Result<Vec<String>, Rejection> {
@@ -370,6 +381,12 @@ pub(super) async fn get_thread(request: &Request<'_>) -> Result<Answer, Rejectio
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let id = &request.message_id()?;
     let thread = mailbox.thread(id).await?;
+    let ids: Vec<_> = thread
+        .messages
+        .iter()
+        .map(|member| &member.id[..])
+        .collect();
+    mailbox.prefetch(&ids, &["contents"]).await?;
     let mut messages = Vec::new();
     let mut total = 0;
     for member in &thread.messages {
@@ -433,7 +450,9 @@ pub(super) async fn delete_thread(request: &Request<'_>) -> Result<Answer, Rejec
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let mut removed = Vec::new();
-    for member in mailbox.thread(&request.message_id()?).await?.messages {
+    let members = mailbox.thread(&request.message_id()?).await?.messages;
+    prefetch_whole(&mut mailbox, members.iter().map(|member| &member.id[..])).await?;
+    for member in members {
         removed.push(mailbox.remove_rows(&member.id).await?);
     }
     mailbox.leave_threads(&removed).await?;

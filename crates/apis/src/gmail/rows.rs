@@ -23,7 +23,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use windlass_rest::handler::{Rejection, StoreReader, first_version};
+use windlass_rest::handler::{FETCHED_AT_ONCE, Rejection, StoreReader, first_version};
 use windlass_store::{Media, Resource, ResourceChange, Timestamp};
 
 use super::mime::{Structure, words};
@@ -109,6 +109,45 @@ impl<'a> Rows<'a> {
     ) -> Result<Option<T>, Rejection> {
         let row = self.row(collection, id).await?;
         Ok(row.body().and_then(|body| parse(collection, id, body)))
+    }
+
+    /// Reads rows together, so that the next reads of them find them.
+    pub(super) async fn prefetch(
+        &mut self,
+        collection: &str,
+        ids: &[&str],
+    ) -> Result<(), Rejection> {
+        let is_new = |id: &&&str| {
+            let key = (collection.to_owned(), (**id).to_owned());
+            !self.cached.contains_key(&key)
+        };
+        let ids: Vec<&str> = ids.iter().filter(is_new).copied().collect();
+        for ids in ids.chunks(FETCHED_AT_ONCE) {
+            let found = self.lookup.fetch(collection, ids).await?;
+            for (id, found) in ids.iter().zip(found) {
+                let key = (collection.to_owned(), (*id).to_owned());
+                let row = Row {
+                    found,
+                    pending: None,
+                };
+                self.cached.insert(key, row);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the rows of the ledger without caching them.
+    pub(super) async fn peek_all<T: DeserializeOwned>(
+        &self,
+        collection: &str,
+        ids: &[&str],
+    ) -> Result<Vec<Option<T>>, Rejection> {
+        let found = self.lookup.fetch(collection, ids).await?.into_iter();
+        let parsed = ids.iter().zip(found).map(|(id, found)| {
+            let found = found?;
+            parse(collection, id, &found.body)
+        });
+        Ok(parsed.collect())
     }
 
     /// Returns the row of the ledger without caching it, for calls that read many rows.

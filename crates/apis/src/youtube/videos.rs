@@ -1,7 +1,7 @@
 //! Methods on videos: their media, and the parts that clients write.
 
 use serde_json::{Value, json};
-use windlass_rest::handler::{Answer, Call, Rejection, Uploaded};
+use windlass_rest::handler::{Answer, Call, FETCHED_AT_ONCE, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
 use super::refusals::{self, Place};
@@ -107,12 +107,11 @@ async fn by_ids(call: &Call<'_>) -> Result<Page, Rejection> {
         return Err(invalid_parameter("id", problem));
     }
     let mut resources = Vec::new();
-    for id in ids {
-        let video = call.lookup.resource(VIDEOS, id).await?;
-        if let Some(video) = &video {
+    for ids in ids.chunks(FETCHED_AT_ONCE) {
+        for video in call.lookup.fetch(VIDEOS, ids).await?.into_iter().flatten() {
             call.reply_memory.hold_row(&video.body)?;
+            resources.push(video);
         }
-        resources.extend(video);
     }
     let next = None;
     Ok(Page { resources, next })

@@ -13,7 +13,7 @@ use super::index::{Built, Index, Range, missing};
 use super::operation::{CallContext, is_query_parameter, not_implemented};
 use super::relations::check_parent;
 use super::response_shape::{ResponseShape, add_required, response_schema};
-use crate::handler::{Answer, Call, Rejection, SearchedRows};
+use crate::handler::{Answer, Call, FETCHED_AT_ONCE, Rejection, SearchedRows};
 
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
@@ -227,13 +227,19 @@ impl<'a> Filling<'a> {
 
     /// Takes memory for examined resources, some of which may not belong to the list. Without
     /// conditions all of them belong to the list, and their memory is taken as part of the page.
-    fn hold_searched(&self, batch: &[Resource]) -> Result<Option<SearchedRows>, Rejection> {
+    fn hold_searched<'r>(
+        &self,
+        batch: impl IntoIterator<Item = &'r Resource>,
+    ) -> Result<Option<SearchedRows>, Rejection> {
         let is_search = !self.selection.conditions.is_empty();
         is_search.then(|| self.hold(batch)).transpose()
     }
 
-    fn hold(&self, batch: &[Resource]) -> Result<SearchedRows, Rejection> {
-        let bytes = batch.iter().map(|it| it.body.len() as u64).sum();
+    fn hold<'r>(
+        &self,
+        batch: impl IntoIterator<Item = &'r Resource>,
+    ) -> Result<SearchedRows, Rejection> {
+        let bytes = batch.into_iter().map(|it| it.body.len() as u64).sum();
         self.call.reply_memory.hold_while_searched(bytes)
     }
 
@@ -313,13 +319,11 @@ impl<'a> Filling<'a> {
                 .resources(&rows_of, Some(after), wanted)
                 .await?;
             let more = rows.len() == wanted;
-            for row in rows {
-                if row.id >= end {
-                    return Ok(self.page);
-                }
-                let id = String::from_utf8_lossy(&row.body);
-                let resource = self.call.lookup.resource(collection, &id).await?;
-                let _searched = self.hold_searched(resource.as_slice())?;
+            let is_past = rows.last().is_some_and(|row| row.id >= end);
+            let rows: Vec<_> = rows.into_iter().take_while(|row| row.id < end).collect();
+            let resources = self.listed(&rows, collection).await?;
+            let _searched = self.hold_searched(resources.iter().flatten())?;
+            for (row, resource) in rows.iter().zip(resources) {
                 // Otherwise the row is outdated, or the resource has changed since the row was
                 // read.
                 let read = resource.map(|it| (fields_of(&it), it));
@@ -334,10 +338,24 @@ impl<'a> Filling<'a> {
                     return Ok(self.before_next());
                 }
             }
-            if !more {
+            if !more || is_past {
                 return Ok(self.page);
             }
         }
+    }
+
+    /// Returns the resource of each row of an index, or `None` if it is gone.
+    async fn listed(
+        &self,
+        rows: &[Resource],
+        collection: &str,
+    ) -> Result<Vec<Option<Resource>>, Rejection> {
+        let ids: Vec<_> = rows
+            .iter()
+            .map(|row| String::from_utf8_lossy(&row.body))
+            .collect();
+        let ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
+        self.call.lookup.fetch(collection, &ids).await
     }
 
     /// Adds missing rows to the index. The page is empty, and the client asks for the next page
@@ -383,8 +401,14 @@ async fn resources_by_id(
     ids: &[&str],
 ) -> Result<Page, Rejection> {
     let mut resources = Vec::new();
-    for id in ids {
-        if let Some(resource) = call.lookup.resource(collection, id).await? {
+    for ids in ids.chunks(FETCHED_AT_ONCE) {
+        for resource in call
+            .lookup
+            .fetch(collection, ids)
+            .await?
+            .into_iter()
+            .flatten()
+        {
             call.reply_memory.hold_row(&resource.body)?;
             resources.push(resource);
         }

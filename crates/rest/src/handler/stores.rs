@@ -39,6 +39,9 @@ impl std::fmt::Debug for StoreHandles {
     }
 }
 
+/// Number of resources that a caller of [`StoreReader::fetch`] with many ids asks for at a time.
+pub const FETCHED_AT_ONCE: usize = 20;
+
 /// Read access to the stores.
 ///
 /// For an API with [`Access::Owner`](windlass_discovery::Access), it reads only the resources of
@@ -79,6 +82,24 @@ impl<'a> StoreReader<'a> {
         let collection = self.namespace.qualified(collection);
         let resource = self.store_handles.ledger.resource(&collection, id).await?;
         Ok(resource.map(|resource| self.namespace.to_handler(resource)))
+    }
+
+    /// Returns the resources with these ids, in the order of `ids`, and `None` for each that does not
+    /// exist. All are of one state of the ledger. They are in memory together, so a caller with many
+    /// ids asks for up to [`FETCHED_AT_ONCE`] at a time.
+    pub async fn fetch(
+        &self,
+        collection: &str,
+        ids: &[&str],
+    ) -> Result<Vec<Option<Resource>>, Rejection> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let collection = self.namespace.qualified(collection);
+        let keys: Vec<_> = ids.iter().map(|id| (&*collection, *id)).collect();
+        let found = self.store_handles.ledger.fetch(&keys).await?.into_iter();
+        let to_handler = |resource| self.namespace.to_handler(resource);
+        Ok(found.map(|found| found.map(to_handler)).collect())
     }
 
     /// Returns resources of a collection in the order of their ids; see [`Ledger::resources`].

@@ -202,13 +202,11 @@ impl Round {
                 () = self.topic.changed.notified(), if is_free => {}
             }
         }
-        match failed {
-            Some(error) => Err(error),
-            None => {
-                let next = self.store_handles.ledger.next_due(collection).await?;
-                Ok(next.unwrap_or(UNKNOWN))
-            }
+        if let Some(error) = failed {
+            return Err(error);
         }
+        let next = self.store_handles.ledger.next_due(collection).await?;
+        Ok(next.unwrap_or(UNKNOWN))
     }
 
     async fn claim(&self, collection: &str, limit: usize) -> Result<Vec<Resource>, LedgerError> {

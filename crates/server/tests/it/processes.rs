@@ -15,12 +15,13 @@ use tokio::time::Instant;
 use tower_service::Service as _;
 use windlass_engine::FINISH_IDLE;
 use windlass_server::Stores;
-use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
+use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
-use windlass_store::{LEASE_LIFETIME, Ledger};
+use windlass_store::{ChangeSet, LEASE_LIFETIME, Ledger, MediaRef, Resource, ResourceChange};
+use windlass_testkit::farm::ANIMALS;
 use windlass_testkit::media::Media;
 
-use crate::world::{Reply, SMALL_MEDIA, Serving, World};
+use crate::world::{Peer as _, Reply, SMALL_MEDIA, Serving, World};
 
 const MEDIA: Media = Media::new(31, 60);
 
@@ -276,4 +277,96 @@ async fn long_finish_of_small_media_is_waited_for() {
     assert_eq!((older.status.as_u16(), newer.status.as_u16()), (201, 201));
     assert_eq!(older.body, newer.body);
     assert_eq!(pair.second.count().await, 1);
+}
+
+/// Two resources of a served API have one media, as copies do. The last of two deletions releases
+/// it, in any order and at the same time.
+#[tokio::test(start_paused = true)]
+async fn two_last_references_release_the_media() {
+    for small in [false, true] {
+        let pair = Pair::new().await;
+        let (first, second) = (&pair.first, &pair.second);
+        let media = Media::new(33, if small { SMALL_MEDIA } else { MEDIA.len() });
+        let mut both = Vec::new();
+        for name in ["one", "other"] {
+            let made = first.simple(ANIMALS, "image/png", &media.whole()).await;
+            assert_eq!(made.status, 200, "{name}: {made:?}");
+            both.push(made.field("id"));
+        }
+        let ledger = &*pair.ledgers[0];
+        let at = share_media(ledger, &both).await;
+        let is_released = async || {
+            let listed = ledger.garbage(None, 10).await.unwrap();
+            let is_garbage = listed.iter().any(|entry| entry.media == at.id);
+            is_garbage || !ledger.unknown_media(&[at.id]).await.unwrap().is_empty()
+        };
+        assert!(!is_released().await);
+        let delete = async |server: &World, id: &String| {
+            let deleted = server.call("DELETE", &format!("{ANIMALS}/{id}")).await;
+            assert_eq!(deleted.status, 204, "{deleted:?}");
+        };
+        tokio::join!(delete(first, &both[0]), delete(second, &both[1]));
+        assert!(is_released().await);
+        if small {
+            assert_eq!(ledger.small_media(at.id).await.unwrap(), None);
+        }
+        // The garbage of one server is deleted by either.
+        tokio::time::sleep(LONG).await;
+        assert_eq!(ledger.garbage(None, 10).await.unwrap(), []);
+    }
+}
+
+/// Makes the second resource a copy of the first: it has the same media.
+async fn share_media(ledger: &MemoryLedger, ids: &[String]) -> MediaRef {
+    const COLLECTION: &str = "farm/farm/v1/animals";
+    let mut rows = Vec::new();
+    for id in ids {
+        let row = ledger.resource(COLLECTION, id).await;
+        rows.push(row.expect("the ledger is well").expect("it was made"));
+    }
+    let copy = Resource {
+        media: rows[0].media.clone(),
+        version: rows[1].version + 1,
+        ..rows[1].clone()
+    };
+    let changes = ChangeSet {
+        resources: vec![ResourceChange::Replace {
+            resource: copy,
+            expected: rows[1].version,
+        }],
+        ..ChangeSet::default()
+    };
+    ledger.apply(changes).await.expect("nobody else does");
+    rows[0].media.as_ref().expect("it was uploaded").at
+}
+
+/// One server lists the vault, and another one goes on with it when that server has ended.
+#[tokio::test(start_paused = true)]
+async fn one_server_at_a_time_lists_the_vault_and_recovers_sessions() {
+    let vault = MemoryVault::new();
+    let one = Arc::new(MemoryLedger::new());
+    let two = Arc::new(one.of_another_process());
+    let calls = [(); 2].map(|()| Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault)));
+    let world = |ledger: &Arc<MemoryLedger>, calls: &Arc<Faults>| {
+        let vault = FaultyVault::new(Arc::new(vault.clone()), Arc::clone(calls));
+        let ledger = FaultyLedger::new(Arc::clone(ledger) as _, Arc::clone(calls));
+        let (ledger, vault) = (Arc::new(ledger) as _, Arc::new(vault) as _);
+        World::new(Stores { ledger, vault }, Arc::default())
+    };
+    let (first, second) = (world(&one, &calls[0]), world(&two, &calls[1]));
+    let _serving = [first.serve().await, second.serve().await];
+    tokio::time::sleep(LONG).await;
+    let done = || {
+        let done = |calls: &Arc<Faults>| [calls.calls_of("list"), calls.calls_of("finishing")];
+        [done(&calls[0]), done(&calls[1])]
+    };
+    let [[lists, recoveries], by_second] = done();
+    assert!(lists >= 4 && recoveries >= 9, "{lists} {recoveries}");
+    assert_eq!(by_second, [0, 0]);
+    assert!(calls[1].calls_of("expire") >= 4, "all sweep the ledger");
+    one.end_process();
+    tokio::time::sleep(LONG).await;
+    let [by_first, [lists, recoveries]] = done();
+    assert!(lists >= 4 && recoveries >= 9, "{lists} {recoveries}");
+    assert!(by_first[0] <= 7, "it has ended: {by_first:?}");
 }

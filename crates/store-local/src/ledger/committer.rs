@@ -378,7 +378,9 @@ impl Committer {
         for (change, outcome) in changes.iter().zip(outcomes) {
             let Ok(made) = outcome else { continue };
             if let Made::Expired(expired) = made {
-                expired.iter().for_each(|id| unwritten_epochs.remove(*id));
+                for id in expired {
+                    unwritten_epochs.remove(*id);
+                }
             }
             if let Some(id) = change.leased_session() {
                 unwritten_epochs.remove(id);

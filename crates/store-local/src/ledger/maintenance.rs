@@ -208,11 +208,11 @@ impl LedgerReader {
                        extent_start, extent_crc32c, reply IS NOT NULL AS has_reply,
                        LACKS_CONTEXT AS lacks_context
                    FROM sessions WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
-        let lacks_context = match self.has_counts {
-            true => {
-                "context_len <> coalesce((SELECT length(bytes) FROM contexts WHERE session = sessions.id), 0)"
-            }
-            false => "FALSE",
+        let lacks_context = if self.has_counts {
+            "context_len <> coalesce(
+                 (SELECT length(bytes) FROM contexts WHERE session = sessions.id), 0)"
+        } else {
+            "FALSE"
         };
         let sql = sql.replace("LACKS_CONTEXT", lacks_context);
         self.read_batch(&sql, after, |row| {

@@ -65,7 +65,7 @@ async fn context_of_any_length_is_kept_until_its_session_ends(ledger: &dyn Ledge
     let owner = "owner of contexts";
     let expires = Timestamp::from_millis(10_000);
     for (n, len) in (0_u8..).zip([0_usize, 1_000, 2_000, 8_000, KIB * KIB]) {
-        let context: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+        let context: Vec<u8> = (0..251).cycle().take(len).collect();
         let new = |which| NewSession {
             context: context.clone(),
             owner: Some(owner.to_owned()),
