@@ -74,6 +74,7 @@ mod committer;
 mod garbage;
 mod maintenance;
 mod references;
+mod release;
 mod rows;
 mod schema;
 #[cfg(test)]

@@ -8,14 +8,18 @@ use windlass_store::{Resource, Timestamp};
 use super::changes::{ChangeError, Tables};
 use super::rows;
 
-/// The rows that are due at `?2`, the earliest first, by an index.
-const DUE: &str = "SELECT rowid, * FROM resources WHERE collection = ?1 AND due <= ?2 ORDER BY due";
+/// The rows that are due at `?2`.
+const DUE: &str = "FROM resources INDEXED BY resources_due WHERE collection = ?1 AND due <= ?2";
 
-/// The rows that another opening than `?3` has claimed and that are not due at `?2`, by an index of
-/// all claimed rows.
-const ABANDONED: &str = "SELECT rowid, * FROM resources
-    WHERE collection = ?1 AND claimed_by IS NOT NULL AND claimed_by <> ?3 AND due > ?2
-    ORDER BY due, id";
+/// The rows that another opening than `?3` has claimed and that are not due at `?2`.
+///
+/// The index has claimed rows alone. By the index of all times SQLite would read all rows that wait.
+const ABANDONED: &str = "FROM resources INDEXED BY resources_claimed
+    WHERE collection = ?1 AND claimed_by IS NOT NULL AND claimed_by <> ?3 AND due > ?2";
+
+/// The rows that are due at any time.
+const WAITING: &str =
+    "FROM resources INDEXED BY resources_due WHERE collection = ?1 AND due IS NOT NULL";
 
 /// Returns whether a row can be claimed.
 pub(super) fn is_any_claimable(
@@ -24,16 +28,10 @@ pub(super) fn is_any_claimable(
     now: Timestamp,
     opening: u64,
 ) -> rusqlite::Result<bool> {
-    connection
-        .prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM resources WHERE collection = ?1 AND due <= ?2)
-                 OR EXISTS (SELECT 1 FROM resources WHERE collection = ?1
-                     AND claimed_by IS NOT NULL AND claimed_by <> ?3 AND due IS NOT NULL)",
-        )?
-        .query_row(
-            params![collection, rows::sql_moment(now), opening.cast_signed()],
-            |row| row.get(0),
-        )
+    let sql = format!("SELECT EXISTS (SELECT 1 {DUE}) OR EXISTS (SELECT 1 {ABANDONED})");
+    let bounds = params![collection, rows::sql_moment(now), opening.cast_signed()];
+    let mut statement = connection.prepare_cached(&sql)?;
+    statement.query_row(bounds, |row| row.get(0))
 }
 
 /// Returns the time from which the first row is due.
@@ -41,16 +39,16 @@ pub(super) fn next_due(
     connection: &Connection,
     collection: &str,
 ) -> rusqlite::Result<Option<Timestamp>> {
-    let sql = "SELECT min(due) FROM resources WHERE collection = ?1 AND due IS NOT NULL";
-    let mut statement = connection.prepare_cached(sql)?;
+    let sql = format!("SELECT min(due) {WAITING}");
+    let mut statement = connection.prepare_cached(&sql)?;
     let first: Option<i64> = statement.query_row([collection], |row| row.get(0))?;
     Ok(first.map(|due| Timestamp::from_millis(due.cast_unsigned())))
 }
 
 /// Returns the number of rows that are due at any time.
 pub(super) fn count_due(connection: &Connection, collection: &str) -> rusqlite::Result<u64> {
-    let sql = "SELECT count(*) FROM resources WHERE collection = ?1 AND due IS NOT NULL";
-    let mut statement = connection.prepare_cached(sql)?;
+    let sql = format!("SELECT count(*) {WAITING}");
+    let mut statement = connection.prepare_cached(&sql)?;
     let rows: i64 = statement.query_row([collection], |row| row.get(0))?;
     Ok(rows.cast_unsigned())
 }
@@ -65,9 +63,17 @@ impl Tables<'_> {
         opening: u64,
     ) -> Result<Vec<Resource>, ChangeError> {
         let opening = opening.cast_signed();
-        let mut found = self.claimable(DUE, params![collection, rows::sql_moment(now)], limit)?;
+        let mut found = self.claimable(
+            &format!("{DUE} ORDER BY due"),
+            params![collection, rows::sql_moment(now)],
+            limit,
+        )?;
         let of_others = params![collection, rows::sql_moment(now), opening];
-        found.extend(self.claimable(ABANDONED, of_others, limit - found.len())?);
+        found.extend(self.claimable(
+            &format!("{ABANDONED} ORDER BY due, id"),
+            of_others,
+            limit - found.len(),
+        )?);
         let mut claimed = Vec::with_capacity(found.len());
         for (rowid, row) in found {
             let row = Resource {
@@ -93,11 +99,13 @@ impl Tables<'_> {
     /// Returns up to `limit` rows that can be claimed, each with its rowid.
     fn claimable(
         &self,
-        sql: &str,
+        which: &str,
         bounds: &[&dyn rusqlite::ToSql],
         limit: usize,
     ) -> rusqlite::Result<Vec<(i64, Resource)>> {
-        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut statement = self
+            .connection
+            .prepare_cached(&format!("SELECT rowid, * {which}"))?;
         let found = statement.query_map(bounds, |row| {
             Ok((row.get("rowid")?, rows::read_resource(row)?))
         })?;

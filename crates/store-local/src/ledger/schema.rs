@@ -205,9 +205,9 @@ UPDATE resources SET due = 0 WHERE {EVENTS};
 UPDATE resources SET
     due = iif(json_type({JSON}, '$.claimedBy') IS NULL, json_extract({JSON}, '$.due'), 0),
     body = CAST(json_remove({JSON}, '$.due', '$.claimedBy') AS BLOB)
-WHERE {EVENTS} AND json_valid({JSON}) AND json_type({JSON}) = 'object'
-    AND json_type({JSON}, '$.due') = 'integer'
-    AND typeof(json_extract({JSON}, '$.due')) = 'integer';
+WHERE {EVENTS} AND CASE WHEN json_valid({JSON}) THEN
+    json_type({JSON}, '$.due') = 'integer' AND typeof(json_extract({JSON}, '$.due')) = 'integer'
+END;
 CREATE INDEX resources_due ON resources (collection, due) WHERE due IS NOT NULL;
 CREATE INDEX resources_claimed ON resources (collection) WHERE claimed_by IS NOT NULL;
 "
@@ -364,7 +364,7 @@ fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     // as an operator's shell.
     connection.busy_timeout(Duration::from_secs(5))?;
     // More than there are statements, so that each is compiled once. The default is 16.
-    connection.set_prepared_statement_cache_capacity(64);
+    connection.set_prepared_statement_cache_capacity(96);
     // A long transaction or a sort would spill into a temporary file. A failure to open that, for
     // lack of a descriptor or of space in /tmp, would be taken for a fault of the database.
     connection.pragma_update(None, "temp_store", "memory")?;
