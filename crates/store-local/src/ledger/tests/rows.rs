@@ -105,6 +105,34 @@ async fn foreign_lock_refuses_a_lease_without_a_fault() {
     assert!(test.ledger.check().await.is_ok());
 }
 
+#[tokio::test]
+async fn long_context_is_deleted_with_its_session() {
+    let test = TestLedger::new();
+    let contexts = async || {
+        let count = |connection: &Connection| {
+            let sql = "SELECT count(*) FROM contexts";
+            connection.query_row(sql, [], |row| row.get::<_, i64>(0))
+        };
+        test.ledger.readers.read(count).await.unwrap()
+    };
+    for n in 1..=2 {
+        let new = NewSession {
+            context: vec![n; 5_000],
+            expires: Timestamp::from_millis(10),
+            ..new_session(n)
+        };
+        test.ledger.start(new).await.unwrap();
+    }
+    assert_eq!(contexts().await, 2);
+    let lease = test.ledger.lease(id(1)).await.unwrap().unwrap().lease;
+    let end = test.ledger.end(id(1), lease, EndSession::Cancelled);
+    end.await.unwrap();
+    assert_eq!(contexts().await, 1);
+    let now = Timestamp::from_millis(11);
+    assert_eq!(test.ledger.expire(now, 9).await.unwrap(), 2);
+    assert_eq!(contexts().await, 0);
+}
+
 #[test]
 fn unknown_media_is_looked_up_in_one_snapshot() {
     let dir = tempfile::tempdir().unwrap();
